@@ -52,7 +52,7 @@ fn proc_interrupts() -> Result<(), Failed> {
             // One read at a time: each has one interrupt of the disk's, which others use too, save those that no probe saw.
             let lines: Vec<String> =
                 m.host.target.iter().flat_map(|t| &t.interrupts).map(|l| l.irq.to_string()).collect();
-            let of_disk = || m.interrupts.iter().filter(|i| lines.contains(&i.vector));
+            let of_disk = || m.interrupts.iter().filter(|i| lines.iter().any(|line| i.vector == *line));
             let theirs: u64 = of_disk().flat_map(|i| i.proc_count).sum();
             let most: u64 = lines.iter().flat_map(|l| around.row(l)).flat_map(|row| &row.counts).sum();
             assert!((1..=most).contains(&theirs), "{theirs} of {most}");

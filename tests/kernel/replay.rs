@@ -124,7 +124,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
 
 /// What the aggregation counted, in the assembler's form.
 pub fn counts(counted: &Observed) -> BTreeMap<(Vehicle, Option<String>), u64> {
-    counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.clone()), v.completions)).collect()
+    counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.as_ref().map(ToString::to_string)), v.completions)).collect()
 }
 
 /// Events of a kind.

@@ -133,7 +133,7 @@ impl Gathered {
                 started: started.to_owned(),
                 started_unix_s: run.started_unix_s,
                 kernel: first.host.kernel.clone(),
-                version: first.version.clone(),
+                version: first.version.to_string(),
             },
             first.clone(),
         ));

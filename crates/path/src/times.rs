@@ -243,7 +243,7 @@ impl Stages {
             queued_ns: of(self.queued.until, self.queued.weight),
             queued_completions: self.queued.completions,
             queued_delivery_ns: of(self.queued.delivery, self.queued.weight),
-            runnable,
+            runnable: runnable.map(Box::new),
             total_ns: mean(self.issue + self.wait + self.delivery)?,
             total_ci95: self.total.interval(one_in),
             delivery_delay_ns: delays.latency(one_in),
@@ -271,7 +271,7 @@ impl Delays {
 
     /// The exact counts, with the delays of those that were followed.
     pub fn beside(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
-        let delay = |c: &VehicleCount| self.0.get(&(c.vehicle, c.detail.clone()))?.delay();
+        let delay = |c: &VehicleCount| self.0.get(&(c.vehicle, c.detail.clone().map(Into::into)))?.delay();
         counts.iter().map(|c| VehicleCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
     }
 

@@ -49,6 +49,9 @@ impl Lean {
             server.threads.truncate(1);
             server.threads.shrink_to_fit();
         }
+        if let Some(stages) = &mut m.stages {
+            stages.runnable = None;
+        }
         (m.errors_by, m.followed) = (None, None);
         m.task_work_batches = Vec::new();
         m.probe.programs = Vec::new();

@@ -11,6 +11,7 @@ mod host;
 mod latency;
 pub mod measurement;
 pub mod metrics_record;
+pub mod name;
 pub mod net_record;
 pub mod opcode;
 pub mod place;

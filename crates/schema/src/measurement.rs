@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host::{Host, Target, TargetInterrupt};
 pub use crate::latency::{Delay, Latency};
+use crate::name::Name;
 use crate::net_record::NetRecord;
 use crate::program_record::ProgramRecord;
 use crate::shared::Shared;
@@ -31,9 +32,9 @@ pub const SCHEMA: &str = "iotrail.measurement/1";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// `iotrail.measurement/1`.
-    pub schema: String,
+    pub schema: Name,
     /// Version of the iotrail that measured.
-    pub version: String,
+    pub version: Name,
     /// Wall-clock start.
     pub started_unix_s: u64,
     /// The options of `bench`, as resolved.
@@ -129,7 +130,7 @@ pub struct ErrorCount {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
     /// `off` or `aggregate`.
-    pub mode: String,
+    pub mode: Name,
     /// Completions that the probes counted; null where nothing was watched. Of a network load they compare with
     /// `net.server.total.completions`, not with `ios`.
     pub completions_seen: Option<u64>,

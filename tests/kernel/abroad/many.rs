@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use iotrail_schema::measurement::VehicleCount;
 use iotrail_schema::top_record::{Rates, TopRecord};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::Failed;
@@ -149,8 +150,8 @@ fn forks() -> Result<(), Failed> {
 fn threads() -> Result<(), Failed> {
     let t = trace("threads_in_turn", 4000)?;
     assert_eq!(t.total.ios, 4300);
-    let slept = |detail: &Option<String>| detail.as_deref().is_some_and(|d| d.contains("slept"));
-    let slept: u64 = t.total.vehicles.iter().filter(|v| slept(&v.detail)).map(|v| v.completions).sum();
+    let slept = |v: &&VehicleCount| v.detail.as_deref().is_some_and(|d| d.contains("slept"));
+    let slept: u64 = t.total.vehicles.iter().filter(slept).map(|v| v.completions).sum();
     // A timer that is faster than the program's way to its wait finds it awake.
     assert!((270..=300).contains(&slept), "{slept} of 300 slept: {:?}", t.total.vehicles);
     let inline: u64 = t.total.vehicles.iter().filter(|v| v.vehicle.name() == "inline").map(|v| v.completions).sum();

@@ -42,7 +42,7 @@ fn host(m: &Measurement) -> Facts {
         ("clock source", known(&h.clock_source)),
         ("lockdown", known(&h.lockdown)),
         ("virtualisation", known(&h.virtualisation)),
-        ("iotrail", m.version.clone()),
+        ("iotrail", m.version.to_string()),
     ]
     .map(|(name, fact)| (name.to_owned(), fact))
     .to_vec()

@@ -42,9 +42,10 @@ pub(super) fn ratio(
             let merged = |side: &Side<'_>, counts: &[&Counts]| {
                 let of_runs: Vec<Counts> = match by_run {
                     true => side.runs().iter().map(|run| Counts::merged(&pick(counts, run))).collect(),
-                    false => counts.iter().map(|c| (*c).clone()).collect(),
+                    false => Vec::new(),
                 };
-                let counts = &of_runs.iter().collect::<Vec<_>>()[..];
+                let of_runs: Vec<&Counts> = of_runs.iter().collect();
+                let counts = if by_run { &of_runs } else { counts };
                 let few = || format!("too few I/Os of {} for {metric}, even of all its repeats together", side.name);
                 MergedQuantile::new(counts, q).ok_or_else(|| Unknown::Missing(few()))
             };

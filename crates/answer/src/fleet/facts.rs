@@ -31,7 +31,7 @@ pub fn of(m: &Measurement) -> Vec<Fact> {
     facts.push(("virtualisation", known(&h.virtualisation)));
     facts.push(("clock source", known(&h.clock_source)));
     facts.push(("lockdown", known(&h.lockdown)));
-    facts.push(("iotrail", m.version.clone()));
+    facts.push(("iotrail", m.version.to_string()));
     facts.into_iter().map(|(name, is)| Fact { name: name.to_owned(), is }).collect()
 }
 

@@ -30,7 +30,10 @@ pub(super) fn ipis(raw: &Raw, symbols: Option<&Symbols>) -> Vec<Ipi> {
         let site = symbols.and_then(|s| s.caller(key.site)).map_or(format!("{:#x}", key.site), str::to_owned);
         *by_site.entry((site, key.from_cpu, key.to_cpu)).or_insert(0) += count;
     }
-    by_site.into_iter().map(|((site, from_cpu, to_cpu), count)| Ipi { site, from_cpu, to_cpu, count }).collect()
+    by_site
+        .into_iter()
+        .map(|((site, from_cpu, to_cpu), count)| Ipi { site: site.into(), from_cpu, to_cpu, count })
+        .collect()
 }
 
 pub(super) fn returns(
@@ -99,8 +102,8 @@ pub(super) fn interrupts(
             spent_ns: Some(spent_ns).filter(|_| subject.spans_timed && vector.parse::<u32>().is_ok()),
             credited: all(credited, count).filter(|_| vector.parse::<u32>().is_ok()),
             proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
-            vector,
-            name,
+            vector: vector.into(),
+            name: name.into(),
             cpu,
             count,
             on_watched,

@@ -21,7 +21,12 @@ pub(super) fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
     }
     let mut vehicles: Vec<VehicleCount> = by_vehicle
         .into_iter()
-        .map(|((vehicle, detail), completions)| VehicleCount { vehicle, completions, detail, delay_ns: None })
+        .map(|((vehicle, detail), completions)| VehicleCount {
+            vehicle,
+            completions,
+            detail: detail.map(Into::into),
+            delay_ns: None,
+        })
         .collect();
     vehicles.sort_by(|a, b| b.completions.cmp(&a.completions).then(a.vehicle.cmp(&b.vehicle)));
     vehicles

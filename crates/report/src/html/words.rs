@@ -264,8 +264,8 @@ fn facts(run: &RunRecord) -> Vec<(String, String)> {
                 add("the sender's host", Some(format!("{}, Linux {}", host.hostname, host.kernel)));
             }
         }
-        add("iotrail", Some(m.version.clone()));
-        add("probes", Some(m.probe.mode.clone()));
+        add("iotrail", Some(m.version.to_string()));
+        add("probes", Some(m.probe.mode.to_string()));
     }
     found.into_iter().map(|(name, values)| (name, values.join("; "))).collect()
 }

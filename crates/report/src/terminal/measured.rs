@@ -69,7 +69,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     // One row that stands for one only would say less in the same space.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
     let one = |v: &&VehicleCount| {
-        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default(), v.completions, v.delay_ns.as_deref())
+        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default().into(), v.completions, v.delay_ns.as_deref())
     };
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
     if let rest @ [_, ..] = &sorted[shown..] {
@@ -135,7 +135,7 @@ pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
         };
         format!("{} of delivery until task work was added{few}", percent(until / of))
     }));
-    items.extend(s.runnable.as_ref().filter(|r| r.completions >= FEW).and_then(runnable));
+    items.extend(s.runnable.as_deref().filter(|r| r.completions >= FEW).and_then(runnable));
     items
 }
 
@@ -283,7 +283,7 @@ pub fn probes(probe: &Probe) -> Vec<String> {
         return vec!["off: what delivered the completions is not known".into()];
     }
     vec![
-        probe.mode.clone(),
+        probe.mode.to_string(),
         number("completions seen", probe.completions_seen),
         number("untracked", probe.untracked),
         number("events lost", probe.lost),

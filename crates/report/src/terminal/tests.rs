@@ -132,8 +132,8 @@ fn text_from_outside_cannot_steer_the_terminal() {
     let mut m = sample::measurement();
     let nasty = format!("/data/\x1b]0;x\x07{}\u{9b}31m世界", "long/".repeat(40));
     m.load.file = Some(nasty.clone());
-    m.vehicles[1].detail = Some(nasty.clone());
-    m.interrupts[1].name = nasty.clone();
+    m.vehicles[1].detail = Some(nasty.clone().into());
+    m.interrupts[1].name = nasty.clone().into();
     m.host.cpu_model = nasty.clone();
     m.warnings[0].text = nasty.clone();
     narrow(&bench::screen(&m, true, PLAIN).to_string());

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Delay;
+use crate::name::Name;
 use crate::vehicle::Vehicle;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -13,7 +14,7 @@ pub struct VehicleCount {
     pub completions: u64,
     /// The system call, interrupt or waker behind it; left out where there is none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub detail: Option<String>,
+    pub detail: Option<Name>,
     /// Delivery delay of its followed completions; left out where none was followed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Box<Delay>>,
@@ -52,7 +53,7 @@ pub struct PerIo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModeSwitch {
     /// `syscall`, `page_fault`, `device_irq`, `timer_tick`, `resched_ipi`, `other`.
-    pub cause: String,
+    pub cause: Name,
     /// How many returns.
     pub count: u64,
 }
@@ -69,9 +70,9 @@ pub struct TaskWorkBatch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
     /// A device's interrupt by its number, else the mnemonic of /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
-    pub vector: String,
+    pub vector: Name,
     /// The handler's or the vector's name: `virtio1-req.0`.
-    pub name: String,
+    pub name: Name,
     /// The CPU that took it.
     pub cpu: u32,
     /// All that arrived on that CPU in the span, as the probes saw them.
@@ -94,7 +95,7 @@ pub struct Interrupt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ipi {
     /// The kernel function that sent it; `task_work_add` makes it a kick.
-    pub site: String,
+    pub site: Name,
     /// The sending CPU.
     pub from_cpu: u32,
     /// The receiving CPU.

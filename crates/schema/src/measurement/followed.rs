@@ -45,7 +45,7 @@ pub struct StageRecord {
     pub queued_delivery_ns: Option<f64>,
     /// How long submitters that could run waited for a CPU; null: known of none. A part of the delivery.
     #[serde(default)]
-    pub runnable: Option<Runnable>,
+    pub runnable: Option<Box<Runnable>>,
     /// The sum of `issue_ns`, `wait_ns` and `delivery_ns`.
     pub total_ns: f64,
     /// 95 % interval of `total_ns`, as `mean_ci95` of a latency. It and that of `delivery_delay_ns` are of the requests whose stages

@@ -1,6 +1,7 @@
 //! A quantile of the merged histograms of the repeats.
 
 use hdrhistogram::Histogram;
+use unsigned_varint::{decode, encode};
 
 use super::statistic::Statistic;
 use crate::quantile::BEYOND;
@@ -8,25 +9,48 @@ use crate::quantile::BEYOND;
 /// A quantile of a histogram is a bin's upper end: right within 0.1 % on either side of the ratio.
 const RESOLUTION: f64 = 0.001;
 
-/// One repeat's latencies: the different values, rising, and how often each was recorded.
+/// One repeat's latencies: the different values, rising, and how often each was recorded. Long runs hold one for each of their repeats:
+/// the steps between the values and the counts are kept as varints, some three bytes for both.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counts(Vec<(u64, u64)>);
+pub struct Counts(Box<[u8]>);
 
 impl Counts {
     pub fn of(histogram: &Histogram<u64>) -> Self {
         // A latency of 0 has no logarithm; the clock does not tell it from 1 ns.
         let recorded =
             histogram.iter_recorded().map(|v| (v.value_iterated_to().max(1), v.count_since_last_iteration()));
-        Self(recorded.collect())
+        Self::packed(recorded)
     }
 
     /// Of several measurements as if they were one.
     pub fn merged(several: &[&Counts]) -> Self {
         let mut all: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
-        for (value, count) in several.iter().flat_map(|c| &c.0) {
-            *all.entry(*value).or_default() += count;
+        for (value, count) in several.iter().flat_map(|c| c.iter()) {
+            *all.entry(value).or_default() += count;
         }
-        Self(all.into_iter().collect())
+        Self::packed(all.into_iter())
+    }
+
+    fn packed(rising: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (mut bytes, mut before) = (Vec::new(), 0);
+        let mut buffer = encode::u64_buffer();
+        for (value, count) in rising {
+            bytes.extend_from_slice(encode::u64(value - before, &mut buffer));
+            bytes.extend_from_slice(encode::u64(count, &mut buffer));
+            before = value;
+        }
+        Self(bytes.into())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let (mut rest, mut value) = (&self.0[..], 0);
+        std::iter::from_fn(move || {
+            let (step, counted) = decode::u64(rest).ok()?;
+            let (count, after) = decode::u64(counted).ok()?;
+            rest = after;
+            value += step;
+            Some((value, count))
+        })
     }
 }
 
@@ -44,15 +68,19 @@ pub struct MergedQuantile {
 impl MergedQuantile {
     /// `None` where a repeat has no samples, or all together have too few for this quantile (`stats::quantile`).
     pub fn new(repeats: &[&Counts], q: f64) -> Option<Self> {
-        let mut values: Vec<u64> = repeats.iter().flat_map(|c| c.0.iter().map(|(value, _)| *value)).collect();
-        values.sort_unstable();
-        values.dedup();
+        let mut values: Vec<u64> = Vec::new();
+        for counts in repeats {
+            // At once, since most repeats have the same ones.
+            values.extend(counts.iter().map(|(value, _)| value));
+            values.sort();
+            values.dedup();
+        }
         let n = repeats.len();
         let mut up_to = vec![0; values.len() * n];
         for (i, counts) in repeats.iter().enumerate() {
-            let (mut sum, mut next) = (0, counts.0.iter().peekable());
+            let (mut sum, mut next) = (0, counts.iter().peekable());
             for (row, value) in values.iter().enumerate() {
-                while let Some((_, count)) = next.next_if(|(v, _)| v <= value) {
+                while let Some((_, count)) = next.next_if(|(v, _)| *v <= *value) {
                     sum += count;
                 }
                 up_to[row * n + i] = sum;

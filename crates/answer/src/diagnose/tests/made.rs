@@ -191,16 +191,19 @@ pub(super) fn waiting_for_cpu() -> TraceRecord {
         let delay_ns =
             Latency { p50: Some(10_000), p99: Some(4_100_000), max: Some(9_000_000), ..latency(80_000, 372_000) };
         let had = |tid, comm: Option<&str>, share| HadCpu { tid, comm: comm.map(Into::into), share };
-        r.stages.as_mut().unwrap().runnable = Some(Runnable {
-            completions: 80_000,
-            mean_ns: 300_000.0,
-            delivery_ns: 400_000.0,
-            long: 20_800,
-            long_share: 0.26,
-            others_share: 1.0,
-            delay_ns,
-            by: vec![had(Some(99), Some("postgres"), 0.9), had(None, None, 0.1)],
-        });
+        r.stages.as_mut().unwrap().runnable = Some(
+            Runnable {
+                completions: 80_000,
+                mean_ns: 300_000.0,
+                delivery_ns: 400_000.0,
+                long: 20_800,
+                long_share: 0.26,
+                others_share: 1.0,
+                delay_ns,
+                by: vec![had(Some(99), Some("postgres"), 0.9), had(None, None, 0.1)],
+            }
+            .into(),
+        );
     })
 }
 

@@ -143,7 +143,7 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
         interrupts(&r.interrupts, |i| i.on_watched),
         "Of these, those that interrupted a watched thread.",
     );
-    let switches = r.mode_switches.iter().map(|m| (vec![("cause", m.cause.clone())], Value::Count(m.count)));
+    let switches = r.mode_switches.iter().map(|m| (vec![("cause", m.cause.to_string())], Value::Count(m.count)));
     family("mode_switches", Counter, switches.collect(), "Returns from kernel to user mode of watched threads.");
     family("context_switches", Counter, counted(Some(r.context_switches)), "Of watched threads.");
     family("task_work_runs", Counter, counted(r.task_work_runs), "Runs of task work.");

@@ -136,9 +136,10 @@ fn every_count_is_told_with_its_labels_in_both_formats() {
 fn series_are_bounded_and_nothing_is_left_out_of_the_sums() {
     let few = read(&Exposition::default().text(&record(RINGS as u32), Answered::default(), Format::Prometheus));
     let mut many = record(5000);
-    many.ipis = (0..500).map(|i| Ipi { site: format!("site{i}"), from_cpu: 0, to_cpu: i, count: 2 }).collect();
+    many.ipis = (0..500).map(|i| Ipi { site: format!("site{i}").into(), from_cpu: 0, to_cpu: i, count: 2 }).collect();
     let irq = many.interrupts[0].clone();
-    many.interrupts = (0..4000).map(|i| Interrupt { vector: (i / 8).to_string(), cpu: i % 8, ..irq.clone() }).collect();
+    many.interrupts =
+        (0..4000).map(|i| Interrupt { vector: (i / 8).to_string().into(), cpu: i % 8, ..irq.clone() }).collect();
     for r in &mut many.rings {
         r.opcodes =
             (0..60).map(|i| OpcodeMetrics { opcode: i.to_string(), requests: 1, ..OpcodeMetrics::default() }).collect();

@@ -204,7 +204,7 @@ pub fn mode_switches(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let parts = Parts { head, part: "cause", value: ("per_io", Unit::Number), axis, names: Vec::new() };
     figure(view, facets, parts, |all| {
         let counted = || all.iter().filter(|m| m.per_io.mode_switches.is_some());
-        per_io(counted(), |m| m.mode_switches.iter().map(|s| (s.cause.clone(), String::new(), s.count)).collect())
+        per_io(counted(), |m| m.mode_switches.iter().map(|s| (s.cause.to_string(), String::new(), s.count)).collect())
     })
 }
 
@@ -243,7 +243,7 @@ pub fn ipis(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     figure(view, facets, parts, |all| {
         per_io(all.iter(), |m| {
             let each = m.ipis.iter();
-            each.map(|i| (i.site.clone(), format!("CPU {} to CPU {}", i.from_cpu, i.to_cpu), i.count)).collect()
+            each.map(|i| (i.site.to_string(), format!("CPU {} to CPU {}", i.from_cpu, i.to_cpu), i.count)).collect()
         })
     })
 }

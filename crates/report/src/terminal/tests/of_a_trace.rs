@@ -359,7 +359,7 @@ fn what_a_program_calls_itself_cannot_steer_the_terminal() {
     for r in &mut t.rings {
         r.comm = nasty.clone();
         r.opcodes[0].opcode = nasty.clone();
-        r.vehicles[0].detail = Some(nasty.clone());
+        r.vehicles[0].detail = Some(nasty.clone().into());
     }
     t.findings = diagnose::findings(&t);
     assert!(t.findings[0].text.contains('\x1b'));

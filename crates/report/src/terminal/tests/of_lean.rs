@@ -7,7 +7,9 @@ use crate::lean::Lean;
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::judge;
-use iotrail_schema::measurement::Followed;
+use iotrail_schema::measurement::{Followed, StageRecord};
+use iotrail_schema::runnable::Runnable;
+use iotrail_testing::trace;
 
 /// No two measurements alike, and every list filled.
 fn run(table: Table) -> RunRecord {
@@ -21,6 +23,7 @@ fn run(table: Table) -> RunRecord {
                 server.threads.push(server.total.clone());
             }
             sample::delivered(m, n, n);
+            m.stages = Some(stages(n).into());
             m.load.seed = Some(n as u32);
             m.started_unix_s += n;
             m.vehicles.extend(sample::measurement().vehicles);
@@ -38,6 +41,20 @@ fn run(table: Table) -> RunRecord {
     }
     r.comparisons = of_run(&r, &|_, _| Some(sample::histogram()));
     r
+}
+
+fn stages(n: u64) -> StageRecord {
+    let runnable = Runnable {
+        completions: 50_000 + n,
+        mean_ns: 300.0 * n as f64,
+        delivery_ns: 400.0 * n as f64,
+        long: n,
+        long_share: 0.25,
+        delay_ns: trace::latency(50_000, 100 * n),
+        others_share: 1.0,
+        by: vec![],
+    };
+    StageRecord { runnable: Some(runnable.into()), ..trace::ring(0).stages.expect("of a followed ring") }
 }
 
 fn lean(whole: &RunRecord) -> RunRecord {

@@ -56,7 +56,7 @@ fn staged(submitted: u64) -> Trail {
 }
 
 fn vehicle(vehicle: Vehicle, detail: Option<&str>, completions: u64) -> VehicleCount {
-    VehicleCount { vehicle, completions, detail: detail.map(str::to_owned), delay_ns: None }
+    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: None }
 }
 
 fn opcode(name: &str, requests: u64, completions: u64) -> OpcodeCounts {
