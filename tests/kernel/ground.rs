@@ -271,6 +271,8 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
             named += n;
         }
         let least = number(range, "min").saturating_sub(early);
+        // A timer may be faster than an emulated CPU's way to its wait.
+        let by_chance = by_chance || is_emulated() && vehicle == "enter:slept";
         if !by_chance && !(least..=number(range, "max")).contains(&n) {
             wrong.push(format!("{vehicle} {n}, not {range}"));
         }

@@ -40,6 +40,9 @@ pub fn is_driver() -> bool {
 
 /// Sets, and puts back, again and again until it is killed.
 pub fn drive() -> ! {
+    // What a shell starts in the background has it ignored, and hands that on.
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     let target = target();
     let mut settings = Settings::open().expect("the tests have a state folder of their own");
     loop {

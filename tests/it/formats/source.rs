@@ -213,7 +213,7 @@ fn json(ty: &Type) -> String {
                 "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "integer".into(),
                 "f64" => "number".into(),
                 "bool" => "boolean".into(),
-                "String" | "str" | "PathBuf" | "Path" => "string".into(),
+                "String" | "Name" | "str" | "PathBuf" | "Path" => "string".into(),
                 "Cow" => "string".into(),
                 "Value" => "any".into(),
                 "T" => "number".into(),

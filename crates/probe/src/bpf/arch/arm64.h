@@ -136,11 +136,77 @@ static __always_inline __u64 first_record(__u64 regs)
 						 bpf_core_field_offset(struct pt_regs___plain, stackframe)));
 }
 
+/* Return addresses of the calls that led here, the innermost first, by the kernel's own unwinder. What interrupts a program while it reads
+ * them has a place of its own: where programs may be preempted (Linux 7), that is kept from them meanwhile.
+ */
+#define CALLERS 128 /* power of two: it masks an index; kernel.perf_event_max_stack is 127 */
+#define CALLERS_NESTED 4 /* a thread's, and those of the interrupts that may be in one another */
+struct callers {
+	__u64 at[CALLERS];
+	__u32 level; /* of the first place: the one to take */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CALLERS_NESTED);
+	__type(key, __u32);
+	__type(value, struct callers);
+} callers SEC(".maps");
+
+extern void bpf_preempt_disable(void) __ksym __weak; /* 6.10 */
+extern void bpf_preempt_enable(void) __ksym __weak;
+
+/* The outermost ones. */
+#define OUTERMOST 4
+struct outermost {
+	__u64 at[OUTERMOST];
+};
+
+static __always_inline void read_callers(struct outermost *o)
+{
+	__u32 zero = 0;
+	struct callers *first = bpf_map_lookup_elem(&callers, &zero);
+
+	if (!first)
+		return;
+	__u32 level = first->level;
+	struct callers *c = bpf_map_lookup_elem(&callers, &level);
+
+	if (!c)
+		return;
+	first->level = level + 1;
+	barrier();
+	long bytes = bpf_get_task_stack(bpf_get_current_task_btf(), c->at, sizeof(c->at), 0);
+	__u32 n = bytes > 0 ? bytes / sizeof(c->at[0]) : 0;
+
+	for (__u32 i = 0; i < OUTERMOST; i++)
+		if (i < n)
+			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
+	barrier();
+	first->level = level;
+}
+
+/* 0 where they are not known. */
+static __noinline int outermost_callers(struct outermost *o)
+{
+	if (bpf_ksym_exists(bpf_preempt_disable))
+		bpf_preempt_disable();
+	read_callers(o);
+	if (bpf_ksym_exists(bpf_preempt_enable))
+		bpf_preempt_enable();
+	return 0;
+}
+
 /* Return address of the outermost call, for an interrupt. System calls and exceptions share theirs: of these, that of the call which the
  * function made that stands for one of them (el0_da, el0_svc).
  */
 static __noinline __u64 entry_address(__u64 regs)
 {
+	struct outermost o = {};
+
+	outermost_callers(&o);
+	if (o.at[2])
+		return in_either(o.at[0], FUNCTION_SYNC) ? o.at[2] : o.at[0];
 	__u64 first = first_record(regs), address = returns_to(first);
 
 	if (!in_either(address, FUNCTION_SYNC))
@@ -150,9 +216,12 @@ static __noinline __u64 entry_address(__u64 regs)
 	return third ? third : address;
 }
 
-/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. */
+/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. The records are looked for
+ * first, since that is quick; what an earlier call left between them may lead astray.
+ */
 static __noinline __u64 calls_it(__u64 regs)
 {
+	struct outermost o = {};
 	__u64 record = first_record(regs);
 
 	for (int i = 0; i < 3; i++) {
@@ -160,7 +229,8 @@ static __noinline __u64 calls_it(__u64 regs)
 		if (in_either(returns_to(record), FUNCTION_CALL))
 			return true;
 	}
-	return false;
+	outermost_callers(&o);
+	return in_either(o.at[3], FUNCTION_CALL);
 }
 
 /* A system call's result takes the place of its first argument, and may be the same: brk's is. io_uring_enter's is not above what it was
