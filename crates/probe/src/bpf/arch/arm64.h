@@ -137,7 +137,7 @@ static __always_inline __u64 first_record(__u64 regs)
 }
 
 /* Return addresses of the calls that led here, the innermost first, by the kernel's own unwinder. What interrupts a program while it reads
- * them has a place of its own: where programs may be preempted (Linux 7), that is kept from them meanwhile.
+ * them has a place of its own.
  */
 #define CALLERS 128 /* power of two: it masks an index; kernel.perf_event_max_stack is 127 */
 #define CALLERS_NESTED 4 /* a thread's, and those of the interrupts that may be in one another */
@@ -153,27 +153,25 @@ struct {
 	__type(value, struct callers);
 } callers SEC(".maps");
 
-extern void bpf_preempt_disable(void) __ksym __weak; /* 6.10 */
-extern void bpf_preempt_enable(void) __ksym __weak;
-
 /* The outermost ones. */
 #define OUTERMOST 4
 struct outermost {
 	__u64 at[OUTERMOST];
 };
 
-static __always_inline void read_callers(struct outermost *o)
+/* 0 where they are not known. */
+static __noinline int outermost_callers(struct outermost *o)
 {
 	__u32 zero = 0;
 	struct callers *first = bpf_map_lookup_elem(&callers, &zero);
 
 	if (!first)
-		return;
+		return 0;
 	__u32 level = first->level;
 	struct callers *c = bpf_map_lookup_elem(&callers, &level);
 
 	if (!c)
-		return;
+		return 0;
 	first->level = level + 1;
 	barrier();
 	long bytes = bpf_get_task_stack(bpf_get_current_task_btf(), c->at, sizeof(c->at), 0);
@@ -184,16 +182,6 @@ static __always_inline void read_callers(struct outermost *o)
 			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
 	barrier();
 	first->level = level;
-}
-
-/* 0 where they are not known. */
-static __noinline int outermost_callers(struct outermost *o)
-{
-	if (bpf_ksym_exists(bpf_preempt_disable))
-		bpf_preempt_disable();
-	read_callers(o);
-	if (bpf_ksym_exists(bpf_preempt_enable))
-		bpf_preempt_enable();
 	return 0;
 }
 
