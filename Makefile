@@ -146,10 +146,16 @@ deb: deps
 	    BIN=$(TARGET)/$$CROSS_TARGET/release/iotrail sh packaging/deb.sh $(TARGET) $(ARCH)
 endif
 
-# Installs it on bare Debian systems, uses and removes it. Needs root and a registry.
+# Installs it on bare Debian systems, uses and removes it; with ARCH=arm64 in a guest, which the lab boots. Needs root and a registry.
 deb-test: PACKAGES += mmdebstrap
+ifeq ($(ARCH),)
 deb-test: deb
 	sh packaging/deb-test.sh $(TARGET)/debian/iotrail_*_$$(dpkg --print-architecture).deb
+else
+deb-test: PACKAGES += arch-test binfmt-support
+deb-test: build deb
+	sh packaging/deb-test-guest.sh $(TARGET)/debian/iotrail_*_$(ARCH).deb $(BIN)
+endif
 
 clean:
 	$(CARGO) clean

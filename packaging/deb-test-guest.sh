@@ -1,0 +1,32 @@
+#!/bin/sh
+# Installs a package for another architecture in a minimal Debian system, whose programs QEMU runs (binfmt-support, qemu-user-static,
+# arch-test), uses it in a guest that the lab boots, and removes it there. Needs root, mmdebstrap and a registry: MIRROR, as deb-test.sh.
+#
+# usage: deb-test-guest.sh PACKAGE IOTRAIL [KERNEL]    IOTRAIL: this machine's, which boots the guest
+set -eu
+package=$1 iotrail=$2 kernel=${3:-6.12} suite=trixie
+export LC_ALL=C
+architecture=$(dpkg-deb -f "$package" Architecture)
+mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)}
+
+work=$(mktemp -d "${DIR:-/var/tmp}/iotrail-deb.XXXXXX")
+trap 'rm -rf --one-file-system "$work"' EXIT INT TERM
+root=$work/$suite
+
+mmdebstrap --quiet --variant=minbase --architectures="$architecture" --aptopt='APT::Install-Recommends "false"' \
+    --customize-hook="cp '$package' \"\$1/root/iotrail.deb\"" --customize-hook='chroot "$1" apt-get -qq -y install /root/iotrail.deb' \
+    --customize-hook='chroot "$1" dpkg -V iotrail' "$suite" "$root" "$mirror" >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
+cat >"$root/root/use.sh" <<'USE'
+set -e
+export PATH=/usr/sbin:/usr/bin HOME=/root
+cd
+iotrail --version
+iotrail check | sed '/^$/q'
+iotrail bench --rw nop --count 1000 --store kept.db >bench || { cat bench; exit 1; }
+grep '^throughput' bench
+iotrail list --store kept.db | tail -n 1
+dpkg -P iotrail >/dev/null
+[ ! -e /usr/bin/iotrail ] && [ -s kept.db ]
+USE
+"$iotrail" lab run --arch "$architecture" --kernel "$kernel" --root "$root" --program "$root/usr/bin/iotrail" --cpus 2 -- sh -e /root/use.sh
+echo "$suite, $architecture, Linux $kernel: installed, used, removed, and the user's store stays"
