@@ -153,8 +153,8 @@ deb-test: deb
 	sh packaging/deb-test.sh $(TARGET)/debian/iotrail_*_$$(dpkg --print-architecture).deb
 else
 deb-test: PACKAGES += arch-test binfmt-support
-deb-test: build deb
-	sh packaging/deb-test-guest.sh $(TARGET)/debian/iotrail_*_$(ARCH).deb $(BIN)
+deb-test: deb build
+	sh packaging/deb-test-guest.sh $(BIN) $(TARGET)/debian/iotrail_*_$(ARCH).deb
 endif
 
 clean:

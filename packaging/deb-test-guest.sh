@@ -2,9 +2,10 @@
 # Installs a package for another architecture in a minimal Debian system, whose programs QEMU runs (binfmt-support, qemu-user-static,
 # arch-test), uses it in a guest that the lab boots, and removes it there. Needs root, mmdebstrap and a registry: MIRROR, as deb-test.sh.
 #
-# usage: deb-test-guest.sh PACKAGE IOTRAIL [KERNEL]    IOTRAIL: this machine's, which boots the guest
+# usage: deb-test-guest.sh IOTRAIL PACKAGE    IOTRAIL: this machine's, which boots the guest; KERNEL: by default 6.12
 set -eu
-package=$1 iotrail=$2 kernel=${3:-6.12} suite=trixie
+[ $# = 2 ] || { echo "name one package: $*" >&2; exit 2; }
+iotrail=$1 package=$2 kernel=${KERNEL:-6.12} suite=trixie
 export LC_ALL=C
 architecture=$(dpkg-deb -f "$package" Architecture)
 mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)}
@@ -21,10 +22,12 @@ set -e
 export PATH=/usr/sbin:/usr/bin HOME=/root
 cd
 iotrail --version
-iotrail check | sed '/^$/q'
+iotrail check >check || { cat check; exit 1; }
+sed '/^$/q' check
 iotrail bench --rw nop --count 1000 --store kept.db >bench || { cat bench; exit 1; }
 grep '^throughput' bench
-iotrail list --store kept.db | tail -n 1
+iotrail list --store kept.db >list || exit 1
+tail -n 1 list
 dpkg -P iotrail >/dev/null
 [ ! -e /usr/bin/iotrail ] && [ -s kept.db ]
 USE

@@ -40,7 +40,7 @@ pub fn is_driver() -> bool {
 
 /// Sets, and puts back, again and again until it is killed.
 pub fn drive() -> ! {
-    // What a shell starts in the background has it ignored, and hands that on.
+    // A shell starts background jobs with SIGINT ignored, and children inherit that.
     // SAFETY: no handler is set.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     let target = target();

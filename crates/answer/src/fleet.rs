@@ -58,9 +58,10 @@ impl Brought {
         }
     }
 
-    /// What the machine could not test in the run `name` that it is compared with cannot be compared either.
-    pub fn against(mut self, earlier: &RunRecord, name: &str) -> Self {
-        let unmeasured = earlier.cells.iter().filter(|cell| cell.measurements.is_empty());
+    /// Adds the cells of `now` that the machine could not test in the run `name` that it is compared with.
+    pub fn against(mut self, now: &RunRecord, earlier: &RunRecord, name: &str) -> Self {
+        let is_here = |cell: &&CellRecord| now.cells.iter().any(|c| c.params == cell.params);
+        let unmeasured = earlier.cells.iter().filter(|cell| cell.measurements.is_empty()).filter(is_here);
         for other in unmeasured.filter_map(cannot_test) {
             let all = &mut self.machine.cannot_test;
             if all.iter().all(|one| one.at != other.at) {

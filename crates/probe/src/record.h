@@ -79,7 +79,7 @@ struct return_key {
 
 #define KICK_SITES_MAX 4
 #define IPI_SENDERS_MAX 2
-#define ENTRY_FUNCTIONS_MAX 6
+#define ENTRY_FUNCTIONS_MAX 14
 
 struct function_extent {
 	__u64 start;

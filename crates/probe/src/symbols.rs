@@ -4,11 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// The registers that the interrupt under way was taken with, of each CPU.
+pub const IRQ_REGS: &str = "__irq_regs";
+/// Where each CPU's own data are, from their addresses on.
+pub const PER_CPU_OFFSETS: &str = "__per_cpu_offset";
+
 /// Function symbols of the kernel, sorted by address. 100,000 to 300,000 of them: about 10 MiB, 30 ms to read.
 #[derive(Debug)]
 pub struct Symbols {
     addresses: Vec<u64>,
     names: Vec<Box<str>>,
+    /// Of its data, those that are named above.
+    data: Vec<(&'static str, u64)>,
 }
 
 impl Symbols {
@@ -24,6 +31,7 @@ impl Symbols {
     }
 
     fn parse(text: &str) -> Option<Self> {
+        let mut data = Vec::new();
         let mut all: Vec<(u64, &str)> = text
             .lines()
             .filter_map(|line| {
@@ -31,6 +39,9 @@ impl Symbols {
                 let address = u64::from_str_radix(words.next()?, 16).ok()?;
                 let kind = words.next()?;
                 let name = words.next()?;
+                if let Some(known) = [IRQ_REGS, PER_CPU_OFFSETS].into_iter().find(|known| *known == name) {
+                    data.push((known, address));
+                }
                 (address != 0 && matches!(kind, "t" | "T" | "w" | "W")).then_some((address, name))
             })
             .collect();
@@ -41,6 +52,7 @@ impl Symbols {
         Some(Self {
             addresses: all.iter().map(|(a, _)| *a).collect(),
             names: all.into_iter().map(|(_, n)| n.into()).collect(),
+            data,
         })
     }
 
@@ -57,6 +69,11 @@ impl Symbols {
 
     pub fn address(&self, name: &str) -> Option<u64> {
         self.position(name).map(|i| self.addresses[i])
+    }
+
+    /// Of the data that are named above; `None` where the kernel has symbols of its functions alone.
+    pub fn data(&self, name: &str) -> Option<u64> {
+        self.data.iter().find(|(known, _)| *known == name).map(|(_, address)| *address)
     }
 
     /// Where the function begins, and its bytes up to the next symbol.
@@ -77,7 +94,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "ffffffff81000e30 T asm_sysvec_reschedule_ipi\nffffffff81000df0 T asm_sysvec_apic_timer_interrupt\n\
-                        ffffffff82000000 D some_data\nffffffff81389990 T task_work_add\t[mod]\n";
+                        ffffffff82000000 D some_data\nffffffff82000008 D __irq_regs\nffffffff81389990 T task_work_add\t[mod]\n";
 
     #[test]
     fn looks_up_by_address_and_name() {
@@ -86,6 +103,7 @@ mod tests {
         // A return address at the next function's first byte is still the caller's.
         assert_eq!(s.caller(0xffffffff81000e30), Some("asm_sysvec_apic_timer_interrupt"));
         assert_eq!(s.address("task_work_add"), Some(0xffffffff81389990));
+        assert_eq!([IRQ_REGS, PER_CPU_OFFSETS].map(|name| s.data(name)), [Some(0xffffffff82000008), None]);
         assert_eq!(s.function(0x1000), None);
         assert_eq!(s.extent("asm_sysvec_apic_timer_interrupt"), Some((0xffffffff81000df0, 0x40)));
         assert_eq!(s.extent("task_work_add"), None, "nothing says where the last one ends");

@@ -43,7 +43,7 @@ pub struct FleetMachine {
     pub planned: usize,
     /// What was recorded of it with its first measurement.
     pub facts: Vec<Fact>,
-    /// Cells that it cannot test.
+    /// Cells that it cannot test, or could not in the run that it is compared with.
     pub cannot_test: Vec<CannotTest>,
 }
 

@@ -70,7 +70,7 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     let [a, b] = fleets.map(id);
     let of_fleets = |c: Comparison| Comparison { a: a.clone(), b: b.clone(), ..c };
     record.comparisons = sides.all.into_iter().filter(is_own).map(of_fleets).collect();
-    let brought = Brought::new(node, &record).against(&stored.run(before)?, &a);
+    let brought = Brought::new(node, &record).against(&record, &stored.run(before)?, &a);
     Ok((brought, sides.left_over))
 }
 

@@ -30,9 +30,18 @@ pub(super) fn is_system_call(symbol: &str) -> bool {
 }
 
 /// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): what system calls and exceptions enter by, what calls a system call,
-/// and what stands for one until its return; each for 64 bits and for 32.
-pub(super) const FUNCTIONS: &[&str] =
-    &["el0t_64_sync", "el0t_32_sync", "do_el0_svc", "do_el0_svc_compat", "el0_svc", "el0_svc_compat"];
+/// what stands for one until its return, and what interrupts enter by; each for 64 bits and for 32. At the end those of the kernel's own
+/// interrupts.
+#[rustfmt::skip]
+pub(super) const FUNCTIONS: &[&str] = &[
+    "el0t_64_sync", "el0t_32_sync",
+    "do_el0_svc", "do_el0_svc_compat",
+    "el0_svc", "el0_svc_compat",
+    "el0t_64_irq", "el0t_32_irq",
+    "el0t_64_fiq", "el0t_32_fiq",
+    "el0t_64_error", "el0t_32_error",
+    "el1h_64_irq", "el1h_64_fiq",
+];
 
 /// What `ipi_raise` fires in (arch/arm64/kernel/smp.c), before there was `ipi_send_cpu`: the functions between it and who asks for
 /// the IPI.

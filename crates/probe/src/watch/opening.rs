@@ -18,7 +18,7 @@ use crate::recording::{Capacity, Recorder};
 use crate::skel::{IotrailSkel, IotrailSkelBuilder, OpenIotrailMaps, OpenIotrailSkel, types};
 use crate::subject::{Follow, Interface, Subject, Who};
 use crate::support::{self, Facts, Plan};
-use crate::symbols::Symbols;
+use crate::symbols::{IRQ_REGS, PER_CPU_OFFSETS, Symbols};
 use crate::trails::Trails;
 use iotrail_base::error::Result;
 use iotrail_host::pid_namespace::own_number_in_proc;
@@ -149,6 +149,8 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     constants.nvme_end_io_address = address("nvme_uring_cmd_end_io");
     constants.wakes_address = address("sched_ttwu_pending");
     constants.kick_is_probed = plan.functions.iter().any(|f| f.program.starts_with("kick_asked"));
+    let data = |name| symbols.and_then(|s| s.data(name)).unwrap_or_default();
+    (constants.irq_regs_address, constants.per_cpu_offsets_address) = (data(IRQ_REGS), data(PER_CPU_OFFSETS));
     let extents = |names: &[&str]| names.iter().map(|name| symbols?.extent(name)).collect::<Vec<_>>();
     for (site, (start, bytes)) in constants.kick_sites.iter_mut().zip(extents(&entry::KICK_SITES).into_iter().flatten())
     {

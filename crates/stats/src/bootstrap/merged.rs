@@ -70,7 +70,7 @@ impl MergedQuantile {
     pub fn new(repeats: &[&Counts], q: f64) -> Option<Self> {
         let mut values: Vec<u64> = Vec::new();
         for counts in repeats {
-            // At once, since most repeats have the same ones.
+            // After each repeat: most share their values, so the list stays short.
             values.extend(counts.iter().map(|(value, _)| value));
             values.sort();
             values.dedup();

@@ -106,7 +106,7 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 	return found;
 }
 
-/* As path/entry/arm64.rs has them: each for 64 bits and for 32. */
+/* As path/entry/arm64.rs has them: each for 64 bits and for 32, the last two apart. */
 enum entry_function {
 	FUNCTION_SYNC, /* what system calls and exceptions enter by, and interrupts not */
 	FUNCTION_SYNC_32,
@@ -114,6 +114,14 @@ enum entry_function {
 	FUNCTION_CALL_32,
 	FUNCTION_SVC, /* what stands for a system call, from its entry to the return to user mode */
 	FUNCTION_SVC_32,
+	FUNCTION_IRQ, /* what interrupts enter by, from user mode */
+	FUNCTION_IRQ_32,
+	FUNCTION_FIQ,
+	FUNCTION_FIQ_32,
+	FUNCTION_ERROR,
+	FUNCTION_ERROR_32,
+	FUNCTION_NESTED, /* an interrupt within the kernel */
+	FUNCTION_NESTED_FIQ,
 };
 
 static __always_inline bool in_either(__u64 return_address, int which)
@@ -153,19 +161,31 @@ struct {
 	__type(value, struct callers);
 } callers SEC(".maps");
 
-/* The outermost ones. */
+/* The outermost ones, and whether an interrupt within the kernel is among all. */
 #define OUTERMOST 4
 struct outermost {
 	__u64 at[OUTERMOST];
+	bool nested;
 };
 
-/* 0 where they are not known. */
+/* Whether the kernel was entered here. A walk that ended before, and one of a kernel thread, is none of an entry. */
+static __always_inline bool is_entry(__u64 address)
+{
+	if (in_either(address, FUNCTION_SYNC))
+		return true;
+	for (int which = FUNCTION_IRQ; which <= FUNCTION_ERROR_32; which++)
+		if (in_function(address, which))
+			return true;
+	return false;
+}
+
+/* Of the current task; all 0 where they are not known. */
 static __noinline int outermost_callers(struct outermost *o)
 {
 	__u32 zero = 0;
 	struct callers *first = bpf_map_lookup_elem(&callers, &zero);
 
-	if (!first)
+	if (!first || !o)
 		return 0;
 	__u32 level = first->level;
 	struct callers *c = bpf_map_lookup_elem(&callers, &level);
@@ -177,22 +197,33 @@ static __noinline int outermost_callers(struct outermost *o)
 	long bytes = bpf_get_task_stack(bpf_get_current_task_btf(), c->at, sizeof(c->at), 0);
 	__u32 n = bytes > 0 ? bytes / sizeof(c->at[0]) : 0;
 
-	for (__u32 i = 0; i < OUTERMOST; i++)
-		if (i < n)
+	/* Where symbols are hidden, the walk is taken as it is. */
+	if (n >= OUTERMOST && (!entry_functions[FUNCTION_SYNC].bytes || is_entry(c->at[(n - 1) & (CALLERS - 1)])))
+		for (__u32 i = 0; i < OUTERMOST; i++)
 			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
+	if (!irq_regs_address)
+		for (__u32 i = 0; i < CALLERS && i < n; i++)
+			o->nested |= in_either(c->at[i], FUNCTION_NESTED);
 	barrier();
 	first->level = level;
 	return 0;
 }
 
+static __always_inline bool is_current(struct task_struct *task)
+{
+	return number_of(task) == bpf_get_current_task();
+}
+
 /* Return address of the outermost call, for an interrupt. System calls and exceptions share theirs: of these, that of the call which the
- * function made that stands for one of them (el0_da, el0_svc).
+ * function made that stands for one of them (el0_da, el0_svc). `here`: of the current task; another one's calls are looked for in its
+ * frame records alone.
  */
-static __noinline __u64 entry_address(__u64 regs)
+static __noinline __u64 entry_address(__u64 regs, bool here)
 {
 	struct outermost o = {};
 
-	outermost_callers(&o);
+	if (here)
+		outermost_callers(&o);
 	if (o.at[2])
 		return in_either(o.at[0], FUNCTION_SYNC) ? o.at[2] : o.at[0];
 	__u64 first = first_record(regs), address = returns_to(first);
@@ -204,33 +235,38 @@ static __noinline __u64 entry_address(__u64 regs)
 	return third ? third : address;
 }
 
-/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. The records are looked for
- * first, since that is quick; what an earlier call left between them may lead astray.
+/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. `quick`: by the frame
+ * records, where these say that it is.
  */
-static __noinline __u64 calls_it(__u64 regs)
+static __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 {
 	struct outermost o = {};
 	__u64 record = first_record(regs);
 
+	if (here && !quick)
+		outermost_callers(&o);
+	if (o.at[3])
+		return in_either(o.at[3], FUNCTION_CALL);
 	for (int i = 0; i < 3; i++) {
 		record = record_below(record, record);
 		if (in_either(returns_to(record), FUNCTION_CALL))
 			return true;
 	}
-	outermost_callers(&o);
+	if (here && quick)
+		outermost_callers(&o);
 	return in_either(o.at[3], FUNCTION_CALL);
 }
 
 /* A system call's result takes the place of its first argument, and may be the same: brk's is. io_uring_enter's is not above what it was
  * asked to submit, and its first argument is a descriptor. Where symbols are hidden, a call whose result is the same looks unfinished.
  */
-static __always_inline bool has_result(struct pt_regs *regs)
+static __always_inline bool has_result(struct pt_regs *regs, bool here, bool quick)
 {
 	if (regs->regs[0] != regs->orig_x0)
 		return true;
 	if (regs->syscallno == NR_io_uring_enter && (__u32)regs->regs[1] < (__u32)regs->orig_x0)
 		return false;
-	return entry_functions[FUNCTION_CALL].bytes && !calls_it(number_of(regs));
+	return entry_functions[FUNCTION_CALL].bytes && !calls_it(number_of(regs), here, quick);
 }
 
 #define NR_rt_sigreturn 139
@@ -243,13 +279,20 @@ static __always_inline bool has_result(struct pt_regs *regs)
 static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	bool here = is_current(task);
 
-	e->nr = call_number(task, regs->syscallno);
-	e->finished = e->nr < 0 || has_result(regs);
 	e->address = 0;
+	if (task->flags & PF_IO_WORKER) {
+		/* never in user mode: its registers are all 0 */
+		e->nr = 0;
+		e->finished = true;
+		return;
+	}
+	e->nr = call_number(task, regs->syscallno);
+	e->finished = e->nr < 0 || has_result(regs, here, false);
 	if (e->nr >= 0)
 		return;
-	e->address = entry_address(number_of(regs));
+	e->address = entry_address(number_of(regs), here);
 	if (!in_either(e->address, FUNCTION_SVC))
 		return;
 	__u32 nr = in_function(e->address, FUNCTION_SVC) ? regs->regs[8] : regs->regs[7];
@@ -257,18 +300,22 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 	e->address = 0;
 }
 
-extern struct pt_regs *__irq_regs __ksym __weak;
-
 /* Interrupts share one entry, and more may come on the way out of it, and of system calls, where task work runs: only the one that the
- * thread left user mode by has its registers (do_interrupt_handler in entry-common.c, lib/irq_regs.c).
+ * thread left user mode by has its registers (do_interrupt_handler in entry-common.c, lib/irq_regs.c). Where the kernel's symbols are of
+ * functions alone (Debian's 6.1), it is the one that no other is in.
  */
 static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 {
-	if (!bpf_ksym_exists(&__irq_regs))
-		return true;
-	struct pt_regs **regs = bpf_this_cpu_ptr(&__irq_regs);
+	__u64 offset = 0, regs = 0;
+	struct outermost o = {};
 
-	return (__u64)*regs == (__u64)bpf_task_pt_regs(task);
+	if (!irq_regs_address) {
+		outermost_callers(&o);
+		return !o.nested;
+	}
+	bpf_probe_read_kernel(&offset, sizeof(offset), (const void *)(per_cpu_offsets_address + 8 * bpf_get_smp_processor_id()));
+	bpf_probe_read_kernel(&regs, sizeof(regs), (const void *)(irq_regs_address + offset));
+	return regs == number_of((const void *)bpf_task_pt_regs(task));
 }
 
 /* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
@@ -276,7 +323,7 @@ static __always_inline __u32 enter_batch(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	return regs->syscallno == NR_io_uring_enter && !has_result(regs) ? regs->regs[1] : 0;
+	return regs->syscallno == NR_io_uring_enter && !has_result(regs, is_current(task), true) ? regs->regs[1] : 0;
 }
 
 static __always_inline long syscall_nr(struct pt_regs *regs)
