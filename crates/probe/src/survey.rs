@@ -7,7 +7,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::function::{self, FUNCTIONS};
 use super::profile_skel::ProfileSkelBuilder;
-use super::skel::IotrailSkelBuilder;
+use super::skel::{IotrailSkelBuilder, OpenIotrailSkel};
 use super::support::{Facts, Program, quiet, refusal};
 
 /// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
@@ -60,13 +60,12 @@ pub fn survey() -> Vec<ProgramCheck> {
                 };
                 return missing(p, format!("no {what} {}", p.tracepoint), &restore);
             }
-            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None))
+            tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None, follows))
         })
         .chain(FUNCTIONS.iter().filter(|f| facts.fits_function(f)).map(|f| try_function(facts, f)))
-        .chain(
-            SAMPLING
-                .map(|(name, purpose, lost)| tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None))),
-        )
+        .chain(SAMPLING.map(|(name, purpose, lost)| {
+            tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None, |_| ()))
+        }))
         .collect()
 }
 
@@ -93,7 +92,7 @@ fn try_function(facts: &Facts, f: &'static function::Program) -> ProgramCheck {
         let restore = "a kernel that allows fentry or kprobes to root: `iotrail lab` boots one";
         return missing("the kernel lets no function be probed".into(), restore);
     };
-    tried(f.name, f.purpose, f.lost, try_load::<IotrailSkelBuilder>(chosen.program, Some(&chosen)))
+    tried(f.name, f.purpose, f.lost, try_load::<IotrailSkelBuilder>(chosen.program, Some(&chosen), follows))
 }
 
 fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: libbpf_rs::Result<()>) -> ProgramCheck {
@@ -107,13 +106,20 @@ fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: lib
     ProgramCheck { name, purpose, state }
 }
 
+/// As `trace` has them: programs that follow requests are larger than those that only count, and may be too large for a verifier.
+fn follows(open: &mut OpenIotrailSkel<'_>) {
+    open.maps.rodata_data.as_deref_mut().expect("the object has constants").following = true;
+}
+
 /// One program of an object.
 fn try_load<S: Default + for<'o> SkelBuilder<'o>>(
     name: &str,
     function: Option<&function::Chosen>,
+    prepare: impl for<'o> Fn(&mut <S as SkelBuilder<'o>>::Output),
 ) -> libbpf_rs::Result<()> {
     let mut room = MaybeUninit::<OpenObject>::uninit();
     let mut open = S::default().open(&mut room)?;
+    prepare(&mut open);
     for mut program in open.open_object_mut().progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);

@@ -179,8 +179,10 @@ static __always_inline bool is_entry(__u64 address)
 	return false;
 }
 
-/* Of the current task; all 0 where they are not known. */
-static __noinline int outermost_callers(struct outermost *o)
+/* Of the current task; all 0 where they are not known. `nested`: looks for the kernel's own interrupts too. Functions that are not static are
+ * verified once, however many programs' paths lead to them.
+ */
+__noinline int outermost_callers(struct outermost *o, bool nested)
 {
 	__u32 zero = 0;
 	struct callers *first = bpf_map_lookup_elem(&callers, &zero);
@@ -201,7 +203,7 @@ static __noinline int outermost_callers(struct outermost *o)
 	if (n >= OUTERMOST && (!entry_functions[FUNCTION_SYNC].bytes || is_entry(c->at[(n - 1) & (CALLERS - 1)])))
 		for (__u32 i = 0; i < OUTERMOST; i++)
 			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
-	if (!irq_regs_address)
+	if (nested)
 		for (__u32 i = 0; i < CALLERS && i < n; i++)
 			o->nested |= in_either(c->at[i], FUNCTION_NESTED);
 	barrier();
@@ -218,12 +220,12 @@ static __always_inline bool is_current(struct task_struct *task)
  * function made that stands for one of them (el0_da, el0_svc). `here`: of the current task; another one's calls are looked for in its
  * frame records alone.
  */
-static __noinline __u64 entry_address(__u64 regs, bool here)
+__noinline __u64 entry_address(__u64 regs, bool here)
 {
 	struct outermost o = {};
 
 	if (here)
-		outermost_callers(&o);
+		outermost_callers(&o, false);
 	if (o.at[2])
 		return in_either(o.at[0], FUNCTION_SYNC) ? o.at[2] : o.at[0];
 	__u64 first = first_record(regs), address = returns_to(first);
@@ -238,13 +240,13 @@ static __noinline __u64 entry_address(__u64 regs, bool here)
 /* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. `quick`: by the frame
  * records, where these say that it is.
  */
-static __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
+__noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 {
 	struct outermost o = {};
 	__u64 record = first_record(regs);
 
 	if (here && !quick)
-		outermost_callers(&o);
+		outermost_callers(&o, false);
 	if (o.at[3])
 		return in_either(o.at[3], FUNCTION_CALL);
 	for (int i = 0; i < 3; i++) {
@@ -253,7 +255,7 @@ static __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 			return true;
 	}
 	if (here && quick)
-		outermost_callers(&o);
+		outermost_callers(&o, false);
 	return in_either(o.at[3], FUNCTION_CALL);
 }
 
@@ -310,7 +312,7 @@ static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 	struct outermost o = {};
 
 	if (!irq_regs_address) {
-		outermost_callers(&o);
+		outermost_callers(&o, true);
 		return !o.nested;
 	}
 	bpf_probe_read_kernel(&offset, sizeof(offset), (const void *)(per_cpu_offsets_address + 8 * bpf_get_smp_processor_id()));
