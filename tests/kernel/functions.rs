@@ -59,6 +59,15 @@ fn agrees(scenario: &str) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The architecture's function that sends a reschedule IPI.
+fn sender() -> &'static str {
+    match (cfg!(target_arch = "aarch64"), version().is_some_and(|v| v >= (6, 4, 0))) {
+        (false, _) => "native_smp_send_reschedule",
+        (true, true) => "arch_smp_send_reschedule",
+        (true, false) => "smp_send_reschedule",
+    }
+}
+
 fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
     let chosen = plan(Facts::of_this_kernel(), &[Role::Follow])?.functions;
     let mut script: String = chosen
@@ -66,7 +75,7 @@ fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
         .filter(|f| f.program.starts_with("queue_"))
         .map(|f| format!("kprobe:{} {{ @added = count(); }} ", f.function))
         .collect();
-    script += "kprobe:native_smp_send_reschedule { @sent[kstack(4)] = count(); }";
+    script += &format!("kprobe:{} {{ @sent[kstack(4)] = count(); }}", sender());
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (json, load) = (folder.join("functions.json"), folder.join("functions.sh"));
     let command = format!(
