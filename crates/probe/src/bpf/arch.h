@@ -31,11 +31,11 @@ enum line_kind {
 	LINE_OF_IPI, /* ipi_entry tells which */
 };
 
-/* Of the kernel's own functions, those whose names path/entry has for this architecture: all 0 where symbols are hidden. */
-/* Of its data, for the interrupts that share an entry; 0: not known. */
+/* Of the kernel's data, for the interrupts that share an entry; 0: not known. */
 const volatile __u64 irq_regs_address = 0;
 const volatile __u64 per_cpu_offsets_address = 0;
 
+/* Of the kernel's own functions, those whose names path/entry has for this architecture: all 0 where symbols are hidden. */
 const volatile struct function_extent entry_functions[ENTRY_FUNCTIONS_MAX] = {};
 
 static __always_inline bool in_function(__u64 return_address, int which)
