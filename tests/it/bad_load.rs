@@ -184,7 +184,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file f --cpus all", "'all' is no list of CPUs; write 0,2-3, or irq or non-irq"),
     ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 is not there; use some of 0*"),
     ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 is not there; use some of 0*"),
-    ("--file f --reaper other", "--reaper 'other' is unknown; use same, thread or thread:CPU"),
+    (
+        "--file f --reaper other",
+        "--reaper 'other' is unknown; use same, thread or thread:CPU, with a number, irq or non-irq for CPU",
+    ),
     (
         "--file f --reaper thread --ring single_issuer,defer_taskrun",
         "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait; leave defer_taskrun away, or use --reaper same",

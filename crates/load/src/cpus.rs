@@ -9,46 +9,63 @@ use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs;
 use iotrail_schema::measurement::{Target, Warning};
 
+/// An option that names CPUs, as messages write it.
+#[derive(Clone, Copy)]
+struct Naming {
+    before: &'static str,
+    remedy: &'static str,
+    example: &'static str,
+}
+
+const JOBS: Naming = Naming { before: "--cpus ", remedy: "name the CPUs", example: "--cpus 0,2-3" };
+const REAPER: Naming = Naming { before: "--reaper thread:", remedy: "name the CPU", example: "--reaper thread:0" };
+
 /// The CPUs that `--cpus` names, in order, each once: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
 pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Vec<u32>> {
-    match text.trim() {
-        "irq" => {
-            let cpus = of_interrupts(target);
-            let cpus: Vec<u32> = online.iter().copied().filter(|c| cpus.contains(c)).collect();
-            if cpus.is_empty() {
-                return Err(no_interrupts("irq", target));
-            }
-            Ok(cpus)
-        }
-        "non-irq" => {
-            let taken = of_interrupts(target);
-            if taken.is_empty() {
-                return Err(no_interrupts("non-irq", target));
-            }
-            let cpus: Vec<u32> = online.iter().copied().filter(|c| !taken.contains(c)).collect();
-            if cpus.is_empty() {
-                return Err(Error::machine(
-                    "--cpus non-irq: every online CPU takes the target's interrupts",
-                    "name the CPUs, or use --cpus irq",
-                ));
-            }
-            Ok(cpus)
-        }
-        list => {
-            let cpus = parse(list)?;
-            for &cpu in &cpus {
-                self::online(cpu, online, "--cpus")?;
-            }
-            Ok(cpus)
-        }
+    if let Some(cpus) = by_interrupts(text.trim(), target, online, JOBS) {
+        return cpus;
     }
+    let cpus = parse(text.trim())?;
+    for &cpu in &cpus {
+        self::online(cpu, online, "--cpus")?;
+    }
+    Ok(cpus)
+}
+
+/// The CPU that `--reaper thread:` names: its number, or the first of `irq` or `non-irq`. `None`: neither.
+pub fn of_reaper(text: &str, target: Option<&Target>, online: &[u32]) -> Option<Result<u32>> {
+    if let Some(cpus) = by_interrupts(text, target, online, REAPER) {
+        return Some(cpus.map(|cpus| cpus[0]));
+    }
+    let cpu = text.parse().ok()?;
+    Some(self::online(cpu, online, "--reaper thread").map(|()| cpu))
+}
+
+/// `irq` and `non-irq`; never empty. `None`: another word.
+fn by_interrupts(word: &str, target: Option<&Target>, online: &[u32], naming: Naming) -> Option<Result<Vec<u32>>> {
+    let Naming { before, remedy, .. } = naming;
+    let wanted = match word {
+        "irq" => true,
+        "non-irq" => false,
+        _ => return None,
+    };
+    let taken = of_interrupts(target);
+    let cpus: Vec<u32> = online.iter().copied().filter(|c| taken.contains(c) == wanted).collect();
+    Some(match (taken.is_empty(), cpus.is_empty()) {
+        (false, false) => Ok(cpus),
+        (false, true) if !wanted => Err(Error::machine(
+            format!("{before}non-irq: every online CPU takes the target's interrupts"),
+            format!("{remedy}, or use {before}irq"),
+        )),
+        _ => Err(no_interrupts(word, target, naming)),
+    })
 }
 
 fn of_interrupts(target: Option<&Target>) -> Vec<u32> {
     target.map_or_else(Vec::new, |t| t.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect())
 }
 
-fn no_interrupts(word: &str, target: Option<&Target>) -> Error {
+fn no_interrupts(word: &str, target: Option<&Target>, Naming { before, remedy, example }: Naming) -> Error {
     let why = match target {
         _ if !procfs::is_mounted() => "/proc is not mounted here, so the target's interrupts cannot be told".to_owned(),
         None => "the load has no target whose interrupts could be looked up".to_owned(),
@@ -60,7 +77,7 @@ fn no_interrupts(word: &str, target: Option<&Target>) -> Error {
         }
         Some(Target { path, .. }) => format!("{path} is on no disk, so no interrupt completes its I/O"),
     };
-    Error::machine(format!("--cpus {word}: {why}"), "name the CPUs: --cpus 0,2-3")
+    Error::machine(format!("{before}{word}: {why}"), format!("{remedy}: {example}"))
 }
 
 /// An input error if `cpu` is not online.

@@ -141,7 +141,7 @@ pub struct LoadOptions {
     #[arg(long, value_enum, default_value_t = Wait::Block)]
     pub wait: Wait,
 
-    /// Reap on the submitting thread (same) or another one (thread, thread:CPU)
+    /// Reap on the submitting thread (same) or another one (thread, thread:CPU, thread:irq, thread:non-irq)
     #[arg(long, value_name = "WHO", default_value = "same")]
     pub reaper: String,
 

@@ -96,7 +96,7 @@ impl LoadSpec {
             cpus_requested: o.cpus.clone(),
             cpus,
             wait: wait(o, &mut warnings),
-            reaper: reaper(o, online_cpus)?,
+            reaper: reaper(o, target, online_cpus)?,
             think_ns: o.think,
             scratch: o.scratch,
             neighbours,
@@ -182,17 +182,17 @@ fn block_bytes(o: &LoadOptions) -> Result<u32> {
     }
 }
 
-fn reaper(o: &LoadOptions, online: &[u32]) -> Result<ReaperKind> {
+fn reaper(o: &LoadOptions, target: Option<&Target>, online: &[u32]) -> Result<ReaperKind> {
     let kind = match o.reaper.trim() {
         "same" => return Ok(ReaperKind::Same),
         "thread" => ReaperKind::Thread { cpu: None },
-        other => match other.strip_prefix("thread:").and_then(|n| n.parse().ok()) {
-            Some(cpu) => {
-                cpus::online(cpu, online, "--reaper thread")?;
-                ReaperKind::Thread { cpu: Some(cpu) }
-            }
+        other => match other.strip_prefix("thread:").and_then(|cpu| cpus::of_reaper(cpu, target, online)) {
+            Some(cpu) => ReaperKind::Thread { cpu: Some(cpu?) },
             None => {
-                return Err(Error::input(format!("--reaper '{other}' is unknown"), "use same, thread or thread:CPU"));
+                return Err(Error::input(
+                    format!("--reaper '{other}' is unknown"),
+                    "use same, thread or thread:CPU, with a number, irq or non-irq for CPU",
+                ));
             }
         },
     };

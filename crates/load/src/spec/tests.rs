@@ -36,6 +36,15 @@ fn irq_means_the_cpus_of_the_targets_interrupts() {
     assert!(cpus("non-irq", &[1]).unwrap_err().contains("every online CPU"));
     let o = LoadOptions { cpus: Some("irq".into()), ..options() };
     assert_eq!(LoadSpec::resolve(&o, None, &[0, 1]).unwrap_err().exit_status(), 3);
+
+    let reaper = |who: &str, online: &[u32]| {
+        let o = LoadOptions { reaper: who.into(), ..options() };
+        LoadSpec::resolve(&o, Some(&target), online).map(|s| s.reaper).map_err(|e| e.to_string())
+    };
+    assert_eq!(reaper("thread:irq", &[0, 1]), Ok(ReaperKind::Thread { cpu: Some(1) }));
+    assert_eq!(reaper("thread:non-irq", &[0, 1, 2]), Ok(ReaperKind::Thread { cpu: Some(0) }));
+    assert!(reaper("thread:non-irq", &[1]).unwrap_err().contains("or use --reaper thread:irq"));
+    assert!(reaper("thread:irqs", &[1]).unwrap_err().contains("is unknown"));
 }
 
 #[test]
