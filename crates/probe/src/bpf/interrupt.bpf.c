@@ -25,9 +25,11 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 
 	if (task->flags & PF_IO_WORKER)
 		return; /* never in user mode */
+	if (!left_user_mode_by_this(task))
+		return; /* inside another interrupt */
 	entry_of(task, &entry, true);
-	if (entry.nr >= 0 || !left_user_mode_by_this(task))
-		return; /* inside a system call or another interrupt: no return to user mode of its own */
+	if (entry.nr >= 0)
+		return; /* inside a system call: no return to user mode of its own */
 	if (!fire((struct pt_regs *)bpf_task_pt_regs(task), what, line ? line - 1 : vector, slot))
 		return;
 	struct return_key key = { .entry = entry.address, .vector = vector, .line = line };

@@ -243,12 +243,13 @@ __noinline __u64 entry_address(__u64 regs, bool here)
 __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 {
 	struct outermost o = {};
-	__u64 record = first_record(regs);
 
 	if (here && !quick)
 		outermost_callers(&o, false);
 	if (o.at[3])
 		return in_either(o.at[3], FUNCTION_CALL);
+	__u64 record = first_record(regs);
+
 	for (int i = 0; i < 3; i++) {
 		record = record_below(record, record);
 		if (in_either(returns_to(record), FUNCTION_CALL))
