@@ -17,19 +17,7 @@ root=$work/$suite
 mmdebstrap --quiet --variant=minbase --architectures="$architecture" --aptopt='APT::Install-Recommends "false"' \
     --customize-hook="cp '$package' \"\$1/root/iotrail.deb\"" --customize-hook='chroot "$1" apt-get -qq -y install /root/iotrail.deb' \
     --customize-hook='chroot "$1" dpkg -V iotrail' "$suite" "$root" "$mirror" >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
-cat >"$root/root/use.sh" <<'USE'
-set -e
-export PATH=/usr/sbin:/usr/bin HOME=/root
-cd
-iotrail --version
-iotrail check >check || { cat check; exit 1; }
-sed '/^$/q' check
-iotrail bench --rw nop --count 1000 --store kept.db >bench || { cat bench; exit 1; }
-grep '^throughput' bench
-iotrail list --store kept.db >list || exit 1
-tail -n 1 list
-dpkg -P iotrail >/dev/null
-[ ! -e /usr/bin/iotrail ] && [ -s kept.db ]
-USE
-"$iotrail" lab run --arch "$architecture" --kernel "$kernel" --root "$root" --program "$root/usr/bin/iotrail" --cpus 2 -- sh -e /root/use.sh
+cp "$(dirname "$0")/deb-use.sh" "$root/root/use.sh"
+"$iotrail" lab run --arch "$architecture" --kernel "$kernel" --root "$root" --program "$root/usr/bin/iotrail" --cpus 2 -- \
+    sh -ec 'export PATH=/usr/sbin:/usr/bin HOME=/root; sh /root/use.sh; dpkg -P iotrail >/dev/null; [ ! -e /usr/bin/iotrail ] && [ -s ~/kept.db ]'
 echo "$suite, $architecture, Linux $kernel: installed, used, removed, and the user's store stays"

@@ -1,0 +1,11 @@
+# What is done with the installed package, where it is installed (deb-test.sh, deb-test-guest.sh). Leaves the store kept.db in the home folder.
+set -e
+cd
+iotrail --version
+iotrail check >check || { cat check; exit 1; }
+tail -n 1 check
+iotrail bench --rw nop --count 1000 --store kept.db >bench || { cat bench; exit 1; }
+grep '^throughput' bench
+iotrail list --store kept.db >list || exit 1
+tail -n 1 list
+rm check bench list
