@@ -278,6 +278,7 @@ struct cpu_slot {
 	__u32 waker_nr;
 	__u32 waker_cpu;
 	__u32 came_with; /* its flags when it came onto this CPU, and CAME; 0: it has begun to wait since */
+	__u32 came_stack; /* by what system calls moved their stack here then */
 	/* The rest of that thread's state where requests are followed. */
 	struct segment segments[SEGMENTS_MAX];
 	__u32 submitted;   /* by it since the last run or wait: so many at most can have completed inline */

@@ -155,6 +155,16 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
+/* include/linux/prandom.h */
+struct rnd_state {
+	__u32 s1, s2, s3, s4;
+};
+
+/* include/linux/rseq_types.h (6.19) */
+struct rseq_event {
+	__u64 all;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -176,6 +186,7 @@ struct task_struct {
 struct pt_regs; /* arch.h */
 
 struct irqaction {
+	unsigned int flags;
 	const char *name;
 };
 

@@ -154,10 +154,12 @@ static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 }
 
 /* Of the two flags that a thread with rseq(2) may get with each switch and loses on the way to user mode, the one that it has: bit 0
- * where architectures share their flags, and bit 1 before; bit 0 was that of being traced, and stays.
+ * where architectures share their flags, and bit 1 before; bit 0 was that of being traced, and stays. Since 6.19 it has one of its own, bit 11.
  */
 static __always_inline __u32 gone_in_user_mode(__u32 flags)
 {
+	if (bpf_core_type_exists(struct rseq_event))
+		return flags & 1 << 11;
 	return flags & 1 ? 1 : flags & 2;
 }
 
