@@ -83,7 +83,7 @@ fn done(fired: &Fired, line: Option<&str>) -> Option<Entry> {
 fn of_line(name: &str) -> Option<Entry> {
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());
     Some(match base {
-        "timer" | "arch_timer" | "Hyper-V stimer" => Entry::TimerTick,
+        "timer" | "arch_timer" | "arch_mem_timer" | "Hyper-V stimer" => Entry::TimerTick,
         "resched" => Entry::ReschedIpi,
         "callfunc" => Entry::Other("call_function".into()),
         "callfuncsingle" => Entry::Other("call_function_single".into()),

@@ -19,6 +19,7 @@ pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
     Some(match symbol {
         "el0_da" | "el0_ia" => Entry::PageFault,
         "el0_svc" | "el0_svc_compat" => return None,
+        _ if symbol.starts_with("el0t_64_error") || symbol.starts_with("el0t_32_error") => Entry::Other("error".into()),
         _ if interrupt() => Entry::Other(INTERRUPT.into()),
         // `el0_undef`, `el0_sve_acc` …
         other => Entry::Other(other.strip_prefix("el0_")?.to_owned()),

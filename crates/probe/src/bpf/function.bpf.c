@@ -105,7 +105,8 @@ static __always_inline int page_faults_(__u64 flags)
 SEC("fentry")
 int page_faulted(__u64 *args)
 {
-	return UNDISTURBED(page_faults_(args[2]));
+	/* Always preemptible, as no program on a tracepoint was (kernel/bpf/trampoline.c). */
+	return HELD(true, page_faults_(args[2]));
 }
 
 SEC("kprobe")

@@ -95,15 +95,16 @@ const volatile bool preemptible = false;
 extern void bpf_preempt_disable(void) __attribute__((section(".ksyms"), weak));
 extern void bpf_preempt_enable(void) __attribute__((section(".ksyms"), weak));
 
-#define UNDISTURBED(call)                                                   \
+#define HELD(when, call)                                                    \
 	({                                                                  \
-		if (preemptible && bpf_ksym_exists(bpf_preempt_disable))    \
+		if ((when) && bpf_ksym_exists(bpf_preempt_disable))         \
 			bpf_preempt_disable();                              \
-		int undisturbed = call;                                     \
-		if (preemptible && bpf_ksym_exists(bpf_preempt_enable))     \
+		int held = call;                                            \
+		if ((when) && bpf_ksym_exists(bpf_preempt_enable))          \
 			bpf_preempt_enable();                               \
-		undisturbed;                                                \
+		held;                                                       \
 	})
+#define UNDISTURBED(call) HELD(preemptible, call)
 
 static __always_inline bool not_counting(void)
 {
@@ -243,8 +244,25 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 /* Where nothing else tells, a wait that goes on after its sleep does so within this time. */
 #define AT_ONCE_NS 50000
 
+/* include/linux/randomize_kstack.h: system calls move their stack by what is drawn on each CPU, on the way to user mode, and since 7.1 at each
+ * call. Where the kernel was told not to, it is none that moves.
+ */
+extern const __u32 kstack_offset __attribute__((section(".ksyms"), weak));
+extern const struct rnd_state kstack_rnd_state __attribute__((section(".ksyms"), weak));
+bool stack_offsets_move;
+
+static __always_inline __u32 stack_offset(void)
+{
+	if (&kstack_rnd_state)
+		return ((const struct rnd_state *)bpf_this_cpu_ptr(&kstack_rnd_state))->s1;
+	if (&kstack_offset)
+		return *(const __u32 *)bpf_this_cpu_ptr(&kstack_offset);
+	return 0;
+}
+
 /* Whether the thread has been in user mode since it came onto this CPU: the system call that it is in is not the one that it slept in
- * then. A thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode.
+ * then. Else: a thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode; since
+ * 6.19 with those alone that bring another CPU, or that an interrupt made.
  */
 static __always_inline bool left_the_call(struct task_struct *task, struct cpu_slot *slot)
 {
@@ -252,6 +270,8 @@ static __always_inline bool left_the_call(struct task_struct *task, struct cpu_s
 
 	if (!then)
 		return false;
+	if (stack_offsets_move)
+		return stack_offset() != slot->came_stack;
 	if (gone_in_user_mode(then))
 		return !(now & gone_in_user_mode(then));
 	return following && bpf_ktime_get_ns() - slot->running_ns > AT_ONCE_NS;
@@ -303,6 +323,10 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	slot->current = task->flags & PF_IO_WORKER ? CURRENT_HELPER : CURRENT_SUBMITTER;
 	slot->waker = WAKER_NONE;
 	slot->came_with = (__u32)task->thread_info.flags | CAME;
+	__u32 offset = stack_offset();
+	if (!stack_offsets_move && slot->came_stack && slot->came_stack != offset)
+		stack_offsets_move = true;
+	slot->came_stack = offset;
 	slot->watched_here = 1;
 	if (!following)
 		return;

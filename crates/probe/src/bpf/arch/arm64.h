@@ -7,6 +7,7 @@ struct pt_regs {
 	__u64 regs[31]; /* the first member: any word can be read as one */
 	__u64 sp;
 	__u64 pc;
+	__u64 pstate;
 	__u64 orig_x0; /* the first argument of a system call, which its result takes the place of */
 	__s32 syscallno;
 };
@@ -42,7 +43,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 
 /* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h), of which io_uring_enter's alone is looked into. */
 #define NR_I386 (1 << 29)
-#define TIF_32BIT (1 << 22) /* arch/arm64/include/asm/thread_info.h */
+#define PSR_MODE32_BIT 0x10 /* arch/arm64/include/uapi/asm/ptrace.h */
 /* No call has these. */
 #define NR_I386_pread64 (NR_I386 | 0xffff)
 #define NR_I386_pwrite64 NR_I386_pread64
@@ -55,7 +56,9 @@ static __always_inline bool calls_as_i386(struct task_struct *task)
 
 static __always_inline long call_number(struct task_struct *task, long nr)
 {
-	return nr >= 0 && nr != NR_io_uring_enter && task->thread_info.flags & TIF_32BIT ? nr | NR_I386 : nr;
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return nr >= 0 && nr != NR_io_uring_enter && regs->pstate & PSR_MODE32_BIT ? nr | NR_I386 : nr;
 }
 
 static __always_inline long aio_number(long nr)
@@ -165,7 +168,7 @@ struct {
 #define OUTERMOST 4
 struct outermost {
 	__u64 at[OUTERMOST];
-	bool nested;
+	__u64 nested;
 };
 
 /* Whether the kernel was entered here. A walk that ended before, and one of a kernel thread, is none of an entry. */
@@ -314,7 +317,7 @@ static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 
 	if (!irq_regs_address) {
 		outermost_callers(&o, true);
-		return !o.nested;
+		return o.at[0] && !o.nested;
 	}
 	bpf_probe_read_kernel(&offset, sizeof(offset), (const void *)(per_cpu_offsets_address + 8 * bpf_get_smp_processor_id()));
 	bpf_probe_read_kernel(&regs, sizeof(regs), (const void *)(irq_regs_address + offset));
@@ -352,13 +355,18 @@ static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 }
 
 /* Of the flags that a thread gets with a switch and loses on the way to user mode, the one that it has. TIF_NOTIFY_RESUME, which a thread
- * with rseq(2), as glibc's are, gets with each, is bit 2; since lazy preemption (6.15) it is bit 3, and no thread that comes in has bit 2.
- * Before, bit 3 was TIF_FOREIGN_FPSTATE, which the next switch may take away too: it tells where the thread has no rseq(2).
+ * with rseq(2), as glibc's are, gets with each, is bit 2; since lazy preemption (6.16) it is bit 3, and no thread that comes in has bit 2.
+ * Before, bit 3 was TIF_FOREIGN_FPSTATE, which the next switch may take away too: it tells where the thread has no rseq(2). Since 6.19 hardly
+ * any switch sets one, and where architectures share their flags these two are others.
  */
 static __always_inline __u32 gone_in_user_mode(__u32 flags)
 {
+	if (bpf_core_type_exists(struct rseq_event))
+		return 0;
 	return flags & 4 ? 4 : flags & 8;
 }
+
+#define IRQF_TIMER 0x200 /* include/linux/interrupt.h: of timers that all CPUs share; the one that each has is told by its name */
 
 /* By the name of the handler. A line's stays what it is. */
 #define LINES_KNOWN 1024 /* power of two: it masks an index */
@@ -373,9 +381,11 @@ static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *ac
 	if (line < LINES_KNOWN && line_kinds[place])
 		return line_kinds[place];
 	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(action, name));
-	enum line_kind kind = !bpf_strncmp(name, sizeof(name), "arch_timer") ? LINE_OF_TIMER :
-			      !bpf_strncmp(name, sizeof(name), "IPI")	     ? LINE_OF_IPI :
-										LINE_OF_DEVICE;
+	bool timer = !bpf_strncmp(name, sizeof(name), "arch_timer") || BPF_CORE_READ(action, flags) & IRQF_TIMER;
+	enum line_kind kind = timer					   ? LINE_OF_TIMER :
+			      !bpf_strncmp(name, sizeof(name), "IPI")	   ? LINE_OF_IPI :
+			      !bpf_strncmp(name, sizeof(name), "arm-pmu") ? LINE_OF_PMU :
+									     LINE_OF_DEVICE;
 	if (line < LINES_KNOWN)
 		line_kinds[place] = kind;
 	return kind;
