@@ -3,6 +3,8 @@
 //! The places are E-divisive's (Matteson and James 2014): a segment is parted where the distances between its two parts exceed those within
 //! them most. What counts as a change is decided as in Hunter (Fleming and others 2023): by Student's t of the levels on both sides, first
 //! with a tenth of the strictness; then the weakest is taken out, and those beside it judged anew, until every one that is left holds.
+//! What comes and goes again has no single place that parts the series: where none does, the stretch is looked for that is farthest from
+//! all around it, and both its ends are places.
 //! Nothing in it is drawn, so the same series has the same changes.
 
 use crate::student::{beyond, quantile};
@@ -43,7 +45,12 @@ pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
         let (start, end) = (places[from], places[from + 1]);
         match best(&values[start..end]).map(|at| start + at) {
             Some(at) if change(values, start, at, end).p <= WEAKER * most => places.insert(from + 1, at),
-            _ => from += 1,
+            _ => match stretch(&values[start..end]) {
+                Some((first, last, p)) if p <= most => {
+                    places.splice(from + 1..from + 1, [start + first, start + last]);
+                }
+                _ => from += 1,
+            },
         }
     }
     loop {
@@ -99,6 +106,39 @@ fn best(values: &[f64]) -> Option<usize> {
     most.map(|(_, at)| at)
 }
 
+/// Where a stretch begins and ends that is farther from what is around it, on both sides, than any other; and how often that much is chance.
+/// `None`: too few values.
+fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
+    let total = values.len();
+    let n = total as f64;
+    // Of the differences from the mean: less is lost when they are squared.
+    let mean = values.iter().sum::<f64>() / n;
+    let sums: Vec<f64> = std::iter::once(0.0)
+        .chain(values.iter().scan(0.0, |sum, x| {
+            *sum += x - mean;
+            Some(*sum)
+        }))
+        .collect();
+    let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+    let mut most: Option<(f64, usize, usize)> = None;
+    for first in LEAST..total.saturating_sub(2 * LEAST - 1) {
+        for last in first + LEAST..=total - LEAST {
+            let (inner, m) = (sums[last] - sums[first], (last - first) as f64);
+            // Of the squares, what two levels take away.
+            let explained = inner * inner * n / (m * (n - m));
+            if most.is_none_or(|(best, ..)| explained > best) {
+                most = Some((explained, first, last));
+            }
+        }
+    }
+    let (explained, first, last) = most.filter(|(explained, ..)| *explained > 0.0)?;
+    let df = n - 2.0;
+    let left = (squares - explained).max(0.0);
+    // It is the best of many, and their number grows with the square of the values'.
+    let places = (n / FEWEST as f64).powi(2);
+    Some((first, last, beyond((explained / left * df).sqrt(), df) * places))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,6 +177,20 @@ mod tests {
         // The first split alone, of the whole, would not be one.
         let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
         assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
+    }
+
+    #[test]
+    fn what_is_there_and_gone_again_is_found_in_few_values() {
+        for (levels, places) in [
+            ([(9.9, 8), (8.5, 8), (9.9, 8)], [8, 16]),
+            ([(9.9, 4), (8.5, 4), (9.9, 8)], [4, 8]),
+            ([(9.9, 6), (8.5, 4), (9.8, 6)], [6, 10]),
+        ] {
+            let found = changes(&series(&levels, 0.03, 4), 1);
+            assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), places, "{found:?}");
+            let by = levels[1].0 - levels[0].0;
+            assert!((found[0].by - by).abs() < 0.1, "{found:?}");
+        }
     }
 
     #[test]
