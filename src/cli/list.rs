@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::experiment::builtin;
 use iotrail_base::error::Result;
-use iotrail_base::words::plural;
+use iotrail_base::words::{bytes, plural};
 use iotrail_report::terminal::{self, Screen, Style};
 use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_store::salvage::salvage;
@@ -54,7 +54,11 @@ pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     if let Some(new) = &args.salvage {
         let s = salvage(&path, new)?;
-        let lost = if s.lost > 0 { format!(", {} could not be", s.lost) } else { String::new() };
+        let mut lost = if s.lost > 0 { format!(", {} could not be", s.lost) } else { String::new() };
+        if s.missing_bytes > 0 {
+            let by = bytes(s.missing_bytes);
+            lost += &format!("; the file is cut short by {by}, and how many measurements stood there is not known");
+        }
         let (runs, measurements) = (plural(s.runs as usize, "run"), plural(s.measurements as usize, "measurement"));
         let mut out = Screen::new(Style::of_stdout());
         out.sentence(&format!("{runs} with {measurements} copied to {}{lost}", new.display()));

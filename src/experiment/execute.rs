@@ -19,7 +19,7 @@ use iotrail_base::error::{Error, Kind, Result};
 use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{ARM, Stop};
-use iotrail_store::Store;
+use iotrail_store::{Measuring, Store};
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,20 +47,22 @@ pub enum Step<'a> {
 }
 
 /// A run that is stored and has measurements to come.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub struct Started {
     pub run: i64,
     pub seed: u32,
     /// The slots to come, in order.
     pub slots: Vec<Slot>,
     pub planned: usize,
+    /// No other process measures it meanwhile.
+    _measuring: Measuring,
 }
 
 /// Stores the run, with nothing measured yet.
 pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     let slots = slots(plan, seed)?;
     let run = store.begin(&plan.record(seed, clock::unix_s()), &plan.key())?;
-    Ok(Started { run, seed, planned: slots.len(), slots })
+    Ok(Started { run, seed, planned: slots.len(), slots, _measuring: store.measuring(run)? })
 }
 
 /// What `--resume` says where there is no unfinished run.
@@ -76,6 +78,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
     let Some(last) = store.last_unfinished(&plan.name)? else {
         return Err(nothing_to_resume(&plan.name, store.path()));
     };
+    let measuring = store.measuring(last.run)?;
     let refuse = |why: String| {
         Error::input(
             format!("run {} of '{}' cannot be resumed: {why}", last.run, plan.name),
@@ -92,7 +95,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
     let done: HashSet<(u32, u32)> = store.done(last.run)?;
     let planned = all.len();
     let slots = all.into_iter().filter(|s| !done.contains(&(s.cell, s.repeat))).collect();
-    Ok(Started { run: last.run, seed: last.seed, slots, planned })
+    Ok(Started { run: last.run, seed: last.seed, slots, planned, _measuring: measuring })
 }
 
 fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {

@@ -10,6 +10,7 @@
 //! | `schema` | the tables and their versions |
 //! | `peek` | a glance at one, for completing a command line |
 //! | `write`, `read` | runs and measurements stored; and read back |
+//! | `measuring` | one process at a time measures a run |
 //! | `refusal` | what SQLite says, in words |
 //! | `fleets` | which runs of which machines are one |
 //! | `salvage` | what can be read of a damaged store, copied |
@@ -20,6 +21,7 @@
 
 mod fleets;
 mod location;
+mod measuring;
 mod open;
 pub mod peek;
 mod read;
@@ -37,6 +39,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 pub use self::location::default_path;
+pub use self::measuring::Measuring;
 pub use self::read::{Order, RunSummary, Take, Unfinished};
 use iotrail_base::error::Error;
 

@@ -25,8 +25,8 @@ pub fn explain(path: &Path, e: rusqlite::Error) -> Error {
             format!("no room to store in {shown}"),
             "free space there, or name another file with --store",
         ),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::machine(
-            format!("cannot write the store {shown}"),
+        Some(code @ (ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)) => Error::machine(
+            format!("cannot {} the store {shown}", if code == ErrorCode::ReadOnly { "write" } else { "open" }),
             "check the permissions of the file and of its folder, or name another file with --store",
         )
         .because(e),

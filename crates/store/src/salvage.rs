@@ -1,6 +1,7 @@
 //! What can be read of a store that was cut short or damaged, copied into a new one. The damaged one is only read.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 
 use rusqlite::types::Value;
@@ -18,8 +19,10 @@ pub struct Salvaged {
     pub runs: u64,
     pub measurements: u64,
     /// Measurements that are listed and could not be copied: their content is gone, or what they belong to, or one before them, whose
-    /// block they would be taken for. What stood on pages that are not there is in no list.
+    /// block they would be taken for.
     pub lost: u64,
+    /// So much of the file is not there. What stood in it is in no list, and cannot be counted.
+    pub missing_bytes: u64,
 }
 
 /// Copies every row that can be read of the store `from` into a new store `to`. Runs that lack measurements then can be resumed.
@@ -52,7 +55,7 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     }
     let mut new = Store::create_or_open(to)?;
     match copy(&old, &mut new) {
-        Ok(salvaged) => Ok(salvaged),
+        Ok(salvaged) => Ok(Salvaged { missing_bytes: missing_bytes(from), ..salvaged }),
         Err(e) => {
             let e = new.fail(e);
             new.abandon();
@@ -103,7 +106,25 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     lost += (read - measurements) as u64;
     tx.commit()?;
     new.db.pragma_update(None, "foreign_keys", true)?;
-    Ok(Salvaged { runs, measurements: measurements as u64, lost })
+    Ok(Salvaged { runs, measurements: measurements as u64, lost, missing_bytes: 0 })
+}
+
+/// By how much the file is shorter than its header says (https://www.sqlite.org/fileformat.html: pages of so many bytes, 1 for 65,536; and
+/// how many).
+fn missing_bytes(store: &Path) -> u64 {
+    let header = || -> std::io::Result<([u8; 32], u64)> {
+        let mut file = std::fs::File::open(store)?;
+        let mut header = [0; 32];
+        file.read_exact(&mut header)?;
+        Ok((header, file.metadata()?.len()))
+    };
+    let Ok((header, bytes)) = header() else { return 0 };
+    let page = match u16::from_be_bytes([header[16], header[17]]) {
+        1 => 1 << 16,
+        bytes => u64::from(bytes),
+    };
+    let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
+    (page * u64::from(pages)).saturating_sub(bytes)
 }
 
 /// Stores of before version 3 have no table of corruptions, those of before version 4 none of fleets.

@@ -121,9 +121,9 @@ pub enum Found {
 
 /// Reads the marks that tell a store from another program's database.
 pub fn look(db: &Connection) -> rusqlite::Result<Found> {
-    let pragma = |name: &str| db.query_row(&format!("PRAGMA {name}"), [], |r| r.get::<_, i32>(0));
-    let (id, version) = (pragma("application_id")?, pragma("user_version")?);
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+    // All at one moment: another process may be making it.
+    let sql = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version FROM pragma_application_id, pragma_user_version";
+    let (tables, id, version): (i64, i32, i32) = db.query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
     Ok(match (id, version, tables) {
         (APPLICATION_ID, version @ 1.., _) => Found::Ours { version },
         (0, 0, 0) => Found::Empty,

@@ -377,3 +377,22 @@ fn runs_of_another_store_get_numbers_of_this_one() {
     std::fs::write(&foreign, "no database at all, but longer than a header").unwrap();
     assert_eq!(store.take_in(&foreign).unwrap_err().exit_status(), 2);
 }
+
+#[test]
+fn one_process_measures_a_run_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, run) = begun(&dir);
+    let measuring = store.measuring(run).unwrap();
+    let said = store.measuring(run).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        format!(
+            "run {run} is being measured by process {}; wait until that has ended, or interrupt it",
+            std::process::id()
+        )
+    );
+    store.measuring(run + 1).unwrap();
+    drop(measuring);
+    store.measuring(run).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path().join("sub")).unwrap().count(), 1, "the store alone is left");
+}
