@@ -130,6 +130,9 @@ impl Document {
             Error::input(format!("{shown} cannot be read as what it says it is"), "use the iotrail that wrote it")
                 .because(e)
         };
+        if let Some(found) = unknown_schema(&value) {
+            return Err(Error::input(format!("{shown}: {found}"), "use the iotrail that wrote it"));
+        }
         if let Some((field, number)) = negative_figure(&value) {
             return Err(Error::input(
                 format!("{shown}: {field} is {number}, and no measurement has a figure below 0"),
@@ -167,6 +170,21 @@ impl Document {
 pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
     let remedy = "give a stored run's number (`iotrail list`) or a JSON file";
     Error::input(format!("cannot read {}", path.display()), remedy).because(e)
+}
+
+/// A document or a measurement of a run that is another version's.
+fn unknown_schema(document: &Value) -> Option<String> {
+    let of = |value: &Value| value.get("schema").and_then(Value::as_str).map(str::to_owned);
+    let known = [measurement::SCHEMA, run_record::SCHEMA];
+    let family = |schema: &str| schema.split('/').next().map(str::to_owned);
+    let whole = of(document).filter(|s| !known.contains(&s.as_str()) && known.iter().any(|k| family(k) == family(s)));
+    if let Some(other) = whole {
+        return Some(format!("it is {other}, which this iotrail does not know"));
+    }
+    each_measurement(document).into_iter().find_map(|(at, m)| {
+        let other = of(m).filter(|s| s != measurement::SCHEMA)?;
+        Some(format!("{at}schema is {other}, which this iotrail does not know"))
+    })
 }
 
 /// Figures of one measurement that were rounded, and no more than that, agree within it.
