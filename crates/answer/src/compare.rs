@@ -147,8 +147,7 @@ pub fn undecided(
         }
     }
     if !interleaved && !by_run && pairs > 0 {
-        c.p = None;
-        c.to_show_10_percent = None;
+        (c.p, c.smallest_visible, c.to_show_10_percent) = (None, None, None);
         let runs = plural(runs, "run");
         c.reasons.push(format!(
             "measured apart, {runs} a side: what differs from run to run is not in the interval, and a verdict needs {RUNS} runs of \
