@@ -52,9 +52,12 @@ impl LoadSpec {
             ));
         }
         if let Some(rate) = o.rate
-            && !(rate.is_finite() && rate > 0.0)
+            && !(rate > 0.0 && rate <= 1e9)
         {
-            return Err(Error::input(format!("--rate {rate} is no rate"), "use I/Os per second, above 0"));
+            return Err(Error::input(
+                format!("--rate {rate} is no rate"),
+                "use I/Os per second, above 0 and up to a billion",
+            ));
         }
         if o.think > THINK_MAX_NS {
             return Err(Error::input(

@@ -72,9 +72,12 @@ impl SenderSpec {
             ));
         }
         if let Some(rate) = o.rate
-            && !(rate.is_finite() && rate > 0.0)
+            && !(rate > 0.0 && rate <= 1e9)
         {
-            return Err(Error::input(format!("--rate {rate} is no rate"), "use requests per second, above 0"));
+            return Err(Error::input(
+                format!("--rate {rate} is no rate"),
+                "use requests per second, above 0 and up to a billion",
+            ));
         }
         if o.reconnect_after == Some(0) {
             return Err(Error::input("--reconnect-after 0 sends nothing", "use 1 or more responses"));
