@@ -19,7 +19,7 @@ use iotrail_base::error::{Error, Kind, Result};
 use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{ARM, Stop};
-use iotrail_store::{Measuring, Store};
+use iotrail_store::Store;
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,22 +47,20 @@ pub enum Step<'a> {
 }
 
 /// A run that is stored and has measurements to come.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     pub run: i64,
     pub seed: u32,
     /// The slots to come, in order.
     pub slots: Vec<Slot>,
     pub planned: usize,
-    /// No other process measures it meanwhile.
-    _measuring: Measuring,
 }
 
 /// Stores the run, with nothing measured yet.
 pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     let slots = slots(plan, seed)?;
     let run = store.begin(&plan.record(seed, clock::unix_s()), &plan.key())?;
-    Ok(Started { run, seed, planned: slots.len(), slots, _measuring: store.measuring(run)? })
+    Ok(Started { run, seed, planned: slots.len(), slots })
 }
 
 /// What `--resume` says where there is no unfinished run.
@@ -78,7 +76,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
     let Some(last) = store.last_unfinished(&plan.name)? else {
         return Err(nothing_to_resume(&plan.name, store.path()));
     };
-    let measuring = store.measuring(last.run)?;
+    let _nobody_measures_it = store.measuring(last.run)?;
     let refuse = |why: String| {
         Error::input(
             format!("run {} of '{}' cannot be resumed: {why}", last.run, plan.name),
@@ -95,7 +93,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
     let done: HashSet<(u32, u32)> = store.done(last.run)?;
     let planned = all.len();
     let slots = all.into_iter().filter(|s| !done.contains(&(s.cell, s.repeat))).collect();
-    Ok(Started { run: last.run, seed: last.seed, slots, planned, _measuring: measuring })
+    Ok(Started { run: last.run, seed: last.seed, slots, planned })
 }
 
 fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
@@ -124,8 +122,16 @@ pub struct Execution<'a> {
 /// Measures what is to come; a measurement that `stop` cut short is dropped. A run that fails before anything is stored
 /// leaves no trace: there is nothing to report and nothing to resume.
 pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
-    let outcome = measure_slots(&mut e);
     let run = e.started.run;
+    let _nobody_else_measures_it = e.store.measuring(run)?;
+    let done = e.store.done(run)?;
+    if e.started.slots.iter().any(|s| done.contains(&(s.cell, s.repeat))) {
+        return Err(Error::input(
+            format!("another process has gone on with run {run}"),
+            "see how far it is: iotrail list",
+        ));
+    }
+    let outcome = measure_slots(&mut e);
     if outcome.is_err() && e.store.done(run)?.is_empty() {
         e.store.forget(run)?;
     }
