@@ -117,7 +117,7 @@ fn unwritable() -> End {
     std::fs::create_dir(place.join("closed")).expect("a folder of our own");
     std::fs::set_permissions(place.join("closed"), std::fs::Permissions::from_mode(0o555)).expect("our own folder");
     for (store, says) in [
-        ("closed/s.db", "cannot write the store closed/s.db: "),
+        ("closed/s.db", "cannot open the store closed/s.db: "),
         ("closed/deeper/s.db", "cannot make the store's folder closed/deeper: "),
     ] {
         let args = ["bench", "--trace", "off", "--rw", "nop", "--count", "8", "--store", store];

@@ -216,7 +216,7 @@ pub mod tests {
 
     #[test]
     fn signs_of_ours_have_one_of_ascii_and_others_letters_their_number() {
-        assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 > ###");
+        assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 -> ###");
         assert_eq!("ö – µ … ≥".chars().map(one_of_ascii).collect::<String>(), "? - u . >");
     }
 }

@@ -66,7 +66,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     if bytes < block {
         return Err(Error::input(
             format!("{name} has {bytes} bytes to use, less than one block of {block}"),
-            "use a smaller --bs, or a larger file",
+            "use a smaller --bs, or a larger file or --size",
         ));
     }
     let blocks = bytes / block;
