@@ -12,7 +12,7 @@ use iotrail_schema::run_record::Stop;
 use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as stop = { within = 0.05 }")]
 pub(super) struct RawStop {
     /// Relative half-width of every comparison's interval.
     within: Spanned<f64>,

@@ -108,7 +108,7 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.pairs), (Verdict::Faster, 4));
     assert_eq!(c.disturbed, Disturbed { measurements: 12, repeated: 1, left_out: 2, counted: 0 });
-    let said = "2 of 6 pairs were disturbed and are left out; 1 were measured again: something was, and 1 more such";
+    let said = "2 of 6 pairs were disturbed and are left out; 1 was measured again: something was, and 1 more such";
     assert_eq!(c.reasons, [said]);
     b[0].warnings = warned("steal");
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
@@ -161,7 +161,7 @@ fn pairs_that_do_not_go_together_are_left_out_unless_that_is_what_the_arms_diffe
     frequency(&mut b[1..], 2_000_000);
     let c = compared(&a, &b);
     assert_eq!((c.verdict, c.pairs, c.disturbed.left_out), (Verdict::Faster, 4, 1));
-    assert!(c.reasons[0].starts_with("1 of 5 pairs were disturbed and are left out: the CPUs ran at "), "{c:?}");
+    assert!(c.reasons[0].starts_with("1 of 5 pairs was disturbed and is left out: the CPUs ran at "), "{c:?}");
 }
 
 #[test]

@@ -43,7 +43,8 @@ pub(super) fn undisturbed<'a>(
     let (bad_a, bad_b) = (of_a.iter().filter(|d| **d).count(), of_b.iter().filter(|d| **d).count());
     if bad_a + bad_b == 0 {
         if thrown > 0 {
-            said.push(format!("{thrown} of {} were disturbed and measured again", plural(all, "measurement")));
+            let was = was(thrown);
+            said.push(format!("{thrown} of {} {was} disturbed and measured again", plural(all, "measurement")));
         }
         return (a, b, disturbed, said);
     }
@@ -57,16 +58,19 @@ pub(super) fn undisturbed<'a>(
     let unit = if interleaved { "pair" } else { "measurement" };
     let n = if interleaved { bad_a } else { bad_a + bad_b };
     let of_all = plural(if interleaved { pairs } else { all }, unit);
-    let again = if thrown > 0 { format!("; {thrown} were measured again") } else { String::new() };
+    let again = if thrown > 0 { format!("; {thrown} {} measured again", was(thrown)) } else { String::new() };
     if !leave_out {
         disturbed.counted = n;
         said.push(format!(
-            "{n} of {of_all} were disturbed and count all the same, since too few others are left{again}: {why}"
+            "{n} of {of_all} {} disturbed and {} all the same, since too few others are left{again}: {why}",
+            was(n),
+            if n == 1 { "counts" } else { "count" }
         ));
         return (a, b, disturbed, said);
     }
     disturbed.left_out = n;
-    said.push(format!("{n} of {of_all} were disturbed and are left out{again}: {why}"));
+    let is = if n == 1 { "is" } else { "are" };
+    said.push(format!("{n} of {of_all} {} disturbed and {is} left out{again}: {why}", was(n)));
     let keep = |side: Side<'a>, bad: &[bool]| {
         let kept = side.repeats.iter().zip(bad).filter(|(_, bad)| !**bad).map(|(r, _)| r.clone()).collect();
         Side { repeats: kept, ..side }
@@ -78,6 +82,10 @@ pub(super) fn undisturbed<'a>(
 /// Fewer pairs than these tell too little of their own spread: they are not made fewer by choice, but of just so many one may go. With three
 /// in place of six, the interval of sixteen comparisons together is four times as wide before it has gained anything.
 const FEW: usize = 4;
+
+fn was(n: usize) -> &'static str {
+    if n == 1 { "was" } else { "were" }
+}
 
 /// The first disturbance, and how many more there are.
 fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
