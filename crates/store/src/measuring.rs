@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Store;
@@ -44,8 +44,11 @@ impl Store {
     }
 }
 
+/// No link is followed: what is written would be in another file.
 fn open(file: &Path) -> std::io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(file)
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+    options.open(file)
 }
 
 fn busy(run: i64, locked: &mut File) -> Error {

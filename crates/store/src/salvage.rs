@@ -54,8 +54,8 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
         }
     }
     let mut new = Store::create_or_open(to)?;
-    match copy(&old, &mut new) {
-        Ok(salvaged) => Ok(Salvaged { missing_bytes: missing_bytes(from), ..salvaged }),
+    match copy(&old, &mut new, missing_bytes(from)) {
+        Ok(salvaged) => Ok(salvaged),
         Err(e) => {
             let e = new.fail(e);
             new.abandon();
@@ -64,7 +64,7 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     }
 }
 
-fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
+fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Result<Salvaged> {
     // Rows come table by table; what belongs to nothing goes at the end.
     new.db.pragma_update(None, "foreign_keys", false)?;
     let tx = new.db.transaction()?;
@@ -106,7 +106,7 @@ fn copy(old: &Connection, new: &mut Store) -> rusqlite::Result<Salvaged> {
     lost += (read - measurements) as u64;
     tx.commit()?;
     new.db.pragma_update(None, "foreign_keys", true)?;
-    Ok(Salvaged { runs, measurements: measurements as u64, lost, missing_bytes: 0 })
+    Ok(Salvaged { runs, measurements: measurements as u64, lost, missing_bytes })
 }
 
 /// By how much the file is shorter than its header says (https://www.sqlite.org/fileformat.html: pages of so many bytes, 1 for 65,536; and

@@ -395,4 +395,9 @@ fn one_process_measures_a_run_at_a_time() {
     drop(measuring);
     store.measuring(run).unwrap();
     assert_eq!(std::fs::read_dir(dir.path().join("sub")).unwrap().count(), 1, "the store alone is left");
+    let other = dir.path().join("other");
+    std::fs::write(&other, "kept").unwrap();
+    std::os::unix::fs::symlink(&other, dir.path().join(format!("sub/s.db.run-{run}"))).unwrap();
+    assert!(store.measuring(run).is_err());
+    assert_eq!(std::fs::read_to_string(other).unwrap(), "kept");
 }
