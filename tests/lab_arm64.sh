@@ -11,9 +11,9 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 . "$target/arm64/env"
 lab=${LAB:-$target/release/iotrail}
 root=$target/tmp/arm64-root
-if [ ! -e "$root/etc/passwd" ]; then
+if [ ! -e "$root/usr/bin/strace" ]; then
     # Unpacked alone: no script of a package is run.
-    packages=base-files,bash,coreutils,dash,e2fsprogs,findutils,grep,hostname,iproute2,kmod,libelf1t64,libgcc-s1,mount,procps,sed,util-linux,zlib1g
+    packages=base-files,bash,coreutils,dash,e2fsprogs,findutils,grep,hostname,iproute2,kmod,libelf1t64,libgcc-s1,mount,procps,sed,strace,util-linux,zlib1g
     mmdebstrap --quiet --architectures=arm64 --variant=extract --skip=check/qemu --include="$packages" trixie "$root" || exit 3
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
 fi

@@ -156,7 +156,9 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     {
         (site.start, site.bytes) = (start, bytes);
     }
-    // Each has its place.
+    // Each has its place, in the order of the BPF programs' list.
+    let places = constants.entry_functions.len();
+    assert!(entry::FUNCTIONS.is_empty() || entry::FUNCTIONS.len() == places, "{places} functions are known by number");
     let entries = constants.entry_functions.iter_mut().zip(extents(entry::FUNCTIONS));
     for (function, extent) in entries.chain(constants.ipi_senders.iter_mut().zip(extents(entry::IPI_SENDERS))) {
         (function.start, function.bytes) = extent.unwrap_or_default();

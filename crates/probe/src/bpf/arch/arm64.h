@@ -125,7 +125,9 @@ enum entry_function {
 	FUNCTION_ERROR_32,
 	FUNCTION_NESTED, /* an interrupt within the kernel */
 	FUNCTION_NESTED_FIQ,
+	FUNCTIONS
 };
+_Static_assert(FUNCTIONS == ENTRY_FUNCTIONS_MAX, "each has its place, and path/entry/arm64.rs its name");
 
 static __always_inline bool in_either(__u64 return_address, int which)
 {
