@@ -25,7 +25,7 @@ impl Arch {
 
     /// Whose kernel a release is; of a name that does not say, this machine's.
     pub(super) fn of_release(release: &str) -> Self {
-        let named = |arch: &Arch| release.ends_with(arch.debian());
+        let named = |arch: &Arch| release.split('-').any(|part| part == arch.debian());
         [Arch::Amd64, Arch::Arm64].into_iter().find(named).unwrap_or(Self::host())
     }
 

@@ -24,7 +24,7 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// Boot this kernel: a release or its beginning (6.1), newest, or a vmlinux or vmlinuz (default: the newest that is here)
+    /// Boot this kernel: a release or its beginning (6.1, 6.12-rt), newest, or a vmlinux or vmlinuz (default: the newest that is here)
     #[arg(long, value_name = "VERSION|FILE")]
     kernel: Option<String>,
 

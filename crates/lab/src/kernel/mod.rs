@@ -144,14 +144,15 @@ fn choose(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Resu
     pick(asked, &list(cache, arch)?).ok_or_else(|| unknown(asked))
 }
 
-/// The first of the list, which begins with the newest. The newest is so whatever its place.
+/// The first of the list, which begins with the newest. The newest is so whatever its place; a plain one, where there is any.
 fn pick(asked: &Asked, list: &[Listed]) -> Option<Listed> {
-    let fits = |k: &&Listed| match asked {
-        Asked::Release(name) => release::stands_for(name, &k.release),
-        Asked::AtHand | Asked::Newest => true,
-        Asked::File(..) => false,
+    let is_plain = |k: &&Listed| release::flavour(&k.release).is_none();
+    let found = match asked {
+        Asked::Release(name) => list.iter().find(|k| release::stands_for(name, &k.release)),
+        Asked::AtHand | Asked::Newest => list.iter().find(is_plain).or(list.first()),
+        Asked::File(..) => None,
     };
-    list.iter().find(fits).cloned()
+    found.cloned()
 }
 
 fn unknown(asked: &Asked) -> Error {
@@ -259,6 +260,7 @@ mod tests {
     fn the_newest_that_fits_is_chosen() {
         let kernel = |release: &str, place| Listed { release: release.into(), place };
         let list = [
+            kernel("7.3.4+deb13-rt-amd64", Place::Registry),
             kernel("7.3.4+deb13-amd64", Place::Registry),
             kernel("6.12.117+deb13-amd64", Place::Fetched),
             kernel("6.1.0-56-amd64", Place::Registry),
@@ -269,6 +271,8 @@ mod tests {
         assert_eq!(chosen(Asked::Release("6.1".into())).as_deref(), Some("6.1.0-56-amd64"));
         assert_eq!(chosen(Asked::Release("6.1.0-50".into())).as_deref(), Some("6.1.0-50-amd64"));
         assert_eq!(chosen(Asked::Release("5".into())), None);
+        assert_eq!(chosen(Asked::Release("7-rt".into())).as_deref(), Some("7.3.4+deb13-rt-amd64"));
+        assert_eq!(chosen(Asked::Release("6.1-rt".into())), None);
     }
 
     #[test]

@@ -30,22 +30,41 @@ fn parts(release: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// Whether the release is what `asked` stands for: its whole name, or a beginning of it that ends where a number does (`6.1` is no
-/// `6.12`).
-pub fn stands_for(asked: &str, release: &str) -> bool {
-    let Some(rest) = release.strip_prefix(asked) else { return false };
-    !asked.is_empty()
-        && (!rest.starts_with(|c: char| c.is_ascii_digit()) || !asked.ends_with(|c: char| c.is_ascii_digit()))
+/// What Debian builds beside the plain kernels: for real time, for virtual machines alone, with pages of 16 KiB.
+const FLAVOURS: [&str; 3] = ["rt", "cloud", "16k"];
+
+/// Which of them a release is, or the beginning of one; `None`: a plain kernel.
+pub fn flavour(release: &str) -> Option<&str> {
+    release.split('-').find(|part| FLAVOURS.contains(part))
 }
 
-/// The release that a package of Debian's is the image of, where it is a plain kernel for that processor.
+/// Whether the release is what `asked` stands for: its whole name, or a beginning of it that ends where a number does (`6.1` is no
+/// `6.12`). A flavour comes after it (`6.12-rt`, or `rt` for the newest); without one it stands for plain kernels alone.
+pub fn stands_for(asked: &str, release: &str) -> bool {
+    if asked == release {
+        return true;
+    }
+    if asked.is_empty() || flavour(asked) != flavour(release) {
+        return false;
+    }
+    let beginning = match asked.rsplit_once('-') {
+        _ if FLAVOURS.contains(&asked) => "",
+        Some((beginning, last)) if FLAVOURS.contains(&last) => beginning,
+        _ => asked,
+    };
+    let Some(rest) = release.strip_prefix(beginning) else { return false };
+    !rest.starts_with(|c: char| c.is_ascii_digit()) || !beginning.ends_with(|c: char| c.is_ascii_digit())
+}
+
+/// The release that a package of Debian's is the image of, where it is a kernel for that processor.
 pub fn of_package(name: &str, arch: Arch) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
-    let version = release.strip_suffix(arch.debian())?.strip_suffix('-')?;
-    let plain = !["cloud", "rt"].iter().any(|flavour| version.ends_with(flavour));
+    let parts: Vec<&str> = release.split('-').filter(|part| !FLAVOURS.contains(part)).collect();
+    let (of, version) = parts.split_last()?;
     // `linux-image-6.12-amd64` and `linux-image-amd64` hold nothing but a name.
-    let whole = version.split(['+', '-']).next()?.split('.').count() == 3;
-    (plain && whole && version.starts_with(|c: char| c.is_ascii_digit())).then_some(release)
+    let number = version.first()?.split('+').next()?;
+    let whole = number.split('.').count() == 3 && number.starts_with(|c: char| c.is_ascii_digit());
+    (whole && *of == arch.debian()).then_some(release)
 }
 
 #[cfg(test)]
@@ -72,18 +91,31 @@ mod tests {
     }
 
     #[test]
-    fn packages_of_plain_kernels() {
+    fn a_flavour_is_asked_for_by_its_name() {
+        let (rt, pages) = ("6.12.118+deb13-rt-amd64", "7.3.4+deb13-arm64-16k");
+        assert_eq!([rt, pages, "6.1.0-50-amd64"].map(flavour), [Some("rt"), Some("16k"), None]);
+        assert!(stands_for("6.12-rt", rt) && stands_for("rt", rt) && stands_for(rt, rt) && stands_for("16k", pages));
+        assert!(!stands_for("6.12", rt) && !stands_for("6.1-rt", rt) && !stands_for("6.12-cloud", rt));
+        assert!(!stands_for("7.3-rt", pages) && !stands_for("6.12-rt", "6.12.118+deb13-amd64"));
+    }
+
+    #[test]
+    fn packages_of_kernels() {
         let of_package = |name| super::of_package(name, Arch::Amd64);
         assert_eq!(of_package("linux-image-6.1.0-50-amd64"), Some("6.1.0-50-amd64"));
         assert_eq!(of_package("linux-image-7.3.4+deb13-amd64"), Some("7.3.4+deb13-amd64"));
         let arm64 = |name| super::of_package(name, Arch::Arm64);
         assert_eq!(arm64("linux-image-6.1.0-50-arm64"), Some("6.1.0-50-arm64"));
-        assert_eq!((arm64("linux-image-6.1.0-50-amd64"), arm64("linux-image-6.19.6+deb13-arm64-16k")), (None, None));
+        assert_eq!(arm64("linux-image-6.19.6+deb13-arm64-16k"), Some("6.19.6+deb13-arm64-16k"));
+        assert_eq!(arm64("linux-image-6.1.0-50-amd64"), None);
+        assert_eq!(of_package("linux-image-6.12.117+deb13-rt-amd64"), Some("6.12.117+deb13-rt-amd64"));
+        assert_eq!(of_package("linux-image-6.1.0-50-cloud-amd64"), Some("6.1.0-50-cloud-amd64"));
         for other in [
             "linux-image-amd64",
             "linux-image-6.12-amd64",
-            "linux-image-6.1.0-50-cloud-amd64",
-            "linux-image-6.12.117+deb13-rt-amd64",
+            "linux-image-rt-amd64",
+            "linux-image-6.12-rt-amd64",
+            "linux-image-6.12.117+deb13-rt-amd64-dbg",
             "linux-image-6.1.0-50-amd64-dbg",
             "linux-image-6.1.0-50-amd64-unsigned",
             "linux-headers-6.1.0-50-amd64",
