@@ -11,6 +11,7 @@ mod load;
 mod storage;
 mod threshold;
 
+use super::doubt::emulated;
 use cpus::{cpu_contended, frequency_changed, interrupt_moved, steal, thermal, throttled};
 use iotrail_schema::measurement::{Measurement, Warning};
 use load::{not_granted, not_steady};
@@ -53,14 +54,9 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
         not_granted(m),
     ];
     // What only moves times needs no word where these mean nothing.
-    let of_times = if m.host.is_emulated() {
-        vec![Some(Warning::new(
-            "emulated",
-            "software runs this machine's instructions: counts mean what they say, times mean nothing",
-            "compare counts, or run where KVM works",
-        ))]
-    } else {
-        vec![steal(c), throttled(c), thermal(c), frequency_changed(c), cpu_contended(m, c), not_steady(m, c)]
+    let of_times = match emulated(&m.host) {
+        None => vec![steal(c), throttled(c), thermal(c), frequency_changed(c), cpu_contended(m, c), not_steady(m, c)],
+        said => vec![said],
     };
     of_counts.into_iter().chain(of_times).flatten().collect()
 }

@@ -3,7 +3,7 @@
 
 use iotrail_base::words::{list, percent, plural};
 use iotrail_path::loss::Full;
-use iotrail_schema::measurement::{CpuSamples, Followed, Interrupt, Measurement, Probe, VehicleCount, Warning};
+use iotrail_schema::measurement::{CpuSamples, Followed, Host, Interrupt, Measurement, Probe, VehicleCount, Warning};
 use iotrail_schema::vehicle::Vehicle;
 
 /// One in a hundred: the accuracy that shares and counts are read with.
@@ -34,6 +34,17 @@ pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Nothing that was timed tells of a machine whose instructions are run by software.
+pub fn emulated(host: &Host) -> Option<Warning> {
+    host.is_emulated().then(|| {
+        Warning::new(
+            "emulated",
+            "software runs this machine's instructions: counts mean what they say, times mean nothing",
+            "compare counts, or run where KVM works",
+        )
+    })
 }
 
 fn lost(m: &Counts<'_>) -> Option<Warning> {

@@ -79,9 +79,19 @@ pub const CODES: [&str; 26] = [
     "never_completed",
 ];
 
+/// Those that weigh times, which mean nothing where software runs the machine's instructions.
+const OF_TIMES: [&str; 3] = ["waiting_for_cpu", "sqpoll_spinning", "left_lying"];
+
+fn is_meaningless(t: &TraceRecord, code: &str) -> bool {
+    t.total.host.is_emulated() && OF_TIMES.contains(&code)
+}
+
 /// Why nothing can be said of the finding of this code in this trace, where that is so.
 pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
-    results::unjudged(t, code)
+    match is_meaningless(t, code) {
+        true => Some("it weighs times, and software runs this machine's instructions: times mean nothing".into()),
+        false => results::unjudged(t, code),
+    }
 }
 
 /// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
@@ -113,6 +123,7 @@ pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     all.extend(unfinished::never_completed(t));
     all.extend(memory::outlived(t));
     all.extend(memory::overlapping(t));
+    all.retain(|f| !is_meaningless(t, &f.code));
     all
 }
 

@@ -10,6 +10,7 @@ use super::rings::{ring, share_threads, sq_tids, sqpoll};
 use super::seen::{Seen, Span};
 use super::total::total;
 use crate::{files, rings, threads};
+use iotrail_answer::doubt;
 use iotrail_path::order::sees_ends;
 use iotrail_path::waits::Limit;
 use iotrail_probe::observed::Observed;
@@ -48,6 +49,7 @@ impl Summary {
         self.parts.values().for_each(|part| all.add(part));
         let open = observed.open.iter().filter_map(|counts| open(counts, &observed.rings, seen.files)).collect();
         let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
+        let emulated = doubt::emulated(&span.host).into_iter().collect();
         let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
         TraceRecord {
             schema: SCHEMA.into(),
@@ -70,7 +72,7 @@ impl Summary {
                 open,
                 files,
                 other_files,
-                warnings: [span.warnings, total.warnings].concat(),
+                warnings: [span.warnings, emulated, total.warnings].concat(),
                 ..total
             },
             rings,

@@ -95,6 +95,23 @@ fn each_finding_is_on_its_own_trace_and_on_no_other() {
 }
 
 #[test]
+fn what_weighs_times_is_not_told_of_an_emulated_machine() {
+    let emulated = |make: Make| {
+        let mut t = make();
+        t.total.host.virtualisation = Some("qemu".into());
+        t
+    };
+    let silent = MATRIX.map(|(code, make)| (code, codes(&emulated(make)).is_empty(), unjudged(&emulated(make), code)));
+    let silent: Vec<&str> =
+        silent.iter().filter(|(_, none, why)| *none && why.is_some()).map(|(code, ..)| *code).collect();
+    assert_eq!(silent, ["waiting_for_cpu", "sqpoll_spinning", "left_lying"]);
+    for (code, make) in MATRIX {
+        assert_eq!(codes(&emulated(make)).is_empty(), silent.contains(&code), "{code}");
+        assert_eq!(unjudged(&make(), code), None, "{code}");
+    }
+}
+
+#[test]
 fn each_finding_has_figures_and_says_what_would_help() {
     for (code, make) in MATRIX {
         for f in findings(&make()) {
