@@ -115,6 +115,14 @@ struct irq_count {
 	__u64 on_watched;
 	__u64 credited; /* those in which I/O of a watched process ended, see credit.h */
 	__u64 spent_ns; /* in the line's handler and in the softirqs that it raised; where `spans_timed` */
+	__u64 threaded; /* those whose work a thread did, see threaded.h */
+};
+
+/* A run of a line's handler, on whose behalf a thread works. */
+struct handler_run {
+	__u32 line; /* + 1 */
+	__u32 serial;
+	__u32 cpu;
 };
 
 /* The interrupt in whose handler a softirq was raised: at most one of the first two is not 0. */
@@ -344,6 +352,9 @@ struct cpu_slot {
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
 	struct raiser raiser;  /* who raised the one that runs */
+	__u64 preempted;       /* address of the task that was preempted in a softirq, 0: none, */
+	__u32 preempted_softirq; /* the softirq's number + 1 */
+	struct raiser preempted_raiser; /* and who raised it */
 	struct fired fired;    /* by the watched thread's last entry */
 	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
 	__u64 waking;          /* address of the watched thread whose wake-up is under way here */

@@ -5,6 +5,7 @@
 #define IOTRAIL_CREDIT_H
 
 #include "follow.h"
+#include "threaded.h"
 
 const volatile __u64 io_complete_address = 0;    /* io_complete_rw */
 const volatile __u64 iomap_end_io_address = 0;   /* iomap_dio_bio_end_io */
@@ -24,8 +25,10 @@ static __always_inline __u32 handler_here(struct cpu_slot *slot, __u32 *serial)
 		*serial = slot->handlers;
 		return slot->in_irq;
 	}
-	if (slot->in_vector || !slot->in_softirq)
+	if (slot->in_vector)
 		return 0;
+	if (!slot->in_softirq)
+		return line_of_thread(serial);
 	*serial = slot->raiser.serial;
 	return slot->raiser.irq;
 }

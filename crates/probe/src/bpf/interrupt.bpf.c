@@ -162,9 +162,9 @@ static __always_inline void count_line(struct cpu_slot *slot)
 		count->on_watched += slot->last_line_count.on_watched;
 		count->credited += slot->last_line_count.credited;
 		count->spent_ns += slot->last_line_count.spent_ns;
+		count->threaded += slot->last_line_count.threaded;
 	}
-	slot->last_line_count.count = slot->last_line_count.on_watched = 0;
-	slot->last_line_count.credited = slot->last_line_count.spent_ns = 0;
+	__builtin_memset(&slot->last_line_count, 0, sizeof(slot->last_line_count));
 }
 
 /* See credit.h. Another line's handler may have run since this one's raised its softirq. */
@@ -223,12 +223,16 @@ int BPF_PROG(interrupt_handler_entry, int irq, struct irqaction *action)
 	slot->in_irq = line + 1;
 	slot->handlers++;
 	slot->waking = 0;
+	struct task_struct *thread = action->thread;
+	if (thread)
+		leaves_to_thread(thread, slot);
 	if (spans_timed)
 		slot->handler_since = bpf_ktime_get_ns();
 	if (not_counting())
 		return 0;
 	slot->last_line_count.count++;
 	slot->last_line_count.on_watched += here;
+	slot->last_line_count.threaded += thread != 0;
 	if (here)
 		count_return(task, VEC_MAX, line + 1, slot);
 	return 0;
@@ -267,6 +271,8 @@ int BPF_PROG(interrupt_softirq_raise, unsigned int number)
 		irq = slot->raiser.irq;
 		vector = slot->raiser.vector;
 		serial = slot->raiser.serial;
+	} else if (!irq && !vector) {
+		irq = line_of_thread(&serial);
 	}
 	/* Raised by a thread too, say: whose doing is what, in one run of it, can't be told. */
 	if (raiser->pending && (!raiser->irq != !irq || raiser->vector != vector))

@@ -1,5 +1,6 @@
 /* The one object: its parts share the slots and the filter in state.h, so they are one translation unit. */
 #include "state.h"
+#include "threaded.h"
 #include "recording.h"
 #include "follow.h"
 #include "threads.h"

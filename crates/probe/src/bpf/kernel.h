@@ -188,6 +188,7 @@ struct pt_regs; /* arch.h */
 struct irqaction {
 	unsigned int flags;
 	const char *name;
+	struct task_struct *thread;
 };
 
 struct cpumask;

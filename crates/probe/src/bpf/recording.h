@@ -4,7 +4,7 @@
 #ifndef IOTRAIL_RECORDING_H
 #define IOTRAIL_RECORDING_H
 
-#include "state.h"
+#include "threaded.h"
 
 const volatile bool recording = false;
 const volatile struct event event_layout = {}; /* never read: a ring buffer has no value type, so the twin comes from here */

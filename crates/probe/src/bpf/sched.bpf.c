@@ -66,6 +66,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	/* First: from here on others may send it kicks, and have since the scheduler made it the CPU's current task, just before. */
 	slot->watched_here = in;
 	slot->waking = 0;
+	if (slot->in_softirq || slot->preempted)
+		switches_softirq(prev, next, slot);
 	if (some_lie()) {
 		/* On the way into a sleep, and out of one; and for want of timers' interrupts with a tracepoint, at any. */
 		if (out || in)

@@ -131,36 +131,6 @@ static __always_inline bool same(const __u64 *a, const __u64 *b, int words)
 	return true;
 }
 
-/* What runs on this CPU right now, besides the current thread. A softirq counts as its raiser's when that was an
- * interrupt: the block softirq as the device's, say, even where a thread (ksoftirqd) runs it later.
- */
-static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
-{
-	if (slot->in_irq) {
-		*nr = slot->in_irq - 1;
-		return WAKER_IRQ;
-	}
-	if (slot->in_vector) {
-		*nr = slot->in_vector - 1;
-		return WAKER_VECTOR;
-	}
-	if (slot->in_softirq) {
-		struct raiser *raiser = &slot->raiser;
-		if (raiser->irq) {
-			*nr = raiser->irq - 1;
-			return WAKER_SOFTIRQ_OF_IRQ;
-		}
-		if (raiser->vector) {
-			*nr = raiser->vector - 1;
-			return WAKER_SOFTIRQ_OF_VECTOR;
-		}
-		*nr = slot->in_softirq - 1;
-		return WAKER_SOFTIRQ;
-	}
-	*nr = 0;
-	return WAKER_OTHER;
-}
-
 /* Adds to a counter in a hash. Another CPU may put the same key there in between: that is no failure, the counter is there
  * then. Whether there was room.
  */

@@ -84,6 +84,7 @@ pub(super) fn interrupts(
         row.on_watched += n.on_watched;
         row.credited += n.credited;
         row.spent_ns += n.spent_ns;
+        row.threaded += n.threaded;
     }
     let of_target = |line: &str| subject.target_irqs.iter().any(|irq| irq.to_string() == line);
     rows.retain(|(line, _), (_, n)| n.on_watched + n.credited > 0 || (n.count > 0 && of_target(line)));
@@ -97,16 +98,19 @@ pub(super) fn interrupts(
         }
     }
     rows.into_iter()
-        .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns }))| Interrupt {
-            // Only the handlers of lines are timed, and end I/O.
-            spent_ns: Some(spent_ns).filter(|_| subject.spans_timed && vector.parse::<u32>().is_ok()),
-            credited: all(credited, count).filter(|_| vector.parse::<u32>().is_ok()),
-            proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
-            vector: vector.into(),
-            name: name.into(),
-            cpu,
-            count,
-            on_watched,
+        .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns, threaded }))| {
+            Interrupt {
+                // Only the handlers of lines are timed, and end I/O. What threads do for them is not timed.
+                spent_ns: Some(spent_ns)
+                    .filter(|_| subject.spans_timed && threaded == 0 && vector.parse::<u32>().is_ok()),
+                credited: all(credited, count).filter(|_| vector.parse::<u32>().is_ok()),
+                proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
+                vector: vector.into(),
+                name: name.into(),
+                cpu,
+                count,
+                on_watched,
+            }
         })
         .collect()
 }

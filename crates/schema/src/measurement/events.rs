@@ -86,7 +86,7 @@ pub struct Interrupt {
     /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind at times.
     pub proc_count: Option<u64>,
     /// Time in its handler and the softirqs that it raised. The entry's own and the hypervisor's time are not in it. Null for other
-    /// vectors than a device's, and without `--profile`.
+    /// vectors than a device's, where a thread does the work (PREEMPT_RT, `threadirqs`), and without `--profile`.
     #[serde(default)]
     pub spent_ns: Option<u64>,
 }

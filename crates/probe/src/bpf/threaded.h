@@ -1,0 +1,96 @@
+/* Interrupts whose work is done by a thread of their own: all of them on PREEMPT_RT and with `threadirqs`, some drivers' anywhere. What ends in
+ * the thread ends in the interrupt that woke it. On PREEMPT_RT softirqs run in threads too, and can be preempted there.
+ */
+#ifndef IOTRAIL_THREADED_H
+#define IOTRAIL_THREADED_H
+
+#include "state.h"
+
+/* By the thread's number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct handler_run);
+} irq_threads SEC(".maps");
+
+bool lines_threaded; /* there is one at least */
+
+/* A handler runs that leaves its work to a thread. */
+static __always_inline void leaves_to_thread(struct task_struct *thread, struct cpu_slot *slot)
+{
+	struct handler_run run = { .line = slot->in_irq, .serial = slot->handlers, .cpu = bpf_get_smp_processor_id() };
+	__u32 tid = thread->pid;
+
+	bpf_map_update_elem(&irq_threads, &tid, &run, BPF_ANY);
+	lines_threaded = 1;
+}
+
+/* The line + 1 whose work the current thread does, and the last run of its handler, where that was on this CPU; 0: none. */
+static __always_inline __u32 line_of_thread(__u32 *serial)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (!lines_threaded || !(task->flags & PF_KTHREAD))
+		return 0;
+	__u32 tid = task->pid;
+	struct handler_run *run = bpf_map_lookup_elem(&irq_threads, &tid);
+	if (!run || run->cpu != bpf_get_smp_processor_id())
+		return 0;
+	*serial = run->serial;
+	return run->line;
+}
+
+/* What runs on this CPU right now, besides the current thread, or in an interrupt's thread. A softirq counts as its raiser's when that was an
+ * interrupt: the block softirq as the device's, say, even where a thread (ksoftirqd) runs it later.
+ */
+static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
+{
+	if (slot->in_irq) {
+		*nr = slot->in_irq - 1;
+		return WAKER_IRQ;
+	}
+	if (slot->in_vector) {
+		*nr = slot->in_vector - 1;
+		return WAKER_VECTOR;
+	}
+	if (slot->in_softirq) {
+		struct raiser *raiser = &slot->raiser;
+		if (raiser->irq) {
+			*nr = raiser->irq - 1;
+			return WAKER_SOFTIRQ_OF_IRQ;
+		}
+		if (raiser->vector) {
+			*nr = raiser->vector - 1;
+			return WAKER_SOFTIRQ_OF_VECTOR;
+		}
+		*nr = slot->in_softirq - 1;
+		return WAKER_SOFTIRQ;
+	}
+	__u32 serial, line = line_of_thread(&serial);
+	if (line) {
+		*nr = line - 1;
+		return WAKER_IRQ;
+	}
+	*nr = 0;
+	return WAKER_OTHER;
+}
+
+/* What goes on while a softirq is preempted is not its doing. Of its time nothing is known. */
+static __always_inline void switches_softirq(struct task_struct *prev, struct task_struct *next, struct cpu_slot *slot)
+{
+	if (slot->in_softirq) {
+		slot->preempted_softirq = slot->in_softirq;
+		slot->preempted_raiser = slot->raiser;
+		slot->preempted = (__u64)prev;
+		slot->in_softirq = 0;
+		slot->softirq_since = 0;
+	}
+	if (slot->preempted && slot->preempted == (__u64)next) {
+		slot->in_softirq = slot->preempted_softirq;
+		slot->raiser = slot->preempted_raiser;
+		slot->preempted = 0;
+	}
+}
+
+#endif
