@@ -47,7 +47,9 @@ fn proc_interrupts() -> Result<(), Failed> {
             // Those of them that are the load's, and the kicks sent to it: each kick arrives, and little else does.
             let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios as f64;
             let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios as f64;
-            assert!(resched <= theirs as f64 + 5.0, "{resched} of {theirs}");
+            // Its main thread may be on another CPU, and gets some there.
+            let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
+            assert!(resched <= everywhere as f64 + 5.0, "{resched} of {everywhere}");
             near("kicks are nearly all of the load's", kicks, resched, 0.1)?;
             // One read at a time: each has one interrupt of the disk's, which others use too, save those that no probe saw.
             let lines: Vec<String> =
