@@ -197,7 +197,7 @@ pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, metrics: &[Metric]
     pairs.iter().try_for_each(|p| a.apart(&b, p.a, p.b))?;
     let mut all: Vec<Comparison> = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
     together(&mut all, within);
-    let first = pairs.first().and_then(|p| p.a.side(&a.text).repeats.first().map(|r| Unit::of(r.measurement)));
+    let first = pairs.first().and_then(|p| p.a.side(&a.text).repeats.first().map(|r| Unit::of(&r.measurement)));
     Ok(Sides { all, left_over, unit: first.unwrap_or(Unit::Io) })
 }
 

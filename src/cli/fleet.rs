@@ -138,7 +138,7 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
     for text in &args.runs {
         let (called, run) = found(text, store)?;
         let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
-        let host = record.measurements().next().map(|m| m.host.hostname.clone());
+        let host = record.first().map(|m| m.host.hostname.clone());
         let Some(node) = called.map(str::to_owned).or(host) else {
             return Err(Error::input(
                 format!("run {run} measured nothing, so the name of its host is not known"),

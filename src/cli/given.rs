@@ -91,8 +91,16 @@ impl Stored {
 
 /// A run as a report of it needs it; `None` if there is no such run.
 pub fn lean(store: &Store, run: i64) -> Result<Option<RunRecord>> {
+    let Some(mut record) = store.outline(run)? else { return Ok(None) };
     let mut lean = Lean::default();
-    store.load_with(run, &mut |cell, measurement| lean.take(cell, measurement))
+    for cell in &mut record.cells {
+        store.each_of(run, cell.cell, &mut |m| {
+            lean.take(m);
+            Ok(())
+        })?;
+        cell.measurements = lean.end_cell();
+    }
+    Ok(Some(record))
 }
 
 /// What a JSON file holds.

@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn an_arm_that_was_not_measured_passes_no_gate() {
         let mut run = iotrail_testing::run::two_by_two();
-        run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3]);
+        run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3].into());
         run.comparisons = iotrail_answer::compare::of_run(&run, &|_, _| None);
         run.comparisons.iter_mut().for_each(|c| c.verdict = Verdict::Equivalent);
         assert_eq!(gated(&[FailOn::Slower], &run), 0);

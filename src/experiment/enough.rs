@@ -18,12 +18,12 @@ pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
 }
 
 fn narrow(metric: Metric, a: &CellRecord, b: &CellRecord, stop: &Stop) -> bool {
-    let (a, b) = (&a.measurements, &b.measurements);
+    let (a, b) = (a.measurements.all(), b.measurements.all());
     let done = a.len().min(b.len());
     // Where a number is not known, or 0, there is no ratio.
-    let has_ratio = a.iter().chain(b).all(|m| metric.of(m).is_some_and(|x| x > 0.0));
+    let has_ratio = a.iter().chain(b.iter()).all(|m| metric.of(m).is_some_and(|x| x > 0.0));
     done >= stop.at_least as usize
-        && (!has_ratio || interval_width(metric, a, b).is_some_and(|half_width| half_width <= stop.within))
+        && (!has_ratio || interval_width(metric, &a, &b).is_some_and(|half_width| half_width <= stop.within))
 }
 
 /// The time that a run may take.

@@ -345,7 +345,7 @@ impl Plan {
                     cell: c.number,
                     params: c.params.clone(),
                     untestable: c.untestable.clone(),
-                    measurements: Vec::new(),
+                    measurements: Vec::new().into(),
                 })
                 .collect(),
             comparisons: Vec::new(),

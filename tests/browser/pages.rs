@@ -88,7 +88,7 @@ pub fn of_one() {
     let run = made::store(&folder.path().join("s.db"), &made::built_in("getevents"), 1);
     let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let record = store.load(run).expect("readable").expect("there");
-    let m = serde_json::to_string(&record.cells[0].measurements[0]).expect("JSON");
+    let m = serde_json::to_string(&record.cells[0].measurements.all()[0]).expect("JSON");
     std::fs::write(folder.path().join("m.json"), m).expect("a file of our own");
     let (status, said) = iotrail(folder.path(), &["report", "m.json", "-o", "page.html"]);
     assert_eq!(status, 0, "{said}");

@@ -11,7 +11,7 @@ use super::spread::Spread;
 use super::unit::Unit;
 use iotrail_base::words::{count, list, per_io, percent, plural, three_digits};
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
-use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::{Delivery, Measurement};
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, value_text};
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::bootstrap::Counts;
@@ -71,7 +71,7 @@ pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord
                 cell: cells.len() as u32 + 1,
                 params,
                 untestable: of_boots.iter().find_map(|c| c.untestable.clone()),
-                measurements: of_boots.iter().flat_map(|c| c.measurements.clone()).collect(),
+                measurements: of_boots.iter().flat_map(|c| c.measurements.all().to_vec()).collect(),
             });
         }
     }
@@ -136,7 +136,7 @@ fn measured<'a>(
         if boot.is_some_and(|boot| boot != i) {
             continue;
         }
-        for (measurement, repeat) in cell.measurements.iter().zip(1..) {
+        for (measurement, repeat) in cell.measurements.each().zip(1..) {
             let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
             repeats.push(Repeat::new(measurement, latency.as_ref().map(|all| Counts::of(all).into())));
         }
@@ -176,8 +176,10 @@ pub fn beside(kernels: &[Boots]) -> Vec<Beside> {
 fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
     let label =
         run.axes.iter().filter_map(|a| Some(format!("{a} {}", value_text(cell.params.get(a)?)))).collect::<Vec<_>>();
-    let pooled: Vec<Vec<Measurement>> =
-        kernels.iter().map(|k| k.cells(&cell.params).flat_map(|(_, c)| c.measurements.clone()).collect()).collect();
+    let pooled: Vec<Vec<Measurement>> = kernels
+        .iter()
+        .map(|k| k.cells(&cell.params).flat_map(|(_, c)| c.measurements.all().to_vec()).collect())
+        .collect();
     let mut beside = Beside { label: label.join(" · "), differing: Vec::new(), alike: Vec::new() };
     for (name, of, text) in figures(run, &pooled, any_emulated(kernels)) {
         let spreads: Vec<Option<Spread>> = pooled.iter().map(|all| Spread::of_known(all.iter().map(&of))).collect();
@@ -264,25 +266,31 @@ fn spread_text(s: Spread, text: Text) -> String {
 
 /// Completions that were posted before one that was ready earlier, of those that were seen to become ready.
 fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
-    let of = |all: &Vec<Measurement>| reversed(all).map(|(n, of)| format!("{n} of {of}"));
+    let of =
+        |all: &Vec<Measurement>| reversed(all.iter().map(Measurement::delivery)).map(|(n, of)| format!("{n} of {of}"));
     let values: Vec<Option<String>> = pooled.iter().map(of).collect();
     values.iter().any(Option::is_some).then(|| Figure { name: "posted out of order".into(), values })
 }
 
 /// Inversions, and completions that were seen to become ready; `None`: not known in every measurement.
-fn reversed(all: &[Measurement]) -> Option<(u64, u64)> {
-    let each = all.iter().map(|m| m.delivery().filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
+fn reversed<'a>(all: impl Iterator<Item = Option<&'a Delivery>>) -> Option<(u64, u64)> {
+    let each = all.map(|d| d.filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
     let each: Vec<(u64, u64)> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().fold((0, 0), |(a, b), (x, y)| (a + x, b + y)))
+}
+
+/// Ready against posted, of each of an arm's measurements.
+fn deliveries(arm: &str, kernel: &Boots) -> Vec<Option<Delivery>> {
+    let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
+    cells.flat_map(|c| c.measurements.each()).map(|m| m.delivery().cloned()).collect()
 }
 
 /// Completions of an arm that were posted before one that was ready earlier, and all of which that is known, by kernel. `None`: it is
 /// known of no kernel.
 pub fn lost_order(arm: &str, kernels: &[Boots]) -> Option<Vec<(String, u64, u64)>> {
     let of = |k: &Boots| {
-        let cells = k.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
-        let all: Vec<Measurement> = cells.flat_map(|c| c.measurements.clone()).collect();
-        reversed(&all).map(|(n, of)| (short(&k.kernel).to_owned(), n, of))
+        let all = deliveries(arm, k);
+        reversed(all.iter().map(Option::as_ref)).map(|(n, of)| (short(&k.kernel).to_owned(), n, of))
     };
     let known: Vec<_> = kernels.iter().filter_map(of).collect();
     (!known.is_empty()).then_some(known)
@@ -308,13 +316,12 @@ pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
 fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
     let (mut lost, mut kept) = (Vec::new(), Vec::new());
     for kernel in kernels {
-        let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
-        let all: Vec<Measurement> = cells.flat_map(|c| c.measurements.clone()).collect();
-        match reversed(&all) {
+        let all = deliveries(arm, kernel);
+        match reversed(all.iter().map(Option::as_ref)) {
             Some((0, of)) => kept.push(format!("{} ({of} completions)", short(&kernel.kernel))),
             Some((n, of)) => {
-                let far = all.iter().filter_map(|m| m.delivery().map(|d| d.max_displacement)).max().unwrap_or(0);
-                let by = all.iter().filter_map(|m| m.delivery().map(|d| d.by.task_work)).sum::<u64>();
+                let far = all.iter().flatten().map(|d| d.max_displacement).max().unwrap_or(0);
+                let by = all.iter().flatten().map(|d| d.by.task_work).sum::<u64>();
                 lost.push(format!(
                     "{} {n} of {of} ({by} of them in task work, by {} at most)",
                     short(&kernel.kernel),

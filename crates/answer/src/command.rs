@@ -6,7 +6,7 @@ use iotrail_base::words::numbers;
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 use iotrail_schema::net_record::NetRecord;
 use iotrail_schema::program_record::ProgramRecord;
-use iotrail_schema::run_record::{RunRecord, Table};
+use iotrail_schema::run_record::{CellRecord, RunRecord, Table};
 
 /// A command line for a shell, word by word.
 struct Line(String);
@@ -171,10 +171,11 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if run.table == Table::Program && run.experiment == "try" {
         return None;
     }
-    let mut measured = run.measurements();
-    let first = measured.next();
+    let first = run.first();
     // Where files differ, cells name theirs, and none of them is known to be the run's own.
-    let one_file = measured.all(|m| m.net.is_some() || first.is_some_and(|f| f.load.file == m.load.file));
+    let is_of_file = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.net.is_none());
+    let mut loads = run.cells.iter().filter(is_of_file).flat_map(|c| c.measurements.set_up());
+    let one_file = loads.all(|(_, load)| first.is_some_and(|f| f.load.file == load.file));
     let mut line = Line("iotrail run".into());
     line.word(&if is_built_in { run.experiment.clone() } else { format!("{}.toml", run.experiment) })
         .flag("quick", run.quick)

@@ -104,7 +104,7 @@ fn unwatched(run: &RunRecord) -> Option<String> {
 /// Where the sender could do no more, its pace is what was measured.
 fn sender_bound(run: &RunRecord) -> Option<String> {
     let (mut bound, mut all, mut arms) = (0, 0, Vec::new());
-    for (cell, m) in part::cells(run).flat_map(|c| c.measurements.iter().map(move |m| (c, m))) {
+    for (cell, m) in part::cells(run).flat_map(|c| c.measurements.each().map(move |m| (c, m))) {
         all += 1;
         if m.net.as_ref().and_then(|net| net.sender.busiest_thread).is_some_and(|share| share >= BOUND) {
             bound += 1;

@@ -25,7 +25,12 @@ fn run(rows: &[(u32, Arm<'_>, Arm<'_>)]) -> RunRecord {
         for (arm, measurements) in [("default", measured(*base)), ("coop", measured(*other))] {
             let params = serde_json::json!({"wait": "peek", "depth": depth, "arm": arm});
             let params = params.as_object().unwrap().clone();
-            cells.push(CellRecord { cell: cells.len() as u32 + 1, params, untestable: None, measurements });
+            cells.push(CellRecord {
+                cell: cells.len() as u32 + 1,
+                params,
+                untestable: None,
+                measurements: measurements.into(),
+            });
         }
     }
     compared(RunRecord {
@@ -116,7 +121,7 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     assert_eq!(all.len(), 1, "no words on what was not compared");
 
     let mut nothing = r;
-    nothing.cells.iter_mut().for_each(|c| c.measurements.clear());
+    nothing.cells.iter_mut().for_each(|c| c.measurements.open().clear());
     nothing.comparisons.clear();
     assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: what is said holds for these."]);
 }
@@ -131,7 +136,7 @@ fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
     for cell in &mut r.cells[4..] {
         cell.untestable = Some("there is no such CPU".into());
     }
-    r.cells[0].measurements[0].probe.mode = "off".into();
+    r.cells[0].measurements.open()[0].probe.mode = "off".into();
     let all = conclude(&r);
     assert_eq!(
         all[1].sentences[..2],
@@ -147,7 +152,7 @@ fn costs_are_ranked_and_their_places_named() {
     let mut r = run(&[(1, (FAST, Vehicle::Inline, 0.0), (FAST, Vehicle::Sqpoll, 0.0))]);
     (r.table, r.metrics) = (Table::Cost, Vec::new());
     let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
-        for (i, m) in cell.measurements.iter_mut().enumerate() {
+        for (i, m) in cell.measurements.open().iter_mut().enumerate() {
             m.elapsed_ns = ns + i as u64 * 10_000;
             m.phases = Phases { submit, poll: 0.9 - submit, clear: 0.05, other: 0.05, total_ns: 1 };
         }

@@ -69,7 +69,7 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
 }
 
 fn outliers_of(cell: &CellRecord) -> Vec<Outlier<'_>> {
-    let iops: Vec<f64> = cell.measurements.iter().map(|m| m.iops).collect();
+    let iops: Vec<f64> = cell.measurements.all().iter().map(|m| m.iops).collect();
     if iops.len() < ENOUGH {
         return Vec::new();
     }
@@ -133,7 +133,7 @@ fn drift(run: &RunRecord) -> Option<Warning> {
 
 /// The first `blocks` repeats, each against the cell's median; `None`: it has none.
 fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
-    let iops: Vec<f64> = cell.measurements.iter().take(blocks).map(|m| m.iops).collect();
+    let iops: Vec<f64> = cell.measurements.all().iter().take(blocks).map(|m| m.iops).collect();
     let middle = median(iops.iter().copied())?;
     (middle > 0.0).then(|| iops.iter().map(|x| x / middle).collect())
 }

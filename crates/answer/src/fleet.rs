@@ -41,7 +41,7 @@ pub struct Brought {
 impl Brought {
     /// Of a run with its comparisons; one that measured nothing brings what it cannot test.
     pub fn new(node: &str, run: &RunRecord) -> Self {
-        let first = run.measurements().next();
+        let first = run.first();
         Brought {
             machine: FleetMachine {
                 node: node.into(),

@@ -125,7 +125,7 @@ impl Gathered {
     /// Adds a run, the oldest first, that started then (UTC, in words). `asked`: only these metrics; empty: the run's own. `at`: only cells
     /// with these parameters.
     pub fn add(&mut self, run: &RunRecord, started: &str, asked: &[Metric], at: &[(String, String)]) {
-        let Some(first) = run.measurements().next() else { return };
+        let Some(first) = run.first() else { return };
         let place = self.runs.len();
         self.runs.push((
             RunAt {
@@ -140,12 +140,13 @@ impl Gathered {
         let metrics = if asked.is_empty() { metrics(run) } else { asked.to_vec() };
         for cell in run.cells.iter().filter(|c| c.arm() != CONTROL && is_at(c, at)) {
             let is_other = |m: &&Measurement| m.warnings.iter().any(|w| ANOTHER_LOAD.contains(&w.code.as_str()));
-            self.left_out += cell.measurements.iter().filter(is_other).count() as u64;
-            let mut hosts: Vec<&str> = cell.measurements.iter().map(|m| m.host.hostname.as_str()).collect();
+            let all = cell.measurements.all();
+            self.left_out += all.iter().filter(is_other).count() as u64;
+            let mut hosts: Vec<&str> = all.iter().map(|m| m.host.hostname.as_str()).collect();
             hosts.sort_unstable();
             hosts.dedup();
             for (metric, host) in metrics.iter().flat_map(|m| hosts.iter().map(move |h| (*m, *h))) {
-                let of_host = cell.measurements.iter().filter(|m| m.host.hostname == host && !is_other(m));
+                let of_host = all.iter().filter(|m| m.host.hostname == host && !is_other(m));
                 let values: Vec<f64> = of_host.filter_map(|m| metric.of(m)).filter(|x| *x > 0.0).map(f64::ln).collect();
                 if !values.is_empty() {
                     let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -227,7 +228,7 @@ mod tests {
         m.host.kernel = kernel.into();
         m.iops = iops;
         let mut record = RunRecord { run: number, experiment: "e".into(), ..RunRecord::single(&m) };
-        record.cells[0].measurements = vec![m];
+        record.cells[0].measurements = vec![m].into();
         record
     }
 
@@ -260,7 +261,7 @@ mod tests {
     #[test]
     fn hosts_have_series_of_their_own() {
         let elsewhere = level(7, 6, "6.18.2", 500.0).map(|mut run| {
-            run.cells[0].measurements[0].host.hostname = "other".into();
+            run.cells[0].measurements.open()[0].host.hostname = "other".into();
             run
         });
         let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(elsewhere)).history("e", 0.01);
@@ -280,7 +281,11 @@ mod tests {
     #[test]
     fn what_measured_another_load_is_left_out_and_counted() {
         let mut bad = run(4, "6.18.2", 1.0);
-        bad.cells[0].measurements[0].warnings.push(iotrail_schema::measurement::Warning::new(ANOTHER_LOAD[0], "", ""));
+        bad.cells[0].measurements.open()[0].warnings.push(iotrail_schema::measurement::Warning::new(
+            ANOTHER_LOAD[0],
+            "",
+            "",
+        ));
         let history = gathered(level(1, 3, "6.18.2", 1000.0).chain([bad])).history("e", 0.01);
         assert_eq!((history.left_out, history.series[0].points.len(), history.runs.len()), (1, 3, 4));
     }

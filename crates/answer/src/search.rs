@@ -87,8 +87,12 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
     let never = |i: &usize| is_lost(*i) && cells[*i].is_none_or(|cell| cell.measurements.is_empty());
     (0..cells.len()).filter(never).for_each(|i| statistics.remove(i));
+    // A block goes through all cells.
+    let objectives = |m: &Measurement| search.objectives().map(|name| figure(name, m)).collect::<Vec<_>>();
+    let of_cell = |cell: &CellRecord| cell.measurements.all().iter().map(objectives).collect::<Vec<_>>();
+    let measured: Vec<Vec<Vec<Option<f64>>>> = cells.iter().map(|cell| cell.map(of_cell).unwrap_or_default()).collect();
     while let Some(mut block) = statistics.next_block() {
-        let at = |i: usize| cells[i].and_then(|cell| cell.measurements.get(block.number));
+        let at = |i: usize| measured[i].get(block.number);
         let failed = |i: &usize| is_lost(*i) && at(*i).is_none();
         block.order.iter().copied().filter(failed).for_each(|i| statistics.remove(i));
         block.order.retain(|i| !failed(i));
@@ -96,8 +100,8 @@ pub fn state(run: &RunRecord) -> Option<State> {
             break;
         }
         for i in &block.order {
-            for (objective, name) in search.objectives().enumerate() {
-                if let Some(value) = at(*i).and_then(|m| figure(name, m)).filter(|x| *x > 0.0) {
+            for (objective, value) in at(*i).into_iter().flatten().enumerate() {
+                if let Some(value) = value.filter(|x| *x > 0.0) {
                     statistics.record_of(objective, block.number, *i, value);
                 }
             }
@@ -138,7 +142,8 @@ pub fn state(run: &RunRecord) -> Option<State> {
 /// The constraint that a candidate breaks in its first so many blocks: in most of its measurements, and in three at least.
 pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<String> {
     let broken = |c: &&Constraint| {
-        let known = cell.measurements.iter().take(blocks).filter_map(|m| figure(&c.metric, m));
+        let all = cell.measurements.all();
+        let known = all.iter().take(blocks).filter_map(|m| figure(&c.metric, m));
         let (mut bad, mut all) = (0, 0);
         for x in known {
             all += 1;
@@ -187,7 +192,7 @@ pub mod made {
             cell: i as u32 + 1,
             params: [(ARM.into(), name.as_str().into())].into_iter().collect(),
             untestable: None,
-            measurements: Vec::new(),
+            measurements: Vec::new().into(),
         };
         let mut run = RunRecord {
             repeats: 40,
@@ -229,7 +234,7 @@ pub mod made {
                     (m.cpu.user_ns, m.cpu.system_ns) = (Some(0), Some(cpu_ns as u64));
                     (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(0), None);
                 }
-                run.cells[i].measurements.push(m);
+                run.cells[i].measurements.open().push(m);
             }
         }
     }
@@ -255,8 +260,8 @@ mod tests {
         let mut run = search(&[1.0, 1.3, 1.3], 4);
         let before = state(&run).unwrap();
         assert_eq!((before.blocks, before.set()), (4, vec![0, 1, 2]));
-        let again = run.cells[1].measurements[0].clone();
-        run.cells[1].measurements.push(again);
+        let again = run.cells[1].measurements.all()[0].clone();
+        run.cells[1].measurements.open().push(again);
         assert_eq!(state(&run).unwrap(), before);
         run.cells[1].untestable = Some("not here".into());
         assert_eq!(state(&run).unwrap().set(), [0, 2]);
@@ -272,13 +277,13 @@ mod tests {
         assert!(counts(&run)[2] < 12 && counts(&run)[3] < 12, "{:?}", counts(&run));
         // In the next block.
         run.cells[1].untestable = Some("it stalled".into());
-        let last = run.cells[0].measurements[0].clone();
-        run.cells[0].measurements.push(last);
+        let last = run.cells[0].measurements.all()[0].clone();
+        run.cells[0].measurements.open().push(last);
         let after = state(&run).unwrap();
         assert_eq!((after.set(), after.leader, after.ended), (vec![0], 0, Some(Ended::OneLeft)));
         assert_eq!((after.blocks, after.measurements), (13, before.measurements + 1));
         // In one that was not whole yet.
-        run.cells[0].measurements.pop();
+        run.cells[0].measurements.open().pop();
         let broken_off = state(&run).unwrap();
         assert_eq!((broken_off.set(), broken_off.blocks), (vec![0], 12));
     }
@@ -299,7 +304,7 @@ mod tests {
             let mut m = iotrail_testing::sample::measurement();
             m.latency_ns.p99 = Some(if cell.cell == 2 { 2_000_000 } else { 500_000 });
             m.iops = f64::from(cell.cell) * 1e5;
-            cell.measurements = vec![m; 3];
+            cell.measurements = vec![m; 3].into();
         }
         let s = state(&run).unwrap();
         assert_eq!((s.set(), s.broken[1].as_deref()), (vec![0], Some("p99<1ms")));

@@ -38,7 +38,7 @@ impl Spread {
 
     /// Of a figure of a cell's repeats.
     pub fn over(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<Self> {
-        Self::of_known(cell.measurements.iter().map(of))
+        Self::of_known(cell.measurements.all().iter().map(of))
     }
 
     /// Width of the range as a share of the median; `None` where one repeat or a median of 0 has none.

@@ -17,7 +17,7 @@ impl Unit {
 
     /// A run's loads are of one kind.
     pub fn of_run(run: &RunRecord) -> Self {
-        run.measurements().next().map_or(Unit::Io, Unit::of)
+        run.first().map_or(Unit::Io, Unit::of)
     }
 
     pub fn one(self) -> &'static str {

@@ -185,7 +185,7 @@ mod tests {
             m.warnings.clear();
             m.per_io.kicks = Some(kicks);
             let params = [("depth".to_owned(), 1.into()), (ARM.to_owned(), arm.into())].into_iter().collect();
-            CellRecord { cell: n, params, untestable: None, measurements: vec![m; 4] }
+            CellRecord { cell: n, params, untestable: None, measurements: vec![m; 4].into() }
         };
         let mut run = RunRecord {
             cells: vec![cell(1, "default", 1.0), cell(2, "coop", 0.0)],

@@ -1,13 +1,20 @@
 //! The warnings of a run's measurements, each said once.
 
-use iotrail_base::grouped::grouped;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
 /// Each warning, and how many measurements gave it. Those that differ in nothing but their figures are one: the first.
-pub fn each_once(run: &RunRecord) -> Vec<(&Warning, usize)> {
-    let all = run.measurements().flat_map(|m| &m.warnings);
-    grouped(all.map(|w| ((&w.code, &w.remedy), w))).into_iter().map(|(_, alike)| (alike[0], alike.len())).collect()
+pub fn each_once(run: &RunRecord) -> Vec<(Warning, usize)> {
+    let mut found: Vec<(Warning, usize)> = Vec::new();
+    for m in run.measurements() {
+        for w in &m.warnings {
+            match found.iter_mut().find(|(known, _)| (&known.code, &known.remedy) == (&w.code, &w.remedy)) {
+                Some((_, times)) => *times += 1,
+                None => found.push((w.clone(), 1)),
+            }
+        }
+    }
+    found
 }
 
 /// The warning as a sentence, and how often it was given.

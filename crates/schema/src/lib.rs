@@ -2,6 +2,7 @@
 //!
 //! It uses `iotrail-base` alone.
 
+mod bytes;
 pub mod comparison;
 pub mod file;
 pub mod finding;
@@ -10,10 +11,12 @@ pub mod fleet_record;
 mod host;
 mod latency;
 pub mod measurement;
+pub mod measurements;
 pub mod metrics_record;
 pub mod name;
 pub mod net_record;
 pub mod opcode;
+pub mod packed;
 pub mod place;
 pub mod program_record;
 pub mod recorded;

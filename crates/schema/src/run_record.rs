@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::comparison::Comparison;
-use crate::measurement::Measurement;
+use crate::measurement::{Host, LoadRecord, Measurement};
+use crate::measurements::{Measurements, One};
 use crate::program_record::TriedArm;
 use crate::search_record::SearchRecord;
 use iotrail_base::corruption::Corruption;
@@ -184,14 +185,14 @@ pub struct CellRecord {
     /// Why this host cannot do it; null when it can.
     pub untestable: Option<String>,
     /// In the order of the repeats; fewer than planned when the run was interrupted.
-    pub measurements: Vec<Measurement>,
+    pub measurements: Measurements,
 }
 
 impl RunRecord {
     /// The run that measurements of one load are which belong to no experiment; there is one at least.
     pub fn of_measurements(all: Vec<Measurement>) -> Self {
         let mut record = RunRecord::single(&all[0]);
-        record.cells[0].measurements = all;
+        record.cells[0].measurements = all.into();
         record
     }
 
@@ -219,7 +220,12 @@ impl RunRecord {
             corruption: None,
             started_unix_s: m.started_unix_s,
             finished_unix_s: Some(m.started_unix_s + m.elapsed_ns / 1_000_000_000),
-            cells: vec![CellRecord { cell: 1, params: Map::new(), untestable: None, measurements: Vec::new() }],
+            cells: vec![CellRecord {
+                cell: 1,
+                params: Map::new(),
+                untestable: None,
+                measurements: Measurements::default(),
+            }],
             comparisons: Vec::new(),
         }
     }
@@ -259,13 +265,23 @@ impl RunRecord {
     }
 
     /// All that were made, cell by cell, those of the control arm among them.
-    pub fn measurements(&self) -> impl Iterator<Item = &Measurement> {
-        self.cells.iter().flat_map(|c| &c.measurements)
+    pub fn measurements(&self) -> impl Iterator<Item = One<'_>> {
+        self.cells.iter().flat_map(|c| c.measurements.each())
+    }
+
+    /// The first of these.
+    pub fn first(&self) -> Option<&Measurement> {
+        self.cells.iter().find_map(|c| c.measurements.first())
+    }
+
+    /// The machine and the options of each of them.
+    pub fn set_up(&self) -> impl Iterator<Item = (&Host, &LoadRecord)> {
+        self.cells.iter().flat_map(|c| c.measurements.set_up())
     }
 
     /// Whether software ran the machine's instructions, in any of its measurements.
     pub fn is_emulated(&self) -> bool {
-        self.measurements().any(|m| m.host.is_emulated())
+        self.set_up().any(|(host, _)| host.is_emulated())
     }
 
     pub fn done(&self) -> usize {

@@ -1,8 +1,11 @@
 //! What many measurements have in common, held once: a run of ten thousand has one machine.
 
+use std::fmt::{self, Formatter};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// In JSON as what it holds. Whoever changes it has a copy of his own.
@@ -45,15 +48,36 @@ impl<T: Clone> DerefMut for Shared<T> {
     }
 }
 
+/// What serde calls it: a format that leaves it out knows it by this, and takes `()` for what is to be put back.
+pub const APART: &str = "Shared";
+
 impl<T: Serialize> Serialize for Shared<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
+        to.serialize_newtype_struct(APART, &*self.0)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Shared<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        T::deserialize(from).map(Self::from)
+        from.deserialize_newtype_struct(APART, Whole(PhantomData))
+    }
+}
+
+struct Whole<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for Whole<T> {
+    type Value = Shared<T>;
+
+    fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("what is held once")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<Shared<T>, D::Error> {
+        T::deserialize(from).map(Shared::from)
+    }
+
+    fn visit_unit<E>(self) -> Result<Shared<T>, E> {
+        Ok(Shared::default())
     }
 }
 

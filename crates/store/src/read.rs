@@ -99,19 +99,14 @@ impl Store {
 
     /// A run with all that is stored of it; `None` if there is no such run.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
-        self.load_with(run, &mut |_, _| {})
-    }
-
-    /// The same, each measurement with what `change` makes of it. They come cell by cell, with their cells.
-    pub fn load_with(&self, run: i64, change: &mut dyn FnMut(u32, &mut Measurement)) -> Result<Option<RunRecord>> {
         let Some(mut record) = self.outline(run)? else { return Ok(None) };
         for cell in &mut record.cells {
-            self.each_of(run, cell.cell, &mut |mut measurement| {
-                change(cell.cell, &mut measurement);
-                cell.measurements.push(measurement);
+            let all = cell.measurements.open();
+            self.each_of(run, cell.cell, &mut |measurement| {
+                all.push(measurement);
                 Ok(())
             })?;
-            cell.measurements.shrink_to_fit();
+            all.shrink_to_fit();
         }
         Ok(Some(record))
     }
@@ -149,7 +144,7 @@ impl Store {
                 cell,
                 params: self.read_json(&params, run)?,
                 untestable,
-                measurements: Vec::new(),
+                measurements: Vec::new().into(),
             });
         }
         Ok(cells)

@@ -27,7 +27,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
 
     let store = Store::open(&path).unwrap().unwrap();
     let record = store.load(run).unwrap().unwrap();
-    assert_eq!(record.cells[2].measurements, [m]);
+    assert_eq!(*record.cells[2].measurements.all(), [m]);
     assert_eq!((record.run, record.seed, record.repeats, record.done(), record.planned()), (run, 7, 3, 1, 12));
     assert_eq!(record.cells[2].params, two_by_two().cells[2].params);
     assert_eq!(store.histogram(run, 3, 2).unwrap().unwrap(), sample::histogram());
@@ -64,7 +64,7 @@ fn a_single_measurement_is_a_finished_run() {
     assert_eq!((list[1].run, list[1].kind.as_str(), list[1].done, list[1].planned), (run, "single", 1, 1));
     assert_eq!(list[1].started, "2026-03-01 12:00:00");
     assert_eq!(list[1].kernels, ["6.18.0"]);
-    assert_eq!(store.load(run).unwrap().unwrap().cells[0].measurements, [m]);
+    assert_eq!(*store.load(run).unwrap().unwrap().cells[0].measurements.all(), [m]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_store_cut_short_loses_what_was_written_last() {
         assert!(salvaged.runs == 1 && salvaged.measurements >= left, "{cut}: {salvaged:?}");
         let record = Store::open(&to).unwrap().unwrap().load(run).unwrap().unwrap();
         assert_eq!(record.cells[0].measurements.len() as u64, salvaged.measurements);
-        assert!(record.cells[0].measurements.iter().all(|m| *m == sample::measurement()));
+        assert!(record.cells[0].measurements.all().iter().all(|m| *m == sample::measurement()));
         assert_eq!(std::fs::read(&from).unwrap().len(), whole.len() - cut, "it is only read");
     }
     let e = salvage::salvage(&path, &dir.path().join("new0.db")).unwrap_err();

@@ -185,7 +185,7 @@ impl Given {
         for cell in record.cells {
             let failure = compare::failed(&cell).map(|failure| format!("{}: {failure}", source.words()));
             let CellRecord { cell, params, measurements, .. } = cell;
-            let repeats = measurements.into_iter().zip(1..).map(|(measurement, repeat)| Measured {
+            let repeats = measurements.into_vec().into_iter().zip(1..).map(|(measurement, repeat)| Measured {
                 measurement,
                 source: (source.clone(), cell, repeat),
                 run: 0,

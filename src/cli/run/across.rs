@@ -175,7 +175,7 @@ fn read(asked: &str, boots: &[Boot], store: &Store) -> Result<(KernelRecord, Opt
     for run in boots.iter().filter_map(|b| b.run) {
         runs.extend(store.load(run)?.filter(|r| r.done() > 0));
     }
-    let first = || runs.iter().flat_map(|r| &r.cells).flat_map(|c| &c.measurements).next();
+    let first = || runs.iter().find_map(RunRecord::first);
     let kernel = first().map(|m| m.host.kernel.clone());
     let record = KernelRecord {
         asked: asked.to_owned(),

@@ -97,7 +97,7 @@ const INDENT: &str = "\n        ";
 pub fn pieces(mut record: RunRecord, store: &Store, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let judged = judge(&record);
     let said = Concluded::of(&record, &judged);
-    record.cells.iter_mut().for_each(|cell| cell.measurements = Vec::new());
+    record.cells.iter_mut().for_each(|cell| cell.measurements = Vec::new().into());
     let printed = Printed::with(&record, said)?;
     let around = serde_json::to_string_pretty(&printed).map_err(not_json)?;
     let empty = format!("{LIST}]");

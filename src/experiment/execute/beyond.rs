@@ -49,7 +49,7 @@ impl Beyond {
         for m in record.measurements().filter(|m| m.thrown_away > 0) {
             // Each but the last was disturbed: why else was it made again.
             beyond.again += m.thrown_away as usize;
-            beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(m));
+            beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(&m));
         }
         beyond
     }
@@ -99,7 +99,7 @@ pub(super) fn is_disturbed(m: &Measurement) -> bool {
 
 /// Whether much of the first `repeats` of all cells is disturbed.
 fn is_much_disturbed(record: &RunRecord, repeats: u32) -> bool {
-    let planned = || record.cells.iter().flat_map(|c| c.measurements.iter().take(repeats as usize));
+    let planned = || record.cells.iter().flat_map(|c| c.measurements.each().take(repeats as usize));
     planned().filter(|m| is_disturbed(m)).count() as f64 > MANY * planned().count() as f64
 }
 

@@ -222,6 +222,8 @@ fn json(ty: &Type) -> String {
                 "Option" => format!("{} or null", first()),
                 "Vec" => format!("list of {}", first()),
                 "Box" | "Shared" => first(),
+                // Held in a way of its own.
+                "Measurements" => "list of @Measurement".into(),
                 name => format!("@{name}"),
             }
         }

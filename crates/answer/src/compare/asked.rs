@@ -40,12 +40,14 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
 
 /// The figures that the run's program prints, in its order.
 fn own_metrics(record: &RunRecord) -> Vec<Metric> {
-    let programs = record.measurements().filter_map(|m| m.program.as_ref());
     let mut found: Vec<Metric> = Vec::new();
-    for figure in programs.flat_map(|p| &p.figures) {
-        let metric = Metric::own(&figure.name, figure.less_is_better);
-        if !found.contains(&metric) {
-            found.push(metric);
+    let is_program = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.program.is_some());
+    for m in record.cells.iter().filter(is_program).flat_map(|c| c.measurements.each()) {
+        for figure in m.program.iter().flat_map(|p| &p.figures) {
+            let metric = Metric::own(&figure.name, figure.less_is_better);
+            if !found.contains(&metric) {
+                found.push(metric);
+            }
         }
     }
     found

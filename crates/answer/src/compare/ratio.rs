@@ -58,7 +58,7 @@ pub(super) fn ratio(
     }
     let values = |side: &Side<'_>| {
         side.values(metric).ok_or_else(|| {
-            let unknown = side.repeats.iter().filter(|r| metric.of(r.measurement).is_none()).count();
+            let unknown = side.repeats.iter().filter(|r| metric.of(&r.measurement).is_none()).count();
             let of = plural(side.repeats.len(), "measurement");
             Unknown::NotKnown(format!("{metric} is not known in {unknown} of {of} of {}", side.name))
         })

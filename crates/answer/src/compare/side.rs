@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::metric::Metric;
 use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_stats::bootstrap::Counts;
 
@@ -22,7 +23,7 @@ pub struct Side<'a> {
 
 #[derive(Clone)]
 pub struct Repeat<'a> {
-    pub measurement: &'a Measurement,
+    pub measurement: One<'a>,
     /// Sides are made of each other's repeats, and this is most of one.
     pub latency: Option<Arc<Counts>>,
     /// Which of the side's runs it is of; `None`: the only one of its run.
@@ -30,8 +31,8 @@ pub struct Repeat<'a> {
 }
 
 impl<'a> Repeat<'a> {
-    pub fn new(measurement: &'a Measurement, latency: Option<Arc<Counts>>) -> Self {
-        Self { measurement, latency, run: None }
+    pub fn new(measurement: impl Into<One<'a>>, latency: Option<Arc<Counts>>) -> Self {
+        Self { measurement: measurement.into(), latency, run: None }
     }
 }
 
@@ -39,19 +40,19 @@ impl<'a> Side<'a> {
     /// A cell's repeats; their histograms are read only where one of the metrics needs them.
     pub fn of_cell(name: &str, cell: &'a CellRecord, histograms: Histograms<'_>, metrics: &[Metric]) -> Self {
         let needed = metrics.iter().any(|m| m.quantile().is_some());
-        let repeat = |(measurement, number): (&'a Measurement, u32)| {
+        let repeat = |(measurement, number): (One<'a>, u32)| {
             let latency = if needed { histograms(cell.cell, number).as_ref().map(Counts::of) } else { None };
             Repeat::new(measurement, latency.map(Arc::new))
         };
-        Self { name: name.into(), repeats: cell.measurements.iter().zip(1..).map(repeat).collect() }
+        Self { name: name.into(), repeats: cell.measurements.each().zip(1..).map(repeat).collect() }
     }
 
-    pub(super) fn measurements(&self) -> impl Iterator<Item = &'a Measurement> {
-        self.repeats.iter().map(|r| r.measurement)
+    pub(super) fn measurements(&self) -> impl Iterator<Item = &Measurement> {
+        self.repeats.iter().map(|r| &*r.measurement)
     }
 
     pub(super) fn values(&self, metric: Metric) -> Option<Vec<f64>> {
-        self.repeats.iter().map(|r| metric.of(r.measurement)).collect()
+        self.repeats.iter().map(|r| metric.of(&r.measurement)).collect()
     }
 
     pub(super) fn latencies(&self) -> Option<Vec<&Counts>> {

@@ -137,7 +137,7 @@ fn of_emulated_machines_counts_are_compared_and_times_are_not() {
     let c = compare(Metric::ModeSwitchesPerIo, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, Some(2.0)));
     let cell = |measurements| CellRecord { cell: 1, params: Map::new(), untestable: None, measurements };
-    let run = RunRecord { cells: vec![cell(a)], table: Table::ModeSwitches, ..sample::run() };
+    let run = RunRecord { cells: vec![cell(a.into())], table: Table::ModeSwitches, ..sample::run() };
     assert_eq!(metrics(&run), [Metric::ModeSwitchesPerIo], "those of its table that are counts");
     assert_eq!(metrics(&RunRecord { table: Table::Delivery, ..run }), Metric::COUNTS, "else all counts");
 }
@@ -236,7 +236,7 @@ fn a_run_is_compared_arm_by_arm_and_its_control_tells_the_noise() {
         cell: 0,
         params: serde_json::json!({"depth": depth, "arm": arm}).as_object().cloned().unwrap(),
         untestable: None,
-        measurements: measured(iops),
+        measurements: measured(iops).into(),
     };
     let mut record = iotrail_testing::run::two_by_two();
     record.metrics = vec!["iops".into(), "elapsed".into()];
@@ -273,7 +273,7 @@ fn an_arm_that_failed_in_the_middle_has_no_verdict() {
         cell: 0,
         params: serde_json::json!({"arm": arm}).as_object().cloned().unwrap(),
         untestable: untestable.map(str::to_owned),
-        measurements: measured(iops),
+        measurements: measured(iops).into(),
     };
     let of = |base: Option<&str>, other: Option<&str>| {
         let mut record = iotrail_testing::run::two_by_two();

@@ -23,7 +23,7 @@ pub(super) fn undisturbed<'a>(
     let thrown = a.measurements().chain(b.measurements()).filter(|m| m.thrown_away > 0).count();
     let mut disturbed = Disturbed { measurements: all, repeated: thrown, left_out: 0, counted: 0 };
     let mut said = Vec::new();
-    let is = |r: &Repeat<'_>| !comparable::disturbances(r.measurement).is_empty();
+    let is = |r: &Repeat<'_>| !comparable::disturbances(&r.measurement).is_empty();
     let of = |side: &Side<'_>| side.repeats.iter().map(is).collect::<Vec<bool>>();
     let (mut of_a, mut of_b) = (of(&a), of(&b));
     let mut apart: Vec<(usize, Vec<String>)> = Vec::new();

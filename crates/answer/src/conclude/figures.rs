@@ -139,7 +139,7 @@ fn course(part: &Part<'_>, arm: &str, figure: &Figure) -> Option<String> {
     let kind = figure.kind;
     let of = |cell: &CellRecord| match figure.of {
         Of::Each(of) => over_repeats(cell, of),
-        Of::All(of) => of(&cell.measurements),
+        Of::All(of) => of(&cell.measurements.all()),
     };
     let Some(_) = part.rows else { return of_one_row(part, arm, figure, of) };
     let in_order = part.rows != Some(VARIANT);

@@ -38,6 +38,7 @@ fn an_iocbs_copy_is_what_native_aio_copies_more() {
     );
     r.cells[1]
         .measurements
+        .open()
         .iter_mut()
         .for_each(|m| samples(m, &[(Place::User, 400), (Place::SyscallEntry, 20), (Place::Copy, 101)]));
     assert_eq!(
@@ -85,7 +86,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
     );
     // A thread whose time could not be read is one all the same, and what the repeats do not show is not said.
     let hidden = |m: &mut Measurement| m.cpu.sqpoll_ns = None;
-    r.cells[0].measurements.iter_mut().for_each(hidden);
+    r.cells[0].measurements.open().iter_mut().for_each(hidden);
     r.comparisons = compare::of_run(&r, &|_, _| None);
     let words = said(&r);
     assert!(
@@ -130,7 +131,7 @@ fn a_punt_costs_what_the_forced_ones_take_more() {
         ]
     );
     // Where software runs the instructions, what was counted is left.
-    r.cells.iter_mut().flat_map(|c| &mut c.measurements).for_each(|m| m.host.virtualisation = Some("qemu".into()));
+    r.cells.iter_mut().flat_map(|c| c.measurements.open()).for_each(|m| m.host.virtualisation = Some("qemu".into()));
     r.comparisons.clear();
     assert_eq!(
         said(&r),

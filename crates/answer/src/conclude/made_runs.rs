@@ -26,7 +26,7 @@ pub(super) fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> Cel
         m
     };
     let params = params.as_object().expect("an object").clone();
-    CellRecord { cell: 0, params, untestable: None, measurements: vec![one(0), one(1)] }
+    CellRecord { cell: 0, params, untestable: None, measurements: vec![one(0), one(1)].into() }
 }
 
 pub(super) fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {

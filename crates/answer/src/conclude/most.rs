@@ -56,11 +56,11 @@ fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
 
 /// Equal ones in the order of their names, the last one first.
 fn paths(cell: &CellRecord) -> Parts {
-    vehicle_shares(&cell.measurements).into_iter().rev().map(|(v, share)| (v.name(), share)).collect()
+    vehicle_shares(&cell.measurements.all()).into_iter().rev().map(|(v, share)| (v.name(), share)).collect()
 }
 
 fn ways(cell: &CellRecord) -> Parts {
-    let of = |t| Some((timelines::does(t), timelines::way(&cell.measurements, t)?.share));
+    let of = |t| Some((timelines::does(t), timelines::way(&cell.measurements.all(), t)?.share));
     timelines::WAYS.into_iter().filter_map(of).collect()
 }
 

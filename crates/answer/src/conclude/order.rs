@@ -12,11 +12,12 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
 /// Ready against posted; and, where the order was lost, the runs that lost it least and most.
 fn order(cell: &CellRecord) -> Option<String> {
     let who = cell.arm();
-    if cell.measurements.is_empty() {
+    let measured = cell.measurements.all();
+    if measured.is_empty() {
         return None;
     }
     let seen = |m| Measurement::delivery(m).filter(|d| d.completions > 0).map(|d| (d, m.iops));
-    let Some(all) = cell.measurements.iter().map(seen).collect::<Option<Vec<(&Delivery, f64)>>>() else {
+    let Some(all) = measured.iter().map(seen).collect::<Option<Vec<(&Delivery, f64)>>>() else {
         return Some(format!("{who}: the order of its completions is not known in every run."));
     };
     let completions = count(all.iter().map(|(d, _)| d.completions).sum::<u64>() as f64);
@@ -40,7 +41,7 @@ fn order(cell: &CellRecord) -> Option<String> {
         if lost_in.is_empty() { String::new() } else { format!(", {}", list(&lost_in)) },
     );
     let ((least, fast), (most, slow)) = (runs.first()?, runs.last()?);
-    if most > least && !cell.measurements.iter().any(|m| m.host.is_emulated()) {
+    if most > least && !cell.measurements.set_up().any(|(host, _)| host.is_emulated()) {
         said.push_str(&format!(
             "; the run with fewest ({}) had {} requests per second, the one with most ({}) {}",
             three_digits(*least),

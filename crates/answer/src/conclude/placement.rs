@@ -64,8 +64,9 @@ fn landed(part: &Part<'_>, arm: &str) -> Option<String> {
 
 /// `36 virtio1-req.0 on CPU 1 1.00`, the most frequent first.
 fn vectors(cell: &CellRecord) -> Vec<String> {
+    let all = cell.measurements.all();
     let mut vectors: Vec<&Interrupt> = Vec::new();
-    for i in cell.measurements.iter().flat_map(|m| &m.interrupts) {
+    for i in all.iter().flat_map(|m| &m.interrupts) {
         if !vectors.iter().any(|v| (&v.vector, &v.name, v.cpu) == (&i.vector, &i.name, i.cpu)) {
             vectors.push(i);
         }
@@ -87,7 +88,7 @@ fn forecast(part: &Part<'_>) -> Option<String> {
     let known = |row| {
         let irq = of_kind(row, true, false)?;
         let share = over_repeats(irq, per_io::interrupt_share)?;
-        Some((row, irq, share, per_io::share_of_place(&irq.measurements, Place::Idle)?))
+        Some((row, irq, share, per_io::share_of_place(&irq.measurements.all(), Place::Idle)?))
     };
     // The last row, which has the most in flight: there the CPU may be the limit.
     let (row, irq, share, idle) = part.group.rows.iter().rev().find_map(known)?;

@@ -26,7 +26,7 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
 }
 
 fn at(cell: &CellRecord, is: impl Fn(Place) -> bool) -> Option<Sampled> {
-    per_io::place(&cell.measurements, is)
+    per_io::place(&cell.measurements.all(), is)
 }
 
 /// Twice the standard error of the difference.

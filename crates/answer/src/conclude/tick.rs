@@ -20,7 +20,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
     let one = Unit::of_run(part.run).one();
     for row in &part.group.rows {
         let Some(cell) = find(row, arm) else { continue };
-        if vehicle_shares(&cell.measurements).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
+        if vehicle_shares(&cell.measurements.all()).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
             continue;
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| Some(m.iops)), cell.measurements.first()) else { continue };

@@ -12,8 +12,10 @@ pub fn ways(part: &Part<'_>) -> Vec<String> {
     for row in &part.group.rows {
         let of = |arm: &str| {
             let cell = find(row, arm)?;
-            let ways =
-                WAYS.iter().filter_map(|t| Some((*t, way(&cell.measurements, *t)?))).filter(|(_, w)| w.share > 0.0);
+            let ways = WAYS
+                .iter()
+                .filter_map(|t| Some((*t, way(&cell.measurements.all(), *t)?)))
+                .filter(|(_, w)| w.share > 0.0);
             let ways: Vec<String> = ways.map(|(t, w)| one(t, &w)).collect();
             (!ways.is_empty()).then(|| list(&ways))
         };

@@ -42,13 +42,13 @@ fn of_a_wakeup(part: &Part<'_>) -> Option<String> {
 /// by the other, without a control.
 fn against_none(part: &Part<'_>) -> Option<String> {
     let every_other = |cell: &CellRecord, first: usize| {
-        let measurements = cell.measurements.iter().skip(first).step_by(2).cloned().collect();
+        let measurements = cell.measurements.all().iter().skip(first).step_by(2).cloned().collect();
         CellRecord { measurements, ..cell.clone() }
     };
     let of_row = |row: &Row<'_>| {
         let cells = || part.run.arms.iter().filter_map(|arm| find(row, arm)).filter(|c| !c.measurements.is_empty());
-        let none = cells().find(|c| !c.measurements.iter().any(per_io::has_sqpoll))?;
-        let with = cells().filter(|c| c.measurements.iter().all(per_io::has_sqpoll));
+        let none = cells().find(|c| !c.measurements.all().iter().any(per_io::has_sqpoll))?;
+        let with = cells().filter(|c| c.measurements.all().iter().all(per_io::has_sqpoll));
         let chosen = with.filter_map(|c| Some((mean_latency(&every_other(c, 0))?, c)));
         let (_, best) = chosen.min_by(|a, b| a.0.total_cmp(&b.0))?;
         let (best, none) = (every_other(best, 1), every_other(none, 1));

@@ -113,7 +113,7 @@ fn machines_that_were_measured_twice_tell_together() {
     for (number, moment) in (1..).zip(moments) {
         let before = run(number, [1.0, 1.0], number as u64, &|_| {});
         let mut now = run(number + 10, [1.0, 1.0], number as u64 + 50, &|m| m.iops *= 0.8 * moment);
-        let (a, b) = (before.cells[0].measurements.clone(), now.cells[0].measurements.clone());
+        let (a, b) = (before.cells[0].measurements.all(), now.clone().cells.remove(0).measurements.into_vec());
         fn repeats(all: &[Measurement]) -> Vec<Repeat<'_>> {
             all.iter().map(|m| Repeat { run: Some(0), ..Repeat::new(m, None) }).collect()
         }
@@ -173,12 +173,12 @@ fn what_brought_nothing_or_cannot_test_is_said() {
     let mut gathered = Gathered::default();
     let mut lacking = run(2, [1.3, 1.0], 2, &|_| {});
     lacking.cells[3].untestable = Some("vda has no poll queues".into());
-    lacking.cells[3].measurements.clear();
+    lacking.cells[3].measurements.open().clear();
     lacking.comparisons = crate::compare::of_run(&lacking, &|_, _| None);
     gathered.add(Brought::new("c1", &run(1, [1.3, 1.0], 1, &|_| {})));
     gathered.add(Brought::new("c2", &lacking));
     let mut partial = run(4, [1.3, 1.0], 4, &|_| {});
-    partial.cells[0].measurements.pop();
+    partial.cells[0].measurements.open().pop();
     gathered.add(Brought::new("c4", &partial));
     let other = |node: &str, state, said: Option<&str>| FleetNode {
         node: node.into(),

@@ -18,7 +18,7 @@ pub struct Effect<'r> {
 
 /// Stands for cells that are not at hand.
 static NONE: LazyLock<CellRecord> =
-    LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new() });
+    LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new().into() });
 
 impl<'r> Effect<'r> {
     /// Of sides of which nothing but the comparison is known.

@@ -176,7 +176,7 @@ mod tests {
             cell: depth,
             params: comparison(depth, 1.0, Verdict::Equivalent).at,
             untestable: None,
-            measurements: Vec::new(),
+            measurements: Vec::new().into(),
         };
         run.cells = (1..=depths).map(cell).collect();
         run

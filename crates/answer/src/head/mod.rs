@@ -202,7 +202,7 @@ fn pooled(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> String {
 fn level(run: &RunRecord) -> String {
     let Some(metric) = metrics(run).into_iter().next() else { return "nothing was compared".into() };
     let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
-    let all = cells.flat_map(|c| &c.measurements).filter_map(|m| metric.of(m));
+    let all = cells.flat_map(|c| c.measurements.each()).filter_map(|m| metric.of(&m));
     let Some(spread) = Spread::of(all) else { return "nothing was measured".into() };
     let text = |x| change::value(metric, x);
     let measured = run.cells.iter().filter(|c| !c.measurements.is_empty() && c.arm() != CONTROL).count();

@@ -107,12 +107,12 @@ fn added(run: &RunRecord) -> Option<String> {
 
 /// The machine, in a line.
 pub fn of_one_host(run: &RunRecord) -> Option<String> {
-    host(run, &run.measurements().next()?.host.kernel)
+    host(run, &run.first()?.host.kernel)
 }
 
 /// The same, with these releases of the kernel.
 pub fn host(run: &RunRecord, kernel: &str) -> Option<String> {
-    let m = run.measurements().next()?;
+    let m = run.first()?;
     let device = m.host.target.as_ref().and_then(|t| t.device.clone().map(|d| (d, t.driver.clone())));
     let device = device.map(|(d, driver)| format!(", {d}{}", driver.map(|d| format!(" ({d})")).unwrap_or_default()));
     Some(format!(
@@ -188,7 +188,7 @@ mod tests {
             run.cells.truncate(2);
             for cell in &mut run.cells {
                 let one = Measurement { iops: 250.0 * f64::from(cell.cell), ..sample::measurement() };
-                cell.measurements = vec![one; blocks];
+                cell.measurements = vec![one; blocks].into();
             }
             run.cells[1].untestable = untestable.map(str::to_owned);
             run.comparisons = compare::of_run(&run, &|_, _| None);

@@ -164,7 +164,7 @@ mod tests {
                 m.cpu.system_ns = Some(0);
                 m
             };
-            cell.measurements = tps.map(one).to_vec();
+            cell.measurements = tps.map(one).to_vec().into();
         }
         run.comparisons = compare::of_run(&run, &|_, _| None);
         Head::of_run(&run, false)

@@ -50,7 +50,7 @@ pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
 
 /// What was measured: a program's command, or the load.
 pub(super) fn of_what(run: &RunRecord) -> Option<String> {
-    let m = run.measurements().next()?;
+    let m = run.first()?;
     if let Some(program) = &m.program {
         return Some(format!("as-is: {}", program.argv.join(" ")));
     }
@@ -114,7 +114,7 @@ pub(super) fn breaks(run: &RunRecord, search: &SearchRecord, arm: &str) -> Optio
 
 /// Constraints that were held against nothing.
 pub(super) fn unchecked<'r>(run: &'r RunRecord, search: &'r SearchRecord) -> impl Iterator<Item = String> + 'r {
-    let is_known = move |c: &Constraint| run.measurements().any(|m| search::figure(&c.metric, m).is_some());
+    let is_known = move |c: &Constraint| run.measurements().any(|m| search::figure(&c.metric, &m).is_some());
     let unknown = search.constraints.iter().filter(move |c| run.done() > 0 && !is_known(c));
     unknown.map(|c| format!("{} was not checked: no measurement knows {}", c.text, c.metric))
 }

@@ -79,7 +79,7 @@ mod tests {
     fn a_sender_at_its_limit_is_said_where_it_bears_on_the_objective() {
         let mut run = made::search(&[1.0, 1.3], 2);
         assert_eq!(sender_bound(&run, "iops"), None);
-        run.cells[0].measurements[0].warnings.push(Warning::new("sender_bound", "", ""));
+        run.cells[0].measurements.open()[0].warnings.push(Warning::new("sender_bound", "", ""));
         let said = sender_bound(&run, "iops").unwrap();
         assert!(said.starts_with("in 1 of 4 measurements the sender was at its limit: "), "{said}");
         assert_eq!(sender_bound(&run, "cpu_per_io"), None);

@@ -4,7 +4,7 @@ use super::ByArm;
 use super::change::value;
 use super::effect::Effect;
 use crate::compare::{Metric, failed};
-use crate::delivered::{self, share};
+use crate::delivered;
 use crate::group::vehicle_shares;
 use crate::per_io;
 use crate::spread::over_repeats;
@@ -21,6 +21,8 @@ pub const MOVED: f64 = 0.2;
 pub const FACTOR: f64 = 1.3;
 pub const AMOUNT: f64 = 0.05;
 
+type Shares = Vec<(Vehicle, f64)>;
+type Pairs = Vec<(f64, f64)>;
 type PerIo = (&'static str, fn(&Measurement) -> Option<f64>);
 const COUNTS: [PerIo; 5] = [
     ("system calls", |m| m.per_io.syscalls),
@@ -37,8 +39,9 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
         return (Some(text), remedy.filter(|_| verdict == Verdict::Slower));
     }
     let one = Unit::of_run(run).one();
+    let each = COUNTS.iter().zip(counted(shown));
     let mut parts: Vec<(f64, String)> =
-        COUNTS.iter().filter_map(|(name, of)| count(&format!("{name} per {one}"), *of, shown)).collect();
+        each.filter_map(|((name, _), pairs)| count(&format!("{name} per {one}"), &pairs?)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).take(2).collect();
     if !run.is_emulated() && !shown.iter().any(|e| e.c.metric == Metric::CpuPerIo.name()) {
@@ -47,7 +50,7 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     if !parts.is_empty() {
         return (Some(format!("with {arm}: {}", parts.join("; "))), None);
     }
-    let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements).is_empty());
+    let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements.all()).is_empty());
     let unexplained = || {
         format!("not in what the probes count: delivery paths, system calls, kicks and interrupts per {one} are alike")
     };
@@ -56,13 +59,15 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
 
 /// The delivery path whose share grew most.
 fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
-    let of = |cell: &CellRecord, vehicle: Vehicle| {
-        let all: Vec<_> = cell.measurements.iter().flat_map(|m| m.vehicles.clone()).collect();
-        (!all.is_empty()).then(|| share(&all, vehicle))
+    let shares = |cell: &CellRecord| {
+        let all = cell.measurements.all();
+        all.iter().any(|m| !m.vehicles.is_empty()).then(|| vehicle_shares(&all))
     };
+    let both = shown.iter().map(|e| Some((shares(e.a)?, shares(e.b)?)));
+    let both: Vec<(Shares, Shares)> = both.collect::<Option<_>>()?;
+    let of = |shares: &Shares, vehicle| shares.iter().find(|(v, _)| *v == vehicle).map_or(0.0, |(_, share)| *share);
     let gain = |vehicle: Vehicle| -> Option<(Vec<f64>, f64)> {
-        let pairs: Vec<(f64, f64)> =
-            shown.iter().map(|e| Some((of(e.a, vehicle)?, of(e.b, vehicle)?))).collect::<Option<_>>()?;
+        let pairs: Vec<(f64, f64)> = both.iter().map(|(a, b)| (of(a, vehicle), of(b, vehicle))).collect();
         let mean = pairs.iter().map(|(a, b)| b - a).sum::<f64>() / pairs.len() as f64;
         Some((pairs.into_iter().map(|(_, b)| b).collect(), mean))
     };
@@ -75,7 +80,7 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
         (a, b) if a == b => a,
         (a, b) => format!("{}–{b}", a.trim_end_matches(" %")),
     };
-    let before = before(base, shown);
+    let before = before(base, both.iter().map(|(a, _)| a));
     if vehicle == Vehicle::TimerTick {
         let cell = shown.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?.b;
         let worst = cell.measurements.first()?;
@@ -92,10 +97,10 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
 }
 
 /// `; with default, by the device's interrupt and in io_uring_enter`: what delivered most in each situation.
-fn before(base: &str, shown: &[Effect<'_>]) -> String {
+fn before<'a>(base: &str, situations: impl Iterator<Item = &'a Shares>) -> String {
     let mut seen: Vec<String> = Vec::new();
-    for e in shown {
-        let text = vehicle_shares(&e.a.measurements).first().map(|(v, _)| by(*v).to_owned());
+    for shares in situations {
+        let text = shares.first().map(|(v, _)| by(*v).to_owned());
         seen.extend(text.filter(|t| !seen.contains(t)));
     }
     if seen.is_empty() { String::new() } else { format!("; with {base}, most came {}", list(&seen)) }
@@ -123,8 +128,7 @@ pub fn by(vehicle: Vehicle) -> &'static str {
 }
 
 /// A count per I/O that changed one way in every situation: by how much, and its text.
-fn count(name: &str, of: fn(&Measurement) -> Option<f64>, shown: &[Effect<'_>]) -> Option<(f64, String)> {
-    let pairs = pairs(shown, of)?;
+fn count(name: &str, pairs: &[(f64, f64)]) -> Option<(f64, String)> {
     let differs = |(a, b): &(f64, f64)| (b - a).abs() >= AMOUNT && b.max(*a) >= FACTOR * b.min(*a);
     let one_way = pairs.iter().all(|(a, b)| b > a) || pairs.iter().all(|(a, b)| b < a);
     if !one_way || !pairs.iter().all(differs) {
@@ -146,7 +150,15 @@ fn cpu(one: &str, shown: &[Effect<'_>]) -> Option<String> {
     Some(format!("CPU time per {one} {a} → {b}"))
 }
 
-fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Vec<(f64, f64)>> {
+/// [`pairs`] of each of the counts, cell by cell.
+fn counted(shown: &[Effect<'_>]) -> [Option<Pairs>; COUNTS.len()] {
+    let of = |cell| COUNTS.map(|(_, of)| over_repeats(cell, of));
+    let both: Vec<_> = shown.iter().map(|e| (of(e.a), of(e.b))).collect();
+    std::array::from_fn(|i| both.iter().map(|(a, b)| Some((a[i]?, b[i]?))).collect())
+}
+
+/// With the first arm and with the other, in every situation; `None`: not known of one.
+fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Pairs> {
     shown.iter().map(|e| Some((over_repeats(e.a, of)?, over_repeats(e.b, of)?))).collect()
 }
 

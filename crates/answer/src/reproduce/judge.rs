@@ -79,7 +79,7 @@ fn named(name: &str) -> Result<Figure, Untestable> {
 }
 
 fn is_known(figure: Figure, name: &str, cell: &CellRecord) -> Result<Vec<f64>, Untestable> {
-    let values: Option<Vec<f64>> = cell.measurements.iter().map(|m| figure.of(m)).collect();
+    let values: Option<Vec<f64>> = cell.measurements.all().iter().map(|m| figure.of(m)).collect();
     values.ok_or_else(|| format!("{name} is not known: it needs the probes (run as root; `iotrail check`)"))
 }
 
@@ -117,7 +117,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
 
 /// What was CPU-bound there says nothing of a load that waits for the disk.
 fn saturated(cell: &CellRecord) -> Result<(), Untestable> {
-    let busy = median(cell.measurements.iter().filter_map(busy));
+    let busy = median(cell.measurements.all().iter().filter_map(busy));
     match busy {
         Some(busy) if busy < SATURATED => Err(format!(
             "the disk is the limit here: the load's CPU was busy for {} of the time, and the study's was saturated",
@@ -206,7 +206,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<S
         cell(run, &at)
     };
     let cells = knee.values.iter().map(at).collect::<Result<Vec<_>, _>>()?;
-    let mid = |c: &&CellRecord| median(c.measurements.iter().filter_map(|m| metric.of(m)));
+    let mid = |c: &&CellRecord| median(c.measurements.all().iter().filter_map(|m| metric.of(m)));
     let middles = cells.iter().map(mid).collect::<Option<Vec<f64>>>();
     let middles = middles.ok_or_else(|| format!("{} is not known everywhere", knee.metric))?;
     let best = |a: f64, b: f64| if metric.higher_is_better() { a.max(b) } else { a.min(b) };

@@ -84,7 +84,7 @@ fn what_was_bound_by_the_cpu_is_not_told_by_a_load_that_waits() {
     let waits = seen(shape.clone(), &run);
     assert_eq!(waits.outcome, LineOutcome::CannotBeTested);
     assert!(waits.reason.as_ref().is_some_and(|why| why.contains("busy for 25 %")), "{waits:?}");
-    run.cells.iter_mut().flat_map(|c| &mut c.measurements).for_each(|m| m.cpu.user_ns = Some(1_800_000_000));
+    run.cells.iter_mut().flat_map(|c| c.measurements.open()).for_each(|m| m.cpu.user_ns = Some(1_800_000_000));
     assert_eq!(seen(shape, &run).outcome, LineOutcome::Agrees);
 }
 
@@ -100,7 +100,7 @@ fn a_count_agrees_within_a_fifth() {
     assert!(of(0.0, &[0.0, 100.0]).ci95.is_some_and(|[lo, hi]| lo == 0.0 && hi > 0.1));
     assert_eq!(of(1.0, &[500.0, 1500.0, 1000.0]).outcome, LineOutcome::Inconclusive);
     let mut unknown = run(&[("a", STEADY)]);
-    unknown.cells[0].measurements[1].per_io.kicks = None;
+    unknown.cells[0].measurements.open()[1].per_io.kicks = None;
     let shape = json!({"count": {"figure": "kicks_per_io", "at": {"arm": "a"}, "published": 1.0}});
     let seen = seen(shape, &unknown);
     assert_eq!(seen.outcome, LineOutcome::CannotBeTested);

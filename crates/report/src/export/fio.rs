@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_fio_cannot_tell_is_no_file() {
-        let mut m = cells().remove(0).measurements.remove(0);
+        let mut m = cells().remove(0).measurements.open().remove(0);
         for rw in ["randrw", "nop", "echo"] {
             m.load.rw = rw.into();
             assert_eq!(files(&m.clone().into())[0].1, None);

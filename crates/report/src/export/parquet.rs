@@ -294,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at_once = group_rows(table::all().find(|t| t.name == "ipis").unwrap());
         let mut cells = cells();
-        cells[0].measurements[0].ipis = vec![cells[0].measurements[0].ipis[0].clone(); at_once + 5];
+        cells[0].measurements.open()[0].ipis = vec![cells[0].measurements.all()[0].ipis[0].clone(); at_once + 5];
         let parts = write(&run_of(cells), folder.path(), &refused).unwrap();
         let part = parts.iter().find(|p| p.table == "ipis").unwrap();
         assert_eq!(part.rows, at_once as u64 + 8);
@@ -307,7 +307,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let tenths = |table: &str, n: usize| n * group_rows(table::all().find(|t| t.name == table).unwrap()) / 10;
         let mut cells = cells();
-        let m = &mut cells[0].measurements[0];
+        let m = &mut cells[0].measurements.open()[0];
         // Together more than two groups' fields, and no table has a group's rows.
         m.ipis = vec![m.ipis[0].clone(); tenths("ipis", 9)];
         m.interrupts = vec![m.interrupts[0].clone(); tenths("interrupts", 6)];

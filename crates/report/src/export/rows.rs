@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
 impl From<RunRecord> for Run<'_> {
     fn from(mut record: RunRecord) -> Self {
         let cells =
-            record.cells.iter_mut().map(|c| Held { cell: c.cell, measurements: std::mem::take(&mut c.measurements) });
+            record.cells.iter_mut().map(|c| Held { cell: c.cell, measurements: std::mem::take(c.measurements.open()) });
         let cells: Vec<Held> = cells.collect();
         Run::new(record, cells)
     }
@@ -108,7 +108,7 @@ impl From<RunRecord> for Run<'_> {
 impl From<Measurement> for Run<'_> {
     fn from(measurement: Measurement) -> Self {
         let mut record = RunRecord::single(&measurement);
-        record.cells = vec![CellRecord { measurements: vec![measurement], ..record.cells.remove(0) }];
+        record.cells = vec![CellRecord { measurements: vec![measurement].into(), ..record.cells.remove(0) }];
         // It is of no store and no experiment.
         Run { number: None, experiment: None, ..Run::from(record) }
     }

@@ -78,7 +78,7 @@ pub fn cells() -> Vec<CellRecord> {
             m.host.hostname = HOSTILE[5].into();
             m
         };
-        CellRecord { cell: number, params, untestable: None, measurements: vec![repeat(0), repeat(1)] }
+        CellRecord { cell: number, params, untestable: None, measurements: vec![repeat(0), repeat(1)].into() }
     };
     vec![cell(1), cell(2)]
 }

@@ -212,7 +212,7 @@ impl About {
         let run = source.record;
         let known = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| n.to_string());
         let done = run.done();
-        let warnings = warned::each_once(run).into_iter().map(|(w, n)| warned::sentence(w, n, done));
+        let warnings = warned::each_once(run).into_iter().map(|(w, n)| warned::sentence(&w, n, done));
         let drifts = drift::warnings(run).into_iter().map(|w| format!("{}; {}", w.text, w.remedy));
         let quick = if run.quick { " (quick)" } else { "" };
         Self {

@@ -59,7 +59,7 @@ struct Kind {
 const IOPS: Figure =
     number("IOPS", 6, |c| over(c, |m| Some(m.iops), |x| count(if x < 1000.0 { x.round() } else { x })));
 const RANGE: Figure = number("range\n%", 5, |c| {
-    let s = Spread::of(c.measurements.iter().map(|m| m.iops));
+    let s = Spread::of(c.measurements.all().iter().map(|m| m.iops));
     s.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range)
 });
 const MEAN: Figure = number("mean\nµs", 6, |c| over(c, |m| m.latency_ns.mean, us));
@@ -115,7 +115,7 @@ const DELAYS: Kind = Kind {
         P99,
         number("delay\np50 µs", 5, |c| delay(c, |l| l.p50)),
         number("\np99 µs", 5, |c| delay(c, |l| l.p99)),
-        number("over\n1ms %", 5, |c| per_io::late_share(&c.measurements).map_or(UNKNOWN.into(), share)),
+        number("over\n1ms %", 5, |c| per_io::late_share(&c.measurements.all()).map_or(UNKNOWN.into(), share)),
         words("delivered by", 17, carried_by),
     ],
     legend: "Medians over the repeats. delay: from ready to posted; over 1ms: share of the completions that were posted more than a \
@@ -239,7 +239,7 @@ const PROGRAM: Kind = Kind {
     figures: &[
         number("wall\ntime", 9, |c| over(c, |m| Metric::Elapsed.of(m), span)),
         number("range\n%", 5, |c| {
-            let s = Spread::of(c.measurements.iter().map(|m| m.elapsed_ns as f64));
+            let s = Spread::of(c.measurements.all().iter().map(|m| m.elapsed_ns as f64));
             s.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range)
         }),
         number("CPU\ntime", 9, |c| over(c, |m| Metric::CpuTime.of(m), span)),
@@ -326,20 +326,20 @@ fn delay(cell: &CellRecord, of: fn(&Latency) -> Option<u64>) -> String {
 }
 
 fn timeline(cell: &CellRecord, timeline: Timeline) -> String {
-    way(&cell.measurements, timeline).map_or(UNKNOWN.into(), |w| share(w.share))
+    way(&cell.measurements.all(), timeline).map_or(UNKNOWN.into(), |w| share(w.share))
 }
 
 fn timeline_delay(cell: &CellRecord, timeline: Timeline) -> String {
-    let delay = way(&cell.measurements, timeline).and_then(|w| w.delay_p50_ns);
+    let delay = way(&cell.measurements.all(), timeline).and_then(|w| w.delay_p50_ns);
     delay.map_or(UNKNOWN.into(), |ns| us(ns as f64))
 }
 
 fn of_place(cell: &CellRecord, place: Place) -> String {
-    per_io::share_of_place(&cell.measurements, place).map_or(UNKNOWN.into(), share)
+    per_io::share_of_place(&cell.measurements.all(), place).map_or(UNKNOWN.into(), share)
 }
 
 fn at_place(cell: &CellRecord, is: fn(Place) -> bool) -> String {
-    per_io::place(&cell.measurements, is).map_or(UNKNOWN.into(), |Sampled { ns, .. }| format!("{ns:.0}"))
+    per_io::place(&cell.measurements.all(), is).map_or(UNKNOWN.into(), |Sampled { ns, .. }| format!("{ns:.0}"))
 }
 
 #[cfg(test)]

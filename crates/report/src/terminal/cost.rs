@@ -35,9 +35,10 @@ fn line(cell: &CellRecord) -> Vec<Cell> {
     if cell.untestable.is_some() && cell.measurements.is_empty() {
         return vec![Cell::lines([cell.arm(), "(not testable here)"])];
     }
-    let over = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.iter().map(f));
-    let known =
-        |f: fn(&Measurement) -> Option<u64>| Spread::of(cell.measurements.iter().filter_map(f).map(|ns| ns as f64));
+    let over = |f: fn(&Measurement) -> f64| Spread::of(cell.measurements.all().iter().map(f));
+    let known = |f: fn(&Measurement) -> Option<u64>| {
+        Spread::of(cell.measurements.all().iter().filter_map(f).map(|ns| ns as f64))
+    };
     let us = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.0}", s.median / 1e3));
     let share = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.1}", s.median * 100.0));
     let total = over(|m| m.elapsed_ns as f64);

@@ -79,7 +79,7 @@ pub fn carried_by(cell: &CellRecord) -> Cell {
     if cell.untestable.is_some() && cell.measurements.is_empty() {
         return "not testable here".into();
     }
-    let shares = vehicle_shares(&cell.measurements);
+    let shares = vehicle_shares(&cell.measurements.all());
     if shares.is_empty() {
         return UNKNOWN.into();
     }

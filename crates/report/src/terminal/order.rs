@@ -31,7 +31,7 @@ pub fn of_group(out: &mut Screen, group: &Group<'_>) {
             let why = cell.untestable.as_ref().map(|_| "untested");
             lines.push(vec![Cell::lines(std::iter::once(cell.arm()).chain(why))]);
         }
-        for (repeat, m) in cell.measurements.iter().enumerate() {
+        for (repeat, m) in cell.measurements.all().iter().enumerate() {
             let arm = if repeat == 0 { cell.arm() } else { "" };
             let mut line = vec![Cell::from(arm), (repeat + 1).to_string().into()];
             line.extend(figures(m).map(Cell::from));

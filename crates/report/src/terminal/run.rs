@@ -13,7 +13,7 @@ use iotrail_answer::losses::losses;
 use iotrail_answer::warned;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::words::{UNKNOWN, plural};
-use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::{Host, LoadRecord};
 use iotrail_schema::run_record::{RunRecord, Table};
 use iotrail_store::RunSummary;
 
@@ -98,13 +98,13 @@ fn plan(out: &mut Screen, run: &RunRecord) {
         state.push("not finished".into());
     }
     out.field("done", &state);
-    if let Some(m) = run.measurements().next() {
+    if let Some(m) = run.first() {
         let mut host = vec![
             format!("{}, Linux {}", m.host.hostname, m.host.kernel),
             m.host.cpu_model.clone(),
             plural(m.host.cpus as usize, "CPU"),
         ];
-        for fact in run.measurements().flat_map(of_target) {
+        for fact in run.set_up().flat_map(|(host, load)| of_target(host, load)) {
             if !host.contains(&fact) {
                 host.push(fact);
             }
@@ -118,9 +118,9 @@ fn plan(out: &mut Screen, run: &RunRecord) {
 }
 
 /// The file, what it is on, and what completes its I/O. Cells may have a target each.
-fn of_target(m: &Measurement) -> Vec<String> {
-    let Some(t) = &m.host.target else { return Vec::new() };
-    let mut facts: Vec<String> = m.load.file.iter().cloned().collect();
+fn of_target(host: &Host, load: &LoadRecord) -> Vec<String> {
+    let Some(t) = &host.target else { return Vec::new() };
+    let mut facts: Vec<String> = load.file.iter().cloned().collect();
     facts.extend(t.queue_device.clone());
     let on = if t.queue_device.is_some() { "on " } else { "" };
     facts.extend(t.device.as_ref().map(|d| format!("{on}{d}")));
@@ -159,7 +159,7 @@ fn seen(out: &mut Screen, run: &RunRecord) {
 /// Each warning once, with the number of measurements that gave it.
 fn warnings(out: &mut Screen, run: &RunRecord) {
     for (w, n) in warned::each_once(run) {
-        out.note("warning: ", &warned::sentence(w, n, run.done()), true);
+        out.note("warning: ", &warned::sentence(&w, n, run.done()), true);
     }
     for w in drift::warnings(run) {
         out.note("warning: ", &format!("{}; {}", w.text, w.remedy), true);

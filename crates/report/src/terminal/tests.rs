@@ -75,7 +75,7 @@ fn record() -> RunRecord {
                 detail: Some("io_uring_enter".into()),
                 delay_ns: None,
             }];
-            cell.measurements.push(m);
+            cell.measurements.open().push(m);
         }
     }
     r.comparisons = of_run(&r, &|_, _| None);
@@ -117,7 +117,7 @@ fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
     (m.vehicles[0].vehicle, m.interrupts[1].count) = (Vehicle::Unknown, 0);
     m.warnings = iotrail_answer::doubt::doubts(&m);
     let mut r = record();
-    r.cells[0].measurements[0] = m.clone();
+    r.cells[0].measurements.open()[0] = m.clone();
     for text in [bench::screen(&m, true, PLAIN).to_string(), full(&r, PLAIN).to_string()] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for once in ["the probes lost", "100 of 500 completions", "could not be told", "of the 500 interrupts 36"] {
@@ -139,7 +139,7 @@ fn text_from_outside_cannot_steer_the_terminal() {
     narrow(&bench::screen(&m, true, PLAIN).to_string());
     let mut r = record();
     r.title = nasty.clone();
-    r.cells[0].measurements[0] = m;
+    r.cells[0].measurements.open()[0] = m;
     r.cells[1].untestable = Some(nasty);
     narrow(&full(&r, PLAIN).to_string());
 }
@@ -214,14 +214,14 @@ fn the_cost_table_holds_the_numbers_in_eighty_columns() {
 fn cells_that_cannot_be_tested_show_why() {
     let mut r = record();
     for cell in &mut r.cells {
-        cell.measurements.clear();
+        cell.measurements.open().clear();
         cell.untestable = Some("there is no such CPU".into());
     }
     let text = full(&r, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("  not testable here: there is no such CPU\n"), "{text}");
     let mut r = record();
-    r.cells[1].measurements.clear();
+    r.cells[1].measurements.open().clear();
     r.cells[1].untestable = Some("the kernel has no such flag".into());
     let text = full(&r, PLAIN).to_string();
     let row = text.lines().find(|l| l.trim_start().starts_with("coop_taskrun  ")).unwrap();

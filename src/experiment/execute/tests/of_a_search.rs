@@ -37,7 +37,7 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
     let plan = search_of_three();
     let iops = |store: &Store, run: i64| -> Vec<Vec<f64>> {
         let record = store.load(run).unwrap().unwrap();
-        record.cells.iter().map(|c| c.measurements.iter().map(|m| m.iops).collect()).collect()
+        record.cells.iter().map(|c| c.measurements.all().iter().map(|m| m.iops).collect()).collect()
     };
     // Each measurement in its order; the `stop_at`th is cut short.
     let go_on = |store: &mut Store, started: &Started, stop_at: Option<usize>| {

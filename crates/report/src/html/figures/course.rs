@@ -7,6 +7,7 @@ use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
 use crate::html::paths;
 use crate::html::view::{View, looks};
 use iotrail_answer::spread::over_repeats;
+use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::CONTROL;
 
 pub fn figure(view: &View<'_>) -> Option<Figure> {
@@ -25,8 +26,14 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     for (side, source) in view.sides.iter().enumerate() {
         let first = view.cells.iter().position(|c| c.side == side).unwrap_or(0);
         let cells = &source.record.cells;
-        let medians: Vec<Option<f64>> =
-            cells.iter().map(|c| over_repeats(c, |m| Some(m.iops)).filter(|x| *x > 0.0)).collect();
+        // What is drawn of each goes from cell to cell.
+        let drawn: Vec<(Option<f64>, Vec<Drawn>)> = cells
+            .iter()
+            .map(|c| {
+                let each = c.measurements.all().iter().map(Drawn::of).collect();
+                (over_repeats(c, |m| Some(m.iops)).filter(|x| *x > 0.0), each)
+            })
+            .collect();
         let arms = looks(source.record);
         let title = if view.is_of_two() { source.name.clone() } else { String::new() };
         let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
@@ -34,7 +41,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         let mut panel = Panel::new(title.clone(), Kind::Points, x, y);
         (panel.x_column, panel.y_column) = (Some(own), Some(own + 3));
         for (order, (cell, repeat)) in in_order(source.record, source.order.as_deref()).into_iter().enumerate() {
-            let (Some(m), Some(median)) = (cells[cell].measurements.get(repeat), medians[cell]) else { continue };
+            let (median, all) = &drawn[cell];
+            let (Some(m), Some(median)) = (all.get(repeat), median) else { continue };
             let row = sheet.push(
                 view,
                 first + cell,
@@ -44,8 +52,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
                     json!(m.started_unix_s),
                     json!(m.iops / median),
                     json!(m.iops),
-                    json!(m.latency_ns.mean),
-                    json!(m.latency_ns.p99),
+                    json!(m.mean_ns),
+                    json!(m.p99_ns),
                 ],
             );
             let arm = cells[cell].arm();
@@ -59,6 +67,20 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
                  point by itself was disturbed.";
     sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, lots)
+}
+
+struct Drawn {
+    started_unix_s: u64,
+    iops: f64,
+    mean_ns: Option<f64>,
+    p99_ns: Option<u64>,
+}
+
+impl Drawn {
+    fn of(m: &Measurement) -> Self {
+        let l = &m.latency_ns;
+        Self { started_unix_s: m.started_unix_s, iops: m.iops, mean_ns: l.mean, p99_ns: l.p99 }
+    }
 }
 
 /// (place of the cell, repeat from 0). Of a run that comes from a file only the seconds are known: then by these, block by block.
@@ -81,7 +103,7 @@ fn in_order(run: &iotrail_schema::run_record::RunRecord, stored: Option<&[(u32, 
         return stored.iter().filter_map(place).collect();
     }
     let each = |(i, c): (usize, &iotrail_schema::run_record::CellRecord)| {
-        c.measurements.iter().enumerate().map(move |(r, m)| (m.started_unix_s, r, i)).collect::<Vec<_>>()
+        c.measurements.all().iter().enumerate().map(move |(r, m)| (m.started_unix_s, r, i)).collect::<Vec<_>>()
     };
     let mut all: Vec<(u64, usize, usize)> = run.cells.iter().enumerate().flat_map(each).collect();
     all.sort_unstable();

@@ -20,8 +20,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     ];
     let mut sheet = Sheet::new(view, columns);
     let mut lots = Vec::new();
-    let any_inversion =
-        view.cells.iter().flat_map(|c| &c.record.measurements).filter_map(inversions).any(|share| share > 0.0);
+    let all = || view.cells.iter().flat_map(|c| c.record.measurements.each());
+    let any_inversion = all().any(|m| inversions(&m).is_some_and(|share| share > 0.0));
     for facet in &view.facets {
         let axes = [
             ("completions delivered out of order, each", Unit::Number, own + 2),
@@ -34,8 +34,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             panel
         });
         for spot in &facet.spots {
-            let net = view.cells[spot.cell].record.measurements.iter().enumerate().filter(|(_, m)| m.net.is_some());
-            for (repeat, m) in net {
+            let all = view.cells[spot.cell].record.measurements.all();
+            for (repeat, m) in all.iter().enumerate().filter(|(_, m)| m.net.is_some()) {
                 let (inversions, idle) = (inversions(m), per_io::server_idle(m));
                 if inversions.is_none() && idle.is_none() {
                     continue;

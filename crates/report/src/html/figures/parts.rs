@@ -51,7 +51,10 @@ fn figure(
     let found: Vec<Vec<(usize, Vec<Part>)>> = facets
         .iter()
         .map(|f| {
-            f.spots.iter().map(|s| (s.cell, of(&view.cells[s.cell].record.measurements).unwrap_or_default())).collect()
+            f.spots
+                .iter()
+                .map(|s| (s.cell, of(&view.cells[s.cell].record.measurements.all()).unwrap_or_default()))
+                .collect()
         })
         .collect();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();

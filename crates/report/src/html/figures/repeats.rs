@@ -24,7 +24,7 @@ pub fn figure(view: &View<'_>, facets: &[Facet], metric: Metric) -> Option<Figur
         let mut lines = Vec::new();
         for spot in &facet.spots {
             let record = view.cells[spot.cell].record;
-            for (repeat, m) in record.measurements.iter().enumerate() {
+            for (repeat, m) in record.measurements.all().iter().enumerate() {
                 let Some(value) = metric.of(m) else {
                     unknown += 1;
                     continue;

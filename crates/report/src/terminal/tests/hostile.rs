@@ -98,9 +98,9 @@ fn in_a_run_and_its_comparisons() {
     let mut r = record();
     r.cells.truncate(3);
     for cell in &mut r.cells {
-        cell.measurements.truncate(1);
+        cell.measurements.open().truncate(1);
     }
-    (r.cells[2].untestable, r.cells[2].measurements) = (Some("no such queue".into()), vec![]);
+    (r.cells[2].untestable, r.cells[2].measurements) = (Some("no such queue".into()), vec![].into());
     // A measurement's own are another test's.
     let of_the_run = hostile_at(&r, |at| !at.contains("/measurements/"));
     for table in TABLES {

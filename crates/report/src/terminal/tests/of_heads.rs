@@ -97,7 +97,7 @@ fn the_first_lines_of_runs() {
         (c.disturbed.left_out, c.disturbed.counted) = (1, 2);
     }
     let mut partial = made(&depth(&[1, 16]), &TWO, |m, at, _| m.iops *= if coop(at) { 2.0 } else { 1.0 });
-    partial.cells.iter_mut().for_each(|c| c.measurements.truncate(4));
+    partial.cells.iter_mut().for_each(|c| c.measurements.open().truncate(4));
     (partial.finished_unix_s, partial.comparisons) = (None, of_run(&partial, &|_, _| None));
     let mut emulated = made(&depth(&[1, 16]), &TWO, |m, at, _| {
         m.per_io.kicks = Some(if coop(at) { 0.0 } else { 1.0 });
@@ -111,7 +111,7 @@ fn the_first_lines_of_runs() {
         c.reasons = vec!["they moved different numbers of bytes".into()];
     }
     let mut untestable = made(&depth(&[1, 16]), &TWO, |_, _, _| {});
-    untestable.cells[3].measurements.clear();
+    untestable.cells[3].measurements.open().clear();
     untestable.cells[3].untestable = Some("vda has no poll queues".into());
     untestable.comparisons = of_run(&untestable, &|_, _| None);
     let flags = ["io_uring", "io_uring files", "io_uring buffers", "sqpoll", "libaio", "posix_aio", "pread"];

@@ -15,7 +15,7 @@ use iotrail_testing::trace;
 fn run(table: Table) -> RunRecord {
     let mut r = RunRecord { table, ..record() };
     for cell in &mut r.cells {
-        for (m, n) in cell.measurements.iter_mut().zip(1..) {
+        for (m, n) in cell.measurements.open().iter_mut().zip(1..) {
             if matches!(table, Table::Net | Table::Order) {
                 sample::echo(m, 1000 * n, 10 * n, 0.5);
                 let server = m.net.as_mut().and_then(|net| net.server.as_mut()).expect("a server");
@@ -57,34 +57,65 @@ fn stages(n: u64) -> StageRecord {
     StageRecord { runnable: Some(runnable.into()), ..trace::ring(0).stages.expect("of a followed ring") }
 }
 
-fn lean(whole: &RunRecord) -> RunRecord {
+/// And what tells of its cells.
+fn lean(whole: &RunRecord) -> (RunRecord, Lean) {
     let mut r = whole.clone();
     let mut lean = Lean::default();
     for cell in &mut r.cells {
-        cell.measurements.iter_mut().for_each(|m| lean.take(cell.cell, m));
+        cell.measurements.open().drain(..).for_each(|m| lean.take(m));
+        cell.measurements = lean.end_cell();
     }
     r.comparisons = of_run(&r, &|_, _| Some(sample::histogram()));
-    r
+    (r, lean)
+}
+
+fn page(record: &RunRecord) -> String {
+    let histograms = &|_, _| Some(sample::histogram());
+    let source = Source { name: "run 3".into(), record, histograms, order: None, command: None };
+    html::page(&[source], None).unwrap()
+}
+
+fn said(r: &RunRecord) -> serde_json::Value {
+    serde_json::to_value((conclude(r), judge(r), drift::warnings(r), Head::of_run(r, true))).unwrap()
 }
 
 #[test]
 fn every_table_and_page_is_the_same() {
     for table in TABLES {
         let whole = run(table);
-        let lean = lean(&whole);
-        assert_ne!(lean.cells[0].measurements[1], whole.cells[0].measurements[1], "it is rid of something");
-        assert_eq!(lean.cells[0].measurements[0], whole.cells[0].measurements[0]);
+        let (lean, _) = lean(&whole);
+        assert_ne!(lean.cells[0].measurements.all()[1], whole.cells[0].measurements.all()[1], "it is rid of something");
+        assert_eq!(lean.cells[0].measurements.all()[0], whole.cells[0].measurements.all()[0]);
         let screen = |r| full(r, PLAIN).to_string();
         assert_eq!(screen(&lean), screen(&whole));
-        let page = |record| {
-            let histograms = &|_, _| Some(sample::histogram());
-            let source = Source { name: "run 3".into(), record, histograms, order: None, command: None };
-            html::page(&[source], None).unwrap()
-        };
         assert_eq!(page(&lean), page(&whole), "{table:?}");
-        let said =
-            |r| serde_json::to_value((conclude(r), judge(r), drift::warnings(r), Head::of_run(r, true))).unwrap();
         assert_eq!(said(&lean), said(&whole));
         assert_eq!(lean.comparisons, whole.comparisons);
     }
+}
+
+/// Four are kept, and three sides are compared at once.
+const AT_ONCE: usize = 7;
+/// How often all that is printed may go through the run.
+const PASSES: usize = 70;
+
+#[test]
+fn few_cells_are_unpacked_at_once_and_seldom() {
+    let mut whole = run(Table::Delivery);
+    for depth in 5..15 {
+        for i in 0..2 {
+            let mut cell = whole.cells[i].clone();
+            cell.cell = whole.cells.len() as u32 + 1;
+            cell.params.insert("depth".into(), depth.into());
+            whole.cells.push(cell);
+        }
+    }
+    let (r, lean) = lean(&whole);
+    full(&r, PLAIN);
+    page(&r);
+    said(&r);
+    assert!(r.cells.iter().all(|c| c.measurements.is_packed()));
+    let (most, times) = (lean.unpacked().most(), lean.unpacked().times());
+    assert!((1..=AT_ONCE).contains(&most), "{most} at once");
+    assert!(times <= PASSES * r.cells.len(), "{times} times for {} cells", r.cells.len());
 }

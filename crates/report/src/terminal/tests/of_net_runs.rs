@@ -13,7 +13,7 @@ fn cell(number: u32, arm: &str, make: impl Fn(&mut Measurement, u64)) -> CellRec
         m
     };
     let params = json!({"connections": 64, "arm": arm}).as_object().unwrap().clone();
-    CellRecord { cell: number, params, untestable: None, measurements: vec![one(0), one(1)] }
+    CellRecord { cell: number, params, untestable: None, measurements: vec![one(0), one(1)].into() }
 }
 
 fn made(table: Table) -> RunRecord {
@@ -35,7 +35,7 @@ fn made(table: Table) -> RunRecord {
         cells: vec![cell(1, "defer_taskrun", reversed), cell(2, "kept", kept), cell(3, "not there", kept)],
         ..sample::run()
     };
-    r.cells[2].measurements.clear();
+    r.cells[2].measurements.open().clear();
     r.cells[2].untestable = Some("a reason".into());
     r.comparisons = of_run(&r, &|_, _| None);
     r

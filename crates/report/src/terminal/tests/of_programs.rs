@@ -55,7 +55,7 @@ fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
             cell: run.cells.len() as u32 + 1,
             params: [(ARM.to_owned(), json!(arm.name))].into_iter().collect(),
             untestable: tps.is_none().then(|| arm.dropped.clone().unwrap_or_else(|| arm.reason.clone())),
-            measurements: if tps.is_some() { (0..6).map(one).collect() } else { vec![] },
+            measurements: if tps.is_some() { (0..6).map(one).collect() } else { vec![].into() },
         });
     }
     run.comparisons = of_run(&run, &|_, _| None);
