@@ -2,7 +2,8 @@
 //! hover text and its CSV do not.
 
 use serde::Serialize;
-use serde_json::Value;
+
+use super::rows::Rows;
 
 /// What a column's numbers are, which decides how they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -58,7 +59,7 @@ pub struct Figure {
     #[serde(skip)]
     pub place: Place,
     pub columns: Vec<Column>,
-    pub rows: Vec<Vec<Value>>,
+    pub rows: Rows,
     /// The place of each row's cell among the page's; null: it has none.
     pub cells: Vec<Option<usize>>,
     pub panels: Vec<Panel>,
@@ -66,7 +67,7 @@ pub struct Figure {
 
 impl Figure {
     pub fn number(&self, row: usize, column: Option<usize>) -> Option<f64> {
-        self.rows[row][column?].as_f64()
+        self.rows.get(row)[column?].as_f64()
     }
 }
 

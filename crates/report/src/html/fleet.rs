@@ -122,7 +122,7 @@ fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> F
         place,
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
         cells: vec![None; rows.len()],
-        rows,
+        rows: rows.into(),
         panels: vec![panel],
     }
 }
@@ -222,7 +222,7 @@ fn means(a: &FleetAnswer) -> Option<Figure> {
         place: Place::Open,
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
         cells: vec![None; rows.len()],
-        rows,
+        rows: rows.into(),
         panels,
     })
 }
@@ -259,7 +259,7 @@ fn by_machine(a: &FleetAnswer) -> Option<Figure> {
         place: if rows.len() > OPEN { Place::Folded } else { Place::Open },
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
         cells: vec![None; rows.len()],
-        rows,
+        rows: rows.into(),
         panels: vec![panel],
     })
 }

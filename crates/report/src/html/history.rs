@@ -90,7 +90,7 @@ fn changes(h: &History) -> Option<Figure> {
         place: Place::First,
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
         cells: vec![None; rows.len()],
-        rows,
+        rows: rows.into(),
         panels: vec![panel],
     })
 }
@@ -129,7 +129,7 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
         place: if changed { Place::Open } else { Place::Folded },
         columns,
         cells: vec![None; rows.len()],
-        rows,
+        rows: rows.into(),
         panels,
     })
 }

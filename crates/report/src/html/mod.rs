@@ -4,7 +4,7 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `view` | the runs as figures take them: cells, groups, those that the answer is about |
-//! | `figure`, `figures/` | tables, and what of them is drawn |
+//! | `figure`, `figures/`, `rows` | tables, and what of them is drawn |
 //! | `fleet` | the page of a fleet: machines × situations |
 //! | `history` | the page of `track`: one experiment's runs over time |
 //! | `draw/` | figures as SVG |
@@ -22,6 +22,7 @@ mod figures;
 mod fleet;
 mod history;
 mod paths;
+mod rows;
 mod safe;
 mod view;
 mod words;

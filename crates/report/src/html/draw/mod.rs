@@ -121,7 +121,9 @@ mod tests {
         let (id, title) = ("x".into(), "T".into());
         let (reads, place) = (String::new(), Place::Open);
         let panels = vec![panel];
-        figure(&Figure { id, title, reads, is_of_time: true, place, columns, rows, cells, panels })[0].markup.clone()
+        figure(&Figure { id, title, reads, is_of_time: true, place, columns, rows: rows.into(), cells, panels })[0]
+            .markup
+            .clone()
     }
 
     #[test]

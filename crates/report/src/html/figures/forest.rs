@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{Head, Sheet};
 use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
+use crate::html::rows::Rows;
 use crate::html::words::verdict_words;
 use iotrail_answer::head::Forest;
 use iotrail_answer::unit;
@@ -37,7 +38,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
         ("verdict", Unit::Text),
     ];
     let columns = columns.map(|(name, unit)| Column::new(name, unit)).to_vec();
-    let mut sheet = Sheet { columns, rows: Vec::new(), cells: Vec::new() };
+    let mut sheet = Sheet { columns, rows: Rows::default(), cells: Vec::new() };
     let against = format!("{} ÷ {}", forest.b.as_deref().unwrap_or("each arm"), forest.a);
     let x = Axis::new(against.clone(), Unit::Ratio, Scale::Log);
     let mut panel = Panel::new("", Kind::Ratios, x, Axis::names(""));

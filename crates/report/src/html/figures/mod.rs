@@ -15,6 +15,7 @@ use serde_json::Value;
 pub use self::levels::unit;
 use super::Against;
 use super::figure::{Column, Figure, Panel, Place, panels};
+use super::rows::Rows;
 use super::view::{Facet, View};
 use iotrail_answer::compare::Metric;
 use iotrail_answer::head::Forest;
@@ -73,14 +74,14 @@ impl Figure {
 /// The rows of a figure as they are made.
 struct Sheet {
     columns: Vec<Column>,
-    rows: Vec<Vec<Value>>,
+    rows: Rows,
     cells: Vec<Option<usize>>,
 }
 
 impl Sheet {
     /// `own`: the columns behind those that say which cell it is.
     fn new(view: &View<'_>, own: impl IntoIterator<Item = Column>) -> Self {
-        Self { columns: view.columns().into_iter().chain(own).collect(), rows: Vec::new(), cells: Vec::new() }
+        Self { columns: view.columns().into_iter().chain(own).collect(), rows: Rows::default(), cells: Vec::new() }
     }
 
     /// Where the columns of its own begin.

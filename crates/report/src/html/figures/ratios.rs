@@ -6,6 +6,7 @@ use super::forest::{look, series_name};
 use super::{Head, Sheet};
 use crate::html::Against;
 use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Scale, Unit};
+use crate::html::rows::Rows;
 use crate::html::view::View;
 use iotrail_answer::compare::{Metric, place};
 use iotrail_answer::verdicts::at_text;
@@ -35,7 +36,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
         ("reasons", Unit::Text),
     ];
     let columns = columns.map(|(name, unit)| Column::new(name, unit)).to_vec();
-    let mut sheet = Sheet { columns, rows: Vec::new(), cells: Vec::new() };
+    let mut sheet = Sheet { columns, rows: Rows::default(), cells: Vec::new() };
     let several = comparisons.iter().any(|c| c.b != comparisons[0].b);
     let mut lots = Vec::new();
     for metric in Metric::ALL {
