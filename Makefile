@@ -1,4 +1,4 @@
-# make run · make test · make quick · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
+# make run · make test · make quick · make arm64-units · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc

@@ -46,7 +46,7 @@ rustc=${RUSTC:-rustc}
 std() { ls "$("$1" --print target-libdir --target "$rust")"/libstd-*.rlib >/dev/null 2>&1; }
 if ! std "$rustc" && command -v rustup >/dev/null; then
     echo "adding $rust to rustup's toolchain"
-    timeout 300 rustup -q target add "$rust" 2>"$folder/rustup" || echo "rustup has none ($(tail -n 1 "$folder/rustup")): Debian's compiler is taken"
+    timeout 120 rustup -q target add "$rust" 2>"$folder/rustup" || echo "rustup has none ($(tail -n 1 "$folder/rustup")): Debian's compiler is taken"
 fi
 if ! std "$rustc"; then
     for suite in trixie trixie-backports; do line $suite; done >"$folder/apt/rust.list"
