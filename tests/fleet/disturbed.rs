@@ -33,13 +33,15 @@ fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
 
 /// Until the results of one measurement at least of this task are here.
 pub fn has_measured(cluster: &Cluster, task: u32) {
-    cluster.wait_for("a measurement", |c| {
-        let entries = std::fs::read_dir(c.path("")).ok()?.flatten();
-        let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;
-        let text = std::fs::read(inbox.join(format!("task-{task}.progress"))).ok()?;
-        let progress: Value = serde_json::from_slice(&text).ok()?;
-        progress["done"].as_u64().filter(|done| *done > 0).map(drop)
-    });
+    cluster.wait_for("a measurement", |c| done(c, task).filter(|done| *done > 0).map(drop));
+}
+
+/// How many measurements of this task are here.
+pub fn done(cluster: &Cluster, task: u32) -> Option<u64> {
+    let entries = std::fs::read_dir(cluster.path("")).ok()?.flatten();
+    let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;
+    let text = std::fs::read(inbox.join(format!("task-{task}.progress"))).ok()?;
+    serde_json::from_slice::<Value>(&text).ok()?["done"].as_u64()
 }
 
 fn node<'a>(fleet: &'a Value, name: &str) -> &'a Value {

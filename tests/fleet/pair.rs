@@ -11,6 +11,7 @@ use crate::whole::{measured, stored};
 pub const TESTS: &[Test] = &[
     Test { name: "fleet::a_server_and_a_sender_on_two_nodes", is_long: true, body: two },
     Test { name: "fleet::the_servers_node_is_lost_and_comes_back", is_long: true, body: back },
+    Test { name: "fleet::the_servers_part_is_cancelled", is_long: true, body: half },
 ];
 
 const BENCH: &str = "net bench --slurm --nodes n3,n1 --seed 7 --store s.db --trace off --connections 2 --warmup 100ms";
@@ -97,4 +98,30 @@ fn back(cluster: &mut Cluster) {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stderr.contains("n3,n1: is back, and goes on"), "{}", ended.stderr);
     assert_eq!(measured(&of(cluster, "f1")), 6);
+}
+
+/// A step that is lost is started again; where its job is over, the run is partial, and what was planned stays planned.
+fn half(cluster: &mut Cluster) {
+    let line = ["--engine", "epoll,io_uring", "--repeats", "6", "--runtime", "1500ms"];
+    let child = cluster.tool(BENCH, &line).spawn().expect("it starts");
+    has_measured(cluster, 1);
+    let step = steps(cluster).into_iter().find_map(|s| s.strip_suffix(" n3").map(str::to_owned)).expect("a server's step");
+    assert_eq!(cluster.slurm("scancel", &[&step]).status, 0);
+    let done = |c: &Cluster| crate::disturbed::done(c, 1).unwrap_or_default();
+    let before = done(cluster);
+    cluster.wait_for("two more measurements", |c| (done(c) > before + 1).then_some(()));
+    let parts = cluster.slurm("squeue", &["--noheader", "--format=%A %N"]).stdout;
+    let part = parts.lines().find_map(|line| line.trim().strip_suffix(" n3")).expect("the server's part").to_owned();
+    assert_eq!(cluster.slurm("scancel", &[&part]).status, 0);
+    let ended: Ended = end(child);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = run(&mut cluster.tool("report f1 --json --store s.db", &[])).json()["fleet"].clone();
+    let node = &fleet["nodes"][0];
+    assert_eq!(node["state"], "partial", "{fleet}");
+    assert_eq!(node["said"], "the job on the server's node: it was cancelled", "{fleet}");
+    let stored = stored(cluster, node);
+    let cells = stored["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|c| c["untestable"].is_null()), "{cells:?}");
+    assert!(ended.stderr.contains(" of 18 measurements: the job on"), "{}", ended.stderr);
+    assert!((3..18).contains(&measured(&stored)));
 }

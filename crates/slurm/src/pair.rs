@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::script::{BASE, folder};
+use super::state::{Ending, State, jobs};
 use super::words::quoted;
 
 /// Lines for a shell in a step on the second node. The step ends with us.
@@ -39,6 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Whether a step can be started there.
 pub fn answers() -> bool {
     done("exit 0")
+}
+
+/// How the second node's part of this job has ended, where the controller says that it has.
+pub fn ended() -> Option<Ending> {
+    let part = std::env::var("SLURM_JOB_ID_HET_GROUP_1").ok()?.parse().ok()?;
+    match jobs(&[part], None).ok()?.remove(&part)?.state {
+        State::Ended(ending) => Some(ending),
+        State::Waiting | State::Running | State::Completing => None,
+    }
 }
 
 /// Whether these lines came to a good end there.

@@ -19,6 +19,8 @@ pub enum State {
     /// In the queue.
     Waiting,
     Running,
+    /// Over, and what it has left running is being ended: no step can be started any more.
+    Completing,
     Ended(Ending),
 }
 
@@ -63,7 +65,8 @@ fn state(name: &str) -> State {
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "SPECIAL_EXIT" | "RESV_DEL_HOLD" => {
             return State::Waiting;
         }
-        "RUNNING" | "CONFIGURING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
+        "COMPLETING" => return State::Completing,
+        "RUNNING" | "CONFIGURING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => {
             return State::Running;
         }
         "COMPLETED" => Ending::Completed,
@@ -118,7 +121,7 @@ fn accounted(text: &str) -> BTreeMap<u64, Job> {
         let node = known(node).filter(|n| n != "None assigned");
         let state = match state(word) {
             ended @ State::Ended(_) => ended,
-            State::Waiting | State::Running => State::Ended(Ending::Other),
+            State::Waiting | State::Running | State::Completing => State::Ended(Ending::Other),
         };
         Some((number.parse().ok()?, Job { state, node, reason: None }))
     };

@@ -111,6 +111,8 @@ impl Node {
         match job.map_or(State::Ended(Ending::Other), |job| job.state) {
             State::Waiting => self.waits(job.and_then(|j| j.reason.as_deref()).unwrap_or_default(), context),
             State::Running => self.runs(context),
+            // No step can be started there any more; what it has ended with is about to be known.
+            State::Completing => None,
             // What Slurm has forgotten may have run.
             State::Ended(ending) => self.has_ended(ending, job.is_none_or(|j| j.node.is_some()), context),
         }

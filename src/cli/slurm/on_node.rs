@@ -12,11 +12,12 @@ use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::without_advice;
-use crate::experiment::net::second::{Second, VARIABLE};
+use crate::experiment::net::second::{LOST, Second, VARIABLE};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
 use iotrail_slurm::pair;
+use iotrail_slurm::state::Ending;
 use iotrail_slurm::stream::{self, TAKEN};
 use iotrail_store::Store;
 
@@ -131,31 +132,48 @@ fn to_slurm(status: u8) -> u8 {
 }
 
 impl Node<'_> {
-    /// Runs the command; where the server's node answers no more, the rest when it does again. `None`: the job is being ended meanwhile.
+    /// Runs the command; where the server's node or its step is lost, the rest when it answers again. `None`: the job is being ended
+    /// meanwhile.
     fn run_to_its_end(&mut self, args: &MeasureArgs) -> Result<Option<(u8, Option<String>)>> {
         let mut ended = self.run(args)?;
         for _ in 0..AGAIN {
-            if ended.0 == 0 || args.server.is_none() || pair::answers() {
+            let is_lost = ended.1.as_deref().is_some_and(|said| said.starts_with(LOST));
+            if ended.0 == 0 || args.server.is_none() || (!is_lost && pair::answers()) {
                 break;
             }
             // Slurm may end this job before the node is back.
             _ = self.leave(true);
-            let began = Instant::now();
-            let answers = loop {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Ok(None);
+            match self.second_is_back() {
+                None => return Ok(None),
+                Some(Ok(())) => ended = self.run(args)?,
+                Some(Err(why)) => {
+                    ended = (1, Some(why));
+                    break;
                 }
-                match pair::answers() {
-                    false if began.elapsed() < NOTICED => std::thread::sleep(LOOK),
-                    answers => break answers,
-                }
-            };
-            if !answers {
-                break;
             }
-            ended = self.run(args)?;
         }
         Ok(Some(ended))
+    }
+
+    /// Waits for the server's node. An error says why it is waited for no longer; `None`: this job is being ended.
+    fn second_is_back(&self) -> Option<std::result::Result<(), String>> {
+        let began = Instant::now();
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if pair::answers() {
+                return Some(Ok(()));
+            }
+            match pair::ended() {
+                // Slurm ends this part too, and begins both anew.
+                None | Some(Ending::NodeFailed) if began.elapsed() < NOTICED => std::thread::sleep(LOOK),
+                None | Some(Ending::NodeFailed) => {
+                    return Some(Err("the server's node was lost, and did not come back".into()));
+                }
+                Some(ending) => return Some(Err(format!("the job on the server's node: {}", ending.words()))),
+            }
+        }
     }
 
     /// Runs the command, or what is left of it; its exit status, and why it failed.

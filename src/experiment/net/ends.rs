@@ -77,7 +77,7 @@ impl Ends {
         let Loaded { measurement, histogram, interrupted, broken_off } = loaded?;
         match broken_off {
             // A server that failed says why.
-            Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure().unwrap_or(e)),
+            Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure(None).unwrap_or_else(|| server.left(e))),
             _ => Ok(Measured { measurement, histogram, samples: vec![], interrupted }),
         }
     }
@@ -184,29 +184,52 @@ impl Server {
             None => {
                 let status = server.child.wait().map_err(cannot)?;
                 let ended = || Error::machine(format!("the server's process ended before it served ({status})"), "");
-                return Err(server.failure().unwrap_or_else(ended));
+                return Err(server.failure(status.code()).unwrap_or_else(ended));
             }
         }
         Ok(server)
     }
 
-    /// What a server that has ended by itself said last.
-    fn failure(&self) -> Option<Error> {
+    /// What a server that has ended by itself said last; `code`: its exit status, where it has one.
+    fn failure(&self, code: Option<i32>) -> Option<Error> {
         let mut said = String::new();
         let mut file = &self.said;
         file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
-        // After one that is far away srun has its say; where there is nothing else, that is the reason.
-        let is_far = self.input.is_some();
-        let own = said.lines().rfind(|line| !is_far || line.starts_with("iotrail: "));
-        let last = own.and_then(|line| line.strip_prefix("iotrail: "));
-        let last = last.or_else(|| said.lines().last().filter(|_| is_far))?;
-        let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
-        let remedy = match is_far && what.starts_with("cannot listen at ") {
-            true => "name an address of its node with --server-address",
-            false => remedy,
-        };
-        Some(Error::machine(format!("the server: {what}"), remedy))
+        match self.input.is_some() {
+            true => far_failure(&said, code),
+            false => Some(own_failure(said.lines().last()?.strip_prefix("iotrail: ")?)),
+        }
     }
+
+    /// The sender lost it, and it says nothing itself.
+    fn left(&self, e: Error) -> Error {
+        if self.input.is_some() { second::lost(e) } else { e }
+    }
+}
+
+fn own_failure(last: &str) -> Error {
+    let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
+    Error::machine(format!("the server: {what}"), remedy)
+}
+
+/// Of one on another node. What the server says itself is of the machine; what srun says of a step that it lost, or cannot start, is not:
+/// no cell is untestable for that.
+fn far_failure(said: &str, code: Option<i32>) -> Option<Error> {
+    let own = said.lines().rev().find_map(|line| line.strip_prefix("iotrail: "));
+    if let Some(own) = own {
+        let error = own_failure(own);
+        let cannot_listen = own.starts_with("cannot listen at ");
+        return Some(match cannot_listen {
+            true => Error { remedy: "name an address of its node with --server-address".into(), ..error },
+            false => error,
+        });
+    }
+    let last = iotrail_base::words::last_line(said)?;
+    Some(match code {
+        // A shell's: there is no such program, or it cannot be executed.
+        Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship brings iotrail to its node"),
+        _ => second::lost(last.to_owned()),
+    })
 }
 
 impl Drop for Server {
@@ -254,4 +277,30 @@ fn folder() -> Result<Folder> {
         let what = format!("cannot make a folder for the sockets in {}", place.display());
         Error::machine(what, "set TMPDIR to a folder that can be written").because(e)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_base::error::Kind;
+
+    #[test]
+    fn a_step_that_is_lost_says_nothing_of_the_cell() {
+        for (said, code) in [
+            ("srun: error: Unable to create step for job 82: Job/step already completing or completed\n", Some(1)),
+            ("srun: error: Application launch failed: Communication connection failure\n", Some(1)),
+            ("srun: error: n3: task 0: Killed\n", Some(137)),
+            ("srun: error: Node failure on n3\n", None),
+        ] {
+            let e = far_failure(said, code).unwrap();
+            assert!(e.kind == Kind::Disturbed && e.to_string().starts_with(second::LOST), "{e}");
+        }
+        let of_it = "srun: warning: x\niotrail: cannot listen at 192.0.2.1:0: no such address; use another\nsrun: error: n3: task 0: Exited with exit code 3\n";
+        let e = far_failure(of_it, Some(3)).unwrap();
+        assert_eq!(e.kind, Kind::Machine);
+        assert!(e.to_string().ends_with("name an address of its node with --server-address"), "{e}");
+        let absent = far_failure("/bin/sh: 1: iotrail: not found\n", Some(127)).unwrap();
+        assert_eq!(absent.kind, Kind::Machine);
+        assert!(far_failure("", Some(1)).is_none());
+    }
 }

@@ -21,6 +21,13 @@ pub struct Second {
 /// An environment variable, since it is no part of the plan.
 pub const VARIABLE: &str = "IOTRAIL_SECOND_NODE";
 
+/// What is said begins so where the server's node, or its step, is gone: whoever hears it may begin again where the run was.
+pub const LOST: &str = "the server's node or its job step is lost";
+
+pub fn lost(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::disturbed(LOST, "").because(why)
+}
+
 /// It can be reached at this address.
 pub struct Server {
     at: IpAddr,

@@ -39,9 +39,10 @@ fn every_state_of_the_manual_page_has_its_meaning() {
     for name in ["PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"] {
         assert_eq!(state(name), State::Waiting, "{name}");
     }
-    for name in ["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT"] {
+    for name in ["RUNNING", "CONFIGURING", "SUSPENDED", "STAGE_OUT"] {
         assert_eq!(state(name), State::Running, "{name}");
     }
+    assert_eq!(state("COMPLETING"), State::Completing);
     for (name, ending) in [
         ("NODE_FAIL", Ending::NodeFailed),
         ("BOOT_FAIL", Ending::NodeFailed),
