@@ -39,6 +39,7 @@ use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
 use iotrail_slurm::nodes::{self, Wanted};
+use iotrail_slurm::refused::{self, Refused};
 use iotrail_slurm::words;
 use iotrail_store::{Store, default_path};
 use submitted::Submitted;
@@ -178,11 +179,14 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
             "keep it where the nodes find it (--shared DIR), or leave out one of the two",
         ));
     }
+    let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
+    if let Some(Refused { option, why, instead }) = refused::first(more) {
+        return Err(Error::input(format!("--sbatch cannot have {option}: {why}"), instead));
+    }
     let shared = fleet.shared.as_deref().map(absolute).transpose()?;
     if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
     }
-    let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
     let (nodes, left_out, second) = match &work.served {
         None => usable(&work.wanted, more).map(|(can, cannot)| (can, cannot, None))?,
         Some(served) => {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `command` | a command, run; why it failed |
 //! | `words` | options in one text, split as a shell does |
+//! | `refused` | options for sbatch that take over what is decided here |
 //! | `nodes` | nodes: named, chosen by Slurm, and how they are |
 //! | `submit` | an exclusive job for each node, or for two |
 //! | `queue` | the partition and the account of what is fetched later |
@@ -25,6 +26,7 @@ pub mod nodes;
 pub mod outbox;
 pub mod pair;
 pub mod queue;
+pub mod refused;
 pub mod script;
 pub mod state;
 pub mod stream;
