@@ -99,6 +99,9 @@ fn shared(cluster: &mut Cluster) {
 
 fn shipped(cluster: &mut Cluster) {
     experiment(cluster, "300ms");
+    // As an editor of another system writes it.
+    let text = std::fs::read_to_string(cluster.path("e.toml")).expect("our own file");
+    std::fs::write(cluster.path("e.toml"), text.replace('\n', "\r\n")).expect("our own folder");
     let ended = run(&mut cluster.tool("run e.toml --slurm --nodes n1,n3 --ship --seed 7 --store s.db --json", &[]));
     whole(cluster, &ended, &["n1", "n3"]);
 }
@@ -161,6 +164,13 @@ fn wrong(cluster: &mut Cluster) {
         ("--nodes n1,n1", 2, "--nodes has n1 twice"),
         ("", 2, "--slurm does not say where"),
         ("--nodes n1 --sbatch --partition=none", 3, "cannot submit to Slurm: "),
+        (
+            "--nodes n1 --sbatch --nodelist=n3",
+            2,
+            "--sbatch cannot have --nodelist: each job is bound to its own node; name",
+        ),
+        ("--nodes n1 --sbatch -Q", 2, "--sbatch cannot have --quiet: iotrail reads what sbatch prints; leave it out"),
+        ("--nodes rack-[a,b]", 2, "cannot read --nodes 'rack-[a,b]': "),
         ("--nodes n1 --shared /nowhere", 2, "--shared /nowhere is no folder"),
         ("--nodes n1 --ship --detach", 2, "nobody would bring iotrail to a node whose job starts later"),
     ] {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::command::{Failure, ask, ask_with};
 use super::state::value;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::plain::sanitise;
+use iotrail_base::words::last_line;
 
 /// Which nodes run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +16,10 @@ pub enum Wanted {
     /// So many, of those with these features.
     Count { count: u32, constraint: Option<String> },
 }
+
+/// States of sinfo's manual page in which a node begins no job before somebody has seen to it. Others are busy, or pass by themselves: a
+/// node that saves power or boots is woken for a job, `maint` and `reserved` end with the reservation, and `unknown` with an answer.
+const OUT: [&str; 9] = ["down", "drained", "draining", "drain", "fail", "failing", "error", "inval", "future"];
 
 /// How a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,8 +34,7 @@ impl Node {
     /// Nothing starts on it before somebody has seen to it; why.
     pub fn unusable(&self) -> Option<String> {
         let state = self.state.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
-        let is_out = ["down", "drained", "draining", "drain", "fail", "failing", "error", "unknown"].contains(&state);
-        is_out.then(|| match &self.reason {
+        OUT.contains(&state).then(|| match &self.reason {
             Some(reason) => format!("{state}: {reason}"),
             None => state.to_owned(),
         })
@@ -45,8 +50,10 @@ impl Node {
 pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
     match wanted {
         Wanted::Named(list) => {
-            let text = ask("scontrol", ["show", "hostnames", list]).map_err(|f| f.error("cannot read --nodes"))?;
-            let nodes: Vec<String> = text.lines().map(str::to_owned).collect();
+            let cannot = || format!("cannot read --nodes '{list}'");
+            let read = ask_with("scontrol", ["show", "hostnames", list], "").map_err(|f| f.error(&cannot()))?;
+            let nodes = hostnames(&read.0, &read.1)
+                .map_err(|why| Error::input(cannot(), "write nodes as Slurm does: n[1-4],m7").because(why))?;
             if let Some((_, twice)) = nodes.iter().enumerate().find(|(i, node)| nodes[..*i].contains(node)) {
                 return Err(Error::input(format!("--nodes has {twice} twice"), "name each node once"));
             }
@@ -56,12 +63,22 @@ pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
     }
 }
 
+/// What scontrol makes of a list. It ends with 0 where it cannot read one, and says so.
+fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, String> {
+    if let Some(said) = last_line(said) {
+        return Err(said.to_owned());
+    }
+    let nodes: Vec<String> = printed.lines().map(|line| line.trim().to_owned()).filter(|n| !n.is_empty()).collect();
+    if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }
+}
+
 /// Those that Slurm would give to one job of so many nodes.
 fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<String>> {
     let mut args = vec!["--test-only".to_owned(), "--exclusive".into(), format!("--nodes={count}-{count}")];
     args.extend(constraint.map(|features| format!("--constraint={features}")));
     args.extend_from_slice(more);
     let (_, said) = ask_with("sbatch", args, "#!/bin/sh\n").map_err(|failure| match failure {
+        Failure::Failed(said) if is_away(&said) => Failure::Failed(said).error("cannot choose nodes"),
         Failure::Failed(said) => {
             let of = constraint.map_or_else(String::new, |features| format!(" with the features {features}"));
             Error::machine(
@@ -77,6 +94,13 @@ fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<S
             .because(said.trim().to_owned())
     })?;
     resolve(&Wanted::Named(list), more)
+}
+
+/// Whether it is said of the controller, and not of the nodes.
+fn is_away(said: &str) -> bool {
+    ["Unable to contact slurm controller", "Socket timed out", "Protocol authentication error"]
+        .iter()
+        .any(|words| said.contains(words))
 }
 
 /// `sbatch: Job 1 to start at 2026-11-25T02:50:29 using 6 processors on nodes n[1-3] in partition all`.
@@ -106,7 +130,7 @@ fn read(text: &str) -> BTreeMap<String, Node> {
     let node = |line: &str| {
         let mut fields = line.splitn(3, '|').map(str::trim);
         let (name, state) = (fields.next()?.to_owned(), fields.next()?.to_owned());
-        let reason = fields.next().filter(|reason| !["", "none"].contains(reason)).map(str::to_owned);
+        let reason = fields.next().filter(|reason| !["", "none"].contains(reason)).map(sanitise);
         Some((name, Node { state, reason }))
     };
     text.lines().filter_map(node).collect()
@@ -131,6 +155,65 @@ mod tests {
         );
         assert_eq!(nodes.values().filter(|n| n.is_idle()).count(), 1);
         assert_eq!(Node { state: "allocated*".into(), reason: None }.unusable(), None, "it may answer again");
+    }
+
+    /// All that Slurm 22.05 to 25.05 list, with their suffixes.
+    #[test]
+    fn every_state_of_the_manual_page_has_its_meaning() {
+        let is_out = |state: &str| Node { state: state.into(), reason: None }.unusable().is_some();
+        for state in ["down", "down*", "down$", "drained", "drained*", "draining@", "drain", "fail", "failing", "error"]
+        {
+            assert!(is_out(state), "{state}");
+        }
+        assert!(is_out("inval") && is_out("inval*") && is_out("future"));
+        for state in [
+            "allocated",
+            "allocated+",
+            "allocated*",
+            "blocked",
+            "completing",
+            "idle",
+            "idle*",
+            "idle~",
+            "idle#",
+            "maint",
+            "mixed-",
+            "perfctrs",
+            "npc",
+            "planned",
+            "power_down",
+            "power_up",
+            "powered_down",
+            "powering_down%",
+            "powering_up",
+            "reboot",
+            "reboot^",
+            "reboot_issued",
+            "reboot_requested",
+            "reserved",
+            "unknown",
+            "unknown*",
+        ] {
+            assert!(!is_out(state), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_scontrol_cannot_read_is_none() {
+        assert_eq!(hostnames("n1\nn2\n", ""), Ok(vec!["n1".to_owned(), "n2".into()]));
+        assert_eq!(hostnames("", "Invalid hostlist: rack-[a,b]\n"), Err("Invalid hostlist: rack-[a,b]".into()));
+        assert_eq!(hostnames("n1\n", "Invalid hostlist: n1]\n"), Err("Invalid hostlist: n1]".into()));
+        for blank in ["", " \n"] {
+            assert_eq!(hostnames(blank, ""), Err("it names no node".into()));
+        }
+        assert!(is_away("allocation failure: Unable to contact slurm controller (connect failure)"));
+        assert!(!is_away("allocation failure: Requested node configuration is not available"));
+    }
+
+    #[test]
+    fn a_reason_steers_no_terminal() {
+        let nodes = read("n1|drained|\u{1b}[31mred\n");
+        assert_eq!(nodes["n1"].unusable().as_deref(), Some("drained: \\u{1b}[31mred"));
     }
 
     #[test]
