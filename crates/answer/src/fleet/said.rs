@@ -103,6 +103,9 @@ pub fn answer(
             let within = factor(within(e));
             format!("{sides}: {} equivalent within {within} on average of {on}{at}; {}", e.metric, stands(e, factors))
         }
+        _ if e.machines == 0 => {
+            format!("{sides}: {} inconclusive{at}: too few blocks on each of {}", e.metric, so_many(machines.len()))
+        }
         _ => format!("{sides}: no common answer of {on} in {}{at}: {}", e.metric, stands(e, factors)),
     }
 }

@@ -103,13 +103,13 @@ fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn
         Column::words("another", 12),
         Column::number("holds", 10),
     ];
-    let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", ratio(lo), ratio(hi)));
+    let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", bound(lo), bound(hi)));
     let row = |e: &&FleetEffect| -> Vec<Cell> {
         vec![
             name(e).into(),
-            Cell::from(e.ratio.map_or(UNKNOWN.into(), ratio)).in_hue(hue(e.verdict)),
+            Cell::from(e.ratio.map_or(UNKNOWN.into(), bound)).in_hue(hue(e.verdict)),
             interval(e.ci95).into(),
-            e.spread.map_or(UNKNOWN.into(), |s| format!("±{:.1} %", s * 100.0)).into(),
+            e.spread.map_or(UNKNOWN.into(), spread).into(),
             interval(e.another_ci95).into(),
             format!("{} of {}", e.holds, e.asked).into(),
         ]
@@ -188,7 +188,21 @@ fn mark(m: &OnMachine) -> String {
         Stands::CannotTest => 'o',
         Stands::Missing => '.',
     };
-    m.ratio.map_or(sign.to_string(), |r| format!("{sign} {}", ratio(r)))
+    m.ratio.map_or(sign.to_string(), |r| format!("{sign} {}", bound(r)))
+}
+
+/// A ratio as its column holds it. Of a few machines that differ the next one's has no end that would mean anything.
+fn bound(x: f64) -> String {
+    if x >= 999.5 { ">1000".into() } else { ratio(x) }
+}
+
+/// A standard deviation between machines.
+fn spread(share: f64) -> String {
+    match share * 100.0 {
+        p if p >= 999.5 => ">999 %".into(),
+        p if p >= 99.95 => format!("±{p:.0} %"),
+        p => format!("±{p:.1} %"),
+    }
 }
 
 pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
@@ -210,4 +224,20 @@ pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
         vec![f.id(), f.name.clone(), f.experiment.clone(), f.nodes.len().to_string(), state]
     };
     out.table(&columns, fleets.iter().map(row).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bound, spread};
+
+    /// Columns of the table hold 6, 13, 7 and 12.
+    #[test]
+    fn no_number_is_wider_than_its_column() {
+        let all = [0.0, 1e-9, 0.001, 0.617, 1.0, 9.99, 99.9, 100.0, 999.4, 999.6, 93_738_624.0, 1e300, f64::INFINITY];
+        assert!(all.iter().all(|x| bound(*x).chars().count() <= 6 && spread(*x).chars().count() <= 7));
+        for (lo, hi) in all.iter().flat_map(|lo| all.iter().map(move |hi| (*lo, *hi))) {
+            assert!(format!("{}–{}", bound(lo), bound(hi)).chars().count() <= 12, "{lo} {hi}");
+        }
+        assert_eq!([bound(93_738_624.0), bound(1e-9), spread(20.0)], [">1000", "<0.001", ">999 %"]);
+    }
 }
