@@ -1,5 +1,6 @@
 //! Ctrl-C: asked once, the run ends after what is whole has been stored; asked twice, the process dies.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::error::{Error, Result};
@@ -16,6 +17,30 @@ extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _co
         SENT.store(signal, Ordering::Relaxed);
     }
     STOP.store(true, Ordering::Relaxed);
+}
+
+static LAST_WORDS: OnceLock<String> = OnceLock::new();
+
+/// The second signal: it kills as it would without this, but not silently.
+extern "C" fn ask_to_stop_or_leave(signal: libc::c_int, info: *const libc::siginfo_t, context: *const libc::c_void) {
+    if !STOP.load(Ordering::Relaxed) {
+        return ask_to_stop(signal, info, context);
+    }
+    if let Some(words) = LAST_WORDS.get() {
+        // SAFETY: write, signal and raise are async-signal-safe, and the bytes are never freed.
+        unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    }
+    // SAFETY: as above. The signal is blocked until this returns, and kills then.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// From now on the second signal has this line printed on standard error before it kills. The first one to say so has its words.
+pub fn leave_with(line: &str) -> Result<()> {
+    LAST_WORDS.get_or_init(|| format!("{line}\n"));
+    handle(ask_to_stop_or_leave as *const () as libc::sighandler_t, 0)
 }
 
 /// The signal that raised the flag, where a process sent it to us: our children have not got it. `None` for a terminal's,

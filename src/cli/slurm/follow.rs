@@ -48,6 +48,7 @@ pub fn follow(
     let node = |(task, (job, name)): (u32, (&u64, &String))| {
         Node::new(task, *job, name, submitted.called(name), Outbox::new(inbox, task))
     };
+    interrupt::leave_with(&format!("iotrail: left; jobs go on, or stop if they were asked to; collect them: {attach}"))?;
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
     let context = Context { submitted, attach, lost_after, nodes: BTreeMap::new() };
