@@ -1,6 +1,6 @@
 //! One file per command: arguments → one call → one printer.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -150,7 +150,7 @@ pub fn main() -> ExitCode {
             catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command)))
                 .unwrap_or_else(|payload| Err(Error::of_panic("the main thread", payload.as_ref())))
         }
-        Err(e) => told_by_parser(&e, std::env::args_os().nth(1).as_deref()),
+        Err(e) => told_by_parser(&e, &std::env::args_os().skip(1).take(2).collect::<Vec<_>>()),
     };
     match result {
         Ok(status) => ExitCode::from(status),
@@ -204,8 +204,8 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
 }
 
 /// Help and version are answers; everything else that the parser says is wrong use, in one line like every other error.
-/// `first` is the first argument: the command, if there is one of that name.
-fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
+/// `words` are the first arguments: the command, if there is one of that name, and one within it.
+fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
     match e.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             let colour = Style::of_stdout().colour;
@@ -215,17 +215,25 @@ fn told_by_parser(e: &clap::Error, first: Option<&OsStr>) -> Result<u8> {
         }
         // Nothing was asked for: what could be is the best answer, but nobody's result.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            match first {
+            match words.first() {
                 None => BEGIN.lines().for_each(terminal::say),
                 Some(_) => e.render().to_string().trim_end().lines().for_each(terminal::say),
             }
             Ok(2)
         }
         _ => {
-            let command = first.and_then(|name| Cli::command().find_subcommand(name).map(|c| c.get_name().to_owned()));
+            let command = named(words);
             Err(wrong_use(&e.render().to_string(), command.as_deref()))
         }
     }
+}
+
+/// The command that these words name: `run`, `net bench`.
+fn named(words: &[OsString]) -> Option<String> {
+    let all = Cli::command();
+    let command = all.find_subcommand(words.first()?)?;
+    let within = words.get(1).and_then(|word| command.find_subcommand(word));
+    Some(within.map_or_else(|| command.get_name().to_owned(), |c| format!("{} {}", command.get_name(), c.get_name())))
 }
 
 /// The parser's words without its layout: what is wrong, then its tip, or where the options of `command` are listed.
@@ -270,7 +278,8 @@ mod tests {
 
     fn line(args: &[&str]) -> String {
         let e = Cli::try_parse_from(args).unwrap_err();
-        told_by_parser(&e, args.get(1).map(OsStr::new)).unwrap_err().to_string()
+        let words: Vec<OsString> = args.iter().skip(1).map(Into::into).collect();
+        told_by_parser(&e, &words).unwrap_err().to_string()
     }
 
     #[test]
@@ -293,6 +302,8 @@ mod tests {
             line(&["iotrail", "run"]),
             "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"
         );
+        let of_two = line(&["iotrail", "net", "bench", "--runtime", "5"]);
+        assert!(of_two.ends_with("; see `iotrail net bench --help`"), "{of_two}");
         assert_eq!(
             line(&["iotrail", "bench", "--runtime", "5"]),
             "invalid value '5' for '--runtime <TIME>': '5' has no unit of time: write 5s or 5ms; see `iotrail bench --help`"

@@ -203,7 +203,7 @@ fn on_nodes<'a>(
         experiment: &experiment.name,
         text: Some(text),
         plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text}),
-        again: format!("iotrail run {} --slurm {}", args.experiment(), options.join(" ")),
+        again: slurm::again(seed),
         options,
         within: (experiment.kind == Kind::Program).then(slurm::here).transpose()?,
         wanted: args.chosen.or_named(&args.fleet)?,

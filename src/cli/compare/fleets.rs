@@ -5,7 +5,7 @@ use crate::cli::fleet;
 use crate::cli::given::{Stored, named};
 use iotrail_answer::fleet::{Brought, Gathered, nodes};
 use iotrail_base::error::{self, Error, Result};
-use iotrail_base::words::plural;
+use iotrail_base::words::{list, plural};
 use iotrail_report::terminal;
 use iotrail_schema::comparison::{Comparison, Disturbed, SCHEMA, Verdict};
 use iotrail_schema::fleet_answer::FleetEffect;
@@ -22,7 +22,7 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
             "compare fleets of one experiment (`iotrail list`)",
         ));
     }
-    let (mut gathered, mut notes) = (Gathered::default(), Vec::new());
+    let (mut gathered, mut notes) = (Gathered::default(), Vec::from_iter(own_figures(&base, &other)));
     let mut in_common = 0;
     for (node, run) in other.runs() {
         let Some((_, before)) = base.runs().find(|(n, _)| n.node == node.node) else { continue };
@@ -74,6 +74,23 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     Ok((brought, sides.left_over))
 }
 
+/// Figures of a program's own: what was measured for them is not the metric that is compared.
+fn own_figures(base: &FleetRecord, other: &FleetRecord) -> Option<String> {
+    let plan: serde_json::Value = serde_json::from_str(&other.plan).ok()?;
+    let text = plan.get("experiment")?.as_str()?;
+    let file: toml::Table = text.parse().ok()?;
+    let metrics = match file.get("load")?.get("metric")? {
+        toml::Value::Array(all) => all.iter().filter_map(toml::Value::as_str).collect(),
+        one => vec![one.as_str()?],
+    };
+    let name = |metric: &str| metric.split('=').next().unwrap_or_default().trim().to_owned();
+    let names: Vec<String> = metrics.into_iter().map(name).filter(|name| !name.is_empty()).collect();
+    let (a, b) = (base.id(), other.id());
+    let of = list(&names);
+    (!names.is_empty())
+        .then(|| format!("{of}: not compared between fleets, see `iotrail report {a}` and `iotrail report {b}`"))
+}
+
 /// Machines of one that the other has not.
 fn alone(one: &FleetRecord, other: &FleetRecord) -> Option<String> {
     let is_there = |node: &str| other.runs().any(|(n, _)| n.node == node);
@@ -112,5 +129,34 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     match first.verdict {
         Verdict::NotComparable => format!("{cannot}: not comparable on {on}; see --full, and measure again"),
         _ => format!("{cannot}: inconclusive on {on}; compare more machines, or measure more blocks on each"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::fleet_record::SCHEMA;
+
+    fn fleet(fleet: i64, experiment: &str) -> FleetRecord {
+        FleetRecord {
+            schema: SCHEMA.into(),
+            fleet,
+            name: String::new(),
+            experiment: "try".into(),
+            plan: serde_json::json!({"seed": 1, "experiment": experiment}).to_string(),
+            command: None,
+            started_unix_s: 0,
+            finished_unix_s: None,
+            nodes: vec![],
+        }
+    }
+
+    #[test]
+    fn figures_of_a_program_are_said_not_to_be_compared() {
+        let own = |text| own_figures(&fleet(1, text), &fleet(3, text));
+        let said = "speed and riops: not compared between fleets, see `iotrail report f1` and `iotrail report f3`";
+        let text = "kind = \"program\"\n[load]\nmetric = [\"speed=/speed = ([0-9]+)/\", \"riops=IOPS\"]\n";
+        assert_eq!(own(text).as_deref(), Some(said));
+        assert_eq!((own("[load]\nrw = \"nop\"\n"), own("")), (None, None));
     }
 }

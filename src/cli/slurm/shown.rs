@@ -17,7 +17,7 @@ pub struct Shown {
 impl Shown {
     pub fn new(nodes: &[Node]) -> Self {
         let all = MultiProgress::with_draw_target(terminal::progress_target());
-        let template = for_locale("{prefix:12} {bar:20} {pos}/{len} · {wide_msg}", Stream::Stderr);
+        let template = for_locale("{prefix:12} {bar:20} {wide_msg}", Stream::Stderr);
         let style = ProgressStyle::with_template(&template).ok();
         let bar = |name: &str| {
             let bar = all.add(ProgressBar::new(0));
@@ -54,10 +54,16 @@ impl Shown {
 }
 
 fn set(bar: &ProgressBar, nodes: &[Node], message: &str) {
-    let progress: Vec<_> = nodes.iter().map(Node::progress).collect();
-    bar.set_length(progress.iter().map(|p| p.planned).sum());
-    bar.set_position(progress.iter().map(|p| p.done).sum());
-    bar.set_message(message.to_owned());
+    let (done, planned) = nodes.iter().map(Node::progress).fold((0, 0), |(d, p), n| (d + n.done, p + n.planned));
+    // Before a node has told of its plan nothing is done of it.
+    bar.set_length(planned.max(1));
+    bar.set_position(done);
+    let count = if planned == 0 {
+        String::new()
+    } else {
+        for_locale(&format!("{done}/{planned} · "), Stream::Stderr).into_owned()
+    };
+    bar.set_message(count + message);
     bar.tick();
 }
 
