@@ -9,6 +9,9 @@ use super::words::quoted;
 /// Below it lies what a node keeps of a task until it has been collected: `/var/tmp` outlives the job, and is a disk's.
 pub(super) const BASE: &str = "/var/tmp/iotrail-slurm-";
 
+/// On a node there has to be the same.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Where that is, of a job of this user's.
 pub fn folder(uid: u32, job: u64) -> String {
     format!("{BASE}{uid}/{job}")
@@ -78,8 +81,16 @@ impl Script<'_> {
              mkdir \"$base\" 2>/dev/null\n\
              {{ [ -d \"$base\" ] && [ -O \"$base\" ] && [ ! -L \"$base\" ]; }} || exit 73\n\
              dir=$base/$SLURM_JOB_ID\n\
-             mkdir -p \"$dir\" && cd \"$dir\" || exit 73\n\
+             # Where nothing begins nothing is left, but for what was measured before.\n\
+             fail() {{ cd / && {{ [ -e \"$dir/work.db\" ] || rm -rf \"$dir\"; }}; rmdir \"$base\" 2>/dev/null; exit \"$1\"; }}\n\
+             trap 'fail 143' TERM\n\
+             mkdir -p \"$dir\" && cd \"$dir\" || fail 73\n\
              {cache}{experiment}{}\
+             case $(\"$program\" --version 2>/dev/null) in\n\
+             'iotrail {VERSION}') ;;\n\
+             iotrail*) fail 2 ;;\n\
+             *) fail 126 ;;\n\
+             esac\n\
              umask \"$mask\"\n\
              exec \"$program\" slurm-node measure \"$dir\" {}{}{}{} -- {command}\n",
             self.program(),
@@ -94,24 +105,25 @@ impl Script<'_> {
         let path = |path: &Path| quoted(&path.to_string_lossy());
         match self.program {
             Program::Installed(at) => {
-                format!("program={}\n[ -x \"$program\" ] || program=$(command -v iotrail) || exit 127\n", path(at))
+                format!("program={}\n[ -x \"$program\" ] || program=$(command -v iotrail) || fail 127\n", path(at))
             }
-            Program::At(at) => format!("program={}\n[ -x \"$program\" ] || exit 127\n", path(at)),
+            Program::At(at) => format!("program={}\n[ -x \"$program\" ] || fail 127\n", path(at)),
             // Nobody may come any more.
             Program::Comes => "program=$dir/iotrail\ni=0\nwhile [ ! -x \"$program\" ]; do\n\
-                               \x20   i=$((i + 1)); [ $i -le 600 ] || exit 127\n    sleep 1\ndone\n"
+                               \x20   i=$((i + 1)); [ $i -le 600 ] || fail 127\n    sleep 1\ndone\n"
                 .to_owned(),
         }
     }
 }
 
-/// The lines that write an experiment down, whatever is in it.
+/// The lines that write an experiment down, whatever is in it. sbatch takes no script with line ends of DOS.
 fn written(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
     let mut end = "END_OF_EXPERIMENT".to_owned();
     while text.lines().any(|line| line == end) {
         end.push('_');
     }
-    format!("cat >experiment.toml <<'{end}' || exit 73\n{}\n{end}\n", text.trim_end_matches('\n'))
+    format!("cat >experiment.toml <<'{end}' || fail 73\n{}\n{end}\n", text.trim_end_matches('\n'))
 }
 
 /// For a shell in a step: takes the program from its standard input, once the task that waits for it has made its folder.
@@ -178,18 +190,47 @@ mod tests {
         );
     }
 
-    #[test]
-    fn without_the_program_the_status_is_that_of_a_shell() {
-        let text = script(&installed(), &[], "").text();
+    /// Runs it with a base of its own; its status, and what it leaves.
+    fn run(program: &Program) -> (Option<i32>, usize) {
+        let text = script(program, &[], "").text();
         let folder = tempfile::tempdir().unwrap();
         let text = text.replace(BASE, &format!("{}/b-", folder.path().display()));
         // Neither there nor in PATH; the shell's own programs are.
-        let status = Command::new("sh")
-            .args(["-c", &text])
-            .env("PATH", "/usr/bin:/bin")
-            .env("SLURM_JOB_ID", "4")
-            .status()
-            .unwrap();
-        assert_eq!(status.code(), if Path::new("/usr/bin/iotrail").exists() { Some(2) } else { Some(127) });
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &text]).env("PATH", "/usr/bin:/bin").env("SLURM_JOB_ID", "4");
+        let status = shell.stderr(std::process::Stdio::null()).status().unwrap();
+        (status.code(), std::fs::read_dir(folder.path()).unwrap().count())
+    }
+
+    #[test]
+    fn without_the_program_the_status_is_that_of_a_shell() {
+        if !Path::new("/usr/bin/iotrail").exists() {
+            assert_eq!(run(&installed()), (Some(127), 0));
+        }
+        assert_eq!(run(&Program::At("/x/iotrail".into())), (Some(127), 0));
+    }
+
+    #[test]
+    fn a_program_that_cannot_run_is_told_from_another_version() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("iotrail");
+        for (bytes, status) in [
+            (&b"\x7fELF\x02\x01\x01 of another machine\n"[..], 126),
+            (b"#!/no/such/interpreter\n", 126),
+            (b"#!/bin/sh\nexit 1\n", 126),
+            (b"#!/bin/sh\necho iotrail 0.0.1\n", 2),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            assert_eq!(run(&Program::At(path.clone())), (Some(status), 0), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn line_ends_of_dos_are_not_in_the_script() {
+        let program = installed();
+        let text = script(&program, &[], "name = \"a\"\r\n[load]\r\n").text();
+        assert!(!text.contains('\r') && text.contains("\nname = \"a\"\n[load]\nEND"), "{text}");
     }
 }

@@ -328,6 +328,7 @@ fn why_it_did_not_begin(exit: u32, program: &Program) -> Option<String> {
         (127, Program::Comes) => {
             "nobody brought iotrail there within 10 minutes of its start (--shared DIR keeps it where it is found)"
         }
+        (126, _) => "its iotrail cannot be executed there: see its architecture and libraries, and noexec",
         (73, _) => "it has no folder of ours in /var/tmp: see its room and owners",
         (2, _) => "its iotrail is another version (--ship brings this one)",
         _ => return None,
