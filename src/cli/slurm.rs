@@ -26,11 +26,13 @@ mod submitting;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::ArgGroup;
 
 use super::run::measured::Shown as How;
 use crate::experiment::plan::absolute;
+use follow::Patience;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Span;
@@ -42,7 +44,7 @@ use iotrail_slurm::nodes::{self, Wanted};
 use iotrail_slurm::refused::{self, Refused};
 use iotrail_slurm::words;
 use iotrail_store::{Store, default_path};
-use submitted::Submitted;
+use submitted::{Submitted, Watching};
 use submitting::Given;
 
 /// What is submitted, and how it is watched.
@@ -73,9 +75,10 @@ pub struct Fleet {
     #[arg(long, requires = "slurm")]
     detach: bool,
 
-    /// Take what a lost node has measured if it does not come back within this time
-    #[arg(long, value_name = "TIME", default_value = "5m", requires = "cluster")]
-    lost_after: Span,
+    /// Take what a lost node has measured if it does not come back within this time (default: 5m). With --attach also give up a node that
+    /// has measured and cannot be reached (default: it is left for another time)
+    #[arg(long, value_name = "TIME", requires = "cluster")]
+    lost_after: Option<Span>,
 
     /// Watch a job that --slurm submitted, and collect its results
     #[arg(long, value_name = "JOB")]
@@ -225,11 +228,12 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
         submitted.fleet,
         submitted.attach(how.store)
     ));
+    let watching = submitted::watch(store.path(), submitted.job)?;
     if fleet.detach {
         terminal::print(&format!("{}\n", submitted.job))?;
         return Ok(0);
     }
-    watch(fleet, submitted, store, how, stop)
+    watch(fleet, (submitted, watching), store, how, stop)
 }
 
 /// Goes on with a job of before, from wherever its results are.
@@ -241,14 +245,26 @@ pub fn attach(fleet: &Fleet, job: u64, how: How<'_>) -> Result<u8> {
             "give the --store that it was submitted with; `iotrail list` shows what has been collected",
         )
     };
+    let watching = submitted::watch(&path, job)?;
     let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
     let store = Store::open(&path)?.ok_or_else(none)?;
-    watch(fleet, submitted, store, how, interrupt::raise_flag()?)
+    watch(fleet, (submitted, watching), store, how, interrupt::raise_flag()?)
 }
 
-fn watch(fleet: &Fleet, submitted: Submitted, mut store: Store, how: How<'_>, stop: &AtomicBool) -> Result<u8> {
-    let inbox = submitted.inbox(store.path());
-    let nodes = follow::follow(&submitted, &inbox, fleet.lost_after.0, &submitted.attach(how.store), stop)?;
+/// A lost node may be away for so long, where nobody says.
+const LOST_AFTER: Duration = Duration::from_secs(300);
+
+fn watch(
+    fleet: &Fleet,
+    (submitted, _watching): (Submitted, Watching),
+    mut store: Store,
+    how: How<'_>,
+    stop: &AtomicBool,
+) -> Result<u8> {
+    let given = fleet.lost_after.map(|span| span.0);
+    let patience =
+        Patience { lost_after: given.unwrap_or(LOST_AFTER), give_up: given.filter(|_| fleet.attach.is_some()) };
+    let nodes = follow::follow(&submitted, store.path(), patience, &submitted.attach(how.store), stop)?;
     let collected = collect::collect(&submitted, &nodes, &mut store, how);
     if collected.is_err() {
         store.abandon();

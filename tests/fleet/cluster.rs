@@ -63,7 +63,7 @@ impl Cluster {
         let controller = Some(daemon(folder.path(), "controller", "slurmctld", &["-D"]));
         let cluster = Self { folder, munged, controller, nodes, jobs };
         cluster.wait_for("four idle nodes", |c| {
-            let said = c.slurm("sinfo", &["--noheader", "--Node", "--format=%T"]).stdout;
+            let said = c.slurm("sinfo", &["--noheader", "--Node", "--partition=all", "--format=%T"]).stdout;
             (said.lines().filter(|state| *state == "idle").count() == NODES.len()).then_some(())
         });
         cluster
@@ -270,6 +270,7 @@ fn configure(folder: &Path, first_job: u64) {
         std::fs::create_dir(folder.join("spool").join(name)).expect("our own folder");
     }
     text.push_str("PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE\n");
+    text.push_str("PartitionName=short Nodes=n[1-2] State=UP MaxTime=2\n");
     std::fs::write(folder.join("slurm.conf"), text).expect("our own folder");
 }
 

@@ -21,6 +21,10 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::the_command_is_told_to_end", is_long: true, body: killed },
     Test { name: "fleet::a_drained_node_is_collected_when_it_is_back", is_long: true, body: drained },
     Test { name: "fleet::a_reserved_node_is_collected", is_long: true, body: reserved },
+    Test { name: "fleet::a_node_that_stays_drained_is_given_up", is_long: true, body: given_up },
+    Test { name: "fleet::results_are_fetched_where_little_time_is_granted", is_long: true, body: short },
+    Test { name: "fleet::cancelled_and_killed_jobs_leave_nothing", is_long: true, body: ended_by_others },
+    Test { name: "fleet::a_shared_folder_is_emptied", is_long: true, body: emptied },
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
 ];
 
@@ -65,11 +69,19 @@ fn whole(cluster: &Cluster, fleet: &Value, name: &str) {
 fn stopped(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     (1..=2).for_each(|task| has_measured(cluster, task));
+    let job =
+        kept(cluster).iter().find_map(|name| name.strip_prefix("s.db-slurm-").map(str::to_owned)).expect("it is kept");
+    let other = attached(cluster, &job);
+    let said = format!("iotrail: another iotrail watches job {job} (process {}), and collects it; ", child.id());
+    assert!(other.status == 3 && other.stderr.starts_with(&said), "{}", other.stderr);
     kill(child.id(), libc::SIGINT);
     let ended = end(child);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     let fleet = fleet(&ended);
-    ["n1", "n2"].into_iter().for_each(|name| partial(cluster, &fleet, name));
+    for name in ["n1", "n2"] {
+        partial(cluster, &fleet, name);
+        assert_eq!(node(&fleet, name)["said"], "it was told to stop", "{fleet}");
+    }
 }
 
 /// A run on two nodes whose first job is submitted, and whose second waits in this shell's lines for sbatch.
@@ -179,7 +191,7 @@ fn ended_before(cluster: &Cluster, child: Child, signal: libc::c_int, status: i3
 }
 
 fn attached(cluster: &Cluster, job: &str) -> Ended {
-    run(&mut cluster.tool("run --json --store s.db --attach", &[job]))
+    run(&mut cluster.tool(&format!("run --json --store s.db --attach {job}"), &[]))
 }
 
 /// It is collected by another command, after all has ended.
@@ -220,6 +232,66 @@ fn drained(cluster: &mut Cluster) {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let second = fleet(&ended);
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &second, name));
+}
+
+/// After the time that is asked for, what had come counts.
+fn given_up(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    has_measured(cluster, 2);
+    let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
+    let drain = ["update", "NodeName=n2", "State=DRAIN", "Reason=disk"];
+    assert_eq!(cluster.slurm("scontrol", &drain).status, 0);
+    let ended = attached(cluster, &format!("{job} --lost-after 3s"));
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    whole(cluster, &fleet, "n1");
+    partial(cluster, &fleet, "n2");
+    assert_eq!(node(&fleet, "n2")["said"], "given up after 3 s: Slurm has it drained: disk", "{fleet}");
+    assert!(fleet["finished_unix_s"].is_u64() && kept(cluster) == ["s.db"], "{fleet}");
+    // Nobody fetches what lies there.
+    cluster.tidy();
+}
+
+/// The partition grants less than what fetches results asks for elsewhere.
+fn short(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &["--sbatch", "--partition=short"]);
+    let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
+    let ended = attached(cluster, &job);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
+}
+
+/// Slurm's reason is told, what they measured comes, and their folders go.
+fn ended_by_others(cluster: &mut Cluster) {
+    let child = started(cluster, "n[1-2]", &[]);
+    (1..=2).for_each(|task| has_measured(cluster, task));
+    let jobs = cluster.slurm("squeue", &["--noheader", "--format=%A %N"]).stdout;
+    let of =
+        |name: &str| jobs.lines().find_map(|line| line.trim().strip_suffix(name)).expect("it runs").trim().to_owned();
+    assert_eq!(cluster.slurm("scancel", &[&of("n1")]).status, 0);
+    assert_eq!(cluster.slurm("scancel", &["--signal=KILL", "--full", &of("n2")]).status, 0);
+    let ended = end(child);
+    assert_eq!(ended.status, 1, "{}", ended.stderr);
+    let fleet = fleet(&ended);
+    ["n1", "n2"].into_iter().for_each(|name| partial(cluster, &fleet, name));
+    assert_eq!(node(&fleet, "n1")["said"], "it was cancelled", "{fleet}");
+    assert!(!ended.stderr.contains("cannot be carried"), "{}", ended.stderr);
+}
+
+/// What the node cannot leave there is fetched from it.
+fn emptied(cluster: &mut Cluster) {
+    let shared = cluster.path("shared");
+    std::fs::create_dir(&shared).expect("our own folder");
+    let child = started(cluster, "n1", &["--shared", shared.to_str().expect("UTF-8")]);
+    let outbox = cluster.wait_for("a measurement", |_| {
+        let outbox = std::fs::read_dir(&shared).ok()?.flatten().next()?.path();
+        outbox.join("task-1.progress").exists().then_some(outbox)
+    });
+    std::fs::remove_dir_all(outbox).expect("our own folder");
+    let ended = end(child);
+    assert_eq!(ended.status, 0, "{}", ended.stderr);
+    whole(cluster, &fleet(&ended), "n1");
 }
 
 /// What fetches results has the reservation of the job, and none once that is gone.

@@ -105,7 +105,8 @@ fn half(cluster: &mut Cluster) {
     let line = ["--engine", "epoll,io_uring", "--repeats", "6", "--runtime", "1500ms"];
     let child = cluster.tool(BENCH, &line).spawn().expect("it starts");
     has_measured(cluster, 1);
-    let step = steps(cluster).into_iter().find_map(|s| s.strip_suffix(" n3").map(str::to_owned)).expect("a server's step");
+    let step =
+        steps(cluster).into_iter().find_map(|s| s.strip_suffix(" n3").map(str::to_owned)).expect("a server's step");
     assert_eq!(cluster.slurm("scancel", &[&step]).status, 0);
     let done = |c: &Cluster| crate::disturbed::done(c, 1).unwrap_or_default();
     let before = done(cluster);

@@ -33,6 +33,8 @@ pub enum Item {
     Progress,
     Store,
     Ended,
+    /// Of a stream alone, from a task that is over: there is nothing more.
+    Whole,
 }
 
 impl Item {
@@ -45,6 +47,7 @@ impl Item {
             Self::Progress => "progress",
             Self::Store => "db",
             Self::Ended => "ended",
+            Self::Whole => "whole",
         }
     }
 }

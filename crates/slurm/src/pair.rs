@@ -93,9 +93,14 @@ pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
 
 /// Removes it again.
 pub fn take_away(job: u64) {
-    let (base, folder) = place(job);
     // Of a node that is lost it stays there.
-    done(&format!("rm -rf {folder}; rmdir {base} 2>/dev/null; exit 0"));
+    done(&removed(&folder(rustix::process::geteuid().as_raw(), job)));
+}
+
+/// Lines that remove it, for a shell there; `folder`: the job's on the first node.
+pub fn removed(folder: &str) -> String {
+    let place = quoted(&format!("{folder}-server"));
+    format!("rm -rf {place}; rmdir \"$(dirname {place})\" 2>/dev/null; exit 0")
 }
 
 #[cfg(test)]
@@ -119,6 +124,18 @@ mod tests {
         assert!(child.try_wait().unwrap().is_none());
         drop(child.stdin.take());
         assert!(!child.wait().unwrap().success(), "SIGTERM ended it");
+    }
+
+    #[test]
+    fn what_was_brought_is_removed_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("it's/7");
+        let server = folder.with_file_name("7-server");
+        [&folder, &server].into_iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
+        let removed = || shell(&removed(&folder.to_string_lossy())).wait().unwrap().success();
+        assert!(removed() && !server.exists() && folder.exists());
+        std::fs::remove_dir(&folder).unwrap();
+        assert!(removed() && !folder.parent().unwrap().exists());
     }
 
     #[test]

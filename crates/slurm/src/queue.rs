@@ -1,13 +1,24 @@
-//! Of sbatch's options those that say in which queue a job waits and on whose account it runs: what is fetched later needs them too.
+//! Of sbatch's options those that say in which queue a job waits, on whose account it runs and how long: what is fetched later needs them too.
+
+use super::command::ask;
 
 /// An option's name, its letter, and how many characters of the name are enough for sbatch.
-const OPTIONS: [(&str, Option<char>, usize); 4] =
-    [("partition", Some('p'), 4), ("account", Some('A'), 4), ("qos", Some('q'), 2), ("reservation", None, 3)];
+const OPTIONS: [(&str, Option<char>, usize); 5] = [
+    ("partition", Some('p'), 4),
+    ("account", Some('A'), 4),
+    ("qos", Some('q'), 2),
+    ("reservation", None, 3),
+    (TIME, Some('t'), 4),
+];
+
+const TIME: &str = "time";
 
 /// As srun takes them, from the environment and from options for sbatch, which win.
 pub fn options(more: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let given = |(name, ..): &(&str, _, _)| {
-        variable(&format!("SBATCH_{}", name.to_uppercase())).map(|value| format!("--{name}={value}"))
+        let named =
+            if *name == TIME { "SBATCH_TIMELIMIT".to_owned() } else { format!("SBATCH_{}", name.to_uppercase()) };
+        variable(&named).map(|value| format!("--{name}={value}"))
     };
     let mut found: Vec<String> = OPTIONS.iter().filter_map(given).collect();
     let mut words = more.iter();
@@ -18,6 +29,62 @@ pub fn options(more: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Ve
         }
     }
     found
+}
+
+/// Those that say where it waits.
+pub fn places(options: &[String]) -> impl Iterator<Item = &String> {
+    options.iter().filter(|option| !option.starts_with("--time="))
+}
+
+/// What fetching takes at most.
+const MINUTES: u32 = 10;
+
+/// The limit of a job that fetches: no longer than the partition grants, or than was asked for the job itself.
+pub fn minutes(options: &[String]) -> u32 {
+    let partition = options.iter().rev().find(|option| option.starts_with("--partition="));
+    // One that is named may be hidden, too; sinfo takes one of the two.
+    let of = partition.map_or("--all", String::as_str);
+    let granted =
+        ask("sinfo", ["--noheader", "--format=%P|%l", of]).ok().and_then(|text| granted(&text, partition.is_none()));
+    least(options, granted)
+}
+
+fn least(options: &[String], granted: Option<u32>) -> u32 {
+    let own = options.iter().rev().find_map(|option| minutes_of(option.strip_prefix("--time=")?));
+    [granted, own].into_iter().flatten().fold(MINUTES, u32::min).max(1)
+}
+
+/// The shortest limit of these partitions, `all*|infinite`; `usual`: of the default one. `None`: none has a limit.
+fn granted(text: &str, usual: bool) -> Option<u32> {
+    let limit = |line: &str| {
+        let (name, limit) = line.trim().split_once('|')?;
+        if usual && !name.ends_with('*') { None } else { minutes_of(limit) }
+    };
+    text.lines().filter_map(limit).min()
+}
+
+/// Whole minutes of a time as sbatch takes it: `90`, `90:00`, `1:30:00`, `1-0`, `1-0:00`, `1-0:00:00`; `None`: it is none, or without end.
+fn minutes_of(text: &str) -> Option<u32> {
+    let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
+    let fields: Vec<u32> = rest.split(':').map(|field| field.trim().parse().ok()).collect::<Option<_>>()?;
+    let hours = days.map_or(Some(0), |days| days.trim().parse::<u32>().ok()?.checked_mul(24))?;
+    let (more, minutes) = match (days.is_some(), &fields[..]) {
+        (true, [h]) => (*h, 0),
+        (true, [h, m] | [h, m, _]) | (false, [h, m, _]) => (*h, *m),
+        (false, [m] | [m, _]) => (0, *m),
+        _ => return None,
+    };
+    hours.checked_add(more)?.checked_mul(60)?.checked_add(minutes)
+}
+
+/// Why a job that fetches from this node has not begun, in Slurm's word.
+pub fn why_not(name: &str, node: &str) -> Option<String> {
+    let user = format!("--user={}", rustix::process::geteuid().as_raw());
+    let text =
+        ask("squeue", ["--noheader", "--all", &user, &format!("--name={name}"), "--states=PENDING", "--format=%n|%r"]);
+    let text = text.ok()?;
+    let found = text.lines().filter_map(|line| line.trim().split_once('|')).find(|(wanted, _)| *wanted == node);
+    found.map(|(_, reason)| reason.to_owned())
 }
 
 /// Those that still hold when a reservation has ended.
@@ -54,8 +121,10 @@ mod tests {
         let more =
             ["--time=30", "-A", "me", "--comment=p", "--qos=high", "--reservation=r", "-t", "3", "--par=x", "-p"];
         let found = of(&more);
-        assert_eq!(found, ["--account=me", "--qos=high", "--reservation=r"]);
-        assert_eq!(without_reservation(&found), ["--account=me", "--qos=high"]);
+        assert_eq!(found, ["--time=30", "--account=me", "--qos=high", "--reservation=r", "--time=3"]);
+        assert_eq!(without_reservation(&found), ["--time=30", "--account=me", "--qos=high", "--time=3"]);
+        assert_eq!(places(&found).collect::<Vec<_>>(), ["--account=me", "--qos=high", "--reservation=r"]);
+        assert_eq!((least(&found, None), least(&found, Some(2)), least(&[], None)), (3, 2, 10));
         assert_eq!(of(&[]), [""; 0]);
     }
 
@@ -63,5 +132,29 @@ mod tests {
     fn the_environment_comes_before_what_is_given() {
         let variable = |name: &str| (name == "SBATCH_PARTITION").then(|| "b".to_owned());
         assert_eq!(options(&["-pa".to_owned()], &variable), ["--partition=b", "--partition=a"]);
+    }
+
+    #[test]
+    fn a_limit_is_read_as_slurm_writes_it() {
+        for (text, minutes) in [
+            ("90", Some(90)),
+            ("5:00", Some(5)),
+            ("0:30", Some(0)),
+            ("1:30:00", Some(90)),
+            ("1-0", Some(1440)),
+            ("1-01:02", Some(1502)),
+            ("1-01:02:03", Some(1502)),
+            ("infinite", None),
+            ("UNLIMITED", None),
+            ("", None),
+        ] {
+            assert_eq!(minutes_of(text), minutes, "{text}");
+        }
+        let sinfo = "all*|infinite\nshort|5:00\nlong|1-00:00:00\n";
+        assert_eq!(
+            (granted(sinfo, true), granted(sinfo, false), granted("short|0:30\n", false)),
+            (None, Some(5), Some(0))
+        );
+        assert_eq!(least(&["--time=0:30".to_owned()], None), 1);
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::outbox::{Item, Outbox};
+use super::queue;
 
 /// What a frame's line begins with: a greeting of the node's is none.
 const MARK: &str = "iotrail-frame";
@@ -58,7 +59,7 @@ fn head(line: &str) -> Option<(Item, u64, u32)> {
         return None;
     }
     let name = words.next()?;
-    let item = Item::ALL.into_iter().find(|item| item.name() == name)?;
+    let item = Item::ALL.into_iter().chain([Item::Whole]).find(|item| item.name() == name)?;
     let length = words.next()?.parse().ok().filter(|n| *n <= LONGEST)?;
     Some((item, length, words.next()?.parse().ok()?))
 }
@@ -95,13 +96,17 @@ pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() ->
     }
 }
 
+/// The name of a job that fetches.
+pub const FETCH: &str = "iotrail-fetch";
+
 /// Where srun runs a step.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
     /// Beside a task that runs; of a job of two nodes, on the first.
     Beside { job: u64, paired: bool },
     /// In a small job of its own on this node, with options that say in which queue it waits.
-    On { node: &'a str, queue: &'a [String] },
+    /// `minutes`: its limit.
+    On { node: &'a str, queue: &'a [String], minutes: u32 },
 }
 
 /// Starts a step with its streams in our hands; it ends with us.
@@ -112,10 +117,10 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
         Place::Beside { job, paired } => {
             command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]).args(paired.then_some("--het-group=0"))
         }
-        Place::On { node, queue } => {
+        Place::On { node, queue, minutes } => {
             // A node that others use for longer than a minute is asked again later.
-            let ours = [&format!("--nodelist={node}"), "--job-name=iotrail-fetch", "--time=10", "--immediate=60"];
-            command.args(ours).args(queue)
+            command.args([&format!("--nodelist={node}"), &format!("--job-name={FETCH}"), "--immediate=60"]);
+            command.args(queue::places(queue)).arg(format!("--time={minutes}"))
         }
     };
     let variables = std::env::vars_os().map(|(name, _)| name);

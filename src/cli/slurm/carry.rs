@@ -4,11 +4,15 @@ use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use iotrail_base::words::last_line;
 use iotrail_slurm::outbox::{Item, Outbox};
+use iotrail_slurm::pair;
 use iotrail_slurm::queue;
 use iotrail_slurm::script::{self, Program};
 use iotrail_slurm::stream::{self, Place, TAKEN};
@@ -26,19 +30,22 @@ pub struct Freight {
     pub folder: String,
     pub task: u32,
     pub inbox: Outbox,
-    /// The job has a second node.
-    pub paired: bool,
+    /// The job has this second node.
+    pub second: Option<String>,
     /// Options that say where a job that fetches it waits.
     pub queue: Vec<String>,
 }
 
-/// A step that failed is not started again before this time.
+/// A step that failed is not started again before this time; one that failed `OFTEN` times in a row, before `LATER`: a job that has
+/// ended waits for a collector, and does not hold its node for one that cannot take anything.
 const AGAIN: Duration = Duration::from_secs(3);
+const LATER: Duration = Duration::from_secs(60);
+pub const OFTEN: u32 = 5;
 
 impl Carrier {
     /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
     pub fn beside(job: u64, freight: Freight) -> Self {
-        let place = Place::Beside { job, paired: freight.paired };
+        let place = Place::Beside { job, paired: freight.second.is_some() };
         Self::start(move || {
             if freight.program == Program::Comes {
                 deliver(place, &freight.folder)?;
@@ -50,11 +57,25 @@ impl Carrier {
     /// Of a task that is over.
     pub fn after(node: String, freight: Freight) -> Self {
         Self::start(move || {
-            let from = |queue: &[String]| receive(Place::On { node: &node, queue }, &freight, true);
+            let minutes = queue::minutes(&freight.queue);
+            let from = |queue: &[String], minutes| receive(Place::On { node: &node, queue, minutes }, &freight, true);
             let later = queue::without_reservation(&freight.queue);
-            let fetched = from(&freight.queue);
+            let mut fetched = from(&freight.queue, minutes);
             // A reservation may have ended since.
-            if later.len() < freight.queue.len() { fetched.or_else(|_| from(&later)) } else { fetched }
+            if fetched.is_err() && later.len() < freight.queue.len() {
+                fetched = from(&later, minutes);
+            }
+            // So may an account's limits be shorter.
+            let fetched = match fetched {
+                Err(e) if minutes > 1 && is_of_time(&e) => from(&later, 1),
+                fetched => fetched,
+            };
+            if let (Ok(()), Program::Comes, Some(second)) = (&fetched, &freight.program, &freight.second) {
+                // Where that node is lost too, it stays there.
+                let place = Place::On { node: second, queue: &later, minutes: 1 };
+                _ = stream::step(place, Path::new("/bin/sh"), &["-c", &pair::removed(&freight.folder)]).and_then(ended);
+            }
+            fetched
         })
     }
 
@@ -66,8 +87,10 @@ impl Carrier {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    pub fn may_start_again(&self) -> bool {
-        !self.is_under_way() && self.began.elapsed() > AGAIN
+    /// `failures`: how often it has failed in a row.
+    pub fn may_start_again(&self, failures: u32) -> bool {
+        let after = if failures < OFTEN { AGAIN } else { LATER };
+        !self.is_under_way() && self.began.elapsed() > after
     }
 
     /// Of one that is no longer under way: why it failed.
@@ -86,22 +109,102 @@ fn deliver(place: Place<'_>, folder: &str) -> io::Result<()> {
     ended(step)
 }
 
+/// Whether Slurm's reason is a limit of time: `PartitionTimeLimit`, `QOSMaxWallDurationPerJobLimit`, `Requested time limit is invalid`.
+fn is_of_time(e: &io::Error) -> bool {
+    let said = e.to_string();
+    ["TimeLimit", "MaxWall", "time limit"].iter().any(|words| said.contains(words))
+}
+
 fn receive(place: Place<'_>, freight: &Freight, once: bool) -> io::Result<()> {
     let sends = script::send(&freight.program, &freight.folder, freight.task, once);
     let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &sends])?;
     let mut stdin = step.stdin.take();
     let mut from = BufReader::new(step.stdout.take().ok_or_else(|| io::Error::other("srun has no output"))?);
-    while let Some((item, bytes)) = stream::read(&mut from)? {
-        freight.inbox.put(item, &bytes)?;
-        if item == Item::Ended
-            && let Some(mut stdin) = stdin.take()
-        {
-            // Whoever does not read it has left it there, where it does no harm.
-            _ = writeln!(stdin, "{TAKEN}");
+    let watch = match place {
+        Place::On { node, .. } => Some(Watch::over(&step, node)),
+        Place::Beside { .. } => None,
+    };
+    let mut take = || -> io::Result<()> {
+        while let Some((item, bytes)) = stream::read(&mut from)? {
+            watch.iter().for_each(Watch::has_begun);
+            if item != Item::Whole {
+                freight.inbox.put(item, &bytes)?;
+            }
+            if [Item::Ended, Item::Whole].contains(&item)
+                && let Some(mut stdin) = stdin.take()
+            {
+                // Whoever does not read it has left it there, where it does no harm.
+                _ = writeln!(stdin, "{TAKEN}");
+            }
         }
+        Ok(())
+    };
+    let taken = take();
+    // The step's number is its own until it has been waited for.
+    let why_not = watch.and_then(Watch::end);
+    drop((stdin, from));
+    if taken.is_err() {
+        // It would send on to nobody.
+        _ = kill_process(Pid::from_child(&step), Signal::TERM);
     }
-    drop(stdin);
-    ended(step)
+    let ended = ended(step);
+    taken?;
+    why_not.map_or(ended, |why| Err(io::Error::other(format!("Slurm does not start what fetches it: {why}"))))
+}
+
+/// Over a job that fetches: where Slurm leaves it in the queue it would wait for ever.
+struct Watch {
+    state: Arc<(Mutex<Watched>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Watched {
+    has_begun: bool,
+    why_not: Option<String>,
+}
+
+/// srun itself gives up after a minute where the node is busy, and does not say why.
+const PATIENCE: Duration = Duration::from_secs(55);
+
+impl Watch {
+    fn over(step: &Child, node: &str) -> Self {
+        let (id, node) = (Pid::from_child(step), node.to_owned());
+        let state = Arc::new((Mutex::new(Watched::default()), Condvar::new()));
+        let theirs = Arc::clone(&state);
+        let thread = std::thread::spawn(move || {
+            let (watched, changed) = &*theirs;
+            let mut watched = lock(watched);
+            while !watched.has_begun && watched.why_not.is_none() {
+                let waited = changed.wait_timeout_while(watched, PATIENCE, |watched| !watched.has_begun);
+                watched = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if !watched.has_begun {
+                    watched.why_not = queue::why_not(stream::FETCH, &node);
+                }
+            }
+            if watched.why_not.is_some() {
+                // Its job goes with it.
+                _ = kill_process(id, Signal::TERM);
+            }
+        });
+        Self { state, thread }
+    }
+
+    fn has_begun(&self) {
+        lock(&self.state.0).has_begun = true;
+        self.state.1.notify_all();
+    }
+
+    /// Why it was ended before it began.
+    fn end(self) -> Option<String> {
+        self.has_begun();
+        _ = self.thread.join();
+        lock(&self.state.0).why_not.take()
+    }
+}
+
+fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for a step; an error says why it failed.
@@ -116,4 +219,27 @@ fn ended(mut step: Child) -> io::Result<()> {
     }
     let said = last_line(&said).map_or_else(|| format!("srun ended with {status}"), str::to_owned);
     Err(io::Error::other(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_time_is_told_from_other_reasons() {
+        let is = |said: &str| is_of_time(&io::Error::other(said.to_owned()));
+        assert!(is("Slurm does not start what fetches it: PartitionTimeLimit"));
+        assert!(is(
+            "srun: error: Unable to allocate resources: Requested time limit is invalid (missing or exceeds some limit)"
+        ));
+        assert!(is("Slurm does not start what fetches it: QOSMaxWallDurationPerJobLimit"));
+        assert!(!is("srun: error: Unable to allocate resources: Requested nodes are busy"));
+    }
+
+    #[test]
+    fn what_fails_again_and_again_is_tried_less_often() {
+        let failed = |ago| Carrier { thread: None, began: Instant::now() - Duration::from_secs(ago) };
+        assert!(!failed(2).may_start_again(0) && failed(4).may_start_again(OFTEN - 1));
+        assert!(!failed(30).may_start_again(OFTEN) && failed(61).may_start_again(OFTEN));
+    }
 }

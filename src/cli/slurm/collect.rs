@@ -4,10 +4,12 @@ use std::path::Path;
 
 use super::How;
 use super::answer;
-use super::node::{At, Node};
+use super::node::{At, NOT_HERE, Node};
+use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 use super::without_advice;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::plain::sanitise;
 use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
 use iotrail_report::terminal;
@@ -39,18 +41,33 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
     let Some(record) = store.fleet(submitted.fleet)? else { return Ok(1) };
     if !is_waiting && record.runs().next().is_none() {
         store.forget_fleet(submitted.fleet)?;
-        let why: Vec<String> = record
-            .nodes
-            .iter()
-            .map(|n| format!("{}: {}", n.node, n.said.as_deref().unwrap_or(n.state.words())))
-            .collect();
-        return Err(Error::machine("nothing was measured on any node", "see what they said").because(list(&why)));
+        let why: Vec<(&str, &str)> =
+            record.nodes.iter().map(|n| (n.node.as_str(), n.said.as_deref().unwrap_or(n.state.words()))).collect();
+        let is_gone = |n: &FleetNode| n.said.as_deref().is_some_and(|said| said.starts_with(NOT_HERE));
+        let what = match record.nodes.iter().any(is_gone) {
+            true => "no results came back from any node",
+            false => "nothing was measured on any node",
+        };
+        return Err(Error::machine(what, "").because(together(why)));
     }
     match how.json {
         true => terminal::print_json(&record)?,
         false => answer::show(&record, submitted, store, how)?,
     }
     Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
+}
+
+/// What nodes said: each reason once, with the nodes that gave it.
+fn together(all: Vec<(&str, &str)>) -> String {
+    let mut reasons: Vec<(Vec<String>, &str)> = Vec::new();
+    for (node, why) in all {
+        match reasons.iter_mut().find(|(_, known)| *known == why) {
+            Some((nodes, _)) => nodes.push(node.to_owned()),
+            None => reasons.push((vec![node.to_owned()], why)),
+        }
+    }
+    let reasons: Vec<String> = reasons.iter().map(|(nodes, why)| format!("{}: {why}", list(nodes))).collect();
+    reasons.join(". ")
 }
 
 /// Takes in what has come of these nodes. True: more is to come from one of them.
@@ -85,6 +102,11 @@ fn unread(node: &Node, e: &Error) -> FleetNode {
 
 /// Takes in what a node has brought; nothing while more of it lies there, since what has ended is not asked again.
 fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<FleetNode> {
+    if let Some(other) = node.ran_elsewhere() {
+        // What one machine measured is not another's.
+        let said = Some(format!("Slurm ran it on {other}; what that node measured is not kept"));
+        return Ok(FleetNode { node: node.called.clone(), state: NodeState::Failed, run: None, said });
+    }
     let is_whole = node.has_store() && !node.left_behind;
     let file = is_whole.then(|| submitted.at_hand(store.path(), &node.inbox, node.task)).transpose()?;
     // Whatever fails fails before anything of it is here: it is taken in again.
@@ -94,9 +116,14 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         None => None,
     };
     let status = node.inbox.ended().map(|e| e.status);
+    if let (Some(run), Some(_)) = (run, &node.whole_without)
+        && outline.as_ref().is_some_and(|record| record.finished_unix_s.is_none())
+    {
+        store.finish(run, clock::unix_s())?;
+    }
     let is_lost = node.at == At::Over(Ending::NodeFailed);
     let state = match (&outline, status) {
-        (Some(record), Some(0)) if record.finished_unix_s.is_some() && record.corruption.is_none() => NodeState::Done,
+        (Some(record), status) if is_done(record, status) || node.whole_without.is_some() => NodeState::Done,
         _ if node.left_behind => NodeState::Waiting,
         (Some(_), _) => NodeState::Partial,
         (None, _) if is_lost => NodeState::Lost,
@@ -110,8 +137,15 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         let all = outline.as_ref().map_or(0, |record| record.cells.len());
         format!("{} of {} not testable there: {why}", untestable.len(), plural(all, "cell"))
     });
-    let said: Vec<String> = node.said.iter().cloned().chain(cells).collect();
+    // What srun or a program says may hold anything.
+    let said: Vec<String> = node.said.iter().map(|said| sanitise(said)).chain(cells).collect();
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
+}
+
+/// Whether it measured all that it can: by its own store, also where its process could not say so any more.
+fn is_done(record: &RunRecord, status: Option<i32>) -> bool {
+    let is_status = status.is_none_or(|status| status == 0 || status == i32::from(NOT_LEFT));
+    is_status && record.finished_unix_s.is_some() && record.corruption.is_none()
 }
 
 /// What a node measured, by its own store.
@@ -125,7 +159,7 @@ fn last_run(file: &Path) -> Result<Option<RunRecord>> {
 mod tests {
     use super::*;
     use iotrail_schema::fleet_record::{FleetRecord, SCHEMA};
-    use iotrail_slurm::outbox::{Item, Outbox};
+    use iotrail_slurm::outbox::{Ended, Item, Outbox};
     use iotrail_slurm::script::Program;
     use iotrail_testing::run::two_by_two;
     use iotrail_testing::sample;
@@ -181,6 +215,46 @@ mod tests {
             queue: vec![],
             user: None,
         }
+    }
+
+    #[test]
+    fn a_reason_of_several_nodes_is_told_once() {
+        assert_eq!(together(vec![("n1", "no"), ("n2", "gone"), ("n3", "no")]), "n1 and n3: no. n2: gone");
+    }
+
+    #[test]
+    fn what_had_come_whole_is_taken_though_the_node_cannot_be_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let mut node = node(&dir, 1, 1);
+        let submitted = fleet(std::slice::from_ref(&node), &mut store);
+        node.whole_without = Some("all of it had come before".into());
+        let brought = brought(&node, &submitted, &mut store).unwrap();
+        assert_eq!((brought.state, brought.run), (NodeState::Done, Some(1)));
+        assert!(store.load(1).unwrap().unwrap().finished_unix_s.is_some());
+    }
+
+    #[test]
+    fn a_run_that_is_finished_is_done_whoever_could_not_say_so() {
+        let finished = RunRecord { finished_unix_s: Some(1), ..two_by_two() };
+        assert!([None, Some(0), Some(74)].into_iter().all(|status| is_done(&finished, status)));
+        assert!(!is_done(&finished, Some(1)) && !is_done(&RunRecord { finished_unix_s: None, ..finished }, Some(0)));
+    }
+
+    #[test]
+    fn what_another_node_measured_is_not_filed_as_this_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
+        let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];
+        let submitted = fleet(&nodes, &mut store);
+        for (node, ran) in nodes.iter().zip(["n3", "n2"]) {
+            let ended = Ended { node: ran.into(), status: 1, said: None, restarts: 0 };
+            node.inbox.put(Item::Ended, &serde_json::to_vec(&ended).unwrap()).unwrap();
+        }
+        let first = brought(&nodes[0], &submitted, &mut store).unwrap();
+        assert_eq!((first.state, first.run), (NodeState::Failed, None));
+        assert_eq!(first.said.as_deref(), Some("Slurm ran it on n3; what that node measured is not kept"));
+        assert_eq!(brought(&nodes[1], &submitted, &mut store).unwrap().state, NodeState::Partial);
     }
 
     #[test]

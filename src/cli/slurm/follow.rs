@@ -24,6 +24,15 @@ const AWAY: Duration = Duration::from_secs(600);
 /// Who was asked to stop has stored what it measured by then.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// How long nodes are waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// One that was lost.
+    pub lost_after: Duration,
+    /// One that has measured, and from which nothing can be fetched; `None`: it is left for another time.
+    pub give_up: Option<Duration>,
+}
+
 struct Followed<'a> {
     nodes: Vec<Node>,
     shown: Shown,
@@ -40,18 +49,22 @@ struct Followed<'a> {
 /// Returns when none of the jobs is left in the queue. `attach`: the command line that watches them again.
 pub fn follow(
     submitted: &Submitted,
-    inbox: &Path,
-    lost_after: Duration,
+    store: &Path,
+    patience: Patience,
     attach: &str,
     stop: &AtomicBool,
 ) -> Result<Vec<Node>> {
+    let (inbox, beside) = (&submitted.inbox(store), &submitted.beside(store));
     let node = |(task, (job, name)): (u32, (&u64, &String))| {
         Node::new(task, *job, name, submitted.called(name), Outbox::new(inbox, task))
     };
-    interrupt::leave_with(&format!("iotrail: left; jobs go on, or stop if they were asked to; collect them: {attach}"))?;
+    interrupt::leave_with(&format!(
+        "iotrail: left; jobs go on, or stop if they were asked to; collect them: {attach}"
+    ))?;
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
-    let context = Context { submitted, attach, lost_after, nodes: BTreeMap::new() };
+    let Patience { lost_after, give_up } = patience;
+    let context = Context { submitted, attach, lost_after, give_up, beside, nodes: BTreeMap::new() };
     let forgotten = BTreeMap::new();
     let mut followed = Followed { nodes, shown, context, forgotten, away: None, stopping: None, cancelled: false };
     loop {

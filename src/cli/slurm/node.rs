@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::iter;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use iotrail_base::words::plural;
 use iotrail_slurm::control;
 use iotrail_slurm::nodes;
-use iotrail_slurm::outbox::{Item, Outbox, Progress};
+use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
 use iotrail_slurm::script::{Program, folder};
 use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
 
-use super::carry::{Carrier, Freight};
-use super::on_node::NOT_LEFT;
+use super::carry::{Carrier, Freight, OFTEN};
+use super::on_node::{NOT_LEFT, STOPPED};
 use super::submitted::Submitted;
 
 /// Where it is.
@@ -47,9 +48,16 @@ pub struct Node {
     /// Why it waits, as that was last told.
     reason: String,
     since: Instant,
+    /// Why it is waited for no longer.
+    because: Option<String>,
+    /// All of it had come before, and what lies on the node could not be fetched; why.
+    pub whole_without: Option<String>,
     carrier: Option<Carrier>,
+    /// How often carrying has failed in a row.
+    failures: u32,
     fetched: bool,
-    told_carrier: bool,
+    /// Why what lies there could not be fetched.
+    unfetched: Option<String>,
 }
 
 /// What all have in common.
@@ -58,6 +66,10 @@ pub struct Context<'a> {
     /// The command line that watches all of them again.
     pub attach: &'a str,
     pub lost_after: Duration,
+    /// How long what lies on a node that cannot be used is waited for; `None`: it is left for another time.
+    pub give_up: Option<Duration>,
+    /// Beside the store: where what is fetched goes, whatever has become of a folder that nodes share.
+    pub beside: &'a Path,
     /// How the nodes are, as far as that could be read.
     pub nodes: BTreeMap<String, nodes::Node>,
 }
@@ -83,9 +95,12 @@ impl Node {
             requeued: 0,
             reason: String::new(),
             since: Instant::now(),
+            because: None,
+            whole_without: None,
             carrier: None,
+            failures: 0,
             fetched: false,
-            told_carrier: false,
+            unfetched: None,
         }
     }
 
@@ -114,7 +129,10 @@ impl Node {
             // No step can be started there any more; what it has ended with is about to be known.
             State::Completing => None,
             // What Slurm has forgotten may have run.
-            State::Ended(ending) => self.has_ended(ending, job.is_none_or(|j| j.node.is_some()), context),
+            State::Ended(ending) => {
+                let has_run = self.requeued > 0 || job.is_none_or(|j| j.node.is_some());
+                self.has_ended(ending, has_run, context)
+            }
         }
     }
 
@@ -124,6 +142,10 @@ impl Node {
     }
 
     fn waits(&mut self, reason: &str, context: &Context<'_>) -> Option<String> {
+        if self.because.is_some() {
+            // Cancelled a moment ago.
+            return None;
+        }
         // A job that others have submitted may have lost a node before we came; Slurm says then when it may begin.
         let is_back_in_queue = self.at == At::Running
             || (self.at == At::Waiting && reason == "BeginTime" && detail(self.job).is_ok_and(|d| d.restarts > 0));
@@ -135,6 +157,12 @@ impl Node {
         if let Some(why) = self.given_up(context)
             && control::cancel(&[self.job]).is_ok()
         {
+            self.because = Some(why.clone());
+            if self.requeued > 0 && self.unusable(context).is_none() && context.nodes.contains_key(&self.name) {
+                // Its own node is there: what it has left is fetched, and goes.
+                self.go(At::Ended(Ending::NodeFailed));
+                return None;
+            }
             self.said = Some(why);
             self.go(At::Over(Ending::NodeFailed));
             return self.said.clone();
@@ -214,10 +242,10 @@ impl Node {
             None => self.carrier = Some(Carrier::beside(self.job, self.freight(context))),
             // It has said how it ended, and the job is about to.
             Some(_) if self.inbox.ended().is_some() => {}
-            Some(carrier) if carrier.may_start_again() => {
-                if let Some(why) = carrier.failed().filter(|_| !std::mem::replace(&mut self.told_carrier, true)) {
-                    said = Some(format!("its results cannot be carried now: {why}"));
-                }
+            Some(carrier) if carrier.may_start_again(self.failures) => {
+                let failed = carrier.failed();
+                self.failures = if failed.is_some() { self.failures + 1 } else { 0 };
+                said = failed.and_then(|why| said_of_failure(self.failures, &why)).or(said);
                 self.carrier = Some(Carrier::beside(self.job, self.freight(context)));
             }
             Some(_) => {}
@@ -230,33 +258,78 @@ impl Node {
             program: context.submitted.program.clone(),
             folder: folder(rustix::process::geteuid().as_raw(), self.job),
             task: self.task,
-            inbox: self.inbox.clone(),
-            paired: context.submitted.second.is_some(),
+            // A folder that nodes share may be full, or gone.
+            inbox: Outbox::new(context.beside, self.task),
+            second: context.submitted.second.as_ref().map(|second| second.node.clone()),
             queue: context.submitted.queue.clone(),
         }
     }
 
     fn has_ended(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> Option<String> {
-        if !matches!(self.at, At::Ended(_)) {
-            self.go(At::Ended(ending));
-        }
-        if self.inbox.ended().is_none() && self.is_expected(ending, has_run, context) {
+        let ending = match self.at {
+            At::Ended(known) => known,
+            _ => {
+                self.go(At::Ended(ending));
+                ending
+            }
+        };
+        let has_all = self.inbox.ended().is_some_and(|ended| ended.status != i32::from(NOT_LEFT));
+        if !has_all && self.is_expected(ending, has_run, context) {
             return None;
         }
+        let beside = Outbox::new(context.beside, self.task);
+        if !has_all && beside.path(Item::Store) != self.inbox.path(Item::Store) && beside.path(Item::Store).exists() {
+            self.inbox = beside;
+        }
         let ended = self.inbox.ended();
-        self.said = match &ended {
-            Some(ended) => ended.said.clone(),
-            None if ending == Ending::Failed => Some(self.why_failed(&context.submitted.program)),
-            None => Some(ending.words().to_owned()),
-        };
+        let Progress { done, planned } = self.progress();
+        self.said = self.because.clone().or_else(|| self.why_ended(ending, ended.as_ref(), context));
         if self.left_behind {
-            let why = self.unusable(context).map_or_else(String::new, |why| format!(": Slurm has it {why}"));
-            self.said = Some(format!("{}; what it measured may lie there still{why}", ending.words()));
+            let unusable = self.unusable(context).map(|why| format!("Slurm has it {why}"));
+            let why = unusable.or(self.unfetched.clone()).map_or_else(String::new, |why| format!(": {why}"));
+            // What is measured is here, but for the end of the run.
+            if planned > 0 && done >= planned && self.has_store() {
+                self.left_behind = false;
+                let folder = folder(rustix::process::geteuid().as_raw(), self.job);
+                self.whole_without = Some(format!("all of it had come before; {folder} is left there{why}"));
+                self.said.clone_from(&self.whole_without);
+            } else {
+                let of_node = ended.and_then(|ended| ended.said).filter(|_| ending == Ending::Failed);
+                let words = of_node.unwrap_or_else(|| ending.words().to_owned());
+                self.said = Some(format!("{words}; what it measured may lie there still{why}"));
+            }
         }
         self.go(At::Over(ending));
-        let Progress { done, planned } = self.progress();
         let why = self.said.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        Some(format!("has ended, {done} of {}{why}", plural(planned as usize, "measurement")))
+        // Of one that never told of its plan nothing is counted.
+        let count = match planned {
+            0 => String::new(),
+            planned => format!(", {done} of {}", plural(planned as usize, "measurement")),
+        };
+        Some(format!("has ended{count}{why}"))
+    }
+
+    /// Why it ended as it did: Slurm's reason first, where it has one.
+    fn why_ended(&self, ending: Ending, ended: Option<&Ended>, context: &Context<'_>) -> Option<String> {
+        use Ending::{Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut};
+        let of_slurm = [Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut].contains(&ending) && !self.stopped;
+        let own = ended.and_then(|ended| ended.said.clone());
+        match ended {
+            Some(ended) if ended.status == 0 => own,
+            Some(_) if of_slurm => {
+                let more = own.filter(|own| own != STOPPED && !own.starts_with("it ended with "));
+                Some(more.map_or_else(|| ending.words().to_owned(), |own| format!("{}: {own}", ending.words())))
+            }
+            Some(_) => own,
+            // What it brought tells how far it came.
+            None if ending == Ending::Failed => self.why_failed(&context.submitted.program),
+            None if self.has_store() && ending == Ending::Completed => None,
+            None if ending == Ending::Completed => Some(match &context.submitted.shared {
+                Some(shared) => format!("{NOT_HERE}: somebody has removed them from {}", shared.display()),
+                None => format!("{NOT_HERE}: nothing of it lies on the node"),
+            }),
+            None => Some(ending.words().to_owned()),
+        }
     }
 
     /// Whether something is still to come from a job that has ended without saying how.
@@ -264,8 +337,8 @@ impl Node {
         if !has_run {
             return false;
         }
-        if context.submitted.shared.is_some() {
-            return self.since.elapsed() < SHARED;
+        if context.submitted.shared.is_some() && self.since.elapsed() < SHARED {
+            return true;
         }
         let Some(carrier) = &mut self.carrier else {
             return self.fetch(ending, context);
@@ -273,12 +346,35 @@ impl Node {
         if carrier.is_under_way() {
             return true;
         }
+        let may_start_again = carrier.may_start_again(0);
         let failed = carrier.failed();
-        if self.fetched {
-            self.left_behind = failed.is_some();
+        if !self.fetched {
+            return self.inbox.ended().is_none() && self.fetch(ending, context);
+        }
+        if failed.is_some() {
+            self.unfetched = failed;
+        }
+        let Some(why) = self.unfetched.clone() else { return false };
+        if context.give_up.is_none() {
+            self.left_behind = true;
             return false;
         }
-        self.inbox.ended().is_none() && self.fetch(ending, context)
+        if self.is_given_up(&why, context) {
+            return false;
+        }
+        if may_start_again {
+            (self.fetched, self.unfetched) = (false, None);
+            return self.fetch(ending, context);
+        }
+        true
+    }
+
+    /// Whether what lies there is waited for no longer; `why` it cannot be had.
+    fn is_given_up(&mut self, why: &str, context: &Context<'_>) -> bool {
+        let Some(after) = context.give_up.filter(|after| self.since.elapsed() > *after) else { return false };
+        self.because = Some(format!("given up after {} s: {why}", after.as_secs()));
+        self.left_behind = false;
+        true
     }
 
     /// Starts fetching what a job has left on its node, if that makes sense and can be done now.
@@ -288,11 +384,14 @@ impl Node {
         if self.fetched || (ending == Ending::Failed && never_began()) {
             return false;
         }
-        if self.unusable(context).is_some() {
+        if let Some(why) = self.unusable(context) {
             // What was on a node that is lost may be gone with it; on one that is drained it lies until that is in use again.
             self.left_behind = ending != Ending::NodeFailed;
-            return false;
+            return self.left_behind
+                && context.give_up.is_some()
+                && !self.is_given_up(&format!("Slurm has it {why}"), context);
         }
+        self.left_behind = false;
         self.fetched = true;
         self.carrier = Some(Carrier::after(self.name.clone(), self.freight(context)));
         true
@@ -303,20 +402,35 @@ impl Node {
         context.nodes.get(&self.name)?.unusable()
     }
 
-    fn why_failed(&self, program: &Program) -> String {
-        let Ok(Detail { exit, .. }) = detail(self.job) else { return Ending::Failed.words().to_owned() };
-        why_it_did_not_begin(exit, program).unwrap_or_else(|| match exit {
-            e if e == u32::from(NOT_LEFT) => {
-                let folder = folder(rustix::process::geteuid().as_raw(), self.job);
-                format!("its results cannot be copied; they lie there, in {folder} or as {folder}.db")
-            }
-            _ => Ending::Failed.words().to_owned(),
-        })
+    fn why_failed(&self, program: &Program) -> Option<String> {
+        let exit = detail(self.job).map_or(0, |Detail { exit, .. }| exit);
+        match why_it_did_not_begin(exit, program) {
+            // What it could not leave has been fetched.
+            None if exit == u32::from(NOT_LEFT) && self.has_store() => None,
+            why => Some(why.unwrap_or_else(|| Ending::Failed.words().to_owned())),
+        }
+    }
+
+    /// The node that ran it, where that is another than was meant.
+    pub fn ran_elsewhere(&self) -> Option<String> {
+        self.inbox.ended().map(|ended| ended.node).filter(|node| !node.is_empty() && *node != self.name)
     }
 
     /// What came back.
     pub fn has_store(&self) -> bool {
         self.inbox.path(Item::Store).exists()
+    }
+}
+
+/// Where nothing came of a job that ended well.
+pub const NOT_HERE: &str = "its results are not here";
+
+/// What is said of carrying that has failed so often in a row. Once is nothing: Slurm ends that step with its job.
+fn said_of_failure(failures: u32, why: &str) -> Option<String> {
+    match failures {
+        2 => Some(format!("its results cannot be carried now: {why}")),
+        OFTEN => Some(format!("its results stay on the node until they can be carried: {why}")),
+        _ => None,
     }
 }
 

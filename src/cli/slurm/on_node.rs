@@ -81,6 +81,9 @@ const NOTICED: Duration = Duration::from_secs(600);
 /// As sysexits.h has it (EX_IOERR): it has measured, and cannot hand that over.
 pub const NOT_LEFT: u8 = 74;
 
+/// Where there is no other reason.
+pub const STOPPED: &str = "it was told to stop";
+
 /// A node that answers again without Slurm having missed it goes on so often.
 const AGAIN: u32 = 3;
 
@@ -121,7 +124,13 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     }
     match shared {
         Some(_) => remove(folder).map_err(cannot_leave)?,
-        None => wait_for_collector(folder, &node.outbox, stop),
+        None => {
+            wait_for_collector(folder, &node.outbox, stop);
+            // Nobody comes for what was stopped before it measured anything.
+            if stop.load(Ordering::Relaxed) && folder.exists() && !node.work.exists() {
+                remove(folder).map_err(cannot_leave)?;
+            }
+        }
     }
     Ok(to_slurm(status))
 }
@@ -206,8 +215,13 @@ impl Node<'_> {
         let (status, said) = watched?;
         // As a shell has it, where a signal ended it.
         let code = status.code().unwrap_or(3);
-        let said =
-            said.filter(|_| code != 0).or_else(|| (!status.success()).then(|| format!("it ended with {status}")));
+        let said = match status.success() {
+            true => None,
+            false if self.stop.load(Ordering::Relaxed) => Some(STOPPED.to_owned()),
+            false => {
+                said.map(|said| without_file(&said, &args.folder)).or_else(|| Some(format!("it ended with {status}")))
+            }
+        };
         Ok((u8::try_from(code).unwrap_or(3), said))
     }
 
@@ -278,6 +292,14 @@ impl Node<'_> {
         self.progress = progress;
         Ok(())
     }
+}
+
+/// Without the place in the experiment's file, which nobody has written on this node.
+fn without_file(said: &str, folder: &Path) -> String {
+    let file = format!("{}:", folder.join("experiment.toml").display());
+    let Some((before, after)) = said.split_once(&file) else { return said.to_owned() };
+    let is_place = |c: char| c.is_ascii_digit() || c == ':' || c == ' ';
+    format!("{before}{}", after.trim_start_matches(is_place))
 }
 
 fn why(e: Error) -> io::Error {
@@ -353,25 +375,53 @@ fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
     }
 }
 
+/// `once`: of a task that is over. All that it has left is sent, also where it was killed before it could say how it ended.
 fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     let outbox = Outbox::new(folder, task);
+    let kept = folder.with_extension("db");
+    if once {
+        gather(folder, &kept, &outbox);
+    }
     let mut out = io::stdout().lock();
     let has_ended = stream::send(&outbox, &mut out, &mut || {
         // Before the folder is there, nothing was left yet.
         _ = File::create(sign_of_sender(folder));
         !once
     })?;
+    if once && !has_ended {
+        stream::write(&mut out, Item::Whole, b"")?;
+    }
     out.flush()?;
-    if !has_ended {
+    if !has_ended && !once {
         return Ok(0);
     }
     // Whoever has it all answers; what nobody has taken stays.
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     if answer.trim() == TAKEN {
-        remove(folder)?;
+        _ = fs::remove_file(&kept);
+        if folder.exists() {
+            remove(folder)?;
+        }
     }
     Ok(0)
+}
+
+/// Of a task that is over: what it could not leave itself.
+fn gather(folder: &Path, kept: &Path, outbox: &Outbox) {
+    let own = folder.join("work.db");
+    let work = match (kept.exists(), outbox.path(Item::Ended).exists()) {
+        (true, _) => kept.to_owned(),
+        (false, false) if own.exists() => own,
+        (false, _) => return,
+    };
+    // It says of what is sent now that it cannot be sent.
+    outbox.begin_again();
+    _ = fs::create_dir(folder);
+    let stop = &AtomicBool::new(false);
+    let mut node = Node { outbox: outbox.clone(), work, progress: Progress::default(), next: Instant::now(), stop };
+    // What cannot be read stays where it is, and what was left before is sent.
+    _ = node.leave(true);
 }
 
 #[cfg(test)]
@@ -425,6 +475,37 @@ mod tests {
             remove(&folder).unwrap();
             assert!(kept.exists());
         }
+    }
+
+    #[test]
+    fn a_file_that_nobody_wrote_is_not_named() {
+        let folder = Path::new("/var/tmp/iotrail-slurm-0/7");
+        let said = "/var/tmp/iotrail-slurm-0/7/experiment.toml:8:1: cannot run ./nosuch; name a program";
+        assert_eq!(without_file(said, folder), "cannot run ./nosuch; name a program");
+        assert_eq!(without_file("no room: x", folder), "no room: x");
+    }
+
+    #[test]
+    fn of_a_task_that_was_killed_all_is_gathered() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("7");
+        let mut node = node(&folder, &folder);
+        let kept = folder.with_extension("db");
+        gather(&folder, &kept, &node.outbox);
+        let measured =
+            |node: &Node<'_>| Store::open(&node.outbox.path(Item::Store)).unwrap().unwrap().list().unwrap()[0].done;
+        assert_eq!(measured(&node), 1);
+        // One that could not be left lies beside the folder, and has more.
+        let mut store = Store::open(&node.work).unwrap().unwrap();
+        store.save(1, 1, 2, &sample::measurement(), &sample::histogram()).unwrap();
+        drop(store);
+        node.outbox = Outbox::new(dir.path().join("no room"), 1);
+        assert_eq!(node.left((0, None), &folder).unwrap().0, NOT_LEFT);
+        remove(&folder).unwrap();
+        node.outbox = Outbox::new(&folder, 1);
+        gather(&folder, &kept, &node.outbox);
+        assert_eq!(measured(&node), 2);
+        assert!(kept.exists(), "until it is taken");
     }
 
     #[test]

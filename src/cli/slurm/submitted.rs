@@ -1,6 +1,7 @@
 //! What was submitted: kept beside the store, with what has come back, until all of it is collected.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,11 @@ impl Submitted {
         })
     }
 
+    /// Beside the store: what has been kept of it.
+    pub fn beside(&self, store: &Path) -> PathBuf {
+        folder(store, self.job)
+    }
+
     /// Where the nodes' outboxes are, or what has come of them.
     pub fn inbox(&self, store: &Path) -> PathBuf {
         self.shared.clone().unwrap_or_else(|| folder(store, self.job))
@@ -102,10 +108,10 @@ impl Submitted {
     /// A task's store, where SQLite can open it: a folder that nodes share need not have its locks.
     pub fn at_hand(&self, store: &Path, inbox: &Outbox, task: u32) -> Result<PathBuf> {
         let from = inbox.path(Item::Store);
-        if self.shared.is_none() {
+        let folder = folder(store, self.job);
+        if self.shared.is_none() || from.parent() == Some(&folder) {
             return Ok(from);
         }
-        let folder = folder(store, self.job);
         let here = Outbox::new(&folder, task).path(Item::Store);
         let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy(&from, &here));
         copied.map(|_| here).map_err(|e| {
@@ -122,6 +128,33 @@ impl Submitted {
     }
 }
 
+/// Held while one process watches a job, so that no other takes what comes for it.
+pub struct Watching(#[expect(dead_code, reason = "its lock ends with it")] Option<fs::File>);
+
+/// Refused while another process watches this job.
+pub fn watch(store: &Path, job: u64) -> Result<Watching> {
+    let path = folder(store, job).join("watched");
+    // Of a job that is not there nothing is made.
+    let Ok(mut file) = fs::File::options().read(true).write(true).create(true).truncate(false).open(&path) else {
+        return Ok(Watching(None));
+    };
+    match file.try_lock() {
+        Ok(()) => {
+            _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            Ok(Watching(Some(file)))
+        }
+        Err(fs::TryLockError::WouldBlock) => {
+            let mut other = String::new();
+            _ = file.read_to_string(&mut other);
+            let who = if other.is_empty() { String::new() } else { format!(" (process {other})") };
+            let what = format!("another iotrail watches job {job}{who}, and collects it");
+            Err(Error::disturbed(what, "end that one first, or wait: `iotrail list` shows the fleet"))
+        }
+        // A file system without locks.
+        Err(fs::TryLockError::Error(_)) => Ok(Watching(None)),
+    }
+}
+
 /// A folder of this job's in the shared one.
 pub fn make_shared(dir: &Path) -> Result<PathBuf> {
     let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
@@ -129,4 +162,23 @@ pub fn make_shared(dir: &Path) -> Result<PathBuf> {
         Error::machine(format!("cannot make a folder in {}", dir.display()), "see its room and permissions").because(e)
     })?;
     Ok(made.keep())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_watches_a_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("s.db");
+        assert!(watch(&store, 7).is_ok() && fs::read_dir(dir.path()).unwrap().next().is_none(), "there is no such job");
+        fs::create_dir(folder(&store, 7)).unwrap();
+        let held = watch(&store, 7).unwrap();
+        let refused = watch(&store, 7).map(drop).unwrap_err().to_string();
+        let said = format!("another iotrail watches job 7 (process {}), and collects it; ", std::process::id());
+        assert!(refused.starts_with(&said), "{refused}");
+        drop(held);
+        assert!(watch(&store, 7).is_ok());
+    }
 }

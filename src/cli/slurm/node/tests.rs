@@ -20,7 +20,14 @@ fn submitted() -> Submitted {
 /// n1 as sinfo has it.
 fn context<'a>(submitted: &'a Submitted, state: &str, lost_after: Duration) -> Context<'a> {
     let node = nodes::Node { state: state.into(), reason: Some("the disk".into()) };
-    Context { submitted, attach: "", lost_after, nodes: BTreeMap::from([("n1".to_owned(), node)]) }
+    Context {
+        submitted,
+        attach: "",
+        lost_after,
+        give_up: None,
+        beside: Path::new("/nowhere"),
+        nodes: BTreeMap::from([("n1".to_owned(), node)]),
+    }
 }
 
 fn node(dir: &tempfile::TempDir) -> Node {
@@ -94,4 +101,62 @@ fn without_the_program_the_advice_is_of_how_it_gets_there() {
     assert!(of(&Program::At("/shared/iotrail".into())).contains("--shared"));
     assert!(of(&Program::Comes).starts_with("nobody brought iotrail there within 10 minutes of its start"));
     assert_eq!(why_it_did_not_begin(1, &Program::Comes), None, "it ran");
+}
+
+fn ended(status: i32, said: &str) -> Ended {
+    Ended { node: "n1".into(), status, said: (!said.is_empty()).then(|| said.into()), restarts: 0 }
+}
+
+#[test]
+fn slurms_reason_goes_first() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let context = context(&submitted, "idle", Duration::ZERO);
+    let mut node = node(&dir);
+    let limit = "Slurm's time limit ended it (--sbatch '--time=…')";
+    for (ending, of_node, said) in [
+        (Ending::TimedOut, Some(ended(1, STOPPED)), Some(limit)),
+        (Ending::TimedOut, Some(ended(3, "it ended with signal: 15 (SIGTERM)")), Some(limit)),
+        (Ending::Cancelled, Some(ended(1, STOPPED)), Some("it was cancelled")),
+        (Ending::Cancelled, None, Some("it was cancelled")),
+        (Ending::OutOfMemory, Some(ended(3, "no room")), Some("it ran out of memory: no room")),
+        (Ending::Failed, Some(ended(3, "no room")), Some("no room")),
+        (Ending::Cancelled, Some(ended(0, "")), None),
+    ] {
+        assert_eq!(node.why_ended(ending, of_node.as_ref(), &context).as_deref(), said, "{ending:?} {of_node:?}");
+    }
+    // Ours: the node says what happened.
+    node.stopped = true;
+    assert_eq!(node.why_ended(Ending::Failed, Some(&ended(1, STOPPED)), &context).as_deref(), Some(STOPPED));
+}
+
+#[test]
+fn one_step_that_is_ended_with_its_job_alarms_nobody() {
+    let said: Vec<Option<String>> = (1..=OFTEN + 1).map(|n| said_of_failure(n, "no room")).collect();
+    assert_eq!(said.iter().flatten().count(), 2);
+    assert!(said[0].is_none() && said[1].is_some() && said[OFTEN as usize - 1].is_some());
+}
+
+#[test]
+fn a_node_that_stays_drained_is_given_up_where_that_is_asked_for() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let over = job(State::Ended(Ending::Completed), "");
+    let patient = Context { give_up: Some(Duration::from_secs(60)), ..context(&submitted, "drained", Duration::ZERO) };
+    let mut node = node(&dir);
+    assert_eq!((node.step(Some(&over), &patient), node.is_over()), (None, false));
+    let done = Context { give_up: Some(Duration::ZERO), ..context(&submitted, "drained", Duration::ZERO) };
+    let said = node.step(Some(&over), &done).unwrap();
+    assert_eq!(said, "has ended: given up after 0 s: Slurm has it drained: the disk");
+    assert!(node.is_over() && !node.left_behind, "what has come is taken");
+}
+
+#[test]
+fn what_has_come_whole_needs_no_node() {
+    let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
+    let mut node = node(&dir);
+    node.inbox.put(Item::Store, b"a store").unwrap();
+    node.inbox.put(Item::Progress, br#"{"done":4,"planned":4}"#).unwrap();
+    let over = job(State::Ended(Ending::Completed), "");
+    let said = node.step(Some(&over), &context(&submitted, "drained", Duration::ZERO)).unwrap();
+    assert!(said.starts_with("has ended, 4 of 4 measurements: all of it had come before; "), "{said}");
+    assert!(!node.left_behind && node.whole_without.is_some());
 }
