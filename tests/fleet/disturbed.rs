@@ -25,6 +25,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::results_are_fetched_where_little_time_is_granted", is_long: true, body: short },
     Test { name: "fleet::cancelled_and_killed_jobs_leave_nothing", is_long: true, body: ended_by_others },
     Test { name: "fleet::a_shared_folder_is_emptied", is_long: true, body: emptied },
+    Test { name: "fleet::the_collectors_disk_is_full", is_long: true, body: full },
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
 ];
 
@@ -292,6 +293,50 @@ fn emptied(cluster: &mut Cluster) {
     let ended = end(child);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     whole(cluster, &fleet(&ended), "n1");
+}
+
+/// The job does not hold its node for somebody who cannot take anything, and nothing is lost.
+fn full(cluster: &mut Cluster) {
+    experiment(cluster, "2500ms");
+    let tiny = Mounted::new(cluster.path("tiny"));
+    let child = cluster.tool("run e.toml --slurm --nodes n1 --seed 7 --store tiny/s.db --json", &[]).spawn();
+    let child = child.expect("it starts");
+    cluster.wait_for("the job", |c| c.queue().contains(&"root RUNNING n1".to_owned()).then_some(()));
+    let filler = tiny.0.join("filler");
+    // Until nothing has room any more.
+    _ = std::io::copy(&mut std::io::repeat(0), &mut std::fs::File::create(&filler).expect("our own folder"));
+    let ended = end(child);
+    assert_ne!(ended.status, 0, "{}", ended.stderr);
+    for said in
+        ["n1: its results cannot be carried now: No space left", "n1: its results stay on the node until they can"]
+    {
+        assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    }
+    std::fs::remove_file(&filler).expect("our own file");
+    let (_, job) = ended.stderr.split_once("--attach ").expect("it was told");
+    let job = job.split_whitespace().next().expect("a number").to_owned();
+    let ended = run(&mut cluster.tool(&format!("run --json --store tiny/s.db --attach {job}"), &[]));
+    let fleet = fleet(&ended);
+    assert_eq!((ended.status, states(&fleet)), (0, vec![("n1", "done")]), "{fleet}");
+}
+
+/// A small file system of its own.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn new(at: std::path::PathBuf) -> Self {
+        std::fs::create_dir(&at).expect("our own folder");
+        let mount = ["-t", "tmpfs", "-o", "size=600k", "tmpfs"];
+        let mounted = std::process::Command::new("mount").args(mount).arg(&at).status().expect("it is installed");
+        assert!(mounted.success());
+        Self(at)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// What fetches results has the reservation of the job, and none once that is gone.
