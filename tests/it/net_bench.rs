@@ -55,7 +55,7 @@ fn refused() -> End {
     let place = Place::new();
     let before = place.contents();
     for (options, line) in [
-        ("--engine kqueue", "invalid value 'kqueue' for '--engine <ENGINE>'*; see `iotrail net --help`"),
+        ("--engine kqueue", "invalid value 'kqueue' for '--engine <ENGINE>'*; see `iotrail net bench --help`"),
         ("--connections 4,4", "--connections has 4 twice; give each value once"),
         ("--ring coop --engine io_uring", "*coop*; *"),
         ("--window 0 --plan", "*--window 0*; *"),

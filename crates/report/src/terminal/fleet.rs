@@ -103,7 +103,7 @@ fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn
         Column::words("another", 12),
         Column::number("holds", 10),
     ];
-    let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), |[lo, hi]| format!("{}–{}", bound(lo), bound(hi)));
+    let interval = |i: Option<[f64; 2]>| i.map_or(UNKNOWN.into(), interval);
     let row = |e: &&FleetEffect| -> Vec<Cell> {
         vec![
             name(e).into(),
@@ -196,6 +196,14 @@ fn bound(x: f64) -> String {
     if x >= 999.5 { ">1000".into() } else { ratio(x) }
 }
 
+/// Both ends; one for both where they are beyond what is told apart.
+fn interval(ends: [f64; 2]) -> String {
+    match ends.map(bound) {
+        [lo, hi] if lo == hi && lo.starts_with(['<', '>']) => lo,
+        [lo, hi] => format!("{lo}–{hi}"),
+    }
+}
+
 /// A standard deviation between machines.
 fn spread(share: f64) -> String {
     match share * 100.0 {
@@ -228,7 +236,7 @@ pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bound, spread};
+    use super::{bound, interval, spread};
 
     /// Columns of the table hold 6, 13, 7 and 12.
     #[test]
@@ -236,8 +244,9 @@ mod tests {
         let all = [0.0, 1e-9, 0.001, 0.617, 1.0, 9.99, 99.9, 100.0, 999.4, 999.6, 93_738_624.0, 1e300, f64::INFINITY];
         assert!(all.iter().all(|x| bound(*x).chars().count() <= 6 && spread(*x).chars().count() <= 7));
         for (lo, hi) in all.iter().flat_map(|lo| all.iter().map(move |hi| (*lo, *hi))) {
-            assert!(format!("{}–{}", bound(lo), bound(hi)).chars().count() <= 12, "{lo} {hi}");
+            assert!(interval([lo, hi]).chars().count() <= 12, "{lo} {hi}");
         }
         assert_eq!([bound(93_738_624.0), bound(1e-9), spread(20.0)], [">1000", "<0.001", ">999 %"]);
+        assert_eq!([interval([1e-9, 1e-8]), interval([0.5, 0.5])], ["<0.001", "0.500–0.500"]);
     }
 }
