@@ -6,10 +6,11 @@
 
 #include "state.h"
 
-/* By the thread's number. */
+/* By the thread's number. Room is made once for each, since making it interrupts this CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, struct handler_run);
 } irq_threads SEC(".maps");
@@ -22,7 +23,11 @@ static __always_inline void leaves_to_thread(struct task_struct *thread, struct 
 	struct handler_run run = { .line = slot->in_irq, .serial = slot->handlers, .cpu = bpf_get_smp_processor_id() };
 	__u32 tid = thread->pid;
 
-	bpf_map_update_elem(&irq_threads, &tid, &run, BPF_ANY);
+	struct handler_run *known = bpf_map_lookup_elem(&irq_threads, &tid);
+	if (known)
+		*known = run;
+	else if (bpf_map_update_elem(&irq_threads, &tid, &run, BPF_ANY))
+		slot->losses[LOSS_INTERRUPT]++;
 	lines_threaded = 1;
 }
 
