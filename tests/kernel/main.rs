@@ -37,10 +37,9 @@ use libtest_mimic::{Arguments, Trial};
 
 /// They wait more than they work, and nothing that they ask depends on time, or on counts of the whole machine: these run beside each
 /// other.
-const PATIENT: [&str; 6] = [
+const PATIENT: [&str; 5] = [
     "lab::the_limit_ends_it_and_what_was_stored_is_kept",
     "net_faults::a_link_that_goes_down_leaves_both_ends_half_open",
-    "run::killed_at_any_moment_it_loses_nothing_and_ends",
     "tried::who_is_deaf_to_need_wakeup_stalls_with_sqpoll_and_is_dropped",
     "tried::who_never_enters_the_kernel_stalls_with_defer_and_is_dropped",
     "tried::whoever_ends_it_nothing_of_the_program_is_left",
