@@ -8,6 +8,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{exact, file, until, watched};
 use crate::beside::Beside;
+use crate::ground::is_emulated;
 use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
@@ -49,7 +50,9 @@ fn proc_interrupts() -> Result<(), Failed> {
             let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios as f64;
             // Its main thread may be on another CPU, and gets some there.
             let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
-            assert!(resched <= everywhere as f64 + 5.0, "{resched} of {everywhere}");
+            // Under emulation a look at /proc/interrupts takes as long as some tens of them.
+            let meanwhile = if is_emulated() { 0.01 * everywhere as f64 } else { 5.0 };
+            assert!(resched <= everywhere as f64 + meanwhile, "{resched} of {everywhere}");
             near("kicks are nearly all of the load's", kicks, resched, 0.1)?;
             // One read at a time: each has one interrupt of the disk's, which others use too, save those that no probe saw.
             let lines: Vec<String> =
