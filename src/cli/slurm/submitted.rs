@@ -1,7 +1,6 @@
 //! What was submitted: kept beside the store, with what has come back, until all of it is collected.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::second::Second;
 use crate::cli::given::named;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::locked::{Locked, lock, sign};
 use iotrail_slurm::outbox::{Item, Outbox};
 use iotrail_slurm::script::Program;
 
@@ -134,24 +134,19 @@ pub struct Watching(#[expect(dead_code, reason = "its lock ends with it")] Optio
 /// Refused while another process watches this job.
 pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     let path = folder(store, job).join("watched");
-    // Of a job that is not there nothing is made.
-    let Ok(mut file) = fs::File::options().read(true).write(true).create(true).truncate(false).open(&path) else {
-        return Ok(Watching(None));
-    };
-    match file.try_lock() {
-        Ok(()) => {
-            _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    // Of a job that is not there nothing is made; and a file system may have no locks.
+    let Ok(locked) = lock(&path) else { return Ok(Watching(None)) };
+    match locked {
+        Locked::Ours(file) => {
+            // Whoever is refused is told the number, where it could be written.
+            sign(&file).unwrap_or(());
             Ok(Watching(Some(file)))
         }
-        Err(fs::TryLockError::WouldBlock) => {
-            let mut other = String::new();
-            _ = file.read_to_string(&mut other);
-            let who = if other.is_empty() { String::new() } else { format!(" (process {other})") };
+        Locked::Others(process) => {
+            let who = process.map_or_else(String::new, |process| format!(" (process {process})"));
             let what = format!("another iotrail watches job {job}{who}, and collects it");
             Err(Error::disturbed(what, "end that one first, or wait: `iotrail list` shows the fleet"))
         }
-        // A file system without locks.
-        Err(fs::TryLockError::Error(_)) => Ok(Watching(None)),
     }
 }
 

@@ -1,0 +1,64 @@
+//! A file that one process at a time holds locked, with its number in it.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Whose it is.
+#[derive(Debug)]
+pub enum Locked {
+    /// Ours, for as long as the file is open.
+    Ours(File),
+    /// Another process's; its number, where it stands there.
+    Others(Option<String>),
+}
+
+/// Makes the file where there is none. No link is followed: what is written would be in another file.
+pub fn lock(path: &Path) -> io::Result<Locked> {
+    loop {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
+        let mut file = options.open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut process = String::new();
+                let known = file.read_to_string(&mut process).is_ok() && !process.is_empty();
+                return Ok(Locked::Others(known.then_some(process)));
+            }
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
+        // Who had it may have removed it in between.
+        if file.metadata()?.nlink() > 0 {
+            return Ok(Locked::Ours(file));
+        }
+    }
+}
+
+/// Writes our number into it.
+pub fn sign(mut file: &File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    write!(file, "{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holds_it_and_others_read_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let Locked::Ours(held) = lock(&path).unwrap() else { panic!("nobody has it") };
+        assert!(matches!(lock(&path).unwrap(), Locked::Others(None)));
+        sign(&held).unwrap();
+        let own = std::process::id().to_string();
+        assert!(matches!(lock(&path).unwrap(), Locked::Others(Some(process)) if process == own));
+        drop(held);
+        assert!(matches!(lock(&path).unwrap(), Locked::Ours(_)));
+        std::os::unix::fs::symlink(&path, dir.path().join("link")).unwrap();
+        assert!(lock(&dir.path().join("link")).is_err());
+    }
+}
