@@ -33,9 +33,10 @@ static __always_inline void leaves_to_thread(struct task_struct *thread, struct 
 /* The line + 1 whose work the current thread does, and the last run of its handler, where that was on this CPU; 0: none. */
 static __always_inline __u32 line_of_thread(__u32 *serial)
 {
+	if (!lines_threaded)
+		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
-
-	if (!lines_threaded || !(task->flags & PF_KTHREAD))
+	if (!(task->flags & PF_KTHREAD))
 		return 0;
 	__u32 tid = task->pid;
 	struct handler_run *run = bpf_map_lookup_elem(&irq_threads, &tid);
