@@ -37,6 +37,8 @@ elf=$(apt libraries apt-cache --names-only search '^libelf1(t64)?$' | sed 's/ .*
 fetch libraries "$folder/debs" "libelf-dev:$arch" "$elf:$arch" "zlib1g-dev:$arch" "zlib1g:$arch" "libzstd-dev:$arch" "libzstd1:$arch" "libc6:$arch" "libgcc-s1:$arch"
 system=$folder/system
 for deb in "$folder"/debs/*.deb; do dpkg-deb -x "$deb" "$system"; done
+# Where /lib is a link to usr/lib, packages bring only what it leads to.
+[ -e "$system/lib" ] || ln -s usr/lib "$system/lib"
 # The links that developers' packages bring lead to the libraries' place in a whole system.
 for library in "$system/lib/$gnu"/lib*.so.*; do
     [ ! -e "$library" ] || [ -e "$system/usr/lib/$gnu/${library##*/}" ] || ln -s "$library" "$system/usr/lib/$gnu/${library##*/}"
@@ -71,12 +73,14 @@ fi
 upper=$(echo "$rust" | tr 'a-z-' 'A-Z_')
 lower=$(echo "$rust" | tr - _)
 libraries=$system/usr/lib/$gnu
+# The loader is the C library's own: with another version's a program starts, and waits for ever at its first thread.
+run="$qemu -L $system -E LD_LIBRARY_PATH=$libraries"
 cat >"$folder/env.new" <<ENV
 export RUSTC=$rustc PKG_CONFIG_ALLOW_CROSS=1
 export CARGO_TARGET_${upper}_LINKER=$gnu-gcc CC_$lower=$gnu-gcc
 export CFLAGS_$lower="-idirafter $system/usr/include -idirafter $system/usr/include/$gnu"
 export CARGO_TARGET_${upper}_RUSTFLAGS="-L native=$libraries -C link-arg=-Wl,-rpath-link=$libraries"
-export CARGO_TARGET_${upper}_RUNNER="$qemu -L /usr/$gnu -E LD_LIBRARY_PATH=$libraries"
-export CROSS_TARGET=$rust CROSS_GNU=$gnu CROSS_RUN="$qemu -L /usr/$gnu -E LD_LIBRARY_PATH=$libraries"
+export CARGO_TARGET_${upper}_RUNNER="$run"
+export CROSS_TARGET=$rust CROSS_GNU=$gnu CROSS_RUN="$run"
 ENV
 mv "$folder/env.new" "$folder/env"
