@@ -62,6 +62,7 @@ fn is_shared(name: &str) -> bool {
 /// The entry point that a symbol names, as far as it does; `None` for a symbol that is none. No two architectures share one, so what
 /// one recorded another can read.
 pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
+    let symbol = original(symbol);
     x86::of_symbol(symbol).or_else(|| arm64::of_symbol(symbol))
 }
 
@@ -95,6 +96,7 @@ fn of_line(name: &str) -> Option<Entry> {
 
 /// Whether the symbol is a system call's entry, whichever way it was made.
 pub(crate) fn is_system_call(symbol: &str) -> bool {
+    let symbol = original(symbol);
     x86::is_system_call(symbol) || arm64::is_system_call(symbol)
 }
 
@@ -114,7 +116,12 @@ pub const KICK_SITES: [&str; 4] = ["task_work_add", "kick_process", "io_req_norm
 
 /// Whether an IPI sent from this function is a kick.
 pub fn is_kick_site(symbol: &str) -> bool {
-    KICK_SITES.contains(&symbol.split('.').next().unwrap_or(symbol))
+    KICK_SITES.contains(&original(symbol))
+}
+
+/// The function that a compiler made a copy of: `el0_svc.isra.0` is one of `el0_svc`.
+fn original(symbol: &str) -> &str {
+    symbol.split_once('.').map_or(symbol, |(name, _)| name)
 }
 
 #[cfg(test)]

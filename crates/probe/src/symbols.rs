@@ -76,9 +76,10 @@ impl Symbols {
         self.data.iter().find(|(known, _)| *known == name).map(|(_, address)| *address)
     }
 
-    /// Where the function begins, and its bytes up to the next symbol.
+    /// Where the function begins, and its bytes up to the next symbol. A copy that the compiler made stands for it where that is all
+    /// there is.
     pub fn extent(&self, name: &str) -> Option<(u64, u64)> {
-        let at = self.position(name)?;
+        let at = self.position(name).or_else(|| self.only_copy(name))?;
         let start = self.addresses[at];
         let next = self.addresses[at..].iter().find(|a| **a > start)?;
         Some((start, next - start))
@@ -86,6 +87,14 @@ impl Symbols {
 
     fn position(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|n| **n == *name)
+    }
+
+    /// Compilers name it `name.isra.0`, `name.constprop.0`; `name.cold` is the part of it that is hardly run.
+    fn only_copy(&self, name: &str) -> Option<usize> {
+        let is_copy =
+            |n: &str| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.') && !rest.contains(".cold"));
+        let mut copies = self.names.iter().enumerate().filter(|(_, n)| is_copy(n)).map(|(at, _)| at);
+        copies.next().filter(|_| copies.next().is_none())
     }
 }
 
@@ -108,6 +117,20 @@ mod tests {
         assert_eq!(s.extent("asm_sysvec_apic_timer_interrupt"), Some((0xffffffff81000df0, 0x40)));
         assert_eq!(s.extent("task_work_add"), None, "nothing says where the last one ends");
         assert_eq!(s.address("some_data"), None);
+    }
+
+    #[test]
+    fn a_copy_stands_for_the_function_that_has_no_symbol() {
+        let text = |names: &[&str]| {
+            let lines: Vec<_> =
+                names.iter().enumerate().map(|(i, n)| format!("{:x} t {n}\n", 0xffff_0000 + 16 * i)).collect();
+            Symbols::parse(&lines.concat()).unwrap()
+        };
+        let copied = text(&["el0_svc.cold", "el0_svc.isra.0", "el0_svc_compat", "end"]);
+        assert_eq!(copied.extent("el0_svc"), Some((0xffff_0010, 16)));
+        assert_eq!(copied.address("el0_svc"), None, "not what is compared with a pointer to it");
+        assert_eq!(text(&["a.isra.0", "a.constprop.0", "end"]).extent("a"), None, "which of them is not known");
+        assert_eq!(text(&["a.isra.0", "a", "end"]).extent("a"), Some((0xffff_0010, 16)));
     }
 
     #[test]

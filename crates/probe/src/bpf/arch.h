@@ -29,6 +29,7 @@ enum line_kind {
 	LINE_OF_DEVICE = 1,
 	LINE_OF_TIMER,
 	LINE_OF_IPI, /* ipi_entry tells which */
+	LINE_OF_LINES, /* brings others' lines, each with a handler of its own within it */
 	LINE_OF_PMU, /* the samples' own; may come as an NMI, within any other */
 };
 

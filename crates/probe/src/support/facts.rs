@@ -45,6 +45,8 @@ pub struct Facts {
     pub drain_active_flag: Option<u64>,
     /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
     pub preemptible: bool,
+    /// PREEMPT_RT: a thread gives maps their room, and none while a program runs.
+    pub realtime: bool,
     /// Those of the kernel's own functions that the programs ask for.
     pub functions: BTreeSet<&'static str>,
     /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
@@ -89,6 +91,7 @@ impl Facts {
         let mut facts = Facts {
             tracepoints,
             preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
+            realtime: Path::new("/sys/kernel/realtime").exists(),
             lines_alone: cfg!(target_arch = "aarch64"),
             hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),

@@ -200,6 +200,10 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
     ] {
         map.set_max_entries(entries).map_err(load_error)?;
     }
+    // One call submits many, and so one program keeps many.
+    if Facts::of_this_kernel().realtime {
+        maps.aio_requests.set_map_flags(0).map_err(load_error)?;
+    }
     Ok(())
 }
 

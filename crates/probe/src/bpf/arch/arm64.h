@@ -368,7 +368,9 @@ static __always_inline __u32 gone_in_user_mode(__u32 flags)
 	return flags & 4 ? 4 : flags & 8;
 }
 
-#define IRQF_TIMER 0x200 /* include/linux/interrupt.h: of timers that all CPUs share; the one that each has is told by its name */
+/* include/linux/interrupt.h: of timers that all CPUs share; those that each has are told by their names. */
+#define IRQF_TIMER 0x200
+#define IRQF_PERCPU 0x400
 
 /* By the name of the handler. A line's stays what it is. */
 #define LINES_KNOWN 1024 /* power of two: it masks an index */
@@ -383,8 +385,14 @@ static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *ac
 	if (line < LINES_KNOWN && line_kinds[place])
 		return line_kinds[place];
 	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(action, name));
-	bool timer = !bpf_strncmp(name, sizeof(name), "arch_timer") || BPF_CORE_READ(action, flags) & IRQF_TIMER;
+	__u32 flags = BPF_CORE_READ(action, flags);
+	/* drivers/clocksource/arm_arch_timer.c, hyperv_timer.c */
+	bool timer = flags & IRQF_TIMER || !bpf_strncmp(name, sizeof(name), "arch_timer") ||
+		     !bpf_strncmp(name, sizeof(name), "Hyper-V stimer0");
+	/* arch/arm/xen/enlighten.c */
+	bool xen = flags & IRQF_PERCPU && !bpf_strncmp(name, sizeof(name), "events");
 	enum line_kind kind = timer					   ? LINE_OF_TIMER :
+			      xen					   ? LINE_OF_LINES :
 			      !bpf_strncmp(name, sizeof(name), "IPI")	   ? LINE_OF_IPI :
 			      !bpf_strncmp(name, sizeof(name), "arm-pmu") ? LINE_OF_PMU :
 									     LINE_OF_DEVICE;
