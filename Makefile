@@ -63,13 +63,14 @@ arm64: arm64-units
 	. $(TARGET)/arm64/env && $(CARGO) build --locked --target $$CROSS_TARGET --bins --example ground
 	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET --test golden
 
-# The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before.
+# The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before. Built as `test` builds them: with
+# the features that the whole workspace asks for.
 lab-test: PACKAGES += e2fsprogs
 lab-test: deps
-	$(CARGO) build --release --locked --bins --example ground
+	$(CARGO) build --release --locked --workspace --bins --example ground
 	@failed=; for kernel in $(LAB_KERNELS); do \
 	    LAB_KERNEL=$$kernel LAB_TESTS="$(LAB_TESTS)" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sh tests/lab.sh" \
-	        $(CARGO) test --release --locked --test kernel || failed="$$failed $$kernel"; \
+	        $(CARGO) test --release --locked --workspace --test kernel || failed="$$failed $$kernel"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
