@@ -66,6 +66,18 @@ pub struct Tally {
     newest: u32,
 }
 
+/// Queues an entry. A completion may come before the submission-queue thread has given its entry's place back: of requests that end at
+/// their submission the kernel posts it, and then moves the head (io_submit_sqes).
+pub fn placed(sqpoll: bool, mut push: impl FnMut() -> Result<(), squeue::PushError>) -> Result<()> {
+    let began = std::time::Instant::now();
+    loop {
+        match push() {
+            Err(_) if sqpoll && began.elapsed().as_secs() < 5 => std::thread::yield_now(),
+            done => return done.context("the submission ring is full"),
+        }
+    }
+}
+
 impl Ring {
     pub fn open(entries: u32, flags: &[Flag]) -> Result<Ring> {
         let mut builder = IoUring::builder();
@@ -107,16 +119,8 @@ impl Ring {
     /// Queues a request in the submission ring. `asked` is how many bytes it transfers at most, 0 for one that moves none.
     pub fn push(&mut self, entry: squeue::Entry, asked: u32) {
         let entry = self.tally.stamp(entry, asked);
-        let began = std::time::Instant::now();
-        loop {
-            // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
-            match unsafe { self.uring.submission().push(&entry) } {
-                Ok(()) => return,
-                // A completion may come before the submission-queue thread has given its entry's place back.
-                Err(_) if self.sqpoll && began.elapsed().as_secs() < 5 => std::thread::yield_now(),
-                Err(e) => panic!("the submission ring has room: {e}"),
-            }
-        }
+        // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
+        placed(self.sqpoll, || unsafe { self.uring.submission().push(&entry) }).expect("the submission ring has room");
     }
 
     /// Queues a no-op under another number, which need not be an opcode.

@@ -11,7 +11,7 @@ use io_uring::{EnterFlags, opcode, types};
 use crate::cores;
 use crate::load::spin;
 use crate::network::{MESSAGE, pipe, read_all, socketpair, write_all};
-use crate::ring::{DEFER, Flag, Ring, wait_shared};
+use crate::ring::{DEFER, Flag, Ring, placed, wait_shared};
 use crate::run::{Run, Scenario, Unsupported};
 
 pub const SCENARIOS: &[Scenario] = &[
@@ -242,7 +242,7 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
                     let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), into, MESSAGE as u32);
                     let recv = tally.stamp(recv.build(), MESSAGE as u32);
                     // SAFETY: this thread alone has the submission queue; nobody looks at the buffers, which outlive the ring's use.
-                    unsafe { uring.submission_shared().push(&recv) }.context("the submission ring is full")?;
+                    placed(polled, || unsafe { uring.submission_shared().push(&recv) })?;
                 }
             }
             // SAFETY: no argument is passed; with SQPOLL the thread has been asked whether it sleeps.
@@ -269,6 +269,14 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
         Ok(())
     };
     run.start()?;
+    // Whoever waits for the others would wait for ever when one of them has failed.
+    let ends_all = |done: Result<()>| {
+        if let Err(e) = done {
+            eprintln!("{e:#}");
+            std::process::exit(1);
+        }
+    };
+    let (submit, send) = (|| ends_all(submit()), || ends_all(send()));
     let (submit, send) = (&submit, &send);
     let mut waits = 0;
     std::thread::scope(|scope| -> Result<()> {
@@ -283,8 +291,9 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
             progress.lock().expect("not poisoned").reaped = done;
             moved.notify_all();
         }
-        submitter.join().expect("no thread panics")?;
-        sender.join().expect("no thread panics")
+        submitter.join().expect("no thread panics");
+        sender.join().expect("no thread panics");
+        Ok(())
     })?;
     ring.tally = tally.into_inner().expect("not poisoned");
     run.finish(ring);

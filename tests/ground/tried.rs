@@ -4,10 +4,11 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use io_uring::{IoUring, opcode, types};
 
 use crate::load::BLOCK;
+use crate::ring::placed;
 use crate::run::{Run, Scenario};
 
 const fn scenario(name: &'static str, about: &'static str, run: fn(&mut Run) -> Result<()>) -> Scenario {
@@ -71,6 +72,7 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
     } else {
         None
     };
+    let sqpoll = ring.params().is_setup_sqpoll();
     let (mut sent, mut done) = (0, 0);
     let mut free: Vec<u32> = (0..4).collect();
     while done < count {
@@ -84,7 +86,7 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
                 .build()
                 .user_data(block << 8 | u64::from(slot));
             // SAFETY: the buffer and the file live until the completion.
-            unsafe { ring.submission().push(&entry) }.context("the submission ring is full")?;
+            placed(sqpoll, || unsafe { ring.submission().push(&entry) })?;
             sent += 1;
             queued += 1;
         }
