@@ -66,14 +66,19 @@ pub struct Tally {
     newest: u32,
 }
 
-/// Queues an entry. A completion may come before the submission-queue thread has given its entry's place back: of requests that end at
-/// their submission the kernel posts it, and then moves the head (io_submit_sqes).
+/// Queues an entry.
 pub fn placed(sqpoll: bool, mut push: impl FnMut() -> Result<(), squeue::PushError>) -> Result<()> {
+    given_back(sqpoll, || push().ok()).context("the submission ring is full")
+}
+
+/// Asks again with SQPOLL, for a while: a completion may come before the submission-queue thread has given its entry's place back. Of
+/// requests that end at their submission the kernel posts it, and then moves the head (io_submit_sqes).
+fn given_back<T>(sqpoll: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = std::time::Instant::now();
     loop {
-        match push() {
-            Err(_) if sqpoll && began.elapsed().as_secs() < 5 => std::thread::yield_now(),
-            done => return done.context("the submission ring is full"),
+        match look() {
+            None if sqpoll && began.elapsed().as_secs() < 5 => std::thread::yield_now(),
+            seen => return seen,
         }
     }
 }
@@ -266,7 +271,8 @@ impl Ring {
     }
 
     pub fn report(mut self) -> RingReport {
-        assert_eq!(self.uring.submission().len(), 0, "requests were never submitted");
+        let submission = given_back(self.sqpoll, || self.uring.submission().is_empty().then_some(()));
+        submission.expect("all requests were submitted");
         let Tally { ops, order, .. } = self.tally;
         let ops: BTreeMap<u8, Op> = ops.into_iter().filter(|(_, op)| op.requests > 0).collect();
         for (code, op) in &ops {
