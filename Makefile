@@ -1,4 +1,4 @@
-# make run · make test · make quick · make arm64-units · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
+# make run · make test · make quick · make arm64-tools · make arm64-units · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -9,7 +9,7 @@ BIN ?= $(TARGET)/release/iotrail
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test quick arm64 arm64-units lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
+.PHONY: run build deps test quick arm64 arm64-tools arm64-units lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -51,15 +51,19 @@ quick: deps
 	$(CARGO) test --locked --workspace --lib
 	$(CARGO) test --locked --test golden
 
-# For arm64, built here, the crates that differ by processor with the BPF programs; their tests, by QEMU's emulation of programs.
-arm64-units arm64: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
-arm64-units: deps
+# What a build for arm64 needs here.
+arm64-tools arm64-units arm64: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+arm64-tools: deps
 	sh packaging/cross.sh arm64 $(TARGET)
-	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET -p iotrail-path -p iotrail-schema -p iotrail-probe --lib
 
-# The whole program, and the other tests that `quick` runs. Then `iotrail lab run --arch arm64` boots it.
+# Tests of crates, by QEMU's emulation of programs: of those that differ by processor with the BPF programs. Others can be asked for
+# (CRATES="answer stats"): what reckons much takes minutes.
+CRATES = path schema probe
+arm64-units: arm64-tools
+	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET $(addprefix -p iotrail-,$(CRATES)) --lib
+
+# The whole program, and the other tests that need no kernel. Then `iotrail lab run --arch arm64` boots it.
 arm64: arm64-units
-	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET -p iotrail-stats -p iotrail-answer --lib
 	. $(TARGET)/arm64/env && $(CARGO) build --locked --target $$CROSS_TARGET --bins --example ground
 	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET --test golden
 
