@@ -11,7 +11,13 @@ architecture=$(dpkg-deb -f "$package" Architecture)
 mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)}
 
 work=$(mktemp -d "${DIR:-/var/tmp}/iotrail-deb.XXXXXX")
-trap 'rm -rf --one-file-system "$work"' EXIT INT TERM
+enabled=
+trap 'rm -rf --one-file-system "$work"; [ -z "$enabled" ] || update-binfmts --disable "$enabled"' EXIT INT TERM
+# Where nothing has started the service of binfmt-support.
+if ! arch-test "$architecture" >/dev/null; then
+    enabled=qemu-$(echo "$architecture" | sed 's/^arm64$/aarch64/')
+    update-binfmts --enable "$enabled"
+fi
 root=$work/$suite
 
 mmdebstrap --quiet --variant=minbase --architectures="$architecture" --aptopt='APT::Install-Recommends "false"' \
