@@ -11,7 +11,8 @@ arm64) rust=aarch64-unknown-linux-gnu gnu=aarch64-linux-gnu qemu=qemu-aarch64-st
 esac
 folder=$target/$arch
 host=$(dpkg --print-architecture)
-[ -e "$folder/env" ] && exit 0
+# What another version of this script made is made again.
+[ "$folder/env" -nt "$0" ] && exit 0
 
 # The host's own lists and sources stay as they are.
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -38,7 +39,9 @@ fetch libraries "$folder/debs" "libelf-dev:$arch" "$elf:$arch" "zlib1g-dev:$arch
 system=$folder/system
 for deb in "$folder"/debs/*.deb; do dpkg-deb -x "$deb" "$system"; done
 # Where /lib is a link to usr/lib, packages bring only what it leads to.
-[ -e "$system/lib" ] || ln -s usr/lib "$system/lib"
+for loader in "$system"/usr/lib/ld-linux-*; do
+    [ ! -e "$loader" ] || { mkdir -p "$system/lib" && ln -sfn "../usr/lib/${loader##*/}" "$system/lib/${loader##*/}"; }
+done
 # The links that developers' packages bring lead to the libraries' place in a whole system.
 for library in "$system/lib/$gnu"/lib*.so.*; do
     [ ! -e "$library" ] || [ -e "$system/usr/lib/$gnu/${library##*/}" ] || ln -s "$library" "$system/usr/lib/$gnu/${library##*/}"

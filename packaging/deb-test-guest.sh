@@ -12,7 +12,13 @@ mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages
 
 work=$(mktemp -d "${DIR:-/var/tmp}/iotrail-deb.XXXXXX")
 enabled=
-trap 'rm -rf --one-file-system "$work"; [ -z "$enabled" ] || update-binfmts --disable "$enabled"' EXIT INT TERM
+end() {
+    [ -z "$enabled" ] || update-binfmts --disable "$enabled" || :
+    rm -rf --one-file-system "$work"
+}
+trap end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 # Where nothing has started the service of binfmt-support.
 if ! arch-test "$architecture" >/dev/null; then
     enabled=qemu-$(echo "$architecture" | sed 's/^arm64$/aarch64/')

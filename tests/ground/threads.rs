@@ -270,31 +270,28 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
     };
     run.start()?;
     // Whoever waits for the others would wait for ever when one of them has failed.
-    let ends_all = |done: Result<()>| {
-        if let Err(e) = done {
-            eprintln!("{e:#}");
-            std::process::exit(1);
-        }
-    };
-    let (submit, send) = (|| ends_all(submit()), || ends_all(send()));
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        told(panic);
+        std::process::exit(1);
+    }));
+    let (submit, send) = (|| submit().expect("submitted"), || send().expect("sent"));
     let (submit, send) = (&submit, &send);
     let mut waits = 0;
-    std::thread::scope(|scope| -> Result<()> {
-        let submitter = std::thread::Builder::new().name("submitter".into()).spawn_scoped(scope, submit)?;
-        let sender = std::thread::Builder::new().name("sender".into()).spawn_scoped(scope, send)?;
+    std::thread::scope(|scope| {
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        thread("submitter").spawn_scoped(scope, submit).expect("a thread");
+        thread("sender").spawn_scoped(scope, send).expect("a thread");
         let mut done = 0;
         while done < count {
             waits += 1;
             // SAFETY: this thread alone has the completion queue.
-            let found = unsafe { wait_shared(uring, &tally) }?;
+            let found = unsafe { wait_shared(uring, &tally) }.expect("waited");
             done += found;
             progress.lock().expect("not poisoned").reaped = done;
             moved.notify_all();
         }
-        submitter.join().expect("no thread panics");
-        sender.join().expect("no thread panics");
-        Ok(())
-    })?;
+    });
     ring.tally = tally.into_inner().expect("not poisoned");
     run.finish(ring);
     // A wait that finds its completions there is none for the kernel.

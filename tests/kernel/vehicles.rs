@@ -219,7 +219,7 @@ fn deep() -> Result<(), Failed> {
 /// With PREEMPT_RT, or asked for at boot.
 fn interrupts_are_threads() -> bool {
     let asked = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("threadirqs"));
-    asked || std::path::Path::new("/sys/kernel/realtime").exists()
+    asked || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT")
 }
 
 fn followed() -> Result<(), Failed> {

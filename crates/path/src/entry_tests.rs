@@ -121,6 +121,13 @@ fn on_arm64_an_exception_has_a_function_of_its_own() {
 }
 
 #[test]
+fn a_compilers_copy_is_told_as_its_function() {
+    assert!(is_system_call("el0_svc.isra.0") && is_system_call("el0_svc.cold"));
+    assert!(!is_system_call("el0_svc_something.isra.0"));
+    assert_eq!(of(Some("el0_da.constprop.0"), None, None), Some(Entry::PageFault));
+}
+
+#[test]
 fn no_symbol_is_an_entry_of_two_architectures() {
     for symbol in
         ["asm_sysvec_reschedule_ipi", "asm_exc_page_fault", "asm_fred_entrypoint_user", "el0_da", "el0t_64_irq"]

@@ -89,10 +89,12 @@ impl Symbols {
         self.names.iter().position(|n| **n == *name)
     }
 
-    /// Compilers name it `name.isra.0`, `name.constprop.0`; `name.cold` is the part of it that is hardly run.
+    /// Compilers name it `name.isra.0`, `name.constprop.0`. `name.part.0` and `name.cold` are pieces, which the rest calls or jumps to.
     fn only_copy(&self, name: &str) -> Option<usize> {
-        let is_copy =
-            |n: &str| n.strip_prefix(name).is_some_and(|rest| rest.starts_with('.') && !rest.contains(".cold"));
+        let is_copy = |n: &str| {
+            let after = n.strip_prefix(name).filter(|after| after.starts_with('.'));
+            after.is_some_and(|after| ![".cold", ".part"].iter().any(|piece| after.contains(piece)))
+        };
         let mut copies = self.names.iter().enumerate().filter(|(_, n)| is_copy(n)).map(|(at, _)| at);
         copies.next().filter(|_| copies.next().is_none())
     }
@@ -126,7 +128,7 @@ mod tests {
                 names.iter().enumerate().map(|(i, n)| format!("{:x} t {n}\n", 0xffff_0000 + 16 * i)).collect();
             Symbols::parse(&lines.concat()).unwrap()
         };
-        let copied = text(&["el0_svc.cold", "el0_svc.isra.0", "el0_svc_compat", "end"]);
+        let copied = text(&["el0_svc.cold", "el0_svc.isra.0", "el0_svc.part.0", "el0_svc_compat", "end"]);
         assert_eq!(copied.extent("el0_svc"), Some((0xffff_0010, 16)));
         assert_eq!(copied.address("el0_svc"), None, "not what is compared with a pointer to it");
         assert_eq!(text(&["a.isra.0", "a.constprop.0", "end"]).extent("a"), None, "which of them is not known");

@@ -91,7 +91,7 @@ impl Facts {
         let mut facts = Facts {
             tracepoints,
             preemptible: btf.type_by_name::<Typedef<'_>>("class_srcu_fast_notrace_t").is_some(),
-            realtime: Path::new("/sys/kernel/realtime").exists(),
+            realtime: rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT"),
             lines_alone: cfg!(target_arch = "aarch64"),
             hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),
