@@ -138,7 +138,7 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     let Ok(locked) = lock(&path) else { return Ok(Watching(None)) };
     match locked {
         Locked::Ours(file) => {
-            // Whoever is refused is told the number, where it could be written.
+            // The number is for the others' message: the lock holds without it.
             sign(&file).unwrap_or(());
             Ok(Watching(Some(file)))
         }
