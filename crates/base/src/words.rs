@@ -1,5 +1,7 @@
 //! Numbers as people read them. What is not known is [`UNKNOWN`], never 0.
 
+use crate::sanitise::sanitise;
+
 /// Stands where there is no number.
 pub const UNKNOWN: &str = "–";
 
@@ -92,9 +94,20 @@ pub fn so_many(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
 }
 
-/// The last line that is not empty, without the blanks around it; `None`: there is none.
-pub fn last_line(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+/// A line of another program's output as a message shows it: one plain line of at most 200 characters.
+pub fn quoted(line: &str) -> String {
+    const MOST: usize = 200;
+    let end = line.char_indices().nth(MOST).map(|(i, _)| i);
+    let plain = sanitise(&line[..end.unwrap_or(line.len())]);
+    if end.is_some() || plain.chars().count() > MOST {
+        return plain.chars().take(MOST - 1).chain(['…']).collect();
+    }
+    plain
+}
+
+/// The last line that is not empty, [`quoted`]; `None`: there is none.
+pub fn last_line(text: &str) -> Option<String> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(quoted)
 }
 
 #[cfg(test)]
@@ -103,8 +116,18 @@ mod tests {
 
     #[test]
     fn the_last_line_is_the_last_that_says_something() {
-        assert_eq!(last_line("a\n b \n \n\n"), Some("b"));
+        assert_eq!(last_line("a\n b \n \n\n").as_deref(), Some("b"));
         assert_eq!(last_line(" \n"), None);
+    }
+
+    #[test]
+    fn a_quoted_line_is_plain_and_has_200_characters_at_most() {
+        assert_eq!(quoted("disk\x1b[2J full"), "disk\\u{1b}[2J full");
+        assert_eq!(quoted(&"ü".repeat(200)), "ü".repeat(200));
+        for long in ["ü".repeat(300_000), "\x1b".repeat(150)] {
+            let line = last_line(&long).unwrap();
+            assert!(line.chars().count() == 200 && line.ends_with('…'), "{line}");
+        }
     }
 
     #[test]

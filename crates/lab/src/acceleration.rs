@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
 
+use super::cache::{Cache, cannot_write};
 use iotrail_base::error::{Error, Result};
+use iotrail_host::{cpu, kernel};
 
 /// How the guest's instructions are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,36 @@ impl Acceleration {
             Error::machine("KVM does not work here", "leave --accel out: the lab then emulates the processor")
                 .because(e)
         })
+    }
+}
+
+/// A guest kernel that KVM failed to run on this host: a file in the cache, whose text is the reason.
+pub(crate) struct Failure(PathBuf);
+
+impl Failure {
+    /// Another host kernel, processor or guest kernel may behave differently, so the name has all three.
+    pub(crate) fn of(cache: &Cache, vmlinux: &Path) -> Self {
+        let guest = vmlinux.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let parts = [kernel::release(), cpu::model(), guest].map(Option::unwrap_or_default).join("_");
+        let name = parts.replace(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c), "-");
+        Failure(cache.root().join("kvm-failures").join(name))
+    }
+
+    pub(crate) fn reason(&self) -> Option<String> {
+        std::fs::read_to_string(&self.0).ok().map(|text| text.trim().to_owned())
+    }
+
+    pub(crate) fn remember(&self, reason: &str) -> Result<()> {
+        let folder = self.0.parent().unwrap_or(&self.0);
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&self.0, format!("{reason}\n")));
+        written.map_err(|e| cannot_write(&self.0, e))
+    }
+
+    pub(crate) fn forget(&self) -> Result<()> {
+        match std::fs::remove_file(&self.0) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot_write(&self.0, e)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ use self::initramfs::Archive;
 use self::kernel::Kernel;
 use self::machine::{CONSOLE, INITRAMFS, Parts, SHARED};
 use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
-use crate::acceleration::Acceleration;
+use crate::acceleration::{Acceleration, Failure};
 use crate::arch::Arch;
 use crate::root::Root;
 use iotrail_base::error::{Error, Result};
@@ -75,17 +75,30 @@ pub struct Asked<'a> {
     pub command: &'a [OsString],
 }
 
+type FindQemu = fn(&Cache, Arch, Acceleration, &dyn Fn(&str)) -> Result<tools::Program>;
+
 /// All of a run before it starts. Dropped, its folder is removed.
 pub struct Prepared<'a> {
     asked: &'a Asked<'a>,
     acceleration: Acceleration,
     qemu: tools::Program,
+    find: FindQemu,
     folder: RunFolder,
 }
 
 /// Fetches what is missing, and makes the folder of the run.
 pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
-    let qemu = tools::qemu(asked.cache, asked.arch, asked.acceleration, tell)?;
+    let mut acceleration = asked.acceleration;
+    if acceleration == Acceleration::Kvm
+        && asked.may_emulate
+        && let Some(reason) = Failure::of(asked.cache, &asked.kernel.vmlinux).reason()
+    {
+        tell(&format!(
+            "KVM failed to run this kernel on this host before ({reason}); to try it again, use --accel kvm"
+        ));
+        acceleration = Acceleration::Emulation;
+    }
+    let qemu = tools::qemu(asked.cache, asked.arch, acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, asked.arch, tell)?;
     let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
         Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
@@ -116,7 +129,7 @@ pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared
             file.set_len(drive.size_bytes).map_err(files)?;
         }
     }
-    Ok(Prepared { asked, acceleration: asked.acceleration, qemu, folder })
+    Ok(Prepared { asked, acceleration, qemu, find: tools::qemu, folder })
 }
 
 impl Prepared<'_> {
@@ -138,10 +151,14 @@ impl Prepared<'_> {
         }
     }
 
-    /// What KVM does not run is emulated from now on, by a QEMU that can.
+    pub fn acceleration(&self) -> Acceleration {
+        self.acceleration
+    }
+
+    /// Emulation may need a newer QEMU than KVM does.
     fn emulate(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
         self.acceleration = Acceleration::Emulation;
-        self.qemu = tools::qemu(self.asked.cache, self.asked.arch, self.acceleration, tell)?;
+        self.qemu = (self.find)(self.asked.cache, self.asked.arch, self.acceleration, tell)?;
         Ok(())
     }
 

@@ -13,9 +13,10 @@ use rustix::termios::tcgetpgrp;
 use super::Prepared;
 use super::line::{FromGuest, FromHost};
 use super::machine::{CONSOLE, Machine, SAID};
-use crate::acceleration::Acceleration;
+use crate::acceleration::{Acceleration, Failure};
 use crate::arch::Arch;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::words::quoted;
 
 /// How a session is to go.
 pub struct How<'a> {
@@ -26,11 +27,19 @@ pub struct How<'a> {
     pub tell: &'a dyn Fn(&str),
 }
 
-/// Without a word from the guest for so long, it will not come up: under emulation it takes up to a minute where others compute too,
-/// and twice that with another processor's instructions.
-fn boot_limit(arch: Arch) -> Duration {
-    Duration::from_secs(if arch == Arch::host() { 90 } else { 240 })
+/// A boot takes no longer. Emulated guests come up in 5 to 9 s on an idle machine and in up to a minute on a busy one, with another
+/// processor's instructions in twice that. KVM that is slower than idle emulation has no use, unless the user insists on it.
+fn boot_limit(prepared: &Prepared) -> Duration {
+    let asked = prepared.asked;
+    Duration::from_secs(match prepared.acceleration {
+        Acceleration::Kvm if asked.may_emulate => 20,
+        _ if asked.arch == Arch::host() => 90,
+        _ => 240,
+    })
 }
+
+/// QEMU prints these and stops the guest, but does not exit.
+const KVM_ERRORS: [&str; 3] = ["KVM internal error", "KVM: entry failed", "error: kvm run failed"];
 
 /// So long the command may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(20);
@@ -57,35 +66,44 @@ enum Output {
     Stderr,
 }
 
-/// Boots, runs, ends. A machine that hangs before the guest has said a word is started once more; one that KVM cannot run is
-/// emulated, where that is allowed. The exit status of the command; 128 + the signal if one ended it.
+/// Boots, runs, ends. An emulated machine that does not come up is started once more. One that KVM does not run is emulated, where
+/// that is allowed, and the cache remembers it if emulation then does run it. The exit status of the command; 128 + the signal if
+/// one ended it.
 ///
 /// Errors: it does not boot, it breaks down, or the limit ends it.
 pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
     let began = Instant::now();
+    let limit = boot_limit(prepared);
+    boot(prepared, how, began, limit)
+}
+
+fn boot(prepared: &mut Prepared, how: &How, began: Instant, mut limit: Duration) -> Result<u8> {
     let mut again = false;
+    let mut kvm_failed = None;
     loop {
-        match attempt(prepared, how, began)? {
+        let reason = match attempt(prepared, how, began, limit, kvm_failed.as_deref())? {
             Attempt::Ended(status) => return Ok(status),
-            Attempt::Hung if again => {
-                return Err(no_boot(prepared, &format!("no sign of life in {:?}", boot_limit(prepared.asked.arch))));
+            Attempt::Hung => format!("no sign of life in {limit:?}"),
+            Attempt::Died(what) => what,
+        };
+        let words = match last_words(prepared) {
+            words if words.is_empty() => reason,
+            words => format!("{reason}: {words}"),
+        };
+        if prepared.acceleration == Acceleration::Kvm {
+            if !prepared.asked.may_emulate {
+                const REMEDY: &str = "leave --accel out: the lab then emulates the processor";
+                return Err(Error::machine("KVM does not run the lab's machine", REMEDY).because(words));
             }
-            Attempt::Hung => {
-                again = true;
-                (how.tell)(
-                    "the machine showed no sign of life (about one boot in 60 does not): it is started once more",
-                );
-            }
-            Attempt::Died(_) if prepared.acceleration == Acceleration::Kvm && prepared.asked.may_emulate => {
-                (how.tell)(&format!("KVM does not run it ({}): {EMULATED}", last_words(prepared)));
-                prepared.emulate(how.tell)?;
-            }
-            Attempt::Died(what) if again => return Err(no_boot(prepared, &what)),
-            // Where the host is busy, a timer of the machine's may not come in time for its kernel.
-            Attempt::Died(_) => {
-                again = true;
-                (how.tell)(&format!("the machine did not boot ({}): it is started once more", last_words(prepared)));
-            }
+            (how.tell)(&format!("KVM does not run it ({words}): {EMULATED}"));
+            prepared.emulate(how.tell)?;
+            limit = boot_limit(prepared);
+            kvm_failed = Some(words);
+        } else if std::mem::replace(&mut again, true) {
+            return Err(no_boot(&words));
+        } else {
+            // About one boot in 60 hangs, and on a busy host a timer of the guest may be too late for its kernel.
+            (how.tell)(&format!("the machine did not boot ({words}): it is started once more"));
         }
     }
 }
@@ -101,7 +119,15 @@ enum Attempt {
     Died(String),
 }
 
-fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
+/// `kvm_failed`: why an earlier attempt with KVM did not boot.
+fn attempt(
+    prepared: &Prepared,
+    how: &How,
+    began: Instant,
+    limit: Duration,
+    kvm_failed: Option<&str>,
+) -> Result<Attempt> {
+    let kvm = Failure::of(prepared.asked.cache, &prepared.asked.kernel.vmlinux);
     let started = Instant::now();
     let mut machine = prepared.parts().start()?;
     let events = connect(&machine).map_err(|e| {
@@ -116,6 +142,11 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
                 let took = started.elapsed();
                 (how.tell)(&format!("up after {:.1} s", took.as_secs_f64()));
                 boot = Some(took);
+                match (prepared.acceleration, kvm_failed) {
+                    (Acceleration::Kvm, _) => kvm.forget()?,
+                    (_, Some(reason)) => kvm.remember(reason)?,
+                    _ => {}
+                }
             }
             Ok(Event::Said(FromGuest::End { status, stdout_bytes, stderr_bytes })) => {
                 let whole = |o: u64, e: u64| o >= stdout_bytes && e >= stderr_bytes;
@@ -145,7 +176,16 @@ fn attempt(prepared: &Prepared, how: &How, began: Instant) -> Result<Attempt> {
                 "what it had stored is kept; give it more with --timeout",
             ));
         }
-        if boot.is_none() && started.elapsed() > boot_limit(prepared.asked.arch) {
+        if prepared.acceleration == Acceleration::Kvm
+            && let Some(error) = kvm_error(prepared)
+        {
+            if boot.is_none() {
+                return Ok(Attempt::Died("QEMU stopped it".into()));
+            }
+            kvm.remember(&error)?;
+            return Err(broke_down(prepared, "KVM stopped running it"));
+        }
+        if boot.is_none() && started.elapsed() > limit {
             return Ok(Attempt::Hung);
         }
         match ((how.stop)(), asked) {
@@ -248,9 +288,8 @@ fn is_background_terminal() -> bool {
     stdin.is_terminal() && tcgetpgrp(&stdin) != Ok(getpgrp())
 }
 
-fn no_boot(prepared: &Prepared, what: &str) -> Error {
-    Error::machine(format!("the lab's machine does not boot: {what}"), "try another --kernel, or more --memory")
-        .because(last_words(prepared))
+fn no_boot(words: &str) -> Error {
+    Error::machine("the lab's machine does not boot", "try another --kernel, or more --memory").because(words)
 }
 
 fn broke_down(prepared: &Prepared, what: &str) -> Error {
@@ -258,15 +297,21 @@ fn broke_down(prepared: &Prepared, what: &str) -> Error {
         .because(last_words(prepared))
 }
 
-/// Why, as far as console and QEMU have said it: what the guest's start or its kernel complained of, else the last line.
+fn kvm_error(prepared: &Prepared) -> Option<String> {
+    let lines = tail(&prepared.folder.path().join(SAID), usize::MAX);
+    lines.into_iter().find(|line| KVM_ERRORS.iter().any(|error| line.starts_with(error)))
+}
+
+/// The reason, as far as QEMU and the console have printed it: an error of KVM, the complaint of the guest's start or its kernel,
+/// else the last line. Empty if both are.
 fn last_words(prepared: &Prepared) -> String {
     let telling = |name: &str| {
         let lines = tail(&prepared.folder.path().join(name), usize::MAX);
         let complaint = lines.iter().find(|l| l.contains("iotrail lab: ") || l.contains("Kernel panic"));
-        complaint.or(lines.last()).cloned()
+        complaint.or(lines.last()).map(|line| quoted(line))
     };
-    let words: Vec<String> = [SAID, CONSOLE].into_iter().filter_map(telling).collect();
-    if words.is_empty() { "its console is empty".into() } else { words.join(" / ") }
+    let of_qemu = kvm_error(prepared).map(|line| quoted(&line)).or_else(|| telling(SAID));
+    of_qemu.into_iter().chain(telling(CONSOLE)).collect::<Vec<_>>().join(" / ")
 }
 
 /// The last lines of the console.
@@ -279,4 +324,108 @@ fn tail(file: &Path, most: usize) -> Vec<String> {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(most)..].iter().map(|l| (*l).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::kernel::Kernel;
+    use crate::tools::Program;
+    use crate::{Asked, Cache};
+    use iotrail_base::folders::temporary::Folder;
+
+    /// A QEMU that runs `kvm` for `-accel kvm`, and otherwise a guest whose command exits with status 7.
+    fn fake_qemu(folder: &Path, kvm: &str) -> Program {
+        let text = format!(
+            "all=\"$*\"\ncase \"$all\" in *'-accel kvm'*) {kvm} ;; esac\nfd=${{all##*port-3,fd=}}; fd=${{fd%% *}}\n\
+             echo hello >&$fd\necho end 7 0 0 >&$fd\nexec sleep 60\n"
+        );
+        std::fs::write(folder.join("qemu"), text).unwrap();
+        script(folder)
+    }
+
+    /// The shell reads it: an exec of a file that another thread's child has open for writing fails.
+    fn script(folder: &Path) -> Program {
+        Program { words: vec!["bash".into(), folder.join("qemu").into()], variables: vec![], from: "a test's" }
+    }
+
+    /// The outcome of one `lab run`, and its messages.
+    fn lab_run(place: &Path, kvm: &str, may_emulate: bool) -> (Result<u8>, Vec<String>) {
+        let cache = Cache::at(Some(place)).unwrap();
+        let kernel = Kernel { release: None, vmlinux: place.join("6.1/vmlinux"), modules: place.into() };
+        let asked = Asked {
+            cache: &cache,
+            arch: Arch::host(),
+            root: None,
+            kernel: &kernel,
+            acceleration: Acceleration::Kvm,
+            may_emulate,
+            cpus: 1,
+            sockets: 1,
+            memory_bytes: 1 << 28,
+            drives: &[],
+            append: "",
+            command: &[],
+        };
+        let mut prepared = Prepared {
+            asked: &asked,
+            acceleration: Acceleration::Kvm,
+            qemu: fake_qemu(place, kvm),
+            find: |cache, _, _, _| Ok(script(cache.root())),
+            folder: Folder::make(place, "run-").unwrap(),
+        };
+        let said = RefCell::new(vec![]);
+        let tell = |line: &str| said.borrow_mut().push(line.to_owned());
+        let how = How { limit: Duration::from_secs(60), stop: &|| None, tell: &tell };
+        // The guest of `hangs` never answers, and the others answer or end by themselves.
+        let limit = if kvm == HANGS { Duration::from_millis(300) } else { Duration::from_secs(50) };
+        let ended = boot(&mut prepared, &how, Instant::now(), limit);
+        (ended, said.into_inner())
+    }
+
+    const HANGS: &str = "exec sleep 60";
+    const CRASHES: &str =
+        "printf 'KVM internal error. Suberror: 1\\nemulation failure\\nRAX=0 RBX=0\\nCode=0f 01\\n' >&2; exec sleep 60";
+    const DIES: &str = "echo 'Assertion failed.' >&2; kill -ABRT $$";
+
+    #[test]
+    fn a_guest_that_kvm_does_not_run_is_emulated_and_remembered() {
+        for (kvm, reason) in [
+            (HANGS, "no sign of life in 300ms"),
+            (CRASHES, "QEMU stopped it: KVM internal error. Suberror: 1"),
+            (DIES, "(signal: 6 (SIGABRT)): Assertion failed."),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let (ended, said) = lab_run(place.path(), kvm, true);
+            assert_eq!(ended.unwrap(), 7);
+            assert_eq!(said.len(), 2, "{said:?}");
+            assert!(said[0].starts_with("KVM does not run it (") && said[0].contains(reason), "{said:?}");
+            assert!(said[0].ends_with(EMULATED) && said[1].starts_with("up after "), "{said:?}");
+            let cache = Cache::at(Some(place.path())).unwrap();
+            let remembered = |vmlinux: &str| Failure::of(&cache, &place.path().join(vmlinux)).reason();
+            assert!(remembered("6.1/vmlinux").is_some_and(|r| r.contains(reason)));
+            assert_eq!(remembered("6.12/vmlinux"), None, "another kernel");
+        }
+    }
+
+    #[test]
+    fn kvm_that_is_demanded_fails_in_one_line_and_forgets_when_it_boots() {
+        let place = tempfile::tempdir().unwrap();
+        let cache = Cache::at(Some(place.path())).unwrap();
+        let failure = Failure::of(&cache, &place.path().join("6.1/vmlinux"));
+        failure.remember("it hung").unwrap();
+        let (ended, said) = lab_run(place.path(), CRASHES, false);
+        let error = ended.unwrap_err().to_string();
+        assert!(
+            error.starts_with("KVM does not run the lab's machine: QEMU stopped it: KVM internal error"),
+            "{error}"
+        );
+        assert!(error.ends_with("leave --accel out: the lab then emulates the processor"), "{error}");
+        assert_eq!(said, Vec::<String>::new());
+        assert_eq!(failure.reason().as_deref(), Some("it hung"));
+        assert_eq!(lab_run(place.path(), "true", false).0.unwrap(), 7);
+        assert_eq!(failure.reason(), None);
+    }
 }

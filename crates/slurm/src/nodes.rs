@@ -66,7 +66,7 @@ pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
 /// What scontrol makes of a list. It ends with 0 where it cannot read one, and says so.
 fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, String> {
     if let Some(said) = last_line(said) {
-        return Err(said.to_owned());
+        return Err(said);
     }
     let nodes: Vec<String> = printed.lines().map(|line| line.trim().to_owned()).filter(|n| !n.is_empty()).collect();
     if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }

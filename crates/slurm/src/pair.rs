@@ -86,7 +86,7 @@ pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
     let output = step(&lines).stdin(File::open(program)?).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(iotrail_base::words::last_line(&said).unwrap_or("srun failed").to_owned()));
+        return Err(io::Error::other(iotrail_base::words::last_line(&said).unwrap_or_else(|| "srun failed".into())));
     }
     Ok(Path::new(&folder).join("iotrail"))
 }

@@ -94,7 +94,7 @@ pub struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Accel {
-    /// KVM where it works, else emulation
+    /// KVM where it runs the kernel, otherwise emulation
     Auto,
     /// The processor
     Kvm,
@@ -166,7 +166,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     };
     let mut prepared = prepare(&asked, &tell)?;
     let name = kernel.release.as_deref().unwrap_or("a kernel of your own");
-    tell(&match acceleration {
+    tell(&match prepared.acceleration() {
         Acceleration::Kvm => format!("booting {name} with KVM"),
         Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),
     });

@@ -28,11 +28,13 @@ pub const LAB: Page = Page {
 
 pub const RUN: Page = Page {
     description: &[
-        "Boots a kernel in QEMU, with KVM where it works and by emulation elsewhere, and runs a command there as root. The command sees this \
+        "Boots a kernel in QEMU, with KVM if it runs the kernel and otherwise by emulation, and runs a command there as root. The command sees this \
          machine's files, working folder and environment. What it writes stays in the guest's memory.",
         "Runs that the command stores come into the store here with new numbers. Files that it writes to $IOTRAIL_LAB_OUT are copied to the folder of \
          --artifacts.",
         "Under emulation counts mean what they say (interrupts, system calls, kicks, delivery paths), and times mean nothing.",
+        "If KVM does not bring the guest up within 20 s, iotrail emulates it, and remembers the failure for this host and kernel in the lab's cache. \
+         --accel kvm tries KVM again, and forgets the failure if the guest comes up.",
         "With --arch of another processor the machine is emulated, and the command sees other files: the folder of --root, else a small root of \
          Debian's packages. --program names an iotrail built for that processor.",
         "Standard input, output and error are the command's. Ctrl-C and SIGTERM reach it; after 20 s the machine is ended.",

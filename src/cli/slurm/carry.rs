@@ -217,7 +217,7 @@ fn ended(mut step: Child) -> io::Result<()> {
     if status.success() {
         return Ok(());
     }
-    let said = last_line(&said).map_or_else(|| format!("srun ended with {status}"), str::to_owned);
+    let said = last_line(&said).unwrap_or_else(|| format!("srun ended with {status}"));
     Err(io::Error::other(said))
 }
 

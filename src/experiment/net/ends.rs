@@ -228,7 +228,7 @@ fn far_failure(said: &str, code: Option<i32>) -> Option<Error> {
     Some(match code {
         // A shell's: there is no such program, or it cannot be executed.
         Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship brings iotrail to its node"),
-        _ => second::lost(last.to_owned()),
+        _ => second::lost(last),
     })
 }
 

@@ -76,7 +76,7 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
     let began = Instant::now();
     let last = || {
         let text = text_of(log);
-        last_line(&text).unwrap_or("it printed nothing").to_owned()
+        last_line(&text).unwrap_or_else(|| "it printed nothing".into())
     };
     while !ready.is_there(log) {
         if give_up.load(Ordering::Relaxed) {

@@ -35,7 +35,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     }
     let interrupted = r.end == Ended::Stopped;
     if !interrupted && r.exit_status != expected.exit_status {
-        let last = last_line(&r.output).unwrap_or("it printed nothing");
+        let last = last_line(&r.output).unwrap_or_else(|| "it printed nothing".into());
         return Err(Error::machine(
             format!("{} ended with status {}, and before with {}: {last}", name(), r.exit_status, expected.exit_status),
             "run it by hand with the same settings",
