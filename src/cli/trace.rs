@@ -4,7 +4,6 @@
 //! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and nothing to judge by; 2 and 3 as everywhere.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,7 +102,7 @@ pub struct TraceArgs {
     /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or a port alone on the loopback; port
     /// 0 takes a free one and prints it
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
-    metrics: Option<SocketAddr>,
+    metrics: Option<scrape::Address>,
 
     /// Exit 1 if this finding is present; may be repeated. Each has a threshold (errors: 1 % of the I/Os, without EAGAIN, ETIME, ECANCELED and the like;
     /// short_reads and short_writes: 5 % of them, of 100 or more): docs/formats.md, "The findings"
@@ -167,7 +166,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         numbers,
     };
     // Before anything is loaded: an address that somebody else has is found out here.
-    let server = args.metrics.map(Server::start).transpose()?;
+    let server = args.metrics.clone().map(Server::start).transpose()?;
     if let Some(server) = &server {
         terminal::say(&format!("metrics: http://{}/metrics", server.at()));
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::hosts::{Hosts, split};
 use iotrail_report::export::openmetrics::Format;
 
 /// Of a request's line and headers.
@@ -68,9 +69,9 @@ impl Client {
     }
 
     /// Something can be read or written, or the other side has gone.
-    pub fn go_on(&mut self, now: Instant) {
+    pub fn go_on(&mut self, hosts: &Hosts, now: Instant) {
         match &mut self.state {
-            State::Asking(_) => self.read(now),
+            State::Asking(_) => self.read(hosts, now),
             State::Waiting { .. } => self.state = State::Gone { dropped: true },
             State::Taking { .. } => self.write(now),
             State::Closing { .. } => self.read_rest(),
@@ -94,7 +95,7 @@ impl Client {
         }
     }
 
-    fn read(&mut self, now: Instant) {
+    fn read(&mut self, hosts: &Hosts, now: Instant) {
         let State::Asking(head) = &mut self.state else { return };
         let mut bytes = [0; 2048];
         loop {
@@ -102,7 +103,7 @@ impl Client {
                 Ok(0) => return self.state = State::Gone { dropped: !head.is_empty() },
                 Ok(n) => {
                     head.extend_from_slice(&bytes[..n]);
-                    match asked(head) {
+                    match asked(head, hosts) {
                         Asked::NotYet => {}
                         Asked::Metrics { format, head_only } => {
                             self.state = State::Waiting { format, head_only, asked_at: now };
@@ -170,7 +171,7 @@ impl Client {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-fn asked(head: &[u8]) -> Asked {
+fn asked(head: &[u8], hosts: &Hosts) -> Asked {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -180,9 +181,22 @@ fn asked(head: &[u8]) -> Asked {
         }
         Err(_) => Asked::Refused("400 Bad Request", "this is no HTTP\n"),
         Ok(httparse::Status::Complete(_)) => {
-            let path = request.path.unwrap_or_default().split('?').next().unwrap_or_default();
-            let accept = request.headers.iter().find(|h| h.name.eq_ignore_ascii_case("accept"));
-            let format = Format::accepted(accept.map_or("", |h| std::str::from_utf8(h.value).unwrap_or_default()));
+            let (authority, path) = split(request.path.unwrap_or_default());
+            let of = |name| request.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+            // The authority of the target goes before the header (RFC 9112, 3.2.2).
+            let named: Vec<&[u8]> = authority.map_or_else(|| of("host").collect(), |host| vec![host.as_bytes()]);
+            if named.len() > 1 {
+                return Asked::Refused("400 Bad Request", "more than one Host\n");
+            }
+            if !named.first().is_none_or(|host| hosts.allow(host)) {
+                return Asked::Refused(
+                    "421 Misdirected Request",
+                    "this host name is not iotrail's: use its IP address, or start it with --metrics NAME:PORT\n",
+                );
+            }
+            let path = path.split('?').next().unwrap_or_default();
+            let accept = of("accept").next();
+            let format = Format::accepted(accept.map_or("", |value| std::str::from_utf8(value).unwrap_or_default()));
             match (request.method, path) {
                 (Some(method @ ("GET" | "HEAD")), "/metrics") => Asked::Metrics { format, head_only: method == "HEAD" },
                 (Some("GET" | "HEAD"), _) => Asked::Refused("404 Not Found", "iotrail's metrics are at /metrics\n"),

@@ -5,6 +5,7 @@
 //! for each connection, and a deadline for each part of it.
 
 mod client;
+mod hosts;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use self::client::{Client, State};
+use self::hosts::Hosts;
 use iotrail_base::error::{Error, Result};
 use iotrail_report::export::openmetrics::{Answered, Exposition};
 use iotrail_watch::metrics::{Desk, Look};
@@ -33,14 +35,24 @@ const FRESH: Duration = Duration::from_millis(200);
 /// After an accept that failed for want of file descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where it is to listen: `127.0.0.1:9464`, `[::1]:0`, `localhost:9464`; without an address the loopback's.
-pub fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+/// Where it is to listen, and the host name that the user has written for it.
+#[derive(Debug, Clone)]
+pub struct Address {
+    at: SocketAddr,
+    name: Option<String>,
+}
+
+/// `127.0.0.1:9464`, `[::1]:0`, `localhost:9464`; a port without an address is the loopback's.
+pub fn address(text: &str) -> std::result::Result<Address, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
-        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+        return Ok(Address { at: SocketAddr::from(([127, 0, 0, 1], port)), name: None });
     }
     let found = text.to_socket_addrs().ok().and_then(|mut found| found.next());
-    found.ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or a port alone; port 0 takes a free one".into())
+    let name = text.rsplit_once(':').map(|(host, _)| host.to_owned());
+    found
+        .map(|at| Address { at, name })
+        .ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or only a port; port 0 takes a free one".into())
 }
 
 /// Answers until it is dropped.
@@ -54,7 +66,7 @@ pub struct Server {
 
 impl Server {
     /// Errors: nobody can listen there (wrong input).
-    pub fn start(at: SocketAddr) -> Result<Self> {
+    pub fn start(Address { at, name }: Address) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::input(
                 format!("cannot listen on {at}"),
@@ -79,6 +91,7 @@ impl Server {
             exposition: Exposition::default(),
             answered: Answered::default(),
             paused_until: None,
+            hosts: Hosts::new(name),
         };
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -127,6 +140,7 @@ struct Answering {
     exposition: Exposition,
     answered: Answered,
     paused_until: Option<Instant>,
+    hosts: Hosts,
 }
 
 impl Answering {
@@ -150,7 +164,7 @@ impl Answering {
         let now = Instant::now();
         for (client, is_told) in self.clients.iter_mut().zip(of_clients) {
             if *is_told {
-                client.go_on(now);
+                client.go_on(&self.hosts, now);
             }
         }
         if listens && rest[0] {

@@ -9,7 +9,11 @@ use iotrail_schema::metrics_record::MetricsRecord;
 
 /// A server, and a watch that answers.
 fn served() -> (Server, mpsc::Sender<()>) {
-    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    served_at(address("0").unwrap())
+}
+
+fn served_at(at: Address) -> (Server, mpsc::Sender<()>) {
+    let server = Server::start(at).unwrap();
     let desk = Arc::clone(server.desk());
     let (end, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -38,7 +42,7 @@ fn answer(server: &Server, request: &[u8]) -> String {
     text
 }
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\n\r\n";
 
 #[test]
 fn a_scrape_is_answered_in_the_format_that_it_asks_for() {
@@ -88,6 +92,44 @@ fn what_is_no_scrape_is_refused_and_told() {
 }
 
 #[test]
+fn a_request_is_answered_under_addresses_and_names_of_this_machine_only() {
+    let named = Address { at: SocketAddr::from(([127, 0, 0, 1], 0)), name: Some("Metrics.Example".into()) };
+    let (server, _end) = served_at(named);
+    let status = |request: String| {
+        let answer = answer(&server, request.as_bytes());
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for (host, expected) in [
+        ("localhost:9464", "200"),
+        ("a.localhost.", "200"),
+        ("127.0.0.1", "200"),
+        ("[::1]:9464", "200"),
+        ("[fe80::1%eth0]:9464", "200"),
+        ("192.0.2.7:80", "200"),
+        ("metrics.example:9464", "200"),
+        (&own, "200"),
+        ("evil.example", "421"),
+        ("evil.example:9464", "421"),
+        ("localhost.evil.example", "421"),
+        ("127.0.0.1.evil.example", "421"),
+        ("127.0.0.1@evil.example", "421"),
+        ("", "421"),
+        ("[evil.example]", "421"),
+    ] {
+        let header = status(format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(header, expected, "{host}");
+        let target = status(format!("GET hTTp://{host}/metrics?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(target, expected, "{host}");
+    }
+    let absolute = |target: &str, host: &str| status(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert_eq!(absolute("http://localhost/metrics", "evil.example"), "200", "the target goes before the header");
+    assert_eq!(absolute("http://localhost", "localhost"), "404");
+    assert_eq!(absolute("https://localhost/metrics", "localhost"), "404");
+    assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n\r\n".into()), "400");
+}
+
+#[test]
 fn a_thousand_who_say_half_a_request_keep_nobody_out() {
     let (server, _end) = served();
     let mut silent = vec![];
@@ -124,13 +166,13 @@ fn who_takes_nothing_and_who_leaves_harm_nobody() {
 
 #[test]
 fn a_watch_that_does_not_answer_is_told_as_that() {
-    let server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let server = Server::start(address("0").unwrap()).unwrap();
     assert!(answer(&server, GET).starts_with("HTTP/1.1 503 "));
 }
 
 #[test]
 fn a_port_alone_is_the_loopbacks() {
-    let is = |text: &str| address(text).map(|at| at.to_string());
+    let is = |text: &str| address(text).map(|of| of.at.to_string());
     assert_eq!(is("9464").as_deref(), Ok("127.0.0.1:9464"));
     assert_eq!(is(":0").as_deref(), Ok("127.0.0.1:0"));
     assert_eq!(is("0.0.0.0:80").as_deref(), Ok("0.0.0.0:80"));
