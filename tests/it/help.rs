@@ -1,6 +1,7 @@
 //! Help lists what there is, all of it and nothing else.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::shells::PAGES;
 use crate::tool::{Place, run};
@@ -11,6 +12,7 @@ pub const TESTS: &[Test] = &[
     ("help::each_command_lists_its_options", options),
     ("help::the_version_is_the_packages", version),
     ("help::it_speaks_the_fields_words", words),
+    ("help::setcap_is_advised_for_a_group_only", setcap),
 ];
 
 pub fn help(args: &[&str]) -> String {
@@ -151,5 +153,27 @@ fn words() -> End {
 
 fn version() -> End {
     assert_eq!(help(&["--version"]), format!("iotrail {}\n", env!("CARGO_PKG_VERSION")));
+    End::Passed
+}
+
+/// A program with capabilities that every user may run lets every user trace root's processes.
+fn setcap() -> End {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut left = ["README.md", "docs", "packaging", "src", "crates"].map(|name| root.join(name)).to_vec();
+    let mut advised = 0;
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).expect("a directory").map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        for (at, _) in text.match_indices("setcap ").chain(text.match_indices("(setcap)")) {
+            let around = &text.as_bytes()[at.saturating_sub(400)..text.len().min(at + 400)];
+            let around = String::from_utf8_lossy(around);
+            assert!(around.contains("0750") && around.contains("root's included"), "{}: {around}", path.display());
+            advised += 1;
+        }
+    }
+    assert!(advised >= 3, "{advised}");
     End::Passed
 }

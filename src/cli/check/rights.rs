@@ -37,7 +37,9 @@ fn probing(p: &Privileges) -> Item {
          CAP_PERFMON"
             .to_owned()
     } else {
-        "sudo, or: setcap cap_bpf,cap_perfmon+ep on the program".to_owned()
+        "sudo; or chgrp GROUP, chmod 0750 and setcap cap_bpf,cap_perfmon,cap_syslog+ep on the program, in this order: each \
+         member of GROUP may then trace every process, root's included"
+            .to_owned()
     };
     Item::missing(
         HERE,

@@ -10,6 +10,8 @@ pub const ROOT: Page = Page {
          these on another kernel (lab).",
         "The probes are BTF tracepoints: they need no kernel module, no kprobe and no debug build. Loading them needs root, or the capabilities \
          CAP_BPF, CAP_PERFMON and CAP_SYSLOG. Without them iotrail measures its own loads, and names the figures that are missing.",
+        "Who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a program of mode 0750 \
+         whose group may do so.",
         "The first line of every result is the answer. --full prints the rest, --json is for programs.",
     ],
     examples: &[
