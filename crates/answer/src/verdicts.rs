@@ -1,6 +1,6 @@
 //! Comparisons in words: where an arm is higher or lower than the base, where no difference shows, where none can be told.
 
-use super::compare::{Metric, metrics, place};
+use super::compare::{Metric, compared_on, metrics, place};
 use super::group::{Group, Row};
 use super::unit::Unit;
 use iotrail_base::grouped::grouped;
@@ -41,7 +41,7 @@ pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
         (!parts.is_empty())
             .then(|| format!("{} of {} against {}: {}.", metric.words(unit), first.b, first.a, parts.join("; ")))
     };
-    Metric::ALL.into_iter().filter_map(of_metric).collect()
+    compared_on(all).into_iter().filter_map(of_metric).collect()
 }
 
 /// `depth 16 · arm coop`: what the sides of a comparison share.
@@ -117,7 +117,7 @@ pub(super) fn figures(c: &Comparison) -> String {
 }
 
 /// Three digits say nothing of the second percent.
-fn near_1(x: f64) -> String {
+pub(super) fn near_1(x: f64) -> String {
     if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
 }
 

@@ -1,5 +1,7 @@
 //! A program of the user's as a load: what one run of it yields beside the counts, and what became of the arms that were to be tried.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::vehicle::Vehicle;
@@ -91,6 +93,9 @@ pub enum Legal {
 pub struct WatchedRun {
     /// Completions.
     pub completions: u64,
+    /// As a trace's; null in older records.
+    #[serde(default)]
+    pub operations: Option<u64>,
     /// Wall time.
     pub elapsed_ns: u64,
     /// As a measurement's; null: not counted.
@@ -101,8 +106,18 @@ pub struct WatchedRun {
     pub sleeps_per_io: Option<f64>,
     /// CPU time of the program per I/O; null: not known.
     pub cpu_per_io_ns: Option<f64>,
+    /// 95 % intervals of the estimates among the counts per I/O, by their names in a trace's `per_io`. A count without one is exact.
+    #[serde(default)]
+    pub per_io_intervals: BTreeMap<String, [f64; 2]>,
     /// Completions by delivery path.
     pub vehicles: Vec<(Vehicle, u64)>,
     /// Requests by opcode.
     pub opcodes: Vec<(String, u64)>,
+}
+
+impl WatchedRun {
+    /// Completions per operation; `None`: it had no operation, or they are not known.
+    pub fn completions_per_operation(&self) -> Option<f64> {
+        self.operations.filter(|n| *n > 0).map(|n| self.completions as f64 / n as f64)
+    }
 }

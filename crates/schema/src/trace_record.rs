@@ -21,7 +21,7 @@ use crate::measurement::{
 use crate::trail::Course;
 pub use estimates::{CpuPair, EnterBatch, Estimate, RunItems};
 pub use files::{FileRecord, FileRequests, OtherFiles};
-pub use opcode::{ErrnoCount, OpcodeRecord};
+pub use opcode::{ErrnoCount, OpcodeRecord, operations};
 pub use reaping::{Depth, Reaping};
 pub use ring::{ContextRecord, OthersRecord, RingRecord, SqpollRecord};
 pub use threads::{Detour, RingThreads, ThreadRecord, VehicleShare};
@@ -95,6 +95,10 @@ pub struct Total {
     pub windows: Option<Windows>,
     /// Completions.
     pub ios: u64,
+    /// Results that the program had of its requests. They are `ios` without notifications of zero-copy sends and without messages of
+    /// IORING_OP_MSG_RING, and with requests that succeeded without a completion. Null in older records.
+    #[serde(default)]
+    pub operations: Option<u64>,
     /// Bytes of the results that were seen.
     pub bytes: u64,
     /// Errors of the results that were seen.

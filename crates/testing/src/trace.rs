@@ -155,6 +155,7 @@ pub fn clean() -> TraceRecord {
             elapsed_ns: 2_500_000_000,
             windows: None,
             ios: 80_000,
+            operations: Some(80_000),
             bytes: r.bytes,
             errors: 0,
             short_ios: 0,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::metric::Metric;
+use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{ARM, CellRecord, RunRecord, Table};
 
 /// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
@@ -29,13 +30,38 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
         (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
         (true, Table::Order) => vec![Metric::Iops],
         (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
-        (true, Table::Program) => own_metrics(record).into_iter().chain([Metric::Elapsed, Metric::CpuTime]).collect(),
+        (true, Table::Program) => {
+            let own = own_metrics(record);
+            let cpu = cpu_metric(record, &own);
+            own.into_iter().chain([Metric::Elapsed, cpu]).collect()
+        }
         // A name that this version does not know was checked by the one that planned the run.
         (false, _) => {
             own_metrics(record);
             record.metrics.iter().filter_map(|m| m.parse().ok()).collect()
         }
     }
+}
+
+/// CPU time of a program, per what it did as far as that is known: a program that runs for a set time does more with a better arm.
+fn cpu_metric(record: &RunRecord, own: &[Metric]) -> Metric {
+    let per_unit = own.iter().filter(|m| m.higher_is_better()).find_map(|m| match m {
+        Metric::Own(own) => Some(Metric::CpuPerUnit(own)),
+        _ => None,
+    });
+    let is_traced = |c: &CellRecord| c.measurements.first().is_none_or(|m| Metric::CpuPerIo.of(m).is_some());
+    per_unit.unwrap_or(if record.cells.iter().all(is_traced) { Metric::CpuPerIo } else { Metric::CpuTime })
+}
+
+/// Those that comparisons are on, in their order.
+pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
+    let mut found: Vec<Metric> = Vec::new();
+    for metric in list.iter().filter_map(|c| c.metric.parse().ok()) {
+        if !found.contains(&metric) {
+            found.push(metric);
+        }
+    }
+    found
 }
 
 /// The figures that the run's program prints, in its order.

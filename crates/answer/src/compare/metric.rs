@@ -25,6 +25,8 @@ pub enum Metric {
     CpuTime,
     /// A program's own.
     Own(&'static OwnMetric),
+    /// CPU time of a program per unit of its own metric: what it did, or did per second.
+    CpuPerUnit(&'static OwnMetric),
 }
 
 /// A figure that a program prints.
@@ -32,6 +34,16 @@ pub enum Metric {
 pub struct OwnMetric {
     pub name: String,
     pub less_is_better: bool,
+    /// Name of the CPU time per unit of it.
+    cpu_name: String,
+    /// It counts something per second.
+    is_rate: bool,
+}
+
+fn is_rate(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    last.ends_with("ps") || ["s", "sec", "second", "throughput", "bandwidth", "bw", "rate", "speed"].contains(&last)
 }
 
 /// Those that this process has met: few, and kept to its end.
@@ -60,7 +72,9 @@ impl Metric {
         if let Some(found) = known.iter().find(|m| m.name == name && m.less_is_better == less_is_better) {
             return Metric::Own(found);
         }
-        let new: &'static OwnMetric = Box::leak(Box::new(OwnMetric { name: name.into(), less_is_better }));
+        let (cpu_name, is_rate) = (format!("cpu_per_unit:{name}"), is_rate(name));
+        let new = OwnMetric { name: name.into(), less_is_better, cpu_name, is_rate };
+        let new: &'static OwnMetric = Box::leak(Box::new(new));
         known.push(new);
         Metric::Own(new)
     }
@@ -84,6 +98,7 @@ impl Metric {
             Metric::SyscallsPerIo => "syscalls_per_io",
             Metric::CpuTime => "cpu_time",
             Metric::Own(own) => &own.name,
+            Metric::CpuPerUnit(own) => &own.cpu_name,
         }
     }
 
@@ -105,6 +120,7 @@ impl Metric {
             (Metric::SyscallsPerIo, _) => format!("System calls per {}", unit.one()),
             (Metric::CpuTime, _) => "CPU time".into(),
             (Metric::Own(own), _) => own.name.clone(),
+            (Metric::CpuPerUnit(own), _) => format!("CPU time per unit of {}", own.name),
         }
     }
 
@@ -114,6 +130,10 @@ impl Metric {
             Metric::Own(own) => !own.less_is_better,
             metric => metric == Metric::Iops,
         }
+    }
+
+    pub fn is_of_cpu(self) -> bool {
+        matches!(self, Metric::CpuPerIo | Metric::CpuTime | Metric::CpuPerUnit(_))
     }
 
     pub fn is_of_time(self) -> bool {
@@ -134,7 +154,7 @@ impl Metric {
     /// Of one measurement; times in nanoseconds. `None`: not known.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
-        let of_time_alone = matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Own(_));
+        let of_time_alone = matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Own(_) | Metric::CpuPerUnit(_));
         if m.program.as_ref().is_some_and(|p| !p.watched) && !of_time_alone {
             return None;
         }
@@ -152,6 +172,11 @@ impl Metric {
             Metric::SyscallsPerIo => m.per_io.syscalls,
             Metric::CpuTime => ns(m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system)),
             Metric::Own(own) => m.program.as_ref()?.figures.iter().find(|f| f.name == own.name).map(|f| f.value),
+            Metric::CpuPerUnit(own) => {
+                let seconds = if own.is_rate { m.elapsed_ns as f64 / 1e9 } else { 1.0 };
+                let units = Metric::Own(own).of(m)? * seconds;
+                Metric::CpuTime.of(m).filter(|_| units > 0.0).map(|ns| ns / units)
+            }
         }
     }
 }
@@ -168,7 +193,12 @@ impl FromStr for Metric {
     fn from_str(text: &str) -> Result<Self, String> {
         let own = || {
             let known = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-            known.iter().find(|m| m.name == text).map(|m| Metric::Own(m))
+            let of = |m: &&'static OwnMetric| match text {
+                _ if m.name == text => Some(Metric::Own(m)),
+                _ if m.cpu_name == text => Some(Metric::CpuPerUnit(m)),
+                _ => None,
+            };
+            known.iter().find_map(of)
         };
         Metric::ALL.into_iter().find(|m| m.name() == text).or_else(own).ok_or_else(|| {
             let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();

@@ -4,7 +4,7 @@ use super::effect::Effect;
 use crate::compare::Metric;
 use crate::spread::over_repeats;
 use crate::unit::Unit;
-use crate::verdicts::factor;
+use crate::verdicts::{factor, near_1};
 use iotrail_base::words::{count, per_io, span};
 use iotrail_schema::run_record::CellRecord;
 
@@ -15,7 +15,7 @@ const FACTOR: f64 = 2.0;
 pub fn called(metric: Metric, unit: Unit) -> String {
     let words = metric.words(unit);
     match metric {
-        Metric::Own(_) | Metric::CpuTime => words,
+        Metric::Own(_) | Metric::CpuTime | Metric::CpuPerUnit(_) => words,
         Metric::Iops if unit == Unit::Io => words,
         Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => {
             words
@@ -26,18 +26,11 @@ pub fn called(metric: Metric, unit: Unit) -> String {
 
 /// `fewer`, `longer`: more or less of the metric.
 fn direction(metric: Metric, more: bool) -> &'static str {
+    let is_amount = metric == Metric::Iops || metric.is_of_cpu() || Metric::COUNTS.contains(&metric);
     match (metric, more) {
-        (Metric::Iops | Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo, false) => "fewer",
-        (Metric::CpuPerIo | Metric::CpuTime, false) => "less",
-        (
-            Metric::Iops
-            | Metric::KicksPerIo
-            | Metric::ModeSwitchesPerIo
-            | Metric::SyscallsPerIo
-            | Metric::CpuPerIo
-            | Metric::CpuTime,
-            true,
-        ) => "more",
+        (_, true) if is_amount => "more",
+        (_, false) if metric.is_of_cpu() => "less",
+        (_, false) if is_amount => "fewer",
         (Metric::Own(_), true) => "higher",
         (Metric::Own(_), false) => "lower",
         (_, true) => "longer",
@@ -125,9 +118,14 @@ fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
 /// ` (largest: 13.1 k → 253)`: medians of the strongest, where several differ.
 pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
     let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
-    let both = of(worst.a).zip(of(worst.b)).filter(|(a, b)| agree(*a, *b, worst.c.ratio));
-    let Some((a, b)) = both else { return String::new() };
-    let most = if of_several { "largest: " } else { "" };
+    let Some((a, b)) = of(worst.a).zip(of(worst.b)) else { return String::new() };
+    let most = match (agree(a, b, worst.c.ratio), metric) {
+        (true, _) if of_several => "largest: ",
+        (true, _) => "",
+        // The user named it and is to see it.
+        (false, Metric::Own(_)) => "medians ",
+        (false, _) => return String::new(),
+    };
     format!(" ({most}{} → {})", value(metric, a), value(metric, b))
 }
 
@@ -149,6 +147,17 @@ pub fn value(metric: Metric, x: f64) -> String {
         Metric::Own(_) => count(x),
         m if !m.is_of_time() => per_io(x),
         _ => span(x),
+    }
+}
+
+/// `: ×1.37 (95 % CI 0.970–1.93) (1.01 k → 1.39 k)`: of a program's own metric that shows no difference; of others nothing.
+pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
+    match (metric, e.c.ratio) {
+        (Metric::Own(_), Some(ratio)) => {
+            let ci95 = e.c.ci95.map(|[lo, hi]| format!(" (95 % CI {}–{})", near_1(lo), near_1(hi)));
+            format!(": ×{}{}{}", near_1(ratio), ci95.unwrap_or_default(), levels(metric, e, false))
+        }
+        _ => String::new(),
     }
 }
 

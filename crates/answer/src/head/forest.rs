@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::effect::Effect;
 use super::table::{self, Mark};
 use super::{ByArm, most};
-use crate::compare::Metric;
+use crate::compare::{Metric, compared_on};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, value_text};
 
@@ -62,7 +62,7 @@ pub fn of_two(run: &RunRecord, list: &[Comparison]) -> Option<Forest> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
     };
     let all: Vec<(Metric, Vec<Effect<'_>>)> =
-        Metric::ALL.iter().map(|m| (*m, of(m))).filter(|(_, e)| !e.is_empty()).collect();
+        compared_on(list).iter().map(|m| (*m, of(m))).filter(|(_, e)| !e.is_empty()).collect();
     let (metric, effects) = all.iter().find(|(_, e)| e.iter().any(Effect::differs)).or(all.first())?;
     let name = |e: &Effect<'_>| {
         let varies = |(axis, _): &(&String, &Value)| run.values(axis).len() > 1;

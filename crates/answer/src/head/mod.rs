@@ -63,6 +63,8 @@ type ByArm<'r> = (&'r str, Vec<Effect<'r>>);
 
 /// Lines of other metrics, at most.
 const ALSO: usize = 2;
+/// Arms that show no difference, with what was seen of each, at most.
+const SEEN: usize = 3;
 
 impl Head {
     /// `is_built_in`: the run's experiment is one that `run` knows by its name.
@@ -86,8 +88,10 @@ impl Head {
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
-        // What the run is about first; where it shows nothing, what else shows something.
-        let Some((metric, all)) = compared.iter().find(|(_, all)| differs(all)).or(compared.first()) else {
+        // A metric that the user named leads. Otherwise what the run is about, unless only another metric shows something.
+        let named = compared.first().filter(|(metric, _)| matches!(metric, Metric::Own(_)));
+        let differing = compared.iter().find(|(_, all)| differs(all));
+        let Some((metric, all)) = named.or(differing).or(compared.first()) else {
             return Head {
                 answer: level(run),
                 when: None,
@@ -108,14 +112,24 @@ impl Head {
         let about = compared.first().filter(|(first, _)| first != metric);
         let first = about.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
-        let also = first.iter().cloned().chain(others).take(ALSO).collect();
         let open = about.map(|(_, all)| reservation(*metric, unit, all)).unwrap_or_default();
         let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
         let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
         if run.table == Table::Program {
-            let advice = (why::advice(base, arm, all, None, more), open);
+            let gains = |(_, all): &&(Metric, Vec<ByArm<'_>>)| {
+                all.iter().flat_map(|(_, e)| e).any(|e| e.c.verdict == Verdict::Faster)
+            };
+            // What another metric gains is worth advice where the named one does not differ.
+            let other = compared.iter().filter(|_| named.is_some() && !differs(all)).find(gains);
+            let (arm, by, open) = match other {
+                Some((other, by)) => (most(by).0, by, reservation(*other, unit, all)),
+                None => (arm, all, open),
+            };
+            let advice = (why::advice(base, arm, by, None, more), open);
             let head = of_program(run, (base, arm), answer, &compared, advice);
-            let also = first.into_iter().chain(head.also).take(ALSO).collect();
+            // Otherwise the advice names what they cost.
+            let beside = others.filter(|_| named.is_some() && !differs(all));
+            let also = first.iter().cloned().chain(beside).chain(head.also).take(ALSO).collect();
             return Head { forest: Some(forest::of(run, *metric, all)), also, notes, on, ..head };
         }
         let (why, remedy) = why::of(run, base, arm, &shown);
@@ -128,7 +142,7 @@ impl Head {
                 why::advice(base, arm, all, remedy, more) + &open
             }),
             why,
-            also,
+            also: first.iter().cloned().chain(others).take(ALSO).collect(),
             table: table::of(run, *metric, all),
             forest: Some(forest::of(run, *metric, all)),
             front: None,
@@ -230,7 +244,13 @@ fn most<'a, 'r>(all: &'a [ByArm<'r>]) -> (&'a str, &'a [Effect<'r>]) {
 
 fn answer(metric: Metric, unit: Unit, base: &str, all: &[ByArm<'_>]) -> String {
     if all.len() > 1 && !all.iter().flat_map(|(_, e)| e).any(Effect::differs) {
-        return format!("{} against {base}: {}", plural(all.len(), "arm"), pooled(metric, unit, all));
+        let one = |(arm, effects): &ByArm<'_>| match &effects[..] {
+            [e] => Some(format!("{arm}{}", change::seen(metric, e))).filter(|text| text.len() > arm.len()),
+            _ => None,
+        };
+        let each: Vec<String> = all.iter().filter_map(one).take(SEEN).collect();
+        let each = if each.is_empty() { String::new() } else { format!("; {}", each.join("; ")) };
+        return format!("{} against {base}: {}{each}", plural(all.len(), "arm"), pooled(metric, unit, all));
     }
     let (arm, effects) = most(all);
     let mut text = format!("{arm} against {base}: {}", outcome(metric, unit, effects));
@@ -247,7 +267,7 @@ fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
     }
     let with = |verdict| others().filter(|(_, e)| e.iter().any(|e| e.c.verdict == verdict)).count();
     let (faster, slower) = (with(Verdict::Faster), with(Verdict::Slower));
-    let of_speed = metric.is_of_time() && !matches!(metric, Metric::CpuPerIo | Metric::CpuTime | Metric::Own(_));
+    let of_speed = metric.is_of_time() && !metric.is_of_cpu() && !matches!(metric, Metric::Own(_));
     let word = |better: bool| match (of_speed, better) {
         (true, true) => "faster",
         (true, false) => "slower",
@@ -287,6 +307,7 @@ fn outcome(metric: Metric, unit: Unit, effects: &[Effect<'_>]) -> String {
     if let Some(one) = same.first() {
         let band = crate::verdicts::factor(one.c.equivalent_within);
         rest.push(match parts.is_empty() && same.len() == n {
+            true if n == 1 => format!("{} equivalent within {band}{}", called(metric, unit), change::seen(metric, one)),
             true => format!("{} equivalent within {band}{}", called(metric, unit), in_all(n)),
             false => format!("{} equivalent within {band}", same.len()),
         });
@@ -294,7 +315,10 @@ fn outcome(metric: Metric, unit: Unit, effects: &[Effect<'_>]) -> String {
     let unsure = of(Verdict::Inconclusive);
     if !unsure.is_empty() {
         rest.push(match parts.is_empty() && unsure.len() == n {
-            true => format!("{} inconclusive{}{}", called(metric, unit), in_all(n), change::visible(&unsure)),
+            true => {
+                let seen = if n == 1 { change::seen(metric, unsure[0]) } else { String::new() };
+                format!("{} inconclusive{}{seen}{}", called(metric, unit), in_all(n), change::visible(&unsure))
+            }
             false => format!("{} inconclusive", unsure.len()),
         });
     }

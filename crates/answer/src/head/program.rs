@@ -8,9 +8,9 @@ use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
 use crate::unit::Unit;
 use iotrail_base::words::{list, per_io, percent};
-use iotrail_schema::comparison::Verdict;
+use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
-use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::run_record::{RunRecord, Table};
 use iotrail_schema::setup_flag;
 use iotrail_schema::vehicle::Vehicle;
 
@@ -36,7 +36,7 @@ pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations>
     };
     let effects = || shown.iter().flat_map(|(_, all)| all).flat_map(|(_, e)| e);
     Some(Situations {
-        columns: shown.iter().map(|(metric, _)| metric.words(Unit::Io).to_lowercase()).collect(),
+        columns: shown.iter().map(|(metric, _)| column(*metric)).collect(),
         rows: arms.iter().map(row).collect(),
         more: 0,
         visible: visible(effects()),
@@ -44,49 +44,114 @@ pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations>
     })
 }
 
+fn column(metric: Metric) -> String {
+    match metric {
+        Metric::CpuPerUnit(_) => "cpu per unit".into(),
+        metric => metric.words(Unit::Io).to_lowercase(),
+    }
+}
+
 fn of<'r>(run: &'r RunRecord, arm: &str) -> Option<&'r TriedArm> {
     run.tried.iter().find(|t| t.name == arm)
 }
 
-/// What the probes counted in the arm's watched run against that of the first arm.
+/// A count per I/O of a traced run: its noun, its name in `per_io`, and where it is.
+type Count = (&'static str, &'static str, fn(&WatchedRun) -> Option<f64>);
+const COUNTS: [Count; 3] = [
+    ("kicks", "kicks", |w| w.kicks_per_io),
+    ("system calls", "syscalls", |w| w.syscalls_per_io),
+    ("sleeps", "context_switches", |w| w.sleeps_per_io),
+];
+
+/// A value per operation, with the interval of an estimate.
+struct PerOperation(f64, Option<[f64; 2]>);
+
+impl PerOperation {
+    fn of(w: &WatchedRun, (_, name, of): &Count) -> Option<Self> {
+        let scale = w.completions_per_operation()?;
+        Some(Self(of(w)? * scale, w.per_io_intervals.get(*name).map(|ci95| ci95.map(|x| x * scale))))
+    }
+
+    fn range(&self) -> [f64; 2] {
+        self.1.unwrap_or([self.0; 2])
+    }
+
+    /// By more than chance and its own error.
+    fn differs_from(&self, other: &Self) -> bool {
+        let ([low, high], [others_low, others_high]) = (self.range(), other.range());
+        let is_apart = high < others_low || others_high < low;
+        is_apart && (self.0 - other.0).abs() >= AMOUNT && self.0.max(other.0) >= FACTOR * self.0.min(other.0)
+    }
+
+    /// `1.00`, and of an estimate `~16.00 (12.00–21.00)`.
+    fn text(&self) -> String {
+        match self.1 {
+            None => per_io(self.0),
+            Some([low, high]) => format!("~{} ({}–{})", per_io(self.0), per_io(low), per_io(high)),
+        }
+    }
+}
+
+/// What the probes counted in the arm's traced run against that of the first arm. It is one run of each.
 pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     let (a, b) = (of(run, base)?.watched.as_ref()?, of(run, arm)?.watched.as_ref()?);
+    let idle: Vec<String> =
+        [(base, a), (arm, b)].iter().filter(|(_, w)| w.completions == 0).map(|(name, _)| (*name).to_owned()).collect();
+    if !idle.is_empty() {
+        return Some(format!(
+            "not known: the traced run of {} had no asynchronous I/O, and the probes count per I/O",
+            list(&idle)
+        ));
+    }
     let mut parts: Vec<String> = Vec::new();
+    let (mut same, mut missing) = (Vec::new(), Vec::new());
+    let is_known = |w: &WatchedRun| !w.vehicles.is_empty();
+    let mut file = |name: &str, is_known: bool| if is_known { &mut same } else { &mut missing }.push(name.to_owned());
     let shares = |w: &WatchedRun, v: Vehicle| {
         let all: u64 = w.vehicles.iter().map(|(_, n)| n).sum();
         let its: u64 = w.vehicles.iter().filter(|(vehicle, _)| *vehicle == v).map(|(_, n)| n).sum();
         its as f64 / all.max(1) as f64
     };
     let grown = Vehicle::ALL.into_iter().map(|v| (v, shares(b, v), shares(b, v) - shares(a, v)));
-    if let Some((vehicle, share, _)) = grown.max_by(|x, y| x.2.total_cmp(&y.2)).filter(|(.., gain)| *gain >= MOVED) {
-        let most = Vehicle::ALL.into_iter().max_by(|x, y| shares(a, *x).total_cmp(&shares(a, *y)));
-        let before = most.map(|v| format!(" (with {base}, {} {})", percent(shares(a, v)), by(v))).unwrap_or_default();
-        parts.push(format!("{} of its completions were delivered {}{before}", percent(share), by(vehicle)));
+    match grown.max_by(|x, y| x.2.total_cmp(&y.2)).filter(|(.., gain)| *gain >= MOVED && is_known(a)) {
+        Some((vehicle, share, _)) => {
+            let most = Vehicle::ALL.into_iter().max_by(|x, y| shares(a, *x).total_cmp(&shares(a, *y)));
+            let before =
+                most.map(|v| format!(" (with {base}, {} {})", percent(shares(a, v)), by(v))).unwrap_or_default();
+            let share = percent(share);
+            parts.push(format!("{share} of its completions were delivered {}{before}", by(vehicle)));
+        }
+        None => file("delivery paths", is_known(a) && is_known(b)),
     }
-    let counts: [(&str, Option<f64>, Option<f64>); 3] = [
-        ("kicks", a.kicks_per_io, b.kicks_per_io),
-        ("system calls", a.syscalls_per_io, b.syscalls_per_io),
-        ("sleeps", a.sleeps_per_io, b.sleeps_per_io),
-    ];
-    for (name, x, y) in counts {
-        if let Some((x, y)) = x.zip(y)
-            && (x - y).abs() >= AMOUNT
-            && x.max(y) >= FACTOR * x.min(y)
-        {
-            parts.push(format!("{name} per I/O {} → {}", per_io(x), per_io(y)));
+    let is_one = |w: &WatchedRun| w.completions_per_operation().is_some_and(|n| (n - 1.0).abs() < 0.01);
+    let per = if is_one(a) && is_one(b) { "per I/O" } else { "per operation" };
+    for count in &COUNTS {
+        match PerOperation::of(a, count).zip(PerOperation::of(b, count)) {
+            Some((x, y)) if x.differs_from(&y) => {
+                parts.push(format!("{} {per} {} → {}", count.0, x.text(), y.text()));
+            }
+            both => file(&format!("{} {per}", count.0), both.is_some()),
         }
     }
-    if let Some((x, y)) = a.cpu_per_io_ns.zip(b.cpu_per_io_ns)
-        && (x > 1.1 * y || y > 1.1 * x)
-    {
-        parts.push(format!("CPU time per I/O {} → {}", value(Metric::CpuPerIo, x), value(Metric::CpuPerIo, y)));
+    parts.extend(cpu(run, arm, (a, b), per));
+    if !parts.is_empty() {
+        return Some(format!("{arm}, one traced run each: {}", parts.join("; ")));
     }
-    match parts.is_empty() {
-        true => Some(
-            "the probes count the same in both: delivery paths, kicks, system calls, sleeps, CPU time per I/O".into(),
-        ),
-        false => Some(format!("{arm}: {}", parts.join("; "))),
-    }
+    let same = if same.is_empty() { String::new() } else { format!("no large difference in {}", list(&same)) };
+    let missing = if missing.is_empty() { String::new() } else { format!("not known: {}", list(&missing)) };
+    let both = [same, missing].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    Some(format!("one traced run each: {both}"))
+}
+
+/// CPU time of the traced runs, where the timed runs differ the same way: these have the interval.
+fn cpu(run: &RunRecord, arm: &str, (a, b): (&WatchedRun, &WatchedRun), per: &str) -> Option<String> {
+    let of = |w: &WatchedRun| Some(w.cpu_per_io_ns? * w.completions_per_operation()?);
+    let (x, y) = of(a).zip(of(b))?;
+    let verdict = if y > 1.1 * x { Verdict::Slower } else { Verdict::Faster };
+    let is_cpu = |c: &&Comparison| c.b == arm && c.metric.parse().is_ok_and(Metric::is_of_cpu);
+    let agrees = run.comparisons.iter().filter(is_cpu).all(|c| c.verdict == verdict);
+    (agrees && (y > 1.1 * x || x > 1.1 * y))
+        .then(|| format!("CPU time {per} {} → {}", value(Metric::CpuPerIo, x), value(Metric::CpuPerIo, y)))
 }
 
 /// `; it takes 2.0× more CPU time`: what of the other metrics gets worse with the arm.
@@ -130,7 +195,18 @@ pub fn notes(run: &RunRecord) -> Vec<String> {
         (_, Some(why)) => Some(format!("{} was dropped: {why}", t.name)),
         _ => partly(t),
     };
-    run.tried.iter().filter_map(left_out).collect()
+    run.tried.iter().filter_map(left_out).chain(cpu_per_run(run)).collect()
+}
+
+/// A program that runs for a set time does more with a better arm, and takes more CPU time for it.
+fn cpu_per_run(run: &RunRecord) -> Option<String> {
+    let of = |metric: Metric| run.comparisons.iter().filter(move |c| c.metric == metric.name());
+    let differs = |c: &Comparison| matches!(c.verdict, Verdict::Faster | Verdict::Slower);
+    let takes_as_long = of(Metric::Elapsed).all(|c| c.verdict == Verdict::Equivalent);
+    (run.table == Table::Program && takes_as_long && of(Metric::CpuTime).any(differs)).then(|| {
+        "CPU time is per run: if the program runs for a set time, an arm that does more takes more; --metric NAME=REGEX names its work"
+            .into()
+    })
 }
 
 /// Rings that were set up as the program asked, in an arm that changes them.
@@ -143,15 +219,17 @@ fn partly(t: &TriedArm) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare;
+    use crate::compare::{self, Metric};
     use crate::head::Head;
+    use iotrail_schema::comparison::Verdict;
     use iotrail_schema::measurement::Measurement;
-    use iotrail_schema::program_record::{OwnFigure, ProgramRecord};
-    use iotrail_schema::run_record::Table;
+    use iotrail_schema::program_record::{Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
+    use iotrail_schema::run_record::{RunRecord, Table};
+    use iotrail_schema::vehicle::Vehicle;
     use iotrail_testing::{run::two_by_two, sample};
 
-    /// Of two arms of which the second takes half of the CPU time.
-    fn head(tps: [[f64; 6]; 2]) -> Head {
+    /// Two arms of which the second takes half of the CPU time.
+    fn run(tps: [[f64; 6]; 2]) -> RunRecord {
         let mut run = two_by_two();
         run.cells.truncate(2);
         (run.table, run.repeats) = (Table::Program, 6);
@@ -160,25 +238,139 @@ mod tests {
                 let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
                 let mut m = Measurement { elapsed_ns: 2_000_000_000, ..sample::measurement() };
                 m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() }.into());
-                m.cpu.user_ns = Some(1_000_000_000 / u64::from(cell.cell));
+                // Twice as much work takes twice as much CPU time.
+                m.cpu.user_ns = Some((value * 1e6) as u64 / u64::from(cell.cell));
                 m.cpu.system_ns = Some(0);
                 m
             };
             cell.measurements = tps.map(one).to_vec().into();
         }
         run.comparisons = compare::of_run(&run, &|_, _| None);
-        Head::of_run(&run, false)
+        run
+    }
+
+    const LEVEL: [f64; 6] = [1000.0, 1400.0, 900.0, 1300.0, 800.0, 1200.0];
+
+    #[test]
+    fn the_named_metric_leads_with_levels_ratio_and_interval_whatever_its_verdict() {
+        let head = |tps| Head::of_run(&run(tps), false);
+        let h = head([LEVEL, [1300.0, 900.0, 1250.0, 800.0, 1350.0, 1000.0]]);
+        assert!(h.answer.starts_with("coop_taskrun against default: tps inconclusive: ×"), "{}", h.answer);
+        assert!(h.answer.contains(" (95 % CI ") && h.answer.contains(" → "), "{}", h.answer);
+        assert_eq!(
+            h.advice.as_deref(),
+            Some("use coop_taskrun, where CPU time per unit of tps matters; the rest is not known")
+        );
+        assert!(h.also[0].starts_with("2.0× less CPU time per unit of tps"), "{:?}", h.also);
+        assert_eq!(h.forest.unwrap().metric.name(), "tps");
+        let h = head([LEVEL, LEVEL]);
+        assert!(
+            h.answer.ends_with("tps equivalent within ±5 %: ×1.000 (95 % CI 1.000–1.000) (1.10 k → 1.10 k)"),
+            "{}",
+            h.answer
+        );
+        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time per unit of tps matters"));
     }
 
     #[test]
-    fn what_is_known_of_cpu_time_alone_is_no_advice_on_the_rest() {
-        let a = [1000.0, 1400.0, 900.0, 1300.0, 800.0, 1200.0];
-        let h = head([a, [1300.0, 900.0, 1250.0, 800.0, 1350.0, 1000.0]]);
-        assert!(h.answer.starts_with("coop_taskrun against default: 2.0× less CPU time"), "{}", h.answer);
-        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time matters; the rest is not known"));
-        assert!(h.also[0].starts_with("tps inconclusive"), "{:?}", h.also);
-        let h = head([a, a]);
-        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time matters"));
-        assert!(h.also[0].starts_with("tps equivalent"), "{:?}", h.also);
+    fn cpu_time_is_per_unit_of_the_work_that_the_metric_counts() {
+        let twice = LEVEL.map(|tps| 2.0 * tps);
+        let timed = run([LEVEL, twice]);
+        let cpu = timed.comparisons.iter().find(|c| c.metric == "cpu_per_unit:tps").unwrap();
+        assert!((cpu.ratio.unwrap() - 0.5).abs() < 1e-6, "{cpu:?}");
+        let of_first = Metric::CpuTime.of(timed.first().unwrap()).unwrap();
+        let per_unit = "cpu_per_unit:tps".parse::<Metric>().unwrap().of(timed.first().unwrap()).unwrap();
+        // 2 s of 1,000 per second.
+        assert!((per_unit - of_first / 2000.0).abs() < 1e-6);
+        let mut run = run([LEVEL, LEVEL]);
+        for cell in &mut run.cells {
+            for m in cell.measurements.open() {
+                m.program.as_mut().unwrap().figures[0].less_is_better = true;
+            }
+        }
+        // What is better when it is less is no work.
+        run.comparisons = compare::of_run(&run, &|_, _| None);
+        let noted = Head::of_run(&run, false).notes;
+        assert!(noted.iter().any(|note| note.starts_with("CPU time is per run: ")), "{noted:?}");
+    }
+
+    /// What is said of two arms whose traced runs had these counts, and whose timed runs differ in CPU time like this.
+    fn explained(a: WatchedRun, b: WatchedRun, timed: Verdict) -> String {
+        let mut run = run([LEVEL, LEVEL]);
+        let tried = |(name, watched): (&String, WatchedRun)| TriedArm {
+            name: name.clone(),
+            legal: Legal::Yes,
+            reason: String::new(),
+            rings: Vec::new(),
+            dropped: None,
+            watched: Some(watched),
+        };
+        run.tried = run.arms.iter().zip([a, b]).map(tried).collect();
+        run.comparisons.retain(|c| c.metric.starts_with("cpu_"));
+        run.comparisons.iter_mut().for_each(|c| c.verdict = timed);
+        super::why(&run, "default", "coop_taskrun").unwrap()
+    }
+
+    fn traced(completions: u64, operations: u64) -> WatchedRun {
+        WatchedRun {
+            completions,
+            operations: Some(operations),
+            kicks_per_io: Some(0.0),
+            syscalls_per_io: Some(1.0),
+            sleeps_per_io: Some(0.5),
+            cpu_per_io_ns: Some(10_000.0),
+            vehicles: vec![(Vehicle::Enter, completions)],
+            ..WatchedRun::default()
+        }
+    }
+
+    #[test]
+    fn counts_are_per_operation_when_an_operation_has_two_completions() {
+        // The same calls and CPU time, in half as many completions.
+        let one = WatchedRun { syscalls_per_io: Some(2.0), cpu_per_io_ns: Some(20_000.0), ..traced(6_400, 6_400) };
+        let one = WatchedRun { sleeps_per_io: Some(1.0), ..one };
+        assert_eq!(
+            explained(traced(12_800, 6_400), one.clone(), Verdict::Faster),
+            "one traced run each: no large difference in delivery paths, kicks per operation, system calls per operation and sleeps per \
+             operation"
+        );
+        let dearer = WatchedRun { cpu_per_io_ns: Some(32_600.0), ..one };
+        let said = explained(traced(12_800, 6_400), dearer, Verdict::Slower);
+        assert_eq!(said, "coop_taskrun, one traced run each: CPU time per operation 20.0 µs → 32.6 µs");
+    }
+
+    #[test]
+    fn a_missing_count_is_missing_and_not_equal() {
+        let none = WatchedRun { operations: Some(0), ..WatchedRun::default() };
+        let said = explained(traced(1000, 1000), none, Verdict::Faster);
+        assert!(said.starts_with("not known: the traced run of coop_taskrun had no asynchronous I/O"), "{said}");
+        let unknown = WatchedRun { syscalls_per_io: None, ..traced(1000, 1000) };
+        let said = explained(traced(1000, 1000), unknown, Verdict::Faster);
+        assert!(said.ends_with("sleeps per I/O; not known: system calls per I/O"), "{said}");
+        assert!(!said.split("; not known").next().unwrap().contains("system calls"), "{said}");
+    }
+
+    #[test]
+    fn an_estimate_has_its_interval_and_differs_only_beyond_it() {
+        let estimated = |calls: f64, ci95: [f64; 2]| WatchedRun {
+            syscalls_per_io: Some(calls),
+            per_io_intervals: [("syscalls".to_owned(), ci95)].into(),
+            ..traced(1000, 1000)
+        };
+        let said = explained(estimated(2.0, [1.0, 4.0]), estimated(16.0, [12.0, 21.0]), Verdict::Faster);
+        assert_eq!(
+            said,
+            "coop_taskrun, one traced run each: system calls per I/O ~2.00 (1.00–4.00) → ~16.00 (12.00–21.00)"
+        );
+        let said = explained(estimated(2.0, [1.0, 4.0]), estimated(5.0, [3.0, 9.0]), Verdict::Faster);
+        assert!(said.starts_with("one traced run each: no large difference in "), "{said}");
+    }
+
+    #[test]
+    fn cpu_time_of_one_run_is_left_out_when_the_timed_runs_show_no_difference() {
+        let cpu = |ns: f64| WatchedRun { cpu_per_io_ns: Some(ns), ..traced(1000, 1000) };
+        let said = |verdict| explained(cpu(21_600.0), cpu(18_600.0), verdict);
+        assert!(!said(Verdict::Equivalent).contains("CPU time"));
+        assert!(said(Verdict::Faster).ends_with("CPU time per I/O 21.6 µs → 18.6 µs"));
     }
 }

@@ -39,9 +39,10 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
         return (Some(text), remedy.filter(|_| verdict == Verdict::Slower));
     }
     let one = Unit::of_run(run).one();
-    let each = COUNTS.iter().zip(counted(shown));
+    let counted = counted(shown);
+    let each = || COUNTS.iter().map(|(name, _)| *name).zip(&counted);
     let mut parts: Vec<(f64, String)> =
-        each.filter_map(|((name, _), pairs)| count(&format!("{name} per {one}"), &pairs?)).collect();
+        each().filter_map(|(name, pairs)| count(&format!("{name} per {one}"), pairs.as_ref()?)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).take(2).collect();
     if !run.is_emulated() && !shown.iter().any(|e| e.c.metric == Metric::CpuPerIo.name()) {
@@ -50,10 +51,10 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     if !parts.is_empty() {
         return (Some(format!("with {arm}: {}", parts.join("; "))), None);
     }
-    let watched = shown.iter().all(|e| !vehicle_shares(&e.b.measurements.all()).is_empty());
-    let unexplained = || {
-        format!("not in what the probes count: delivery paths, system calls, kicks and interrupts per {one} are alike")
-    };
+    let watched = shown.iter().flat_map(|e| [e.a, e.b]).all(|c| !vehicle_shares(&c.measurements.all()).is_empty());
+    let known = each().filter(|(_, pairs)| pairs.is_some()).map(|(name, _)| name);
+    let alike: Vec<String> = std::iter::once("delivery paths").chain(known).map(str::to_owned).collect();
+    let unexplained = || format!("not in what the probes count: {} per {one} are alike", list(&alike));
     (watched.then(unexplained), None)
 }
 

@@ -2,7 +2,7 @@
 
 use super::Source;
 use super::view::View;
-use iotrail_answer::compare::Metric;
+use iotrail_answer::compare::{Metric, compared_on};
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{self, Judged, judge};
@@ -139,7 +139,7 @@ pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
     let each = [Verdict::Faster, Verdict::Slower, Verdict::Equivalent, Verdict::Inconclusive, Verdict::NotComparable]
         .map(|verdict| (verdict, badge(verdict)));
     let mut all = Vec::new();
-    for metric in Metric::ALL {
+    for metric in compared_on(comparisons) {
         let of_metric = || comparisons.iter().filter(|c| c.metric == metric.name());
         let mut arms: Vec<(&str, &str)> = Vec::new();
         of_metric().map(|c| (c.b.as_str(), c.a.as_str())).for_each(|arm| {

@@ -53,7 +53,8 @@ fn text(metric: Metric, value: f64) -> String {
         | Metric::LatencyP99_9
         | Metric::LatencyP99_99
         | Metric::CpuTime
-        | Metric::CpuPerIo => span(value),
+        | Metric::CpuPerIo
+        | Metric::CpuPerUnit(_) => span(value),
         Metric::Iops if value < 1000.0 => count(value.round()),
         _ => count(value),
     }

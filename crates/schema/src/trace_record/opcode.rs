@@ -6,6 +6,9 @@ use super::estimates::Estimate;
 use crate::measurement::{Latency, StageRecord, Waits};
 use crate::opcode::counts_bytes;
 
+/// The opcode of completions whose request is not known.
+const UNKNOWN: &str = "unknown";
+
 /// Requests of one opcode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
@@ -82,6 +85,17 @@ impl OpcodeRecord {
     }
 }
 
+/// The operations among `completions` completions of these opcodes: each is a result that the program had of a request. A multishot
+/// request has one operation per result, and a request that succeeds without a completion (IOSQE_CQE_SKIP_SUCCESS) is one. Two completions
+/// are none: the notification of a zero-copy send, and the message of an IORING_OP_MSG_RING, whose sender has a completion of its own.
+pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
+    let sum = |of: fn(&OpcodeRecord) -> u64| opcodes.iter().map(of).sum::<u64>();
+    let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { 0 });
+    let sent = sum(|o| if o.opcode == "msg_ring" { o.outcomes() } else { 0 });
+    let extra = sum(|o| o.notifications) + without_request.min(sent);
+    completions.saturating_sub(extra) + sum(OpcodeRecord::silent)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrnoCount {
     /// Its name: `EAGAIN`.
@@ -91,4 +105,31 @@ pub struct ErrnoCount {
     /// User data of the first followed one, in hexadecimal; null: none was followed.
     #[serde(default)]
     pub user_data: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(opcode: &str, requests: u64, completions: u64) -> OpcodeRecord {
+        let zeros = serde_json::json!({
+            "opcode": opcode, "requests": requests, "completions": completions, "bytes": 0, "errors": 0, "short": null, "more": 0,
+            "notifications": 0, "punted_asked": 0, "punted_would_block": 0, "errnos": [], "latency_ns": Latency::default(), "stages": null
+        });
+        serde_json::from_value(zeros).unwrap()
+    }
+
+    #[test]
+    fn an_operation_is_a_result_that_the_program_had() {
+        let zero_copy = OpcodeRecord { more: 6400, notifications: 6400, ..of("send_zc", 6400, 12_800) };
+        assert_eq!(operations(12_800, &[zero_copy]), 6400);
+        let messages = [of("msg_ring", 500, 500), of("unknown", 0, 500)];
+        assert_eq!(operations(1000, &messages), 500);
+        // Messages of a sender that is not traced are all that there is of them.
+        assert_eq!(operations(500, &[of("unknown", 0, 500)]), 500);
+        let multishot = OpcodeRecord { more: 99, ..of("recv", 1, 100) };
+        assert_eq!(operations(100, &[multishot]), 100);
+        let silent = OpcodeRecord { skips: 30, ..of("write", 40, 10) };
+        assert_eq!(operations(10, &[silent]), 40);
+    }
 }

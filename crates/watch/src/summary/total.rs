@@ -16,7 +16,9 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampled_events;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
-use iotrail_schema::trace_record::{IowqRecord, MemoryRecord, OverlapRecord, SampledEvents, Total, TraceCpu};
+use iotrail_schema::trace_record::{
+    IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
+};
 use iotrail_schema::vehicle::Vehicle;
 
 /// `None`: no memory was shared.
@@ -49,17 +51,20 @@ pub(super) fn total(
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
     let times = all.times();
+    let (bytes, errors, short_ios) = (sum(|o| o.bytes), sum(|o| o.errors), sum(|o| o.short));
     let mut warnings = losses::doubts(&observed, sum(|o| o.requests), seen);
     let followed = followed(summary, &observed, &times);
     warnings.extend(doubt::followed_lost(&followed, "--one-in"));
     let one_in = summary.one_in(&observed.follow_loss);
+    let opcodes: Vec<OpcodeRecord> = opcodes.iter().map(|o| all.opcode(o, one_in)).collect();
     Total {
         elapsed_ns,
         windows: None,
         ios,
-        bytes: sum(|o| o.bytes),
-        errors: sum(|o| o.errors),
-        short_ios: sum(|o| o.short),
+        operations: Some(operations(ios, &opcodes)),
+        bytes,
+        errors,
+        short_ios,
         iops: if elapsed_ns > 0 { ios as f64 * 1e9 / elapsed_ns as f64 } else { 0.0 },
         latency_ns: times.latency(one_in),
         waits: times.waits(one_in),
@@ -74,7 +79,7 @@ pub(super) fn total(
             .collect(),
         order: summary.passages.order(sees_ends(&observed.programs), is_wait),
         followed,
-        opcodes: opcodes.iter().map(|o| all.opcode(o, one_in)).collect(),
+        opcodes,
         stages: times.stages(one_in),
         enter_batches: enter_batches(&batches, one_in),
         enter_calls: enter_calls(&batches, one_in),

@@ -8,7 +8,7 @@ use crate::html::Against;
 use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Scale, Unit};
 use crate::html::rows::Rows;
 use crate::html::view::View;
-use iotrail_answer::compare::{Metric, place};
+use iotrail_answer::compare::{compared_on, place};
 use iotrail_answer::verdicts::at_text;
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::value_text;
@@ -39,7 +39,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
     let mut sheet = Sheet { columns, rows: Rows::default(), cells: Vec::new() };
     let several = comparisons.iter().any(|c| c.b != comparisons[0].b);
     let mut lots = Vec::new();
-    for metric in Metric::ALL {
+    for metric in compared_on(comparisons) {
         let of_metric: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric.name()).collect();
         let mut panels = Vec::new();
         for part in of_metric.chunks(TALLEST) {

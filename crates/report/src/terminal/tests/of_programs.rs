@@ -23,6 +23,7 @@ fn tried(name: &str, flags_of: &str, watched: Option<WatchedRun>) -> TriedArm {
 fn counted(vehicle: Vehicle, kicks: f64, calls: f64) -> Option<WatchedRun> {
     Some(WatchedRun {
         completions: 1000,
+        operations: Some(1000),
         elapsed_ns: 1_000_000_000,
         kicks_per_io: Some(kicks),
         syscalls_per_io: Some(calls),
@@ -30,6 +31,7 @@ fn counted(vehicle: Vehicle, kicks: f64, calls: f64) -> Option<WatchedRun> {
         cpu_per_io_ns: Some(9_000.0 + 1_000.0 * kicks),
         vehicles: vec![(vehicle, 1000)],
         opcodes: vec![("read".into(), 1000)],
+        ..WatchedRun::default()
     })
 }
 
