@@ -65,6 +65,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
+    /// Overwrite an existing file or device that the experiment writes to; allow-write in its file does not suffice
+    #[arg(long, conflicts_with = "attach")]
+    pub allow_write: bool,
+
     /// Exit 1 if an expectation of the experiment is not met, 4 if one cannot be evaluated
     #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     pub fail_on_unmet: bool,
@@ -118,13 +122,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         None if is_emulated => emulated::shorten(&mut experiment),
         None => {}
     }
-    let asked = Asked { file: args.file.as_deref(), size: args.size, quick: args.quick };
+    let asked = Asked { file: args.file.as_deref(), size: args.size, quick: args.quick, allow_write: args.allow_write };
     let target = target(&asked, &experiment)?;
     let mut plan = resolve(&asked, &experiment, &target)?;
     if args.plan {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
+    plan.check_leave()?;
     if !measured::checked(&mut plan)? {
         terminal::say("stopped before anything was measured");
         return Ok(1);
@@ -196,6 +201,7 @@ fn on_nodes<'a>(
     options.extend(args.quick.then(|| "--quick".to_owned()));
     options.extend(args.repeats.map(|n| format!("--repeats={n}")));
     options.extend(args.size.map(|size| format!("--size={}", size.0)));
+    options.extend(args.allow_write.then(|| "--allow-write".to_owned()));
     let file = args.file.as_deref().map(absolute).transpose()?;
     options.extend(file.map(|file| format!("--file={}", file.display())));
     Ok(Work {
@@ -240,7 +246,8 @@ fn again(args: &RunArgs) -> String {
     let size = args.size.map_or_else(String::new, |s| format!("--size {} ", s.0));
     let quick = if args.quick { "--quick " } else { "" };
     let repeats = args.repeats.map_or_else(String::new, |n| format!("--repeats {n} "));
-    format!("{quick}{repeats}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
+    let allow_write = if args.allow_write { "--allow-write " } else { "" };
+    format!("{quick}{repeats}{allow_write}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
 }
 
 /// What a plan takes of the command line.
@@ -248,6 +255,7 @@ pub(super) struct Asked<'a> {
     pub file: Option<&'a Path>,
     pub size: Option<Bytes>,
     pub quick: bool,
+    pub allow_write: bool,
 }
 
 /// The file that the cells use: the one that is named, else the scratch file.
@@ -255,16 +263,17 @@ pub(super) fn target(asked: &Asked<'_>, experiment: &Experiment) -> Result<Targe
     let scale = if asked.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
     let target_use = target_use(experiment.kind, scale)?;
     if target_use == TargetUse::Nothing {
-        return Ok(Target::default());
+        return Ok(Target { allow_write: asked.allow_write, ..Target::default() });
     }
+    let allow_write = asked.allow_write;
     let wanted = asked.size.or(experiment.size).or_else(|| scale.largest_size()).unwrap_or(SIZE);
     let named = scratch::named().filter(|_| asked.file.is_none() && target_use == TargetUse::Reads);
     match asked.file.or(named.as_deref()) {
-        None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true }),
+        None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true, allow_write }),
         Some(path) => {
             // All of a target that is there is used, unless it is said how much.
             let size = if path.exists() { asked.size } else { Some(wanted) };
-            Ok(Target { path: Some(absolute(path)?), size, scratch: false })
+            Ok(Target { path: Some(absolute(path)?), size, scratch: false, allow_write })
         }
     }
 }

@@ -125,7 +125,8 @@ fn mutate(text: &str, random: &mut SplitMix64) -> String {
 
 #[test]
 fn each_is_refused_with_a_place_or_planned() {
-    let target = Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true };
+    let target =
+        Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true, allow_write: false };
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
     let disk = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
     let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk.clone()) };

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::file::{Experiment, Point, Scale, settled, to_json};
@@ -107,6 +108,18 @@ pub enum TargetUse {
     Writes,
 }
 
+/// A file or device that a run creates or writes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    pub path: PathBuf,
+    pub exists: bool,
+    /// The part that is used; `None`: all of a device.
+    pub bytes: Option<u64>,
+    /// Measurements that write to it.
+    pub overwrites: usize,
+    pub allowed: bool,
+}
+
 /// What is below the targets of a plan's cells, by path; an engine may read a path in a way of its own.
 type Targets = HashMap<(Option<PathBuf>, EngineKind), Option<measurement::Target>>;
 
@@ -130,6 +143,8 @@ pub struct Target {
     pub size: Option<Bytes>,
     /// Made by iotrail to be used by loads, so a load may write to it.
     pub scratch: bool,
+    /// The command line has `--allow-write`.
+    pub allow_write: bool,
 }
 
 /// Why the host cannot be brought into these conditions for a load with this target; `None`: as far as is known it can.
@@ -230,13 +245,14 @@ fn cell(
     let refuse = |why: &dyn std::fmt::Display| refuse_combination(kind, points, why);
     let settled = settled(kind, options.clone()).map_err(|e| refuse(&e))?;
     let (mut load, host) = (settled.load, settled.host);
-    if let Load::Storage(load) = &mut load
-        && load.file.is_none()
-        && load.uses_target()
-    {
-        load.file.clone_from(&target.path);
-        load.size = load.size.or(target.size);
-        load.allow_write |= target.scratch;
+    if let Load::Storage(load) = &mut load {
+        // A file that someone else wrote may name any file: only the command line allows to overwrite what exists.
+        load.allow_write = target.allow_write;
+        if load.file.is_none() && load.uses_target() {
+            load.file.clone_from(&target.path);
+            load.size = load.size.or(target.size);
+            load.allow_write |= target.scratch;
+        }
     }
     let params = params(points);
     let below = load.storage().and_then(facts.below);
@@ -294,6 +310,43 @@ impl Plan {
         let budget = self.stop.as_ref().and_then(|s| s.budget_s).map_or(Duration::MAX, Duration::from_secs_f64);
         let least = block * self.stop.as_ref().map_or(self.repeats, |s| s.at_least.min(self.repeats));
         Estimate { stated: (block * self.repeats).min(budget.max(least)), least, counted_ios }
+    }
+
+    /// Files and devices that its loads create or write to, each once.
+    pub fn written(&self) -> Vec<Written> {
+        let mut all: Vec<Written> = Vec::new();
+        for load in self.testable().filter_map(|cell| cell.load.storage()).filter(|load| load.uses_target()) {
+            let Some(path) = load.file.as_ref() else { continue };
+            let there = std::fs::metadata(path).ok();
+            if there.is_some() && !load.rw.writes() {
+                continue;
+            }
+            let has = there.as_ref().filter(|meta| meta.is_file()).map(std::fs::Metadata::len);
+            let bytes = load.size.map(|size| size.0).or(has);
+            let overwrites = if load.rw.writes() { self.repeats as usize } else { 0 };
+            match all.iter_mut().find(|w| w.path == *path) {
+                Some(known) => {
+                    known.overwrites += overwrites;
+                    known.bytes = known.bytes.max(bytes);
+                }
+                None => {
+                    let (path, exists, allowed) = (path.clone(), there.is_some(), load.allow_write);
+                    all.push(Written { path, exists, bytes, overwrites, allowed });
+                }
+            }
+        }
+        all
+    }
+
+    /// Refuses a plan that would overwrite a file without `--allow-write`.
+    pub fn check_leave(&self) -> Result<()> {
+        let Some(refused) = self.written().into_iter().find(|w| w.exists && !w.allowed) else { return Ok(()) };
+        let is_in_file = self.cells.iter().any(|cell| cell.options.get("allow-write") == Some(&true.into()));
+        let note = if is_in_file { " (allow-write in the experiment file does not suffice)" } else { "" };
+        Err(Error::input(
+            format!("'{}' would overwrite {}, which exists{note}", self.name, refused.path.display()),
+            "add --allow-write to the command to destroy its contents, or name a file that does not exist, with --size",
+        ))
     }
 
     /// What has to be the same for a run to be resumed: what is measured, not what is said about it.

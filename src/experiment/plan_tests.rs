@@ -28,7 +28,7 @@ pub(crate) fn two_by_two() -> Plan {
 }
 
 fn scratch() -> Target {
-    Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true }
+    Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true, allow_write: false }
 }
 
 fn two_cpus() -> Facts<'static> {

@@ -39,7 +39,12 @@ pub fn store(path: &Path, experiment: &Experiment, repeats: u32) -> i64 {
 }
 
 fn planned(experiment: &Experiment, repeats: u32) -> Plan {
-    let target = Target { path: Some(PathBuf::from("/data/scratch")), size: Some(Bytes(1 << 30)), scratch: true };
+    let target = Target {
+        path: Some(PathBuf::from("/data/scratch")),
+        size: Some(Bytes(1 << 30)),
+        scratch: true,
+        allow_write: false,
+    };
     let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk()) };
     let mut plan =
         plan(experiment, experiment.quick.is_some(), &target, &facts, &|_, _| None).expect("it can be planned");

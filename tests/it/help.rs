@@ -122,7 +122,7 @@ fn options() -> End {
         ("lab fetch", "--arch --cache --help"),
         (
             "run",
-            "--accel --attach --cache --constraint --count --cpus --detach --fail-on-unmet --file --full --help --json --kernels --lost-after \
+            "--accel --allow-write --attach --cache --constraint --count --cpus --detach --fail-on-unmet --file --full --help --json --kernels --lost-after \
              --memory --nodes --nvme --plan --quick --repeats --resume --rounds --sbatch --seed --shared --ship --size --slurm --store --timeout",
         ),
     ] {

@@ -10,6 +10,7 @@ use crate::{End, Test};
 pub const TESTS: &[Test] = &[
     ("run::a_small_experiment_is_planned_measured_stored_and_printed", small),
     ("run::a_seed_gives_its_order_again", seeds),
+    ("run::an_existing_file_is_overwritten_only_with_allow_write_on_the_command_line", leave),
     ("run::data_corruption_ends_it_and_is_the_first_thing_said", corruption),
 ];
 
@@ -60,6 +61,46 @@ fn corruption() -> End {
         assert!(lines.contains(&format!("run {seed}: DATA CORRUPTION in bad")), "{lines}");
     }
     assert_eq!(kept, [true, true], "none or one was measured before");
+    End::Passed
+}
+
+fn leave() -> End {
+    let place = Place::new();
+    experiment(&place, "count = 16\nrw = \"write\"\nallow-write = true");
+    let victim = vec![7; 64 << 10];
+    place.write("victim", &victim);
+    let with = |more: &str| {
+        let args = format!("run e.toml --quick --store s.db {more}");
+        run(&mut place.tool(args.split_whitespace()))
+    };
+    let plan = with("--file victim --plan").ok().stdout;
+    let path = place.join("victim").display().to_string();
+    let said = format!("{path}, which exists: 4 measurements would overwrite up to 64.0 KiB; needs --allow-write");
+    assert!(plan.split_whitespace().collect::<Vec<_>>().join(" ").contains(&said), "{plan}");
+    let writes = |more: &str| with(&format!("{more} --plan --json")).ok().json()["writes"].take();
+    let of =
+        |allowed: bool| json!([{"path": path, "exists": true, "bytes": 65536, "overwrites": 4, "allowed": allowed}]);
+    assert_eq!((writes("--file victim"), writes("--file victim --allow-write")), (of(false), of(true)));
+    let ended = with("--file victim");
+    assert_eq!(ended.status, 2);
+    assert_eq!(
+        ended.one_line(),
+        format!(
+            "'tiny' would overwrite {path}, which exists (allow-write in the experiment file does not suffice); add --allow-write to \
+             the command to destroy its contents, or name a file that does not exist, with --size"
+        )
+    );
+    assert!(!place.join("s.db").exists());
+    assert!(std::fs::read(place.join("victim")).unwrap() == victim);
+    with("--file victim --allow-write").ok();
+    assert!(std::fs::read(place.join("victim")).unwrap() != victim);
+    // Later cells write to a file that the run created.
+    let new = json!([{"path": place.join("new"), "exists": false, "bytes": 65536, "overwrites": 4, "allowed": false}]);
+    assert_eq!(writes("--file new --size 64k"), new);
+    let cells = with("--file new --size 64k --json").ok().json()["cells"].take();
+    let done = cells.as_array().expect("a list").iter().map(|c| c["measurements"].as_array().map(Vec::len));
+    assert_eq!(done.collect::<Vec<_>>(), [Some(2), Some(2)]);
+    assert_eq!(with("--file new").status, 2);
     End::Passed
 }
 

@@ -4,6 +4,7 @@
 //! leaves nothing behind, and a file of that name that somebody else makes meanwhile is never replaced. A file system
 //! without nameless files (NFS, FAT) gets `NAME.partial` beside it, renamed at the end; a kill leaves that one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,6 +12,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, fadvise, fallocate, linkat};
@@ -53,6 +55,7 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
         Ok(true) => {
             let made = identity(&unfinished.file).map_err(|e| cannot("look at", path, e))?;
             unfinished.publish(path).map_err(|e| cannot("make", path, e))?;
+            ours().insert(made);
             Ok(made)
         }
         Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "nothing of it was kept")),
@@ -62,6 +65,17 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
 
 /// Device and inode.
 pub type Identity = (u64, u64);
+
+/// Files that this process created. Later loads of an experiment write to them without `--allow-write`.
+fn ours() -> MutexGuard<'static, BTreeSet<Identity>> {
+    static OURS: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this process created the file.
+pub fn is_ours(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| ours().contains(&(meta.dev(), meta.ino())))
+}
 
 pub fn identity(file: &File) -> io::Result<Identity> {
     let meta = file.metadata()?;

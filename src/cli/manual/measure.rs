@@ -56,7 +56,7 @@ pub const RUN: Page = Page {
         "Runs an experiment: measures every cell in blocks of random order, stores each measurement when it is made, compares the arms, and prints \
          the answer. An experiment is built in, or a TOML file.",
         "Without --file an experiment that only reads uses what $IOTRAIL_TARGET names. Otherwise it uses a scratch file, which is kept for later \
-         runs.",
+         runs. An existing file or device is overwritten only with --allow-write on the command line.",
         "Host settings that the experiment asks for (scheduler, interrupt affinity, quota, ...) are made before the cells that want them, and put \
          back at the end. After a kill, iotrail-restore(1) puts them back.",
         "With --kernels the same plan runs in a virtual machine for each kernel, in turns, and the kernels are compared.",

@@ -126,7 +126,8 @@ impl Asked<'_> {
     }
 
     fn plan(&self, experiment: &Experiment) -> Result<std::result::Result<(Plan, Target), String>> {
-        let asked = run::Asked { file: self.args.file.as_deref(), size: self.args.size, quick: self.args.quick };
+        let (file, size, quick) = (self.args.file.as_deref(), self.args.size, self.args.quick);
+        let asked = run::Asked { file, size, quick, allow_write: false };
         let planned = target(&asked, experiment).and_then(|t| resolve(&asked, experiment, &t).map(|plan| (plan, t)));
         match planned {
             Err(e) if e.kind == Kind::Machine => Ok(Err(e.to_string())),

@@ -240,6 +240,7 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
     command.args(["--", "iotrail", "run", args.experiment(), "--seed", &seed.to_string()]);
     command.args(args.quick.then_some("--quick"));
     command.args(args.repeats.map(|n| format!("--repeats={n}")));
+    command.args(args.allow_write.then_some("--allow-write"));
     command.args(args.size.map(|size| format!("--size={}", size.0)));
     if let Some(file) = &args.file {
         command.arg("--file").arg(file);

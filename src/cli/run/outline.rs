@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::experiment::execute::most_beyond;
 use crate::experiment::load::Kind;
-use crate::experiment::plan::{Cell, Plan};
+use crate::experiment::plan::{Cell, Plan, Written};
 use crate::experiment::schedule::{Slot, order};
 use iotrail_base::error::Result;
 use iotrail_base::words::{bytes, count, percent, plural};
@@ -28,6 +28,10 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     out.field("expected", std::slice::from_ref(&plan.expect));
     if let Some(path) = &plan.target {
         out.field("target", &[vec![path.display().to_string()], plan.size.map(bytes).into_iter().collect()].concat());
+    }
+    let written: Vec<String> = plan.written().iter().map(writes).collect();
+    if !written.is_empty() {
+        out.field("writes", &written);
     }
     let testable = plan.testable().count();
     let mut size = match &plan.search {
@@ -108,6 +112,19 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     out
 }
 
+/// Describes the changes to a file or device.
+fn writes(file: &Written) -> String {
+    let path = file.path.display();
+    let part = file.bytes.map_or_else(|| "all of it".into(), |n| format!("up to {}", bytes(n)));
+    let by = plural(file.overwrites, "measurement");
+    match (file.exists, file.overwrites) {
+        (true, _) if !file.allowed => format!("{path}, which exists: {by} would overwrite {part}; needs --allow-write"),
+        (true, _) => format!("{path}, which exists: {by} overwrite {part}"),
+        (false, 0) => format!("{path} is created, {}", file.bytes.map_or_else(|| "size not known".into(), bytes)),
+        (false, _) => format!("{path} is created, and {by} overwrite {part}"),
+    }
+}
+
 fn untestable(cell: &Cell) -> String {
     cell.untestable.as_ref().map(|why| format!(" · not testable here: {why}")).unwrap_or_default()
 }
@@ -162,6 +179,7 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "left_out": plan.search.as_ref().map_or(&[][..], |search| &search.left_out),
         "target": plan.target,
         "size": plan.size,
+        "writes": plan.written(),
         "cells": cells,
         "order": slots,
         "estimated_s": estimate.stated.as_secs_f64(),

@@ -40,7 +40,9 @@ impl Subject {
     pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
         let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
-        let mut plan = plan(&experiment, false, &Target::default(), &facts, &|host, target| host.refusal(target))?;
+        let allow_write = self.load.get("allow-write") == Some(&Value::Boolean(true));
+        let target = Target { allow_write, ..Target::default() };
+        let mut plan = plan(&experiment, false, &target, &facts, &|host, target| host.refusal(target))?;
         plan.search = chosen.is_none().then(|| self.search.clone());
         Ok(plan)
     }
