@@ -26,6 +26,7 @@ mod record;
 mod replay;
 mod run;
 mod settings;
+mod targets;
 mod threads;
 mod top;
 mod trace;
@@ -71,6 +72,7 @@ fn main() {
         replay::trials(),
         run::trials(),
         settings::trials(),
+        targets::trials(),
         threads::trials(),
         top::trials(),
         net::trials(),

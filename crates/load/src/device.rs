@@ -1,6 +1,6 @@
 //! Block devices: claimed for writing, and how large they are.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -12,22 +12,25 @@ use rustix::ioctl::{Getter, ioctl};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::block::usage::user_of;
 
-/// Claims a block device for writing, for as long as the file is open. Refused if it or a partition of it is mounted,
-/// or held by RAID, a volume group or swap.
+/// Refuses to write to a file or block device that a mount, swap, a loop device, another layer or a running program depends on.
+pub fn refuse_used(path: &Path, meta: &Metadata) -> Result<()> {
+    // Some kernels refuse the open itself, and with EPERM: the user is looked up first.
+    user_of(path, meta).map_or(Ok(()), |by| Err(in_use(path, &by)))
+}
+
+fn in_use(path: &Path, by: &str) -> Error {
+    Error::input(
+        format!("{} is in use ({by}); a write load would destroy it", path.display()),
+        "unmount or release it first, or choose another device or a file",
+    )
+}
+
+/// Claims a block device for writing, for as long as the file is open. Refused if it is in use.
 pub fn claim(path: &Path) -> Result<File> {
-    let in_use = |by: String| {
-        Error::input(
-            format!("{} is in use ({by}); a write load would destroy it", path.display()),
-            "unmount or release it first, or choose another device or a file",
-        )
-    };
-    // Looked up first, since some kernels refuse the open with EPERM and not with what the matter is.
-    if let Some(by) = user_of(path) {
-        return Err(in_use(by));
-    }
+    refuse_used(path, &fs::metadata(path).map_err(|e| super::refusal::cannot("look at", path, e))?)?;
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
         Ok(file) => Ok(file),
-        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use("the kernel does not say by whom".into())),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use(path, "the kernel does not say by whom")),
         Err(e) => Err(super::refusal::cannot("open", path, e)),
     }
 }

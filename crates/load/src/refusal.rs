@@ -8,7 +8,7 @@ use iotrail_base::error::{Error, Result};
 use super::options::Rw;
 use super::spec::LoadSpec;
 
-/// What exists is written with leave alone.
+/// Refuses to overwrite an existing file without `--allow-write`.
 pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
     if !spec.writes() || spec.allow_write {
         return Ok(());
@@ -37,6 +37,9 @@ pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
         }
         Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
         Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
+        Some(libc::ETXTBSY) => {
+            Error::input(what, "a program runs from it, or it is swap: choose another --file").because(e)
+        }
         Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "name a file that can be there").because(e),
         _ => Error::machine(what, "choose another --file").because(e),
     }

@@ -1,11 +1,12 @@
 //! What the load runs against: opened once for each job, checked, and where it is missing made (`layout.rs`).
 //!
-//! A file that we made stays after a load that ran, so that the next one reuses it. An existing file is only read, unless writing is allowed; a device that is mounted or held is never written.
+//! A file that this process created stays after a load that ran, so that the next one reuses it. An existing file is only read, unless writing is allowed.
+//! A file or device that something depends on (a mount, swap, a loop device, a running program) is never written.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -41,7 +42,7 @@ impl Target {
     /// Opens the target of `spec`, and makes it if it is missing and a size is given.
     ///
     /// Errors (input): missing without a size, a directory, smaller than a block or than the size asked for, writing
-    /// without leave, a mounted device, a block size that the device cannot do. Errors (machine): no permission, no
+    /// without leave, a target that is in use, a block size that the device cannot do. Errors (machine): no permission, no
     /// room, no O_DIRECT.
     pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
         let Some(path) = &spec.file else {
@@ -73,7 +74,8 @@ impl Target {
         warnings: &mut Vec<Warning>,
     ) -> Result<Self> {
         let name = path.display();
-        let kind = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?.file_type();
+        let meta = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?;
+        let kind = meta.file_type();
         if kind.is_dir() {
             return Err(Error::input(
                 format!("{name} is a directory"),
@@ -90,17 +92,24 @@ impl Target {
             ));
         }
         if made.is_none() {
-            check_leave(spec, path)?;
+            if !layout::is_ours(path) {
+                check_leave(spec, path)?;
+            }
+            if spec.writes() {
+                device::refuse_used(path, &meta)?;
+            }
         }
         let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
-        // What was made is written without leave: nothing that somebody has put in its place meanwhile.
+        // Another process may have replaced the file that was created or checked.
+        let checked = made.unwrap_or((meta.dev(), meta.ino()));
         let open = || {
             let file = open_file(spec, path)?;
-            match made {
-                Some(made) if layout::identity(&file).map_err(|e| cannot("look at", path, e))? != made => Err(
-                    Error::disturbed(format!("{name} was replaced while it was opened"), "use a folder of your own"),
-                ),
-                _ => Ok(file),
+            match layout::identity(&file).map_err(|e| cannot("look at", path, e))? {
+                opened if opened == checked => Ok(file),
+                _ => Err(Error::disturbed(
+                    format!("{name} was replaced while it was opened"),
+                    "use a directory of your own",
+                )),
             }
         };
         let first = open()?;
@@ -112,7 +121,7 @@ impl Target {
         if kind.is_file() && matches!(spec.rw, Rw::Read | Rw::RandRead | Rw::RandRw) {
             warnings.extend(extents::warn_of_holes(&first, bytes));
         }
-        if spec.direct && spec.allow_write && kind.is_file() {
+        if spec.direct && kind.is_file() && (spec.allow_write || layout::is_ours(path)) {
             settle(spec, &first).map_err(|e| cannot("write back", path, e))?;
         }
         let mut fds = vec![OwnedFd::from(first)];

@@ -1,29 +1,123 @@
-//! Whose a disk is at present: mounted, swapped to, held by a layer above it, or open.
+//! Finds out by whom a disk or a file is used: a mount, swap, a loop device, a layer above it, a program.
+//!
+//! Files and devices are compared by number, not by name: a hard link, a symbolic link and a bind mount are the same file.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use linux_raw_sys::loop_device::LOOP_GET_STATUS64;
 
 use super::locate::unescape;
 use crate::files;
 
-/// What the kernel itself has on the block device `path` or a partition of it; `None` where nothing is found.
-pub fn user_of(path: &Path) -> Option<String> {
-    let rdev = fs::metadata(path).ok()?.rdev();
-    let folder = fs::canonicalize(format!("/sys/dev/block/{}:{}", libc::major(rdev), libc::minor(rdev))).ok()?;
-    user_in(Path::new(files::ROOT), &folder)
+/// The mount, swap, loop device, layer or program that depends on this file or block device; `None`: none is found.
+pub fn user_of(path: &Path, meta: &Metadata) -> Option<String> {
+    let root = Path::new(files::ROOT);
+    if meta.file_type().is_block_device() {
+        let number = format!("{}:{}", libc::major(meta.rdev()), libc::minor(meta.rdev()));
+        let dir = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+        return user_in(root, &dir).or_else(|| loop_on(root, meta));
+    }
+    let code = || is_code(path).then(|| run_by(root, meta)).flatten();
+    mount_of(root, meta).or_else(|| loop_on(root, meta)).or_else(|| swap_on(root, meta)).or_else(code)
 }
 
-/// As [`user_of`], of the device whose folder in sysfs is `dir`.
+/// Whether the path is another name of the file, or of the device.
+fn is_same(root: &Path, path: &str, meta: &Metadata) -> bool {
+    let Ok(other) = fs::metadata(files::below(root, path)) else { return false };
+    match meta.file_type().is_block_device() {
+        true => other.file_type().is_block_device() && other.rdev() == meta.rdev(),
+        false => (other.dev(), other.ino()) == (meta.dev(), meta.ino()),
+    }
+}
+
+/// File systems such as erofs mount an image without a loop device (Linux 6.12).
+fn mount_of(root: &Path, meta: &Metadata) -> Option<String> {
+    let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let source = unescape(right.split(' ').nth(1)?);
+        (source.starts_with('/') && is_same(root, &source, meta))
+            .then(|| unescape(left.split(' ').nth(4).unwrap_or("?")))
+    });
+    mounted.map(|at| format!("mounted at {at}"))
+}
+
+fn loop_on(root: &Path, meta: &Metadata) -> Option<String> {
+    let name = files::entries(root, "sys/block").into_iter().filter(|name| name.starts_with("loop")).find(|name| {
+        let Some(path) = files::text(root, format!("sys/block/{name}/loop/backing_file")) else { return false };
+        match backing_of(&files::below(root, format!("dev/{name}"))) {
+            Some([dev, ino, rdev]) => match meta.file_type().is_block_device() {
+                true => rdev == meta.rdev(),
+                false => (dev, ino) == (meta.dev(), meta.ino()),
+            },
+            // Without the right to open the loop device, its file is known only by name.
+            None => is_same(root, path.trim_end_matches(" (deleted)"), meta),
+        }
+    })?;
+    let user = user_in(root, &files::below(root, format!("sys/block/{name}"))).map(|user| format!(", which is {user}"));
+    Some(format!("it backs {name}{}", user.unwrap_or_default()))
+}
+
+/// Device, inode and device number of the file below a loop device, as the kernel has them.
+fn backing_of(device: &Path) -> Option<[u64; 3]> {
+    let device = File::open(device).ok()?;
+    // struct loop_info64 (linux/loop.h) is 232 bytes, and begins with these three.
+    let mut info = [0u64; 29];
+    // SAFETY: the call fills one loop_info64, for which the array has the size and the alignment.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64 as libc::Ioctl, info.as_mut_ptr()) } == 0;
+    done.then(|| [info[0], info[1], info[2]])
+}
+
+fn swap_on(root: &Path, meta: &Metadata) -> Option<String> {
+    let swaps = files::text(root, "proc/swaps").unwrap_or_default();
+    let mut paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(unescape);
+    paths.any(|path| is_same(root, &path, meta)).then(|| "it is swap".into())
+}
+
+/// Reading the maps of all processes takes 0.1 ms per process: only for a file that can be code.
+fn is_code(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+}
+
+/// A process that has the file mapped as code.
+fn run_by(root: &Path, meta: &Metadata) -> Option<String> {
+    let device = format!("{:02x}:{:02x}", libc::major(meta.dev()), libc::minor(meta.dev()));
+    let is_it = |line: &str| {
+        let mut fields = line.splitn(6, ' ');
+        let is_code = fields.nth(1).is_some_and(|access| access.contains('x'));
+        let [dev, inode] = [fields.nth(1), fields.next()].map(Option::unwrap_or_default);
+        // Btrfs shows another device number here than stat(2).
+        let path = fields.next().unwrap_or_default().trim_start();
+        is_code && inode.parse() == Ok(meta.ino()) && (dev == device || is_same(root, path, meta))
+    };
+    let maps = |process: &String| fs::read(files::below(root, format!("proc/{process}/maps"))).unwrap_or_default();
+    let runs = |process: &String| String::from_utf8_lossy(&maps(process)).lines().any(is_it);
+    let process = processes(root).find(runs)?;
+    let comm = files::text(root, format!("proc/{process}/comm")).unwrap_or_default();
+    Some(format!("process {process} ({comm}) runs code from it"))
+}
+
+fn processes(root: &Path) -> impl Iterator<Item = String> {
+    files::entries(root, "proc").into_iter().filter(|p| p.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// As [`user_of`], of the device whose directory in sysfs is `dir`, of its partitions, and of the whole disk if it is a partition.
 pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let swaps = files::text(root, "proc/swaps").unwrap_or_default();
-    for folder in with_partitions(dir) {
+    let disk = dir.parent().filter(|_| dir.join("partition").is_file()).map(Path::to_owned);
+    for folder in with_partitions(dir).into_iter().chain(disk) {
         let (Some(number), Some(name)) = (files::text(&folder, "dev"), name(&folder)) else { continue };
-        if let Some(at) = mounted_at(&mounts, &number, &name) {
+        if let Some(at) = mounted_at(root, &mounts, &number, &name) {
             return Some(format!("mounted at {at}"));
         }
-        if swaps.lines().skip(1).any(|l| l.split_whitespace().next().is_some_and(|p| names(p, &name))) {
+        let mut swaps = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+        if swaps.any(|path| names(root, &unescape(path), &number, &name)) {
             return Some(format!("{name} is swap"));
         }
         if let Some(holder) = files::entries(&folder, "holders").first() {
@@ -43,7 +137,7 @@ pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
             return Some(format!("{} is claimed by something that this process cannot see", node.display()));
         }
     }
-    for process in files::entries(root, "proc").into_iter().filter(|p| p.bytes().all(|b| b.is_ascii_digit())) {
+    for process in processes(root) {
         let fds = format!("proc/{process}/fd");
         for fd in files::entries(root, &fds) {
             let Ok(open) = fs::read_link(root.join(&fds).join(fd)) else { continue };
@@ -66,20 +160,25 @@ fn name(folder: &Path) -> Option<String> {
     Some(folder.file_name()?.to_str()?.to_owned())
 }
 
-/// Whether a path of a device stands for the one that sysfs calls `name`.
-fn names(path: &str, name: &str) -> bool {
-    path.strip_prefix("/dev/").is_some_and(|n| n == name)
+/// Whether a path names the device of this number, which sysfs calls `name`: `/dev/mapper/x` is a link to `/dev/dm-0`.
+fn names(root: &Path, path: &str, number: &str, name: &str) -> bool {
+    let is_device = |meta: Metadata| {
+        let rdev = meta.rdev();
+        meta.file_type().is_block_device() && format!("{}:{}", libc::major(rdev), libc::minor(rdev)) == number
+    };
+    path.strip_prefix("/dev/").is_some_and(|n| n == name) || fs::metadata(files::below(root, path)).is_ok_and(is_device)
 }
 
-/// Where mountinfo (proc_pid_mountinfo(5)) says that the device is mounted: by its number, or by its name, since btrfs
-/// shows numbers of its own.
-fn mounted_at(mountinfo: &str, number: &str, name: &str) -> Option<String> {
+/// Where mountinfo (proc_pid_mountinfo(5)) shows the device mounted: by its number, or by its path, since btrfs shows numbers of
+/// its own.
+fn mounted_at(root: &Path, mountinfo: &str, number: &str, name: &str) -> Option<String> {
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let mut left = left.split(' ').skip(2);
         let same = left.next()? == number;
         let at = left.nth(1)?;
-        (same || names(right.split(' ').nth(1)?, name)).then(|| unescape(at))
+        let source = unescape(right.split(' ').nth(1)?);
+        (same || source.starts_with("/dev/") && names(root, &source, number, name)).then(|| unescape(at))
     })
 }
 
@@ -113,6 +212,39 @@ mod tests {
         assert_eq!(user(&t).as_deref(), Some("vdb1 is swap"));
         let t = disk().dir("sys/block/vdb/vdb1/holders/dm-0");
         assert_eq!(user(&t).as_deref(), Some("held by dm-0"));
+    }
+
+    #[test]
+    fn a_partition_is_in_use_with_its_disk_and_not_with_another_partition() {
+        let of = |t: &Tree| user_in(t.root(), &t.root().join("sys/block/vdb/vdb1"));
+        let disk = || disk().file("sys/block/vdb/vdb1/partition", "1").file("sys/block/vdb/vdb2/dev", "254:18");
+        let mounts = |number: &str| format!("21 1 {number} / /mnt rw - ext4 /dev/root rw\n");
+        assert_eq!(of(&disk().file("proc/self/mountinfo", &mounts("254:18"))), None);
+        assert_eq!(of(&disk().file("proc/self/mountinfo", &mounts("254:16"))).as_deref(), Some("mounted at /mnt"));
+        assert_eq!(of(&disk().dir("sys/block/vdb/holders/md0")).as_deref(), Some("held by md0"));
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_inode_whatever_its_name() {
+        let t = Tree::new().file("data/image", "x").file("data/other", "y").dir("proc/77");
+        std::fs::hard_link(t.root().join("data/image"), t.root().join("data/link")).unwrap();
+        let meta = |name: &str| std::fs::metadata(t.root().join("data").join(name)).unwrap();
+        let (image, other) = (meta("link"), meta("other"));
+        let t = t.file("sys/block/loop3/loop/backing_file", "/data/image\n").file("sys/block/loop3/dev", "7:3");
+        assert_eq!(loop_on(t.root(), &image).as_deref(), Some("it backs loop3"));
+        assert_eq!(loop_on(t.root(), &other), None);
+        let mounts = "21 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n22 1 0:9 / /ro ro - erofs /data/image ro\n";
+        let t = t.file("proc/self/mountinfo", mounts);
+        assert_eq!(loop_on(t.root(), &image).as_deref(), Some("it backs loop3, which is mounted at /mnt"));
+        assert_eq!(mount_of(t.root(), &image).as_deref(), Some("mounted at /ro"));
+        let t = t.file("proc/swaps", "Filename Type Size Used Priority\n/data/image file 100 0 -2\n");
+        assert_eq!((swap_on(t.root(), &image).as_deref(), swap_on(t.root(), &other)), (Some("it is swap"), None));
+        let (dev, inode) = (image.dev(), image.ino());
+        let line =
+            format!("7f00-7f01 r-xp 00000000 {:02x}:{:02x} {inode}   /gone\n", libc::major(dev), libc::minor(dev));
+        let t = t.file("proc/77/maps", &line).file("proc/77/comm", "db\n");
+        assert_eq!(run_by(t.root(), &image).as_deref(), Some("process 77 (db) runs code from it"));
+        assert_eq!(run_by(t.root(), &other), None);
     }
 
     #[test]
