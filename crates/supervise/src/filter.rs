@@ -5,10 +5,14 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use libc::{sock_filter, sock_fprog};
 
+/// AUDIT_ARCH_X86_64 and AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64 and AUDIT_ARCH_ARM: io_uring_setup has one number in all of them.
 #[cfg(target_arch = "x86_64")]
-const ARCH: u32 = 0xc000_003e;
+const ARCHS: [u32; 2] = [0xc000_003e, 0x4000_0003];
 #[cfg(target_arch = "aarch64")]
-const ARCH: u32 = 0xc000_00b7;
+const ARCHS: [u32; 2] = [0xc000_00b7, 0x4000_0028];
+
+/// Set in the numbers of x32's calls; a call with it is none of another architecture's.
+const X32: u32 = 0x4000_0000;
 
 /// Offsets in struct seccomp_data.
 const NR: u32 = 0;
@@ -22,12 +26,13 @@ const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// A call of another architecture (a 32-bit program's) has other numbers: it is let through as it is.
-static PROGRAM: [sock_filter; 6] = [
+static PROGRAM: [sock_filter; 8] = [
     step(LOAD, ARCH_AT, 0, 0),
-    step(IF_EQUAL, ARCH, 0, 3),
+    step(IF_EQUAL, ARCHS[0], 1, 0),
+    step(IF_EQUAL, ARCHS[1], 0, 4),
     step(LOAD, NR, 0, 0),
-    step(IF_EQUAL, libc::SYS_io_uring_setup as u32, 0, 1),
+    step(IF_EQUAL, libc::SYS_io_uring_setup as u32, 1, 0),
+    step(IF_EQUAL, libc::SYS_io_uring_setup as u32 | X32, 0, 1),
     step(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
     step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
 ];

@@ -1,34 +1,93 @@
-//! The parameters of a call in the memory of the thread that waits in it.
+//! The parameters of a call in the memory of the process that waits in it.
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::change::Params;
 
-/// How much of struct io_uring_params goes in.
 const LENGTH: usize = size_of::<Params>();
 
-fn whole(moved: isize) -> io::Result<()> {
-    match usize::try_from(moved) {
-        Ok(LENGTH) => Ok(()),
-        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Err(_) => Err(io::Error::last_os_error()),
+/// The memory of one process, whichever process has its number later: after its end nothing is read or written.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens the memory of this thread's process; `tid` is of iotrail's PID namespace.
+    pub fn of(tid: u32) -> io::Result<Self> {
+        if !proc_is_ours() {
+            return Err(io::Error::other("iotrail's PID namespace has no /proc of its own (mount -t proc proc /proc)"));
+        }
+        OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem")).map(Self)
+    }
+
+    pub fn read(&self, at: u64) -> io::Result<Params> {
+        let mut bytes = [0; LENGTH];
+        self.0.read_exact_at(&mut bytes, at)?;
+        // SAFETY: plain numbers, for which all bytes are valid.
+        Ok(unsafe { std::mem::transmute::<[u8; LENGTH], Params>(bytes) })
+    }
+
+    pub fn write(&self, at: u64, params: &Params) -> io::Result<()> {
+        // SAFETY: plain numbers without padding.
+        self.0.write_all_at(&unsafe { std::mem::transmute::<Params, [u8; LENGTH]>(*params) }, at)
     }
 }
 
-fn there(at: u64) -> libc::iovec {
-    libc::iovec { iov_base: at as *mut libc::c_void, iov_len: LENGTH }
+/// A process has one number in /proc for each PID namespace from that of /proc inwards to its own.
+fn proc_is_ours() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        status.lines().find_map(|l| l.strip_prefix("NSpid:")).is_some_and(|pids| pids.split_whitespace().count() == 1)
+    })
 }
 
-pub fn read(tid: u32, at: u64) -> io::Result<Params> {
-    let mut params = Params::default();
-    let here = libc::iovec { iov_base: (&raw mut params).cast(), iov_len: LENGTH };
-    // SAFETY: writes into `params` alone, which is plain numbers; the other address is checked by the kernel.
-    whole(unsafe { libc::process_vm_readv(tid as libc::pid_t, &here, 1, &there(at), 1, 0) })?;
-    Ok(params)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-pub fn write(tid: u32, at: u64, params: &Params) -> io::Result<()> {
-    let here = libc::iovec { iov_base: std::ptr::from_ref(params).cast_mut().cast(), iov_len: LENGTH };
-    // SAFETY: reads `params` alone; the other address is checked by the kernel, and is that of what the call is to read.
-    whole(unsafe { libc::process_vm_writev(tid as libc::pid_t, &here, 1, &there(at), 1, 0) })
+    /// A copy of this process that sleeps until it is killed, with this process ID if the caller may choose it.
+    fn copy(number: Option<i32>) -> io::Result<i32> {
+        // SAFETY: all zero is a valid argument; the child makes system calls only.
+        unsafe {
+            let mut args: libc::clone_args = std::mem::zeroed();
+            args.exit_signal = libc::SIGCHLD as u64;
+            if let Some(number) = &number {
+                (args.set_tid, args.set_tid_size) = (std::ptr::from_ref(number) as u64, 1);
+            }
+            match libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<libc::clone_args>()) {
+                0 => loop {
+                    libc::pause();
+                },
+                -1 => Err(io::Error::last_os_error()),
+                child => Ok(child as i32),
+            }
+        }
+    }
+
+    fn end(child: i32) {
+        // SAFETY: a child that was not waited for.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_into_a_process_that_got_the_number_of_an_ended_one() {
+        let here = Box::new(Params { sq_entries: 7, ..Params::default() });
+        let at = std::ptr::from_ref(here.as_ref()) as u64;
+        let changed = Params { flags: 256, ..*here };
+        let first = copy(None).unwrap();
+        let memory = Memory::of(first as u32).unwrap();
+        memory.write(at, &changed).unwrap();
+        assert_eq!((memory.read(at).unwrap(), here.flags), (changed, 0));
+        end(first);
+        // Choosing a number needs CAP_CHECKPOINT_RESTORE; without it the ended process is the whole test.
+        let second = copy(Some(first));
+        let (written, read) = (memory.write(at, &changed), memory.read(at));
+        let of_second = second.as_ref().ok().map(|tid| Memory::of(*tid as u32).and_then(|memory| memory.read(at)));
+        second.into_iter().for_each(end);
+        assert!(written.is_err() && read.is_err(), "{written:?} {read:?}");
+        assert!(of_second.is_none_or(|params| params.unwrap() == *here));
+    }
 }

@@ -1,6 +1,5 @@
 //! The thread that answers the program's io_uring_setup calls.
 
-use std::collections::HashMap;
 use std::io::{self, PipeWriter};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +18,8 @@ use rustix::net::{
 };
 
 use crate::change::{Change, Params};
-use crate::{filter, memory, trial};
+use crate::memory::Memory;
+use crate::{filter, trial};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::setup_flag;
 
@@ -81,7 +81,7 @@ fn refused(cause: io::Error) -> Error {
 
 /// Whether this process gets a ring at all; what it starts is under the same rules.
 pub fn gets_a_ring() -> io::Result<()> {
-    trial::granted(1, &Params::default())
+    trial::granted(1, &Params::default()).map(drop)
 }
 
 /// What `command` starts will be under the filter, with all that it starts itself, and is answered from its first call on.
@@ -177,18 +177,18 @@ impl Drop for Supervisor {
     }
 }
 
-/// Until it is told to stop, or nobody is under the filter any more.
+/// Answers until `stopped` is closed, or no process is under the filter any more.
 fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Vec<Ring> {
+    run_first();
     let mut rings = Vec::new();
-    let mut grants = Grants::default();
     loop {
         let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
-        if poll(&mut fds, None).is_err_and(|e| e != rustix::io::Errno::INTR) {
+        if poll(&mut fds, None).is_err_and(|e| e != Errno::INTR) {
             break;
         }
         let (asks, stop) = (fds[0].revents(), fds[1].revents());
         if asks.contains(PollFlags::IN) {
-            rings.extend(answer(listener, change, &mut grants));
+            rings.extend(answer(listener, change));
         } else if asks.intersects(PollFlags::HUP | PollFlags::ERR) || !stop.is_empty() {
             break;
         }
@@ -196,8 +196,15 @@ fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Ve
     rings
 }
 
-/// One call: looked at, changed, let on. `None`: its thread is gone.
-fn answer(listener: &OwnedFd, change: Change, grants: &mut Grants) -> Option<Ring> {
+/// A signal that arrives before a call is received ends it with EINTR. With CAP_SYS_NICE the thread does not wait for a CPU.
+fn run_first() {
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a live structure. Without CAP_SYS_NICE it is refused, and the thread waits its turn.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) };
+}
+
+/// One call: received, changed, let on. `None`: its thread is gone.
+fn answer(listener: &OwnedFd, change: Change) -> Option<Ring> {
     // SAFETY: an all-zero structure is what the kernel wants to fill.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: a live structure of the kernel's own layout.
@@ -208,50 +215,51 @@ fn answer(listener: &OwnedFd, change: Change, grants: &mut Grants) -> Option<Rin
         // SAFETY: a live number that the kernel reads.
         unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
     };
-    let ring = changed(call.pid, (call.data.args[0] as u32, call.data.args[1]), change, grants, still_there);
+    let ring = changed(call.pid, (call.data.args[0] as u32, call.data.args[1]), change, still_there);
     let go_on = libc::seccomp_notif_resp {
         id: call.id,
         val: 0,
         error: 0,
         flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
     };
-    // SAFETY: a live structure of the kernel's own layout. It fails where the thread was killed meanwhile, and then nobody waits.
+    // SAFETY: a live structure of the kernel's own layout. It fails if the thread was killed meanwhile.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const go_on) };
     ring
 }
 
-fn changed(
-    tid: u32,
-    (entries, at): (u32, u64),
-    change: Change,
-    grants: &mut Grants,
-    still_there: impl Fn() -> bool,
-) -> Option<Ring> {
-    // The kernel will say so itself.
-    let asked = memory::read(tid, at);
+/// The memory is opened before `still_there` is asked: if the thread waits after that, it is its process's, and stays so.
+fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: impl Fn() -> bool) -> Option<Ring> {
+    let memory = Memory::of(tid);
+    let asked = memory.as_ref().map_err(|e| e.to_string()).and_then(|m| m.read(at).map_err(|e| e.to_string()));
+    let tgid = group_of(tid).unwrap_or(tid);
     if !still_there() {
         return None;
     }
-    let tgid = group_of(tid).unwrap_or(tid);
     let ring = |asked, given, left_as_asked| Some(Ring { tgid, tid, entries, asked, given, left_as_asked });
-    let asked = match asked {
-        Ok(asked) => asked,
-        Err(e) => {
+    let (memory, asked) = match (memory, asked) {
+        (Ok(memory), Ok(asked)) => (memory, asked),
+        // The kernel refuses what it cannot read either.
+        (_, asked) => {
             let unknown = Params::default();
-            return ring(unknown, unknown, Some(format!("its parameters cannot be read: {e}")));
+            let why = asked.err().unwrap_or_default();
+            return ring(unknown, unknown, Some(format!("its parameters cannot be read: {why}")));
         }
     };
     let given = change.apply(asked);
-    // Also where nothing is changed: every arm waits as long.
-    let granted = grants.of(entries, &given);
     if given == asked {
         return ring(asked, asked, None);
     }
-    if let Err(e) = granted {
+    if let Some(why) = refused_by_size(entries, &given).or_else(|| Some(trial::refusal(&given)?.to_string())) {
         let flags = setup_flag::names(given.flags, Some(given.cq_entries)).join(",");
-        return ring(asked, asked, Some(format!("the kernel refuses a ring of {entries} entries with {flags}: {e}")));
+        return ring(asked, asked, Some(format!("the kernel refuses a ring of {entries} entries with {flags}: {why}")));
     }
-    let written = memory::write(tid, at, &given).and_then(|()| memory::read(tid, at));
+    if !still_there() {
+        return None;
+    }
+    let written = memory.write(at, &given).and_then(|()| memory.read(at));
+    if !still_there() {
+        return None;
+    }
     match written {
         Ok(there) if there == given => ring(asked, given, None),
         Ok(_) => ring(asked, asked, Some("the program changes the parameters while it asks".into())),
@@ -259,31 +267,17 @@ fn changed(
     }
 }
 
+/// A completion queue has as many entries as the submission queue at least, both rounded up to a power of two.
+fn refused_by_size(entries: u32, given: &Params) -> Option<String> {
+    let sized = given.flags & setup_flag::bit("cqsize") != 0;
+    let small = sized && given.cq_entries.checked_next_power_of_two()? < entries.checked_next_power_of_two()?;
+    small.then(|| io::Error::from_raw_os_error(libc::EINVAL).to_string())
+}
+
 /// The process of a thread.
 fn group_of(tid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
-}
-
-/// What the kernel said of parameters that were tried.
-#[derive(Default)]
-struct Grants(HashMap<(u32, [u32; 5]), Option<i32>>);
-
-impl Grants {
-    fn of(&mut self, entries: u32, p: &Params) -> io::Result<()> {
-        let key = (entries, [p.sq_entries, p.cq_entries, p.flags, p.sq_thread_cpu, p.sq_thread_idle]);
-        if let Some(known) = self.0.get(&key) {
-            return known.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)));
-        }
-        let tried = trial::granted(entries, p);
-        // What there was no room for a moment ago may have some now.
-        match tried.as_ref().map_err(io::Error::raw_os_error) {
-            Ok(()) => _ = self.0.insert(key, None),
-            Err(Some(errno @ (libc::EINVAL | libc::EPERM | libc::ENOSYS))) => _ = self.0.insert(key, Some(errno)),
-            Err(_) => {}
-        }
-        tried
-    }
 }
 
 #[cfg(test)]
@@ -294,24 +288,51 @@ mod tests {
     /// The test program itself, asked to make rings: what the kernel says of each comes out.
     const ASKED: &str = "IOTRAIL_TEST_RINGS";
 
-    /// Not a test: what [`rings_of`] starts. One ring with each of the sets of flags.
+    /// Not a test: what [`rings_of`] starts. One ring with each of the sets of flags; after a `:`, as a 32-bit program makes them.
     #[test]
     fn child_that_makes_rings() {
         let Ok(flags) = std::env::var(ASKED) else { return };
+        let (make, flags): (fn(u32) -> io::Result<u32>, &str) = match flags.strip_prefix(':') {
+            Some(flags) => (setup_by_32_bit_call, flags),
+            None => (setup, &flags),
+        };
         for flags in flags.split(' ') {
             let flags: u32 = flags.parse().unwrap();
             // Another thread makes it, as a program's may.
-            std::thread::spawn(move || {
-                let mut params = [0u32; 30];
-                params[2] = flags;
-                // SAFETY: 120 bytes, as the kernel expects.
-                let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
-                assert!(fd >= 0, "{}", io::Error::last_os_error());
-                println!("ring {}", params[2]);
-            })
-            .join()
-            .unwrap();
+            println!("ring {}", std::thread::spawn(move || make(flags)).join().unwrap().unwrap());
         }
+    }
+
+    fn setup(flags: u32) -> io::Result<u32> {
+        let mut params = [0u32; 30];
+        params[2] = flags;
+        // SAFETY: 120 bytes, as the kernel expects.
+        let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
+        if fd >= 0 { Ok(params[2]) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn setup_by_32_bit_call(flags: u32) -> io::Result<u32> {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a page below 4 GiB, which the kernel reads and writes; rbx, which cannot be named, is restored.
+        unsafe {
+            let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
+            let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, how, -1, 0);
+            let params = page.cast::<u32>();
+            *params.add(2) = flags;
+            let mut fd = 425u64;
+            std::arch::asm!(
+                "xchg {entries}, rbx",
+                "int 0x80",
+                "xchg {entries}, rbx",
+                entries = inout(reg) 4u64 => _,
+                inout("rax") fd,
+                in("rcx") page,
+                out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+            );
+            if fd as i32 >= 0 { Ok(*params.add(2)) } else { Err(io::Error::from_raw_os_error(-(fd as i32))) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        setup(flags)
     }
 
     /// What the program says that it has got, and what the supervisor saw.
@@ -335,7 +356,7 @@ mod tests {
         let mut command = Command::new("/no/such/program");
         let supervisor = attend(&mut command, Change::default()).unwrap();
         command.spawn().unwrap_err();
-        assert_eq!(supervisor.end().unwrap(), []);
+        assert_eq!(supervisor.end().unwrap(), vec![]);
         let supervisor = attend(&mut command, Change::default()).unwrap();
         assert_eq!((supervisor.leader(), supervisor.end().unwrap()), (None, vec![]));
     }
@@ -367,5 +388,45 @@ mod tests {
         let (got, rings) = rings_of("as-is", "0 2");
         assert_eq!((got, rings.len()), (vec![0, 2], 2));
         assert!(rings.iter().all(|r| r.asked == r.given && r.left_as_asked.is_none()));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_32_bit_call_is_changed() {
+        let (got, rings) = rings_of("coop_taskrun", ":0 16");
+        assert_eq!(got, [COOP, COOP | 16]);
+        let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
+        assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
+    }
+
+    /// Linux 5.19 or later.
+    #[test]
+    fn a_signal_does_not_end_a_call_that_was_received() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: a handler that does nothing, without SA_RESTART.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+            libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let asks = std::thread::spawn(move || {
+            tell.send((filter::install().unwrap(), rustix::thread::gettid())).unwrap();
+            setup(0)
+        });
+        let (listener, thread) = told.recv().unwrap();
+        // SAFETY: structures as the kernel defines them, and a thread of this process that waits.
+        unsafe {
+            let mut call: libc::seccomp_notif = std::mem::zeroed();
+            assert_eq!(libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call), 0);
+            let (us, it) = (libc::getpid(), thread.as_raw_pid());
+            assert_eq!(libc::syscall(libc::SYS_tgkill, us, it, libc::SIGALRM), 0);
+            // The signal wakes it, if anything can.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+            let go_on = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags };
+            assert_eq!(libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const go_on), 0);
+        }
+        asks.join().unwrap().unwrap();
     }
 }
