@@ -17,7 +17,7 @@ use crate::cli::given::Stored;
 use iotrail_answer::compare::{Metric, differences, forbid, together, undecided};
 use iotrail_answer::unit::Unit;
 use iotrail_answer::verdicts;
-use iotrail_base::error::{NOT_EVALUATED, Result};
+use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
 use iotrail_report::terminal;
 use iotrail_schema::comparison::{Comparison, Verdict};
@@ -34,7 +34,8 @@ use iotrail_stats::bootstrap::FEWEST;
 
 Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
   latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
-  mode_switches_per_io, syscalls_per_io")]
+  mode_switches_per_io, syscalls_per_io, cpu_time, cpus, and a program's own;
+  in short p50, p99, p99.9, p99.99, mean, latency, cpu")]
 pub struct CompareArgs {
     /// Base side (see below)
     pub a: String,
@@ -42,9 +43,9 @@ pub struct CompareArgs {
     /// Side that is compared with A
     pub b: String,
 
-    /// Compare on this metric; may be repeated
-    #[arg(long, value_name = "M", default_value = "iops", value_delimiter = ',')]
-    pub metric: Vec<Metric>,
+    /// Compare on this metric; may be repeated (default: iops; of a program those that `try` compares)
+    #[arg(long, value_name = "M", value_delimiter = ',')]
+    pub metric: Vec<String>,
 
     /// Call sides equivalent that differ by no more than this: 0.05 or 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
@@ -190,15 +191,28 @@ pub(super) struct Sides {
     pub unit: Unit,
 }
 
-pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, metrics: &[Metric], within: f64) -> Result<Sides> {
-    let a = Given::read(a, stored, metrics)?;
-    let b = Given::read(b, stored, metrics)?;
+/// `names`: of metrics; none: those that both sides' program is compared on.
+pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, names: &[String], within: f64) -> Result<Sides> {
+    let a = Given::read(a, stored, names)?;
+    let b = Given::read(b, stored, names)?;
+    let of_program = a.of_program();
+    let is_of_program = of_program.is_some();
+    let named = |name: &String| Metric::named(name, is_of_program);
+    let metrics = match (names, of_program) {
+        ([], Some(all)) => all,
+        ([], None) => vec![Metric::Iops],
+        (names, _) => names.iter().map(named).collect::<std::result::Result<_, _>>().map_err(unknown_metric)?,
+    };
     let Matched { pairs, left_over } = matched(&a, &b)?;
     pairs.iter().try_for_each(|p| a.apart(&b, p.a, p.b))?;
     let mut all: Vec<Comparison> = metrics.iter().flat_map(|m| pairs.iter().map(|p| one(*m, &a, &b, p))).collect();
     together(&mut all, within);
     let first = pairs.first().and_then(|p| p.a.side(&a.text).repeats.first().map(|r| Unit::of(&r.measurement)));
     Ok(Sides { all, left_over, unit: first.unwrap_or(Unit::Io) })
+}
+
+pub(super) fn unknown_metric(why: String) -> Error {
+    Error::input(why, "name one of these with --metric")
 }
 
 fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {

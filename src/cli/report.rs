@@ -13,7 +13,7 @@ use super::run::measured::{Shown, again, compared, show};
 use super::run::printed;
 use crate::experiment::builtin;
 use iotrail_answer::command;
-use iotrail_answer::compare::metrics;
+use iotrail_answer::compare::{Metric, metrics};
 use iotrail_base::error::Result;
 use iotrail_base::plain;
 use iotrail_report::html::{self, Against, Source};
@@ -90,7 +90,8 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     };
     let against = match (&args.against, &runs[..]) {
         (Some(b), [first, second]) => {
-            let sides = of_sides(&args.run, b, &mut stored, &metrics(&first.record), EQUIVALENT_WITHIN)?;
+            let names: Vec<String> = metrics(&first.record).iter().map(Metric::to_string).collect();
+            let sides = of_sides(&args.run, b, &mut stored, &names, EQUIVALENT_WITHIN)?;
             let (mut all, left_over) = (sides.all, sides.left_over);
             all.iter_mut().for_each(|c| (c.a, c.b) = (first.name.clone(), second.name.clone()));
             Some((all, left_over))

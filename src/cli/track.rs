@@ -6,13 +6,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::compare::unknown_metric;
 use super::given::Stored;
 use super::page_file;
-use iotrail_answer::compare::Metric;
+use iotrail_answer::compare::{Metric, metrics};
 use iotrail_answer::history::{Change, FEWEST, Gathered, History};
 use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
 use iotrail_report::{html, terminal};
+use iotrail_schema::run_record::Table;
 use iotrail_store::{RunSummary, Store};
 
 #[derive(Debug, Clone, Args)]
@@ -24,7 +26,7 @@ pub struct TrackArgs {
 
     /// Look at this metric; may be repeated (default: those that the experiment is compared on)
     #[arg(long, value_name = "M", value_delimiter = ',')]
-    pub metric: Vec<Metric>,
+    pub metric: Vec<String>,
 
     /// Look only at cells with these parameters: arm=coop,depth=16
     #[arg(long, value_name = "PARAM=VALUE", value_delimiter = ',', value_parser = parameter)]
@@ -105,7 +107,12 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
     for summary in list.iter().filter(is_asked) {
         // One after the other: a history of any length takes the memory of one run.
         if let Some(run) = store.load(summary.run)? {
-            gathered.add(&run, &summary.started, &args.metric, &args.at);
+            let of_program = run.table == Table::Program;
+            // The program's own become known by it.
+            metrics(&run);
+            let named = args.metric.iter().map(|name| Metric::named(name, of_program));
+            let asked = named.collect::<std::result::Result<Vec<_>, _>>().map_err(unknown_metric)?;
+            gathered.add(&run, &summary.started, &asked, &args.at);
         }
     }
     let history = gathered.history(&args.experiment, args.at_least);

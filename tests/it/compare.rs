@@ -227,10 +227,7 @@ fn refused() -> End {
         ),
         ("bare.json 1", "bare.json holds no schema of iotrail, and neither a measurement nor a run; "),
         ("empty.json 1", "empty.json cannot be read as what it says it is: "),
-        (
-            "1 run.json --metric latency",
-            "invalid value 'latency' for '--metric <M>': no metric is called 'latency': there are iops, ",
-        ),
+        ("1 run.json --metric speed", "no metric is called 'speed': there are iops, "),
         ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),
     ] {
         let ended = run(&mut compare(&place, args));

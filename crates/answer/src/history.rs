@@ -16,7 +16,7 @@ use crate::unit::Unit;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, value_text};
 pub use iotrail_stats::changes::FEWEST;
-use iotrail_stats::changes::changes;
+use iotrail_stats::changes::{changes, smallest};
 
 pub const SCHEMA: &str = "iotrail.history/1";
 
@@ -85,6 +85,9 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
+    /// Of a series without a change: the change that so many runs would have shown in 95 % of cases. It is a factor less 1. Null: too few
+    /// runs, or there is a change.
+    pub smallest_visible: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -208,6 +211,9 @@ impl Gathered {
             at: points.at.clone(),
             points: points.values.iter().map(|(i, x)| Point { run: self.runs[*i].0.run, value: x.exp() }).collect(),
             changes: told.collect(),
+            smallest_visible: smallest(&values, together)
+                .filter(|_| found.is_empty())
+                .map(|x| x.exp_m1().max(at_least)),
         }
     }
 }
@@ -221,6 +227,7 @@ mod tests {
     use iotrail_testing::sample::measurement;
 
     use super::*;
+    use crate::verdicts::factor;
 
     /// A run of one cell with one repeat.
     fn run(number: i64, kernel: &str, iops: f64) -> RunRecord {
@@ -256,6 +263,18 @@ mod tests {
         assert_eq!((series.points.len(), series.points[0].run), (12, 1));
         // What is less than was asked for is not told.
         assert_eq!(all.history("e", 0.2).series[0].changes, []);
+    }
+
+    #[test]
+    fn no_change_names_its_metrics_and_what_would_have_shown() {
+        let history = gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.01);
+        let visible = history.series[0].smallest_visible.unwrap();
+        let said = format!("e: no change over 12 runs (1 to 12); iops: {} would have shown", factor(visible));
+        assert_eq!(history.answer(), said);
+        // A change of less than was asked for is not told, however small the spread.
+        assert_eq!(gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.3).series[0].smallest_visible, Some(0.3));
+        let changed = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0))).history("e", 0.01);
+        assert_eq!(changed.series[0].smallest_visible, None);
     }
 
     #[test]

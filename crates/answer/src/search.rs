@@ -4,7 +4,6 @@
 mod front;
 
 use crate::compare::{Metric, metrics};
-use crate::per_io;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
@@ -48,14 +47,6 @@ impl State {
 
 /// What a search goes by: a metric, or `cpus`, the CPUs that are used.
 pub fn figure(name: &str, m: &Measurement) -> Option<f64> {
-    if name == CPUS {
-        // A program's own count holds all that it started; of a load of ours SQPOLL threads and other helpers are beside it.
-        let cpu = match m.program {
-            Some(_) => Metric::CpuTime.of(m)?,
-            None => per_io::cpu_ns(m)? * m.ios as f64,
-        };
-        return (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64);
-    }
     name.parse::<Metric>().ok()?.of(m)
 }
 
@@ -64,7 +55,7 @@ pub const CPUS: &str = "cpus";
 
 /// Whether more is better.
 pub fn more_is_better(name: &str) -> bool {
-    name != CPUS && name.parse::<Metric>().is_ok_and(Metric::higher_is_better)
+    name.parse::<Metric>().is_ok_and(Metric::higher_is_better)
 }
 
 /// Of the run's whole blocks. `None`: it searches for nothing, as a confirmation does.

@@ -61,6 +61,22 @@ pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
     }
 }
 
+/// The smallest change that is found in 95 % of cases, halfway between equal numbers of values on both sides, of values that spread like
+/// these around one level; `None`: fewer values than have a change.
+pub fn smallest(values: &[f64], series: usize) -> Option<f64> {
+    if values.len() < FEWEST {
+        return None;
+    }
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let spread = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let (half, df) = ((n / 2.0).floor(), n - 2.0);
+    let error = spread * (1.0 / half + 1.0 / (n - half)).sqrt();
+    let limit = quantile(1.0 - P / series.max(1) as f64 / 2.0, df);
+    // 95 % of a normal distribution, with the error of the spread that t divides by.
+    Some((limit + 1.645 * (1.0 + limit * limit / (2.0 * df)).sqrt()) * error)
+}
+
 fn change(values: &[f64], start: usize, at: usize, end: usize) -> Change {
     let (before, after) = (&values[start..at], &values[at..end]);
     let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
@@ -227,6 +243,16 @@ mod tests {
             matches!(&found[..], [one] if one.at.abs_diff(10) <= 2)
         });
         assert!(found >= 0.95, "{found}");
+    }
+
+    #[test]
+    fn the_smallest_change_is_found_in_95_of_100() {
+        for n in [10, 20, 60] {
+            let by = (1..=100).map(|seed| smallest(&series(&[(0.0, n)], 0.03, seed), 1).unwrap()).sum::<f64>() / 100.0;
+            let found = share(|seed| !changes(&series(&[(0.0, n / 2), (by, n / 2)], 0.03, seed), 1).is_empty());
+            assert!((0.90..=0.98).contains(&found), "{n} values: {found}");
+        }
+        assert_eq!(smallest(&[0.0; FEWEST - 1], 1), None);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Cell {
 }
 
 impl Given {
-    pub fn read(text: &str, stored: &mut Stored, metrics: &[Metric]) -> Result<Self> {
+    pub fn read(text: &str, stored: &mut Stored, metrics: &[String]) -> Result<Self> {
         let (items, fixed) = parsed(text)?;
         let mut given =
             Self { text: text.into(), sources: Vec::new(), fixed, cells: Vec::new(), all: Vec::new(), first_arm: None };
@@ -143,11 +143,18 @@ impl Given {
             }
         }
         let selected = given.selected()?;
-        if let (Some(store), true) = (stored.opened(), metrics.iter().any(|m| m.quantile().is_some())) {
+        let is_quantile = |name: &String| name.parse().ok().and_then(Metric::quantile).is_some();
+        if let (Some(store), true) = (stored.opened(), metrics.iter().any(is_quantile)) {
             given.read_latencies(&selected, store)?;
         }
         given.cells = selected.into_iter().map(|i| given.all[i].clone()).collect();
         Ok(given)
+    }
+
+    /// What a program's measurements are compared on; `None`: they are a load's. Afterwards its own metrics are known by their names.
+    pub fn of_program(&self) -> Option<Vec<Metric>> {
+        let all = || self.all.iter().flat_map(|c| c.repeats.iter().map(|r| &r.measurement));
+        all().next().filter(|m| m.program.is_some()).map(|_| compare::of_program(all()))
     }
 
     /// Of the selected cells, and of those that tell what they differ from themselves.

@@ -5,30 +5,16 @@ use iotrail_answer::search::CPUS;
 use iotrail_base::units::Span;
 use iotrail_schema::search_record::Constraint;
 
-/// Short names of metrics.
-const SHORT: [(&str, Metric); 6] = [
-    ("p50", Metric::LatencyP50),
-    ("p99", Metric::LatencyP99),
-    ("p99.9", Metric::LatencyP99_9),
-    ("p99.99", Metric::LatencyP99_99),
-    ("mean", Metric::LatencyMean),
-    ("latency", Metric::LatencyMean),
-];
-
 /// A metric by its name or its short one. `own`: the program's own, which come first. `cpu`: what that means here.
 pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String> {
     if own.iter().any(|name| name == text) || text == CPUS {
         return Ok(text.to_owned());
     }
-    let found = match SHORT.iter().find(|(short, _)| *short == text) {
-        _ if text == "cpu" => cpu,
-        Some((_, metric)) => *metric,
-        None => text.parse::<Metric>().map_err(|why| match own {
-            [] => format!("{why}; in short: iops, p50, p99, p99.9, p99.99, mean, cpu, cpus"),
-            own => format!("{why}; of the program: {}", own.join(", ")),
-        })?,
-    };
     let is_of_program = cpu == Metric::CpuTime;
+    let found = Metric::named(text, is_of_program).map_err(|why| match own {
+        [] => why,
+        own => format!("{why}; of the program: {}", own.join(", ")),
+    })?;
     match found {
         Metric::Elapsed | Metric::CpuTime | Metric::Own(_) => Ok(found.to_string()),
         _ if is_of_program => Err(not_seen(text)),

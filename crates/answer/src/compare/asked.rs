@@ -1,9 +1,13 @@
 //! What a run's arms are compared on, and where.
 
+use std::ops::Deref;
+
 use serde_json::{Map, Value};
 
 use super::metric::Metric;
 use iotrail_schema::comparison::Comparison;
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::{ARM, CellRecord, RunRecord, Table};
 
 /// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
@@ -30,27 +34,41 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
         (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
         (true, Table::Order) => vec![Metric::Iops],
         (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
-        (true, Table::Program) => {
-            let own = own_metrics(record);
-            let cpu = cpu_metric(record, &own);
-            own.into_iter().chain([Metric::Elapsed, cpu]).collect()
-        }
+        (true, Table::Program) => of_program(measured(record)),
         // A name that this version does not know was checked by the one that planned the run.
         (false, _) => {
-            own_metrics(record);
+            of_program(measured(record));
             record.metrics.iter().filter_map(|m| m.parse().ok()).collect()
         }
     }
 }
 
-/// CPU time of a program, per what it did as far as that is known: a program that runs for a set time does more with a better arm.
-fn cpu_metric(record: &RunRecord, own: &[Metric]) -> Metric {
-    let per_unit = own.iter().filter(|m| m.higher_is_better()).find_map(|m| match m {
+fn measured(record: &RunRecord) -> impl Iterator<Item = One<'_>> {
+    let is_program = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.program.is_some());
+    record.cells.iter().filter(is_program).flat_map(|c| c.measurements.each())
+}
+
+/// What a program's measurements are compared on: its own metrics in its order, wall time, and CPU time per what it did as far as that is
+/// known (a program that runs for a set time does more with a better arm). From then on the names of its own metrics are known.
+pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) -> Vec<Metric> {
+    let mut found: Vec<Metric> = Vec::new();
+    let mut is_traced = true;
+    for m in all {
+        is_traced &= Metric::CpuPerIo.of(&m).is_some();
+        for figure in m.program.iter().flat_map(|p| &p.figures) {
+            let metric = Metric::own(&figure.name, figure.less_is_better);
+            if !found.contains(&metric) {
+                found.push(metric);
+            }
+        }
+    }
+    let per_unit = found.iter().filter(|m| m.higher_is_better()).find_map(|m| match m {
         Metric::Own(own) => Some(Metric::CpuPerUnit(own)),
         _ => None,
     });
-    let is_traced = |c: &CellRecord| c.measurements.first().is_none_or(|m| Metric::CpuPerIo.of(m).is_some());
-    per_unit.unwrap_or(if record.cells.iter().all(is_traced) { Metric::CpuPerIo } else { Metric::CpuTime })
+    let otherwise = if is_traced { Metric::CpuPerIo } else { Metric::CpuTime };
+    found.extend([Metric::Elapsed, per_unit.unwrap_or(otherwise)]);
+    found
 }
 
 /// Those that comparisons are on, in their order.
@@ -59,21 +77,6 @@ pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
     for metric in list.iter().filter_map(|c| c.metric.parse().ok()) {
         if !found.contains(&metric) {
             found.push(metric);
-        }
-    }
-    found
-}
-
-/// The figures that the run's program prints, in its order.
-fn own_metrics(record: &RunRecord) -> Vec<Metric> {
-    let mut found: Vec<Metric> = Vec::new();
-    let is_program = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.program.is_some());
-    for m in record.cells.iter().filter(is_program).flat_map(|c| c.measurements.each()) {
-        for figure in m.program.iter().flat_map(|p| &p.figures) {
-            let metric = Metric::own(&figure.name, figure.less_is_better);
-            if !found.contains(&metric) {
-                found.push(metric);
-            }
         }
     }
     found

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::per_io;
 use crate::unit::Unit;
@@ -23,6 +23,8 @@ pub enum Metric {
     SyscallsPerIo,
     /// Of a program, with all that it started.
     CpuTime,
+    /// CPUs in use: CPU time by wall time.
+    Cpus,
     /// A program's own.
     Own(&'static OwnMetric),
     /// CPU time of a program per unit of its own metric: what it did, or did per second.
@@ -49,9 +51,13 @@ fn is_rate(name: &str) -> bool {
 /// Those that this process has met: few, and kept to its end.
 static OWN: Mutex<Vec<&'static OwnMetric>> = Mutex::new(Vec::new());
 
+fn known() -> MutexGuard<'static, Vec<&'static OwnMetric>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Metric {
-    /// Those that every version has.
-    pub const ALL: [Metric; 12] = [
+    /// All but programs' own.
+    pub const ALL: [Metric; 13] = [
         Metric::Iops,
         Metric::Elapsed,
         Metric::LatencyMean,
@@ -64,11 +70,31 @@ impl Metric {
         Metric::ModeSwitchesPerIo,
         Metric::SyscallsPerIo,
         Metric::CpuTime,
+        Metric::Cpus,
     ];
+
+    /// Short names.
+    const SHORT: [(&str, Metric); 7] = [
+        ("p50", Metric::LatencyP50),
+        ("p99", Metric::LatencyP99),
+        ("p99.9", Metric::LatencyP99_9),
+        ("p99.99", Metric::LatencyP99_99),
+        ("mean", Metric::LatencyMean),
+        ("latency", Metric::LatencyMean),
+        ("cpu", Metric::CpuPerIo),
+    ];
+
+    /// By its name or its short one. `cpu` of a program is its CPU time.
+    pub fn named(text: &str, is_of_program: bool) -> Result<Metric, String> {
+        match text.parse() {
+            Ok(Metric::CpuPerIo) if text == "cpu" && is_of_program => Ok(Metric::CpuTime),
+            found => found,
+        }
+    }
 
     /// The program's own figure of this name.
     pub fn own(name: &str, less_is_better: bool) -> Metric {
-        let mut known = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = known();
         if let Some(found) = known.iter().find(|m| m.name == name && m.less_is_better == less_is_better) {
             return Metric::Own(found);
         }
@@ -97,6 +123,7 @@ impl Metric {
             Metric::ModeSwitchesPerIo => "mode_switches_per_io",
             Metric::SyscallsPerIo => "syscalls_per_io",
             Metric::CpuTime => "cpu_time",
+            Metric::Cpus => "cpus",
             Metric::Own(own) => &own.name,
             Metric::CpuPerUnit(own) => &own.cpu_name,
         }
@@ -119,6 +146,7 @@ impl Metric {
             (Metric::ModeSwitchesPerIo, _) => format!("Mode switches per {}", unit.one()),
             (Metric::SyscallsPerIo, _) => format!("System calls per {}", unit.one()),
             (Metric::CpuTime, _) => "CPU time".into(),
+            (Metric::Cpus, _) => "CPUs in use".into(),
             (Metric::Own(own), _) => own.name.clone(),
             (Metric::CpuPerUnit(own), _) => format!("CPU time per unit of {}", own.name),
         }
@@ -154,7 +182,8 @@ impl Metric {
     /// Of one measurement; times in nanoseconds. `None`: not known.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let ns = |ns: Option<u64>| ns.map(|ns| ns as f64);
-        let of_time_alone = matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Own(_) | Metric::CpuPerUnit(_));
+        let of_time_alone =
+            matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Cpus | Metric::Own(_) | Metric::CpuPerUnit(_));
         if m.program.as_ref().is_some_and(|p| !p.watched) && !of_time_alone {
             return None;
         }
@@ -171,6 +200,14 @@ impl Metric {
             Metric::ModeSwitchesPerIo => m.per_io.mode_switches,
             Metric::SyscallsPerIo => m.per_io.syscalls,
             Metric::CpuTime => ns(m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system)),
+            Metric::Cpus => {
+                // A program's own count holds all that it started; of a load of ours SQPOLL threads and other helpers are beside it.
+                let cpu = match m.program {
+                    Some(_) => Metric::CpuTime.of(m)?,
+                    None => per_io::cpu_ns(m)? * m.ios as f64,
+                };
+                (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64)
+            }
             Metric::Own(own) => m.program.as_ref()?.figures.iter().find(|f| f.name == own.name).map(|f| f.value),
             Metric::CpuPerUnit(own) => {
                 let seconds = if own.is_rate { m.elapsed_ns as f64 / 1e9 } else { 1.0 };
@@ -192,17 +229,20 @@ impl FromStr for Metric {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let own = || {
-            let known = OWN.lock().unwrap_or_else(PoisonError::into_inner);
             let of = |m: &&'static OwnMetric| match text {
                 _ if m.name == text => Some(Metric::Own(m)),
                 _ if m.cpu_name == text => Some(Metric::CpuPerUnit(m)),
                 _ => None,
             };
-            known.iter().find_map(of)
+            known().iter().find_map(of)
         };
-        Metric::ALL.into_iter().find(|m| m.name() == text).or_else(own).ok_or_else(|| {
-            let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
-            format!("no metric is called '{text}': there are {}", names.join(", "))
+        let short = || Metric::SHORT.into_iter().find(|(short, _)| *short == text).map(|(_, metric)| metric);
+        let found = Metric::ALL.into_iter().find(|m| m.name() == text).or_else(own).or_else(short);
+        found.ok_or_else(|| {
+            let own: Vec<&str> = known().iter().map(|m| m.name.as_str()).collect();
+            let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).chain(own).collect();
+            let short: Vec<&str> = Metric::SHORT.iter().map(|(short, _)| *short).collect();
+            format!("no metric is called '{text}': there are {}; in short {}", names.join(", "), short.join(", "))
         })
     }
 }
@@ -211,6 +251,17 @@ impl FromStr for Metric {
 mod tests {
     use super::*;
     use iotrail_testing::sample;
+
+    #[test]
+    fn short_names_are_those_of_one_list_and_cpu_is_by_the_subject() {
+        assert_eq!("p99".parse(), Ok(Metric::LatencyP99));
+        assert_eq!(
+            (Metric::named("cpu", true), Metric::named("cpu", false)),
+            (Ok(Metric::CpuTime), Ok(Metric::CpuPerIo))
+        );
+        let e = "latency_p98".parse::<Metric>().unwrap_err();
+        assert!(e.contains("cpus") && e.contains("; in short p50, p99, "), "{e}");
+    }
 
     #[test]
     fn names_lead_back_to_their_metrics() {

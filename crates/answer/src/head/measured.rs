@@ -7,7 +7,7 @@ use crate::unit::Unit;
 use iotrail_base::words::{count, percent, span};
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
-use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
 
 /// Completions of which shares of their time are told, at least: as many as a median needs.
 const FEW: u64 = 10;
@@ -24,13 +24,19 @@ pub struct Verdict {
 pub fn of_trace(t: &TraceRecord) -> Verdict {
     let sampled = t.total.followed.is_sample();
     let rate = rate(&format!("{} completions a second", count(t.total.iops)), &t.total.latency_ns);
-    of(
+    let verdict = of(
         t.findings.clone(),
         &t.total.warnings,
         &rate,
         t.total.ios,
         nothing_to_fix(t.total.stages.as_ref(), sampled, "what it asked for"),
-    )
+    );
+    match t.subject {
+        Subject::Command { exit_status: Some(status @ 1..), .. } => {
+            Verdict { answer: format!("the command exited with status {status}; {}", verdict.answer), ..verdict }
+        }
+        _ => verdict,
+    }
 }
 
 pub fn of_measurement(m: &Measurement) -> Verdict {

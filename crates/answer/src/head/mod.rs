@@ -70,6 +70,7 @@ impl Head {
     /// `is_built_in`: the run's experiment is one that `run` knows by its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
         let mut head = Head::with_all_notes(run, is_built_in);
+        head.answer += &program::failing(run).unwrap_or_default();
         head.notes.retain(|note| !head.answer.contains(note.as_str()));
         head
     }
@@ -113,7 +114,8 @@ impl Head {
         let first = about.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
         let open = about.map(|(_, all)| reservation(*metric, unit, all)).unwrap_or_default();
-        let answer = answer(*metric, unit, base, all) + notes::all_disturbed(run).unwrap_or_default();
+        let answer = answer(*metric, unit, base, all)
+            + notes::all_disturbed(run.comparisons.iter().filter(|c| c.metric == metric.name())).unwrap_or_default();
         let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
         if run.table == Table::Program {
             let gains = |(_, all): &&(Metric, Vec<ByArm<'_>>)| {
@@ -201,7 +203,8 @@ pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) 
     let (differing, rest): (Vec<_>, Vec<_>) = all.partition(|(_, e)| e.iter().any(Effect::differs));
     let mut said = differing.iter().chain(&rest).map(|(m, e)| outcome(*m, unit, e));
     let sides = list.first().map(|c| format!("{} against {}", c.b, c.a)).unwrap_or_default();
-    let answer = format!("{sides}: {}", said.next().unwrap_or_else(|| "nothing was compared".into()));
+    let caveat = notes::all_disturbed(list.iter().filter(|c| c.metric == list[0].metric)).unwrap_or_default();
+    let answer = format!("{sides}: {}{caveat}", said.next().unwrap_or_else(|| "nothing was compared".into()));
     (answer, said.collect())
 }
 

@@ -73,9 +73,10 @@ fn touched(run: &RunRecord) -> Option<(usize, Vec<&Comparison>)> {
     Some((all.iter().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count(), all))
 }
 
-/// Behind the answer: that it rests on no quiet comparison.
-pub fn all_disturbed(run: &RunRecord) -> Option<&'static str> {
-    touched(run).filter(|(n, all)| *n > 0 && *n == all.len()).map(|_| "; other work disturbed every comparison")
+/// Behind the answer that these comparisons of one metric give: that it rests on no quiet one.
+pub fn all_disturbed<'c>(mut all: impl Iterator<Item = &'c Comparison>) -> Option<&'static str> {
+    let touched = |c: &Comparison| c.disturbed.left_out + c.disturbed.counted > 0;
+    (touched(all.next()?) && all.all(touched)).then_some("; other work disturbed every comparison")
 }
 
 fn disturbed(run: &RunRecord) -> Option<String> {

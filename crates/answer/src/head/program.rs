@@ -198,6 +198,12 @@ pub fn notes(run: &RunRecord) -> Vec<String> {
     run.tried.iter().filter_map(left_out).chain(cpu_per_run(run)).collect()
 }
 
+/// Behind the answer: that the command fails, with what `--metric` or `--check` takes for its work done.
+pub fn failing(run: &RunRecord) -> Option<String> {
+    let status = run.first()?.program.as_ref()?.exit_status;
+    (status != 0).then(|| format!("; the command exited with status {status} in every run"))
+}
+
 /// A program that runs for a set time does more with a better arm, and takes more CPU time for it.
 fn cpu_per_run(run: &RunRecord) -> Option<String> {
     let of = |metric: Metric| run.comparisons.iter().filter(move |c| c.metric == metric.name());
@@ -225,6 +231,7 @@ mod tests {
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::program_record::{Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
     use iotrail_schema::run_record::{RunRecord, Table};
+    use iotrail_schema::trace_record::Subject;
     use iotrail_schema::vehicle::Vehicle;
     use iotrail_testing::{run::two_by_two, sample};
 
@@ -270,6 +277,23 @@ mod tests {
             h.answer
         );
         assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time per unit of tps matters"));
+    }
+
+    #[test]
+    fn a_command_that_exits_non_zero_is_in_the_first_line() {
+        let mut run = run([LEVEL, LEVEL]);
+        for m in run.cells.iter_mut().flat_map(|c| c.measurements.open()) {
+            m.program.as_mut().unwrap().exit_status = 3;
+        }
+        let answer = Head::of_run(&run, false).answer;
+        assert!(answer.ends_with("; the command exited with status 3 in every run"), "{answer}");
+        let argv = vec!["false".to_owned()];
+        let mut trace = iotrail_testing::trace::clean();
+        trace.subject = Subject::Command { argv: argv.clone(), exit_status: Some(0) };
+        let well = crate::head::measured::of_trace(&trace).answer;
+        trace.subject = Subject::Command { argv, exit_status: Some(3) };
+        let answer = crate::head::measured::of_trace(&trace).answer;
+        assert_eq!(answer, format!("the command exited with status 3; {well}"));
     }
 
     #[test]
