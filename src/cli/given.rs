@@ -1,12 +1,12 @@
 //! What was measured, as a command line names it: a run of the store by its number, the last one, or a JSON file.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use iotrail_base::error::{Error, Result};
+use iotrail_base::input;
 use iotrail_report::lean::Lean;
 use iotrail_schema::fleet_record;
 use iotrail_schema::measurement::{self, Measurement};
@@ -111,15 +111,14 @@ pub enum Document {
     Run(Box<RunRecord>),
 }
 
-/// A JSON file is not read for ever.
-const LONGEST: u64 = 1 << 30;
+/// Bytes that a JSON file may have.
+pub const LONGEST: u64 = 1 << 30;
 
 impl Document {
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let unreadable = |e| unreadable(path, e);
-        let mut text = String::new();
-        std::fs::File::open(path).map_err(unreadable)?.take(LONGEST).read_to_string(&mut text).map_err(unreadable)?;
+        let text = input::text(path, LONGEST).map_err(unreadable)?;
         let value: Value = serde_json::from_str(&text).map_err(|e| {
             // There is no way to write a number that is not finite but one too large for any.
             let what = match e.is_eof() {

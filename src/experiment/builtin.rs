@@ -1,11 +1,11 @@
 //! The experiments that come with the program.
 
 use std::borrow::Cow;
-use std::io::Read as _;
 use std::path::Path;
 
-use super::file::{Experiment, parse};
+use super::file::{Experiment, LONGEST, parse};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::input;
 
 /// Name and text of each.
 pub const ALL: [(&str, &str); 13] = [
@@ -50,14 +50,5 @@ pub fn text(what: &str) -> Result<(Cow<'static, str>, String)> {
         ));
     }
     let fail = |e| Error::input(format!("cannot read the experiment {what}"), "give a readable TOML file").because(e);
-    let mut text = String::new();
-    let file = std::fs::File::open(what).map_err(fail)?;
-    file.take(LONGEST + 1).read_to_string(&mut text).map_err(fail)?;
-    if text.len() as u64 > LONGEST {
-        return Err(Error::input(format!("{what} is longer than any experiment, 1 MiB"), "give a TOML file"));
-    }
-    Ok((Cow::Owned(text), what.to_owned()))
+    Ok((Cow::Owned(input::text(Path::new(what), LONGEST).map_err(fail)?), what.to_owned()))
 }
-
-/// A file without an end, such as a device, is not read for ever.
-const LONGEST: u64 = 1 << 20;

@@ -121,6 +121,14 @@ fn fio() -> End {
         assert_eq!((&load["engine"], &load["bs"], &load["direct"]), (&json!("sync"), &json!(512), &json!(false)));
     }
     assert_eq!(loads.iter().map(|l| l["jobs"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2), Some(1)]);
+    // A file without an end fills no memory.
+    for name in ["job.fio", "e.toml"] {
+        let endless = std::fs::File::create(place.join(name)).and_then(|file| file.set_len(2 << 30));
+        endless.expect("a sparse file of our own");
+        let ended = run(&mut place.tool(["run", "e.toml", "--plan"]));
+        assert_eq!(ended.status, 2);
+        assert!(ended.one_line().contains(name) && ended.one_line().contains("larger than 1 MiB"), "{}", ended.stderr);
+    }
     End::Passed
 }
 

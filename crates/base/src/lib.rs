@@ -7,6 +7,7 @@ pub mod corruption;
 pub mod error;
 pub mod folders;
 pub mod grouped;
+pub mod input;
 pub mod interrupt;
 pub mod locked;
 pub mod mapping;

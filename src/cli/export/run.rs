@@ -7,10 +7,11 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use crate::cli::given::lean;
+use crate::cli::given::{LONGEST, lean};
 use crate::cli::run::measured::compared;
 use crate::cli::run::printed;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::input;
 use iotrail_base::output::{self, Existing, Folder, Output};
 use iotrail_base::plain;
 use iotrail_base::words::plural;
@@ -72,7 +73,7 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
 /// `run`: what the JSON file at `path` holds.
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = |take: &mut Piece<'_>| {
-        let text = std::fs::read_to_string(path).map_err(|e| {
+        let text = input::text(path, LONGEST).map_err(|e| {
             Error::input(format!("cannot read {}", path.display()), "name a file that can be read").because(e)
         })?;
         take(text.trim_end())?;

@@ -18,6 +18,7 @@ use toml::Spanned;
 pub use self::options::{Settled, settled};
 use self::raw::{Raw, RawQuick};
 use self::source::File;
+pub use self::source::LONGEST;
 pub use self::stated::{Axis, Experiment, Point, Scale};
 use self::stop::RawStop;
 pub use self::values::{Options, overlay, to_json};

@@ -6,11 +6,12 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::source::File;
+use super::source::{File, LONGEST};
 use super::values::{Options, RawOptions};
 use crate::experiment::fio;
 use crate::experiment::load::{Kind, Load};
 use iotrail_base::error::Result;
+use iotrail_base::input;
 use iotrail_host::settings::Conditions;
 
 /// Options as the load and the host take them.
@@ -65,7 +66,7 @@ impl File<'_> {
     pub(super) fn fio(&self, path: &Spanned<String>) -> Result<(Options, Vec<String>)> {
         let name = path.get_ref();
         let beside = Path::new(self.origin).parent().unwrap_or(Path::new("")).join(name);
-        let text = std::fs::read_to_string(&beside)
+        let text = input::text(&beside, LONGEST)
             .map_err(|e| self.refuse(path.span(), format!("cannot read the fio job file {}: {e}", beside.display())))?;
         let imported = fio::import(&text, name).map_err(|e| self.refuse(path.span(), e))?;
         let unmapped = imported.unmapped.iter().map(|(line, what)| format!("{name}:{line}: {what}"));

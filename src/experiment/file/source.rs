@@ -5,6 +5,9 @@ use std::ops::Range;
 use crate::experiment::load::Kind;
 use iotrail_base::error::Error;
 
+/// Bytes that an experiment may have, and a job file that it names.
+pub const LONGEST: u64 = 1 << 20;
+
 /// The text that spans point into.
 pub(super) struct File<'a> {
     pub text: &'a str,

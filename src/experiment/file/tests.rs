@@ -253,7 +253,7 @@ fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
 #[test]
 fn a_programs_own_figures_are_metrics_of_its_experiment() {
     let text = "name='p'\ntitle='P'\nquestion='?'\nexpect=''\nkind='program'\nrepeats=2\nmetrics=['own_of_test']\n\
-                [load]\nprogram=['x']\nmetric=['own_of_test=/a/']\n[[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'";
+                [load]\nprogram=['x']\nmetric=['own_of_test=/(a)/']\n[[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'";
     assert_eq!(parse(text, "x").unwrap().metrics, ["own_of_test"]);
     let e = parse(&text.replace("metrics=['own_of_test']", "metrics=['other']"), "x").unwrap_err();
     assert!(e.to_string().contains("no metric is called 'other'"), "{e}");

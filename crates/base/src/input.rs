@@ -1,0 +1,42 @@
+//! Text files that the user names and that are read at once.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use crate::words;
+
+/// A device without an end, or a huge file, does not fill the memory: more than `most` bytes are an error.
+pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut read)?;
+    if read.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", words::bytes(most))));
+    }
+    Ok(read)
+}
+
+/// The same of UTF-8.
+pub fn text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(bytes(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_and_refused_beyond() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "12345678").unwrap();
+        assert_eq!(text(&file, 8).unwrap(), "12345678");
+        assert_eq!(text(&file, 7).unwrap_err().to_string(), "it is larger than 7 B");
+        assert_eq!(text(Path::new("/dev/zero"), 1 << 20).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        // The limit is in the middle of a letter.
+        std::fs::write(&file, "äöü").unwrap();
+        assert_eq!(text(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        std::fs::write(&file, b"\xff").unwrap();
+        assert_eq!(text(&file, 4).unwrap_err().to_string(), "it is no UTF-8 text");
+    }
+}
