@@ -30,6 +30,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::head::{Head, advice};
 use iotrail_answer::search;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_load::cpus;
 use iotrail_load::options::LoadOptions;
@@ -175,15 +176,14 @@ fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
         outline::show(&search, seed, args.json)?;
         return Ok(0);
     }
-    if let Some(path) = args.save.as_ref().filter(|path| path.exists()) {
-        return Err(Error::input(format!("{} is there already", path.display()), "name a new file"));
-    }
+    let reserve = |path: &PathBuf| Reserved::new(path, Existing::Refuse, "--save").and_then(Reserved::apart);
+    let save = args.save.as_ref().map(reserve).transpose()?;
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {
         true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(SEARCH, &path))?,
         false => Store::create_or_open(&path)?,
     };
-    let done = advised(args, subject, &mut search, seed, &mut store);
+    let done = advised(args, subject, &mut search, seed, &mut store, save);
     if !matches!(done, Ok(Some(_))) {
         store.abandon();
     }
@@ -225,6 +225,7 @@ fn advised(
     search: &mut Plan,
     seed: u32,
     store: &mut Store,
+    save: Option<Reserved>,
 ) -> Result<Option<Answered>> {
     if !measured::checked(search)? {
         return Ok(None);
@@ -239,11 +240,10 @@ fn advised(
     let Some((chosen, found)) = advice::to_confirm(&searched).filter(|_| !stopped) else {
         return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
     };
-    if let Some(path) = &args.save {
-        let text = subject.text(Some(&chosen))?;
-        std::fs::write(path, text)
-            .map_err(|e| Error::input(format!("cannot write {}", path.display()), "name another file").because(e))?;
-        terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
+    if let Some(save) = save {
+        let path = save.path().display().to_string();
+        output::write(save, subject.text(Some(&chosen))?.as_bytes())?;
+        terminal::say(&format!("written; run it with: iotrail run {path}"));
     }
     let mut confirm = subject.plan(Some(&chosen))?;
     confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });

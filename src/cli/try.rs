@@ -22,6 +22,7 @@ use crate::experiment::plan::{Facts, Plan, Target, plan};
 use crate::experiment::program::options::Watched;
 use crate::experiment::schedule::fresh_seed;
 use iotrail_base::error::{Error, NOT_EVALUATED, Result};
+use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_report::terminal;
 use iotrail_schema::run_record::{CONTROL, RunRecord};
@@ -185,10 +186,7 @@ fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
 }
 
 fn save(text: &str, path: &Path) -> Result<u8> {
-    let refuse =
-        |e: std::io::Error| Error::input(format!("cannot write {}", path.display()), "name a new file").because(e);
-    let mut file = std::fs::File::create_new(path).map_err(refuse)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(refuse)?;
+    output::write(Reserved::new(path, Existing::Refuse, "--save")?, text.as_bytes())?;
     terminal::say(&format!("written; run it with: iotrail run {}", path.display()));
     Ok(0)
 }

@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
     ("output::a_pipe_is_written_to_while_it_is_read", pipe),
     ("output::of_many_files_all_are_there_or_none", all_or_none),
     ("output::a_full_disk_is_named_with_what_helps", full_disk),
+    ("output::a_limit_of_file_sizes_is_an_error_and_kills_nothing", limited),
     ("output::letters_are_those_of_the_locale", letters),
     ("output::a_dumb_terminal_gets_no_escapes", dumb),
 ];
@@ -248,6 +249,28 @@ fn full_disk() -> End {
         3,
         "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or name a place on another with -o",
     );
+    End::Passed
+}
+
+fn limited() -> End {
+    let place = Place::new();
+    run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
+    report(&place, &[]);
+    std::fs::create_dir(place.join("man")).expect("our own folder");
+    for (args, what) in [
+        ("report m.json -o page.html", "cannot write page.html: File too large (os error 27)"),
+        ("export 1 --store s.db --csv rows", "cannot write rows: File too large (os error 27)"),
+        ("export 1 --store s.db --parquet tables", "cannot write tables/*part.parquet: File too large (os error 27)"),
+        ("man man", "cannot write man/*: File too large (os error 27)"),
+        ("bench --rw nop --count 8 --trace off --store new.db", "cannot use the store new.db: disk I/O error"),
+    ] {
+        let script = format!("ulimit -f 1; exec \"$0\" {args}");
+        let ended = run(&mut place.command("sh".as_ref(), ["-c", &script, crate::tool::BINARY]));
+        assert_refused(&ended, 3, &format!("{what}; raise the limit of file sizes (ulimit -f), or name *"));
+    }
+    let left: Vec<_> = place.contents().into_keys().collect();
+    let whole = ["m.json", "s.db", "man"].map(|name| place.join(name));
+    assert!(left.iter().all(|path| whole.iter().any(|w| w.ends_with(path))), "{left:?}");
     End::Passed
 }
 

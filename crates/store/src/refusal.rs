@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
+use rustix::process::{Resource, getrlimit};
 
 use iotrail_base::error::Error;
 
@@ -34,6 +35,12 @@ pub fn explain(path: &Path, e: rusqlite::Error) -> Error {
             format!("the store {shown} is in use by another program"),
             "try again when it has ended, or name another file with --store",
         ),
+        // SQLite keeps no EFBIG.
+        Some(ErrorCode::SystemIoFailure) if getrlimit(Resource::Fsize).current.is_some() => Error::machine(
+            format!("cannot use the store {shown}"),
+            "raise the limit of file sizes (ulimit -f), or name another file with --store",
+        )
+        .because(e),
         _ => Error::machine(format!("cannot use the store {shown}"), "name another file with --store").because(e),
     }
 }

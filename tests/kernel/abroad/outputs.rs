@@ -15,6 +15,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("the_store_is_not_made_in_a_folder_of_somebody_elses", store),
     ("files_of_samples_replace_nothing_unasked", samples),
     ("a_recording_goes_to_a_pipe_that_is_read_and_to_no_other", recording),
+    ("a_recording_at_the_limit_of_file_sizes_keeps_what_it_has", limited),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -227,5 +228,25 @@ fn recording() -> Result<(), Failed> {
     let out = ended(record(place.path(), "there", &["true"])?)?;
     assert!(said(&out).contains("there exists already"), "{}", said(&out));
     assert_eq!(fs::read_to_string(place.path().join("there"))?, "somebody's");
+    Ok(())
+}
+
+fn limited() -> Result<(), Failed> {
+    let place = place()?;
+    let traced = |options: &str| {
+        let script = format!("ulimit -f 128; exec {TOOL} trace {options}");
+        Command::new("sh").args(["-c", &script]).current_dir(place.path()).stdin(Stdio::null()).output()
+    };
+    let load = format!("{TOOL} bench --rw nop --count 20000 --warmup 0 --trace off");
+    let out = traced(&format!("--record rec -- {load}"))?;
+    assert_eq!(out.status.code(), Some(3), "{}", said(&out));
+    let line = "cannot write rec: File too large (os error 27); raise the limit of file sizes (ulimit -f)";
+    assert!(said(&out).contains(line), "{}", said(&out));
+    assert_eq!(fs::metadata(place.path().join("rec"))?.len(), 128 * 512);
+    let told = Command::new(TOOL).args(["explain", "rec"]).current_dir(place.path()).output()?;
+    assert!(told.status.success(), "{}", said(&told));
+    // The program has the signal as it was.
+    let out = traced("-- dd if=/dev/zero of=x bs=64k count=9")?;
+    assert_eq!(out.status.code(), Some(128 + libc::SIGXFSZ), "{}", said(&out));
     Ok(())
 }

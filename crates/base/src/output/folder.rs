@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::refusal::cannot_make;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use super::refusal::{cannot_make, exists};
 use super::{Existing, free};
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -72,17 +75,33 @@ impl Folder {
         }
         let to = self.root.join(place);
         if let Some(folder) = to.parent() {
+            let inner = folder.ancestors().take_while(|p| *p != self.root);
+            if let Some(link) = inner.filter(|p| p.is_symlink()).last() {
+                let what = format!("{} is a link, which may lead out of {}", link.display(), self.root.display());
+                return Err(Error::input(what, format!("name another folder with {}", self.option)));
+            }
             self.make(folder)?;
         }
         free(&to, self.existing)?;
         let failed = |e| cannot_make(&to, self.option, e);
-        let before = to.symlink_metadata().is_ok().then(|| self.under_way().join(format!("before-{}", self.put.len())));
+        let replaced = self.existing == Existing::Replace && to.symlink_metadata().is_ok();
+        let before = replaced.then(|| self.under_way().join(format!("before-{}", self.put.len())));
         if let Some(before) = &before {
             std::fs::rename(&to, before).map_err(failed)?;
         }
         // From here on it has to be taken back.
         self.put.push((to.clone(), before));
-        std::fs::rename(made, &to).map_err(failed)
+        // Where something came in between, or the file system knows no such rename, the file is not replaced.
+        match renameat_with(CWD, made, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(made, &to).map_err(failed),
+            Err(Errno::EXIST) => {
+                // What came in between is not this process's to take back.
+                self.put.pop_if(|(_, before)| before.is_none());
+                Err(exists(&to, self.existing))
+            }
+            Err(e) => Err(failed(e.into())),
+        }
     }
 
     /// All of it is there.
@@ -105,5 +124,39 @@ impl Drop for Folder {
         for folder in self.made.drain(..).rev() {
             std::fs::remove_dir(folder).unwrap_or(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_put_through_a_link_or_over_a_file() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (place.path().join("root"), place.path().join("elsewhere"));
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("../elsewhere/file", root.join("dangling")).unwrap();
+        std::fs::write(root.join("there"), "kept").unwrap();
+        let put = |existing, to: &str| {
+            let mut folder = Folder::open(&root, existing, "--out").unwrap();
+            let made = folder.under_way().join("made");
+            std::fs::write(&made, "new").unwrap();
+            let done = folder.put(&made, Path::new(to)).map_err(|e| e.to_string());
+            folder.finish();
+            done
+        };
+        for existing in [Existing::Keep, Existing::Replace] {
+            assert!(put(existing, "link/file").unwrap_err().contains("is a link, which may lead out of"));
+        }
+        assert!(put(Existing::Keep, "dangling").unwrap_err().contains("exists already"));
+        assert!(put(Existing::Keep, "there").unwrap_err().contains("exists already"));
+        put(Existing::Replace, "dangling").unwrap();
+        put(Existing::Keep, "a/b/new").unwrap();
+        let text = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
+        assert_eq!((text("there"), text("dangling"), text("a/b/new")), ("kept".into(), "new".into(), "new".into()));
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 }

@@ -40,6 +40,8 @@ pub const STDOUT: &str = "-";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Keep,
+    /// The same, of a command without `--force`.
+    Refuse,
     /// What `--force` asks for.
     Replace,
 }
@@ -270,10 +272,10 @@ pub fn growing(path: &Path, existing: Existing, option: &'static str) -> Result<
     match place(path, existing, option)? {
         Place::Stream(stream) => Ok(Box::new(stream)),
         Place::Stdout => Err(on_stdout(path, option)),
-        Place::File if existing == Existing::Keep => {
+        Place::File if existing != Existing::Replace => {
             let made = File::options().write(true).create_new(true).custom_flags(libc::O_NOFOLLOW).open(path);
             made.map(|file| Box::new(file) as _).map_err(|e| match e.kind() {
-                io::ErrorKind::AlreadyExists => exists(path),
+                io::ErrorKind::AlreadyExists => exists(path, existing),
                 _ => cannot_make(path, option, e),
             })
         }
@@ -301,11 +303,11 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 
 fn named(file: NamedTempFile, path: &Path, existing: Existing, option: &'static str) -> Result<()> {
     let named = match existing {
-        Existing::Keep => file.persist_noclobber(path),
+        Existing::Keep | Existing::Refuse => file.persist_noclobber(path),
         Existing::Replace => file.persist(path),
     };
     named.map(drop).map_err(|e| match e.error.kind() {
-        io::ErrorKind::AlreadyExists => exists(path),
+        io::ErrorKind::AlreadyExists => exists(path, existing),
         _ => refused(path, option, e.error),
     })
 }
@@ -316,7 +318,7 @@ pub fn free(path: &Path, existing: Existing) -> Result<()> {
     if path.is_dir() {
         return Err(Error::input(format!("{} is a folder", shown(path)), "name a file"));
     }
-    if is_there && matches!(existing, Existing::Keep) { Err(exists(path)) } else { Ok(()) }
+    if is_there && existing != Existing::Replace { Err(exists(path, existing)) } else { Ok(()) }
 }
 
 /// Whether `path` names a descriptor of this process, as `/dev/stdout` does.

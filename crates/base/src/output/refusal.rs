@@ -4,7 +4,7 @@ use std::error::Error as Cause;
 use std::io;
 use std::path::Path;
 
-use super::{STDOUT, shown};
+use super::{Existing, STDOUT, shown};
 use crate::error::{Error, errno_in};
 
 /// The number of the system's error in `e`, however it is wrapped.
@@ -47,8 +47,12 @@ pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
     }
 }
 
-pub fn exists(path: &Path) -> Error {
-    Error::input(format!("{} exists already", shown(path)), "name another file, or give --force to replace it")
+pub fn exists(path: &Path, existing: Existing) -> Error {
+    let remedy = match existing {
+        Existing::Refuse => "name a new file",
+        _ => "name another file, or give --force to replace it",
+    };
+    Error::input(format!("{} exists already", shown(path)), remedy)
 }
 
 fn remedy(path: &Path, option: &str, errno: Option<i32>) -> String {
