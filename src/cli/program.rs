@@ -10,7 +10,7 @@ use iotrail_base::error::{Error, Result};
 
 #[derive(Debug, Args)]
 pub struct ProgramOptions {
-    /// Compare a figure that the program prints: NAME=REGEX (the last match; its first group), or NAME=$.json.path. More is better unless the
+    /// Compare a figure that the program prints: NAME=REGEX (the first group of the last match), or NAME=$.json.path (in the last JSON value that has it). More is better unless the
     /// name speaks of time (p99, latency, _ms …); :less or :more says which. May be repeated
     #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
     pub metrics: Vec<String>,

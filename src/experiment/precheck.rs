@@ -8,6 +8,7 @@ use super::load::Load;
 use super::plan::{Cell, Plan};
 use super::program::expected::Expected;
 use super::program::guard::Patience;
+use super::program::input;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
@@ -47,6 +48,7 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
     supervisor::allowed()?;
+    input::no_pipe()?;
     if changes_rings(plan) {
         supervisor::gets_a_ring().map_err(|e| {
             let Refusal { why, restore } = Circumstances::read().ring(e.raw_os_error().unwrap_or(0));
@@ -80,7 +82,10 @@ fn look_as_is<'p>(
     stop: &AtomicBool,
 ) -> Result<Option<(TriedArm, AsIs<'p>)>> {
     let Some(mut run) = once(options, Patience { stall: options.stall, in_all: None }, stop)? else { return Ok(None) };
-    usable(options, &run, plan)?;
+    match usable(options, &run, plan, stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+        usable => usable?,
+    }
     let in_all = Duration::from_nanos(run.wall_ns) * LONGER + AT_LEAST;
     let patience = Patience { stall: options.stall, in_all: Some(in_all) };
     let expected = Expected { exit_status: run.exit_status, patience };
@@ -181,7 +186,9 @@ fn fine(name: &str) -> TriedArm {
 }
 
 /// Whether the run as it is can be measured at all.
-fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
+fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> Result<()> {
+    // It may have been written meanwhile.
+    input::no_pipe()?;
     let name = options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
         return Err(Error::input(
@@ -190,7 +197,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan) -> Result<()> {
         ));
     }
     for metric in &options.metrics {
-        metric.find(&r.output).map_err(|why| {
+        metric.find(&r.output, stop).map_err(|why| {
             let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
             Error::input(
                 format!("--metric {}: {why} ({}{status})", metric.name, said_last(r)),

@@ -74,6 +74,15 @@ fn saved() -> End {
     // Never over what is there.
     let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
     assert_eq!(again.status, 2, "{}", again.stderr);
+    assert!(again.one_line().ends_with("mine.toml exists already; name a new file"), "{}", again.stderr);
+    // Nor through a link, whatever it leads to.
+    std::os::unix::fs::symlink("victim", place.join("link")).expect("our own folder");
+    for command in ["try", "advise"] {
+        let ended = run(&mut place.tool([command, "--save", "link", "--store", "s.db", "--", "true"]));
+        assert_eq!(ended.status, 2, "{}", ended.stderr);
+        assert!(ended.one_line().ends_with("link exists already; name a new file"), "{}", ended.stderr);
+    }
+    assert!(!place.join("victim").exists() && !place.join("s.db").exists());
     End::Passed
 }
 
@@ -87,7 +96,11 @@ fn refused() -> End {
         (&["--ready", "port:7", "--", "true"], "--server"),
         (&["--server", "true", "--ready", "soon", "--", "true"], "is not port:N, file:PATH or log:REGEX"),
         (&["--metric", "tps", "--", "true"], "'tps' is not NAME=REGEX"),
-        (&["--metric", "elapsed=/x/", "--", "true"], "elapsed is a metric of iotrail's"),
+        (
+            &["--metric", "tps=tps = [0-9]+", "--", "/no/such/program"],
+            "'tps = [0-9]+' has no group: put the number in one",
+        ),
+        (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail's"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
         (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two of [[arm]] are called"),
         (&[], "CMD"),

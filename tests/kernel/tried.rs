@@ -1,6 +1,8 @@
 //! `try` against ground truth: programs that wait in every way (tests/ground/tried.rs), under flags that they do not ask for. Flags granted
 //! are those that were asked for, arms that cannot be are called so before they run, one that stalls is dropped, results are right.
 
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::process::{Command, Output};
 
 use libtest_mimic::{Failed, Trial};
@@ -20,6 +22,7 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::a_program_without_rings_is_refused", without_rings),
         trial::test("tried::arms_beside_flags_are_compared", beside_flags),
         trial::test("tried::the_programs_own_failures_are_said", failures),
+        trial::test("tried::each_run_reads_the_same_file_and_a_pipe_is_refused", input),
         trial::test("tried::an_arm_that_fails_late_or_early_passes_no_gate", gated),
         trial::test("tried::whoever_ends_it_nothing_of_the_program_is_left", ended),
         trial::test("tried::a_search_among_a_programs_flags_has_an_answer", searched),
@@ -250,6 +253,42 @@ fn failures() -> Result<(), Failed> {
     assert!(text.contains("as it is, ended with status 4 (its last line: no table t)"), "{text}");
     let (status, text) = failing(&["--check", "grep -q table"]);
     assert_eq!(status, Some(0), "{text}");
+    Ok(())
+}
+
+/// Runs get a redirected file from where it is at, each the same, and a pipe is refused.
+fn input() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let tried = |stdin: std::process::Stdio, options: &[&str]| {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+        tool.args(["try", "--json", "--env-arm", "A=1", "--repeats", "2", "--metric", "n=/([0-9]+)/", "--store"]);
+        tool.arg(at("s.db")).args(options).args(["--", "sh", "-c", "cat | wc -l"]).stdin(stdin).output()
+    };
+    std::fs::write(at("lines"), "1\n2\n3\n4\n5\n")?;
+    for watch in ["none", "one-per-arm"] {
+        let mut lines = File::open(at("lines"))?;
+        lines.seek(SeekFrom::Start(4))?;
+        let out = tried(lines.into(), &["--watch", watch])?;
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let run: Value = serde_json::from_slice(&out.stdout)?;
+        let measurements = run["cells"].as_array().into_iter().flatten().flat_map(|c| c["measurements"].as_array());
+        let read: Vec<_> = measurements.flatten().map(|m| &m["program"]["figures"][0]["value"]).collect();
+        assert!(read.len() >= 4 && read.iter().all(|n| **n == 3.0), "{read:?}");
+    }
+    let (read, mut write) = std::io::pipe()?;
+    write.write_all(b"1\n")?;
+    let out = tried(read.into(), &[])?;
+    assert_eq!(out.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        said.contains("standard input is a pipe, and each run would need the same input; write it to a file"),
+        "{said}"
+    );
+    // An empty pipe says nothing.
+    let (read, _write) = std::io::pipe()?;
+    let out = tried(read.into(), &["--watch", "none"])?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::input;
 use super::options::ProgramOptions;
 use super::ready::{Ready, text_of};
 use iotrail_base::error::{Error, Result};
@@ -47,7 +48,7 @@ impl Client {
         let (program, args) = options.argv.split_first().expect("a program has been named");
         let name = program.clone();
         let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        command.args(args).stdin(input::again()?).stdout(out).stderr(err).process_group(0);
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
         limits::give_back(&mut command);
         let (is_over, gives_up) = (Arc::clone(&over), Arc::clone(&give_up));

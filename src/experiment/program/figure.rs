@@ -1,12 +1,15 @@
 //! A figure that the program prints: where in its output it stands, and which way is better.
 
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use regex_lite::Regex;
+use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
 use super::direction::less_is_better;
 use super::number::{longer, number};
+use iotrail_base::words::{bytes, quoted};
 use iotrail_schema::program_record::OwnFigure;
 
 /// `tps=/tps = ([0-9.]+)/`, `p99=$.jobs[0].read.clat_ns.percentile."99.000000":less`.
@@ -23,9 +26,9 @@ pub struct OwnMetric {
 
 #[derive(Debug, Clone)]
 enum Place {
-    /// The last match; its first group, or all of it.
+    /// The first group of the last match.
     Match(Regex),
-    /// In the JSON that is printed: a JSON pointer.
+    /// A JSON pointer into the last JSON value of the output that has it.
     Json(String),
 }
 
@@ -58,7 +61,11 @@ impl FromStr for OwnMetric {
                 if pattern.is_empty() {
                     return Err(format!("'{text}' has no regular expression"));
                 }
-                Place::Match(Regex::new(pattern).map_err(|e| format!("'{pattern}' is no regular expression: {e}"))?)
+                let regex = Regex::new(pattern).map_err(|e| format!("'{pattern}' is no regular expression: {e}"))?;
+                if regex.captures_len() < 2 {
+                    return Err(format!("'{pattern}' has no group: put the number in one, as in 'tps = ([0-9.]+)'"));
+                }
+                Place::Match(regex)
             }
         };
         let less_is_better = said.unwrap_or_else(|| less_is_better(name));
@@ -105,33 +112,45 @@ pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
 }
 
 impl OwnMetric {
-    /// In what the program printed; an error says what was looked for.
-    pub fn find(&self, output: &str) -> Result<OwnFigure, String> {
+    /// In what the program printed; an error says what was looked for. A raised `stop` ends it with an error.
+    pub fn find(&self, output: &str, stop: &AtomicBool) -> Result<OwnFigure, String> {
         let value = match &self.place {
-            Place::Match(pattern) => matched(pattern, output)?,
-            Place::Json(pointer) => {
-                let json = last_json(output).ok_or("the output holds no JSON")?;
-                let found = json.pointer(pointer).ok_or_else(|| format!("the JSON has nothing at {pointer}"))?;
-                let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-                number(&text).ok_or_else(|| format!("{pointer} is {text}, {}", no_number(&text)))?
-            }
+            Place::Match(pattern) => matched(pattern, output, LIMIT, stop)?,
+            Place::Json(pointer) => json_number(pointer, output)?,
         };
         Ok(OwnFigure { name: self.name.clone(), value, less_is_better: self.less_is_better })
     }
 }
 
+/// All matches of one expression may take this long. One match takes linear time, but all of them may take quadratic time.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// The last match's number.
-fn matched(pattern: &Regex, output: &str) -> Result<f64, String> {
-    let last = pattern.captures_iter(output).last();
-    let found = last.and_then(|c| Some((c.get(0)?, c.get(1).or(c.get(0))?)));
+fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) -> Result<f64, String> {
+    let began = Instant::now();
+    let mut last: Option<Captures> = None;
+    for captures in pattern.captures_iter(output) {
+        if stop.load(Ordering::Relaxed) {
+            return Err("it was stopped".into());
+        }
+        if began.elapsed() > limit {
+            let output = bytes(output.len() as u64);
+            return Err(format!(
+                "/{pattern}/ takes longer than {limit:?} on {output} of output; name more of its line"
+            ));
+        }
+        last = Some(captures);
+    }
+    let found = last.and_then(|c| Some((c.get(0)?, c.get(1)?)));
     let (whole, its) = found.ok_or_else(|| format!("nothing in the output matches /{pattern}/"))?;
     let text = its.as_str();
-    let value = number(text).ok_or_else(|| format!("/{pattern}/ matches '{text}', {}", no_number(text)))?;
+    let value = number(text).ok_or_else(|| format!("/{pattern}/ matches '{}', {}", quoted(text), no_number(text)))?;
     let open = (whole.start() == its.start(), whole.end() == its.end());
     match longer(output, &its.range(), open) {
         None => Ok(value),
         Some(longer) => Err(format!(
-            "/{pattern}/ cuts a number in two at '{longer}': let the group take all of it, as ([0-9.]+[kKMGT]?i?), or name what follows it"
+            "/{pattern}/ cuts a number in two at '{}': let the group take all of it, as ([0-9.]+[kKMGT]?i?), or name what follows it",
+            quoted(longer)
         )),
     }
 }
@@ -143,16 +162,54 @@ fn no_number(text: &str) -> &'static str {
     }
 }
 
-/// The JSON that stands in the output, whatever is printed before it and after it.
-fn last_json(output: &str) -> Option<Value> {
-    let starts = output.lines().scan(0, |at, line| {
-        let start = *at;
-        *at += line.len() + 1;
-        Some((start, line))
-    });
-    let opening =
-        starts.filter(|(_, line)| line.trim_start().starts_with(['{', '[']) && !line.starts_with([' ', '\t']));
-    opening.filter_map(|(at, _)| serde_json::Deserializer::from_str(output.get(at..)?).into_iter().next()?.ok()).last()
+/// At a JSON pointer in the last value of the output that has it.
+fn json_number(pointer: &str, output: &str) -> Result<f64, String> {
+    let (mut any, mut found) = (false, None);
+    for value in json_values(output) {
+        any = true;
+        found = value.pointer(pointer).cloned().or(found);
+    }
+    let found = match found {
+        Some(found) => found,
+        None if any => return Err(format!("the JSON has nothing at {pointer}")),
+        None => return Err("the output holds no JSON".into()),
+    };
+    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+    number(&text).ok_or_else(|| format!("{pointer} is {}, {}", quoted(&text), no_number(&text)))
+}
+
+/// The JSON objects and arrays of the output that are part of no other, whatever is printed around them.
+fn json_values(output: &str) -> impl Iterator<Item = Value> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while let Some(start) = output[at..].find(['{', '[']).map(|i| at + i) {
+            let rest = &output[start..];
+            let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+            let end = match values.next() {
+                Some(Ok(value)) => {
+                    at = start + values.byte_offset();
+                    // A part of a value that is not JSON itself, such as one with a NaN, is not a value of its own.
+                    let before = output[..start].trim_end();
+                    if before.ends_with([',', '[']) || before.ends_with("\":") {
+                        continue;
+                    }
+                    return Some(value);
+                }
+                // A value that is cut short has parts, too.
+                Some(Err(e)) if e.is_eof() => output.len(),
+                Some(Err(e)) => start + place(rest, e.line(), e.column()).max(1),
+                None => output.len(),
+            };
+            at = (end..=output.len()).find(|i| output.is_char_boundary(*i)).unwrap_or(output.len());
+        }
+        None
+    })
+}
+
+/// Where the parser stopped: lines count from 1, columns are bytes.
+fn place(text: &str, line: usize, column: usize) -> usize {
+    let before: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    (before + column).saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -161,7 +218,7 @@ mod tests {
 
     fn found(metric: &str, output: &str) -> Result<(f64, bool), String> {
         let metric: OwnMetric = metric.parse()?;
-        metric.find(output).map(|f| (f.value, f.less_is_better))
+        metric.find(output, &AtomicBool::new(false)).map(|f| (f.value, f.less_is_better))
     }
 
     #[test]
@@ -177,17 +234,19 @@ mod tests {
     #[test]
     fn which_way_is_better_is_told_or_said() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
-        assert!(less("lat_avg=/x/") && less("elapsed_s=/x/") && !less("qps=/x/") && !less("bandwidth=/x/"));
+        assert!(less("lat_avg=/(x)/") && less("elapsed_s=/(x)/") && !less("qps=/(x)/") && !less("bandwidth=/(x)/"));
         // Rates, whatever their unit is.
-        assert!(!less("req_per_s=/x/") && !less("mb_per_sec=/x/") && less("errors_per_s=/x/") && less("wall_s=/x/"));
-        assert!(!less("lat=/x/:more") && less("tps=/x/:less"));
+        assert!(
+            !less("req_per_s=/(x)/") && !less("mb_per_sec=/(x)/") && less("errors_per_s=/(x)/") && less("wall_s=/(x)/")
+        );
+        assert!(!less("lat=/(x)/:more") && less("tps=/(x)/:less"));
         let said = |metrics: &[&str]| guessed(&metrics.iter().map(|m| m.parse().unwrap()).collect::<Vec<OwnMetric>>());
-        assert_eq!(said(&["tps=/x/"]).as_deref(), Some("tps: more is better; add :less if it is not"));
+        assert_eq!(said(&["tps=/(x)/"]).as_deref(), Some("tps: more is better; add :less if it is not"));
         assert_eq!(
-            said(&["tps=/x/", "p99=/x/", "y=/x/:less"]).as_deref(),
+            said(&["tps=/(x)/", "p99=/(x)/", "y=/(x)/:less"]).as_deref(),
             Some("tps: more is better, p99: less is better; add :less or :more where it is not so")
         );
-        assert_eq!(said(&["tps=/x/:more"]), None);
+        assert_eq!(said(&["tps=/(x)/:more"]), None);
     }
 
     #[test]
@@ -216,5 +275,59 @@ mod tests {
         assert_eq!(said("tps", ""), "'tps' is not NAME=REGEX");
         assert!(said("tps=/(/", "").starts_with("'(' is no regular expression"));
         assert!(said("p99=$..", "").contains("is no path into JSON"));
+    }
+
+    #[test]
+    fn a_path_is_of_the_last_json_value_that_has_it_and_never_of_a_part() {
+        let of = |output: &str| found("m=$.tps", output).map(|(x, _)| x);
+        for output in [
+            r#"{"tps": 1000, "warm": {"tps": 5}}"#,
+            "{\n\"warm\":\n{\"tps\": 5},\n\"tps\": 1000\n}",
+            "{\n\"runs\": [\n{\"tps\": 5},\n{\"tps\": 6}\n],\n\"tps\": 1000}",
+            "[info] started {pid 7}\nresult: {\"tps\": 1000} [done]",
+            "{\"tps\": 5}\n{\"tps\": 1000}\n{\"other\": 1}\n",
+            "{\"tps\": 5}{\"tps\": 1000}",
+            "größe [ä] {\"tps\": \"1,000\"}",
+            "50 % [####    ] \r100 % [########]\r{\"tps\": 1000}\nbye [",
+        ] {
+            assert_eq!(of(output), Ok(1000.0), "{output}");
+        }
+        for (output, why) in [
+            ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", "the output holds no JSON"),
+            ("{\"b\": {\"tps\": 5}, \"cut", "the output holds no JSON"),
+            ("[{\"tps\": 5}]", "the JSON has nothing at /tps"),
+        ] {
+            assert_eq!(of(output).unwrap_err(), why, "{output}");
+        }
+        // Quadratic time would be hours.
+        assert!(of(&"[".repeat(2 << 20)).is_err() && of(&"{ [x".repeat(1 << 18)).is_err());
+    }
+
+    #[test]
+    fn an_expression_without_a_group_is_refused() {
+        let said = "tps=/tps = [0-9]+/".parse::<OwnMetric>().unwrap_err();
+        assert_eq!(said, "'tps = [0-9]+' has no group: put the number in one, as in 'tps = ([0-9.]+)'");
+        assert!("tps=/(?:tps) 1/".parse::<OwnMetric>().is_err());
+    }
+
+    #[test]
+    fn an_expression_that_matches_everywhere_is_bounded_and_stopped() {
+        let pattern = Regex::new("(a)|b").unwrap();
+        let output = "ab".repeat(1000);
+        let at = |limit, stop| matched(&pattern, &output, limit, &AtomicBool::new(stop)).unwrap_err();
+        assert_eq!(at(LIMIT, true), "it was stopped");
+        assert_eq!(
+            at(Duration::ZERO, false),
+            "/(a)|b/ takes longer than 0ns on 1.95 KiB of output; name more of its line"
+        );
+    }
+
+    #[test]
+    fn what_an_error_quotes_is_bounded() {
+        let long = "x".repeat(300_000);
+        for metric in ["m=/a(.*)/", "m=$.a"] {
+            let said = found(metric, &format!("a{long}\n{{\"a\": \"{long}\"}}")).unwrap_err();
+            assert!(said.len() < 300, "{} bytes", said.len());
+        }
     }
 }

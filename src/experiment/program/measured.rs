@@ -1,6 +1,6 @@
 //! One run of a program as a measurement.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::expected::Expected;
 use super::options::{ProgramOptions, Watched};
@@ -33,7 +33,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     if let Ended::Stuck(why) = &r.end {
         return Err(Error::machine(format!("{}: {why}", name()), "see whether it can live with this arm"));
     }
-    let interrupted = r.end == Ended::Stopped;
+    let mut interrupted = r.end == Ended::Stopped;
     if !interrupted && r.exit_status != expected.exit_status {
         let last = last_line(&r.output).unwrap_or_else(|| "it printed nothing".into());
         return Err(Error::machine(
@@ -41,9 +41,13 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
             "run it by hand with the same settings",
         ));
     }
-    let found = options.metrics.iter().map(|m| m.find(&r.output).map_err(|why| (m, why)));
+    let found = options.metrics.iter().map(|m| m.find(&r.output, stop).map_err(|why| (m, why)));
     let figures = match found.collect::<std::result::Result<Vec<_>, _>>() {
         Ok(figures) => figures,
+        Err(_) if stop.load(Ordering::Relaxed) => {
+            interrupted = true;
+            Vec::new()
+        }
         Err(_) if interrupted => Vec::new(),
         Err((metric, why)) => {
             return Err(Error::machine(format!("--metric {}: {why}", metric.name), "see what it prints with this arm"));

@@ -6,6 +6,7 @@ pub mod expected;
 mod figure;
 mod group;
 pub mod guard;
+pub mod input;
 pub mod measured;
 mod number;
 pub mod options;

@@ -225,8 +225,8 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         let said = |text: &str| of(text).unwrap_err();
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
-        assert_eq!(said("metric = ['a=/x/', 'a=/y/']"), "two metrics are called a");
-        assert_eq!(said("metric = ['iops=/x/']"), "iops is a metric of iotrail's: call it otherwise");
+        assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are called a");
+        assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail's: call it otherwise");
         assert!(said("ring = 'coop'").starts_with("no setup flag is called 'coop'"));
         assert!(said("rings = 'coop'").starts_with("unknown field `rings`"));
         let all = of("ring = 'sqpoll'\nsq-idle = 20\ncpus = '1'\nenv = ['A=b=c']\nstall = '2s'").unwrap();

@@ -7,7 +7,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,10 +18,12 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::client::Client;
 use super::group::end_group;
 use super::guard::{Guard, Patience};
+use super::input;
 use super::options::ProgramOptions;
 use super::proof::Proof;
 use crate::experiment::schedule::padding;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::input::bytes;
 use iotrail_base::words::{last_line, span};
 use iotrail_host::limits;
 use iotrail_load::cpus;
@@ -144,7 +146,7 @@ fn aged(path: &Path) -> Option<Written> {
 /// What the run has written; `before`: what was there before it.
 fn figures(path: &Path, before: Option<Written>) -> Result<String> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|e| unreadable(&name.to_string(), e))?;
+    let bytes = bytes(path, OUTPUT).map_err(|e| unreadable(&name.to_string(), e))?;
     if before.is_some() && before == written(path) {
         return Err(Error::machine(
             format!("this run did not write {name}, the file of --metric-file: its figures are of an earlier run"),
@@ -175,7 +177,7 @@ fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output:
     let to_file =
         || output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e));
     // A group of its own: Ctrl-C is for us, and we end it with all that it started.
-    command.stdin(Stdio::null()).stdout(to_file()?).stderr(to_file()?).process_group(0);
+    command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?).process_group(0);
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
     if !options.leave_running {
