@@ -408,7 +408,7 @@ mod tests {
         // Half a second of computing in a child counts.
         let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
         let (user, system) = r.cpu_ns.unwrap();
-        assert!(user + system > 100_000_000 && r.output == "1\n", "{r:?}");
+        assert!(user + system > 10_000_000 && r.output == "1\n", "{r:?}");
     }
 
     #[test]
