@@ -217,7 +217,11 @@ fn recording() -> Result<(), Failed> {
     let reader = fs::File::options().read(true).write(true).open(&path)?;
     let endless = [TOOL, "bench", "--rw", "nop", "--runtime", "60s", "--warmup", "0", "--trace", "off"];
     let child = record(place.path(), "fifo", &endless)?;
-    std::thread::sleep(Duration::from_secs(3));
+    // Until the pipe is full, however long the probes take.
+    let began = Instant::now();
+    while rustix::io::ioctl_fionread(&reader)? < 60_000 && began.elapsed() < Duration::from_secs(50) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     // SAFETY: a child of ours that nobody has waited for.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     let out = ended(child)?;
