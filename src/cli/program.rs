@@ -19,7 +19,7 @@ pub struct ProgramOptions {
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
 
-    /// Run this shell command before each run of the program
+    /// Run this shell command before each run of the program; processes that it leaves in the background end with the run
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub prepare: Option<String>,
 

@@ -212,6 +212,15 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             "run it by hand and mend the command; if it ends so with its work done, name what proves it: --metric or --check",
         ));
     }
+    if changes_rings(plan) && r.rings.is_empty() && !r.background.is_empty() {
+        return Err(Error::input(
+            format!(
+                "{name} set up no io_uring before it ended and left in the background: {}",
+                r.background.join(", ")
+            ),
+            "start it in the foreground; a server that stays: --server COMMAND --ready WHAT, with its client after --",
+        ));
+    }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
             format!(

@@ -1,5 +1,6 @@
 //! Stopped by Ctrl-C, and killed: what is done is kept, and what was begun leaves nothing.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Child;
 
@@ -12,6 +13,8 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("stop::ctrl_c_keeps_what_is_done_and_resume_does_the_rest", ctrl_c),
+    ("stop::a_lost_terminal_and_other_signals_end_a_run_as_ctrl_c_does", other_signals),
+    ("stop::a_program_and_its_helpers_end_with_iotrail", programs),
     ("stop::a_killed_run_leaves_a_readable_store_and_no_process", killed),
     ("stop::a_stopped_bench_prints_what_it_has_and_says_so", stopped_bench),
 ];
@@ -73,6 +76,67 @@ fn ctrl_c() -> End {
     let ended = run(&mut place.tool(command.split(' ')));
     assert_eq!(ended.status, 2);
     assert_eq!(ended.one_line(), "no run of 'tiny' in s.db waits to be resumed; start one without --resume");
+    End::Passed
+}
+
+/// SIGHUP comes twice when a terminal is lost.
+fn other_signals() -> End {
+    for signals in [&[libc::SIGHUP, libc::SIGHUP][..], &[libc::SIGQUIT], &[libc::SIGTERM]] {
+        let place = Place::new();
+        experiment(&place, "runtime = \"150ms\"\nneighbour = \"busy:1\"");
+        let mut tool = place.tool(["run", "e.toml", "--store", "s.db", "--json", "--file"]);
+        // The tests may run under nohup(1).
+        // SAFETY: one system call.
+        unsafe {
+            tool.pre_exec(|| {
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                Ok(())
+            })
+        };
+        let child = tool.arg(file()).spawn().expect("the tool starts");
+        first_stored(&place);
+        signals.iter().for_each(|signal| kill(child.id(), *signal));
+        let ended = end(child);
+        assert_eq!(ended.status, 1, "{signals:?}: {}", ended.stderr);
+        assert!((1..8).contains(&done(&ended.json())), "{signals:?}");
+        assert!(ended.stderr.contains("go on with: iotrail "), "{signals:?}: {}", ended.stderr);
+    }
+    End::Passed
+}
+
+/// Processes with this argument.
+fn marked(mark: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let lines = processes.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
+    lines.filter(|line| *line == format!("sleep\0{mark}\0").into_bytes()).count()
+}
+
+/// Also those that left its group or its session, in a server without exec, its client, and what --prepare left in the background.
+fn programs() -> End {
+    // SAFETY: only asks.
+    let users: &[u32] = if unsafe { libc::geteuid() } == 0 { &[0, 65_534] } else { &[0] };
+    for (i, (user, signal)) in
+        users.iter().flat_map(|user| [libc::SIGINT, libc::SIGKILL].map(|signal| (*user, signal))).enumerate()
+    {
+        let place = Place::public();
+        let mark = format!("6{i}{}", std::process::id());
+        let both = format!("setsid sleep {mark} & sleep {mark}; :");
+        let mut tool = place.tool(["try", "--watch", "none", "--env-arm", "A=1", "--store", "s.db"]);
+        tool.args(["--prepare", &format!("sleep {mark} &"), "--server", &format!("echo up; {both}")]);
+        tool.args(["--ready", "log:up", "--", "sh", "-c", &both]);
+        if user != 0 {
+            tool.uid(user).gid(user);
+        }
+        let child = tool.spawn().expect("the tool starts");
+        wait_for("all processes", || (marked(&mark) == 5).then_some(()));
+        kill(child.id(), signal);
+        let ended = end(child);
+        assert_eq!(ended.status, if signal == libc::SIGKILL { 128 + signal } else { 1 }, "{user}: {}", ended.stderr);
+        if signal == libc::SIGKILL {
+            wait_for("the end of all processes", || (marked(&mark) == 0).then_some(()));
+        }
+        assert_eq!(marked(&mark), 0, "{user} {signal}");
+    }
     End::Passed
 }
 

@@ -207,6 +207,12 @@ fn without_rings() -> Result<(), Failed> {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("tried_none set up no io_uring, so no flag can make a difference to it"), "{said}");
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+    daemon.args(["try", "--watch", "none", "--ring", "coop_taskrun", "--", "sh", "-c", "(setsid sleep 600 &)"]);
+    let out = daemon.output().expect("iotrail runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("set up no io_uring before it ended and left in the background: "), "{said}");
     // Where no arm is about rings, none is needed.
     let run = tried("tried_none", &["--env-arm", "A=1"]);
     assert_eq!(done(&run, "A=1"), [200.0, 200.0]);
@@ -361,13 +367,10 @@ fn ended() -> Result<(), Failed> {
             continue;
         }
         let until = std::time::Instant::now() + std::time::Duration::from_secs(3);
-        // The shell is killed with iotrail; its children, which nobody waits for any more, sleep on for 4 s.
-        let left =
-            || running(&mark).into_iter().filter(|t| signal != "KILL" || t.starts_with("sh ")).collect::<Vec<_>>();
-        while !left().is_empty() && std::time::Instant::now() < until {
+        while !running(&mark).is_empty() && std::time::Instant::now() < until {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        assert_eq!(left(), Vec::<String>::new(), "{signal} {watch}");
+        assert_eq!(running(&mark), Vec::<String>::new(), "{signal} {watch}");
         assert_eq!(status.code(), (signal != "KILL").then_some(1), "{signal} {watch}: {status}");
     }
     Ok(())

@@ -6,8 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -52,7 +50,6 @@ impl Ring {
 pub struct Supervisor {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Vec<Ring>>>,
-    leader: Arc<AtomicU32>,
 }
 
 /// Whether a program can be supervised here; the error says what is missing.
@@ -95,38 +92,31 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
         })
     };
     let (stopped, stop) = io::pipe().map_err(no_socket)?;
-    let leader = Arc::new(AtomicU32::new(0));
-    let known = Arc::clone(&leader);
     let thread = std::thread::Builder::new().name("supervisor".into()).spawn(move || {
         match receive(&from_child, stopped.as_fd()) {
-            Some((listener, pid)) => {
-                known.store(pid, Ordering::Relaxed);
-                answer_all(&listener, stopped.as_fd(), change)
-            }
+            Some(listener) => answer_all(&listener, stopped.as_fd(), change),
             None => Vec::new(),
         }
     });
     let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
-    Ok(Supervisor { stop: Some(stop), thread: Some(thread), leader })
+    Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 
 fn no_socket(cause: io::Error) -> Error {
     Error::machine("cannot make a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
 }
 
-/// The listener, and the number of the process that it is of.
 fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let fds = [fd];
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    let pid = rustix::process::getpid().as_raw_pid().to_ne_bytes();
-    sendmsg(to, &[io::IoSlice::new(&pid)], &mut control, SendFlags::empty())?;
+    sendmsg(to, &[io::IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
     Ok(())
 }
 
 /// `None`: it was not started, or is not to be waited for.
-fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<(OwnedFd, u32)> {
+fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<OwnedFd> {
     loop {
         let mut fds = [PollFd::new(from, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
         if poll(&mut fds, None).is_ok_and(|_| !fds[0].revents().contains(PollFlags::IN)) {
@@ -134,15 +124,13 @@ fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<(OwnedFd, u32
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut pid = [0; 4];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        match recvmsg(from, &mut [io::IoSliceMut::new(&mut pid)], &mut control, flags) {
+        match recvmsg(from, &mut [io::IoSliceMut::new(&mut [0])], &mut control, flags) {
             Ok(_) => {
-                let listener = control.drain().find_map(|message| match message {
+                return control.drain().find_map(|message| match message {
                     RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
                     _ => None,
                 });
-                return Some((listener?, u32::from_ne_bytes(pid)));
             }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => return None,
@@ -151,11 +139,6 @@ fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<(OwnedFd, u32
 }
 
 impl Supervisor {
-    /// The process that the command became, in our PID namespace; `None`: it has not come so far.
-    pub fn leader(&self) -> Option<u32> {
-        Some(self.leader.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
-    }
-
     /// Ends it; the rings that were asked for, in their order.
     pub fn end(mut self) -> Result<Vec<Ring>> {
         drop(self.stop.take());
@@ -342,12 +325,10 @@ mod tests {
         command.stdout(std::process::Stdio::piped());
         let supervisor = attend(&mut command, change.parse().unwrap()).unwrap();
         let child = command.spawn().unwrap();
-        let pid = child.id();
         let out = child.wait_with_output().unwrap();
         assert!(out.status.success(), "{:?}", out.status.signal());
         let text = String::from_utf8(out.stdout).unwrap();
         let got = text.lines().filter_map(|l| l.split("ring ").nth(1)?.trim().parse().ok());
-        assert_eq!(supervisor.leader(), Some(pid));
         (got.collect(), supervisor.end().unwrap())
     }
 
@@ -358,7 +339,7 @@ mod tests {
         command.spawn().unwrap_err();
         assert_eq!(supervisor.end().unwrap(), vec![]);
         let supervisor = attend(&mut command, Change::default()).unwrap();
-        assert_eq!((supervisor.leader(), supervisor.end().unwrap()), (None, vec![]));
+        assert_eq!(supervisor.end().unwrap(), []);
     }
 
     const COOP: u32 = 1 << 8;

@@ -13,19 +13,23 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, WaitOptions, getpid, kill_process, waitpid};
+use rustix::process::{Signal, WaitOptions, getpid, waitpid};
 
 use super::end::{self, End};
+use super::guardian::Guardian;
 use super::processes::CpuTime;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::limits;
 use iotrail_host::programs;
 
+const REPORTED_WITHIN: Duration = Duration::from_secs(1);
+
 /// What is done to a command before it is started.
 #[derive(Clone)]
 pub struct Prepare(pub Rc<Preparing>);
 
-type Preparing = dyn Fn(&mut Command) -> Result<()>;
+/// The guardian that it put between, if any.
+type Preparing = dyn Fn(&mut Command) -> Result<Option<Rc<Guardian>>>;
 
 impl fmt::Debug for Prepare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,34 +48,31 @@ pub struct Gated {
     cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
-    /// The thread that is its parent: a program that is to end with its parent ends with this.
     spawner: Option<Spawner>,
+    /// `None`: it is a child of this process.
+    guardian: Option<Rc<Guardian>>,
     /// Its exit status; 128 + the signal if one killed it.
     ended: Option<i32>,
 }
 
-/// Stands still once the program runs, or could not be run, until it is dropped.
+/// The thread that waits until the program runs, or could not be run.
 #[derive(Debug)]
 struct Spawner {
     thread: Option<JoinHandle<()>>,
     spawned: mpsc::Receiver<io::Result<()>>,
-    stays: Option<mpsc::Sender<()>>,
 }
 
 impl Spawner {
     fn start(mut command: Command) -> io::Result<Self> {
         let (tell, spawned) = mpsc::channel();
-        let (stays, until) = mpsc::channel();
         let work = move || {
             let result = command.spawn().map(drop);
             // With it go our copies of the child's ends, so that a child that could not be made is the end of the pipe.
             drop(command);
             tell.send(result).unwrap_or(());
-            // Nothing is ever sent: it ends with its sender.
-            until.recv().unwrap_or(());
         };
         let thread = std::thread::Builder::new().name("spawn".into()).spawn(work)?;
-        Ok(Spawner { thread: Some(thread), spawned, stays: Some(stays) })
+        Ok(Spawner { thread: Some(thread), spawned })
     }
 
     /// That the program runs, or why not.
@@ -82,7 +83,6 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        drop(self.stays.take());
         if let Some(thread) = self.thread.take() {
             // That the program was not run is what its result says.
             drop(thread.join());
@@ -131,9 +131,10 @@ impl Gated {
             command.stdout(io::stderr());
         }
         limits::give_back(&mut command);
-        if let Some(Prepare(prepare)) = prepare {
-            prepare(&mut command)?;
-        }
+        let guardian = match prepare {
+            Some(Prepare(prepare)) => prepare(&mut command)?,
+            None => None,
+        };
         let outer_end = gate.as_raw_fd();
         // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
@@ -157,6 +158,7 @@ impl Gated {
             end,
             gate: Some(gate),
             spawner: Some(spawner),
+            guardian,
             ended: None,
         })
     }
@@ -203,7 +205,12 @@ impl Gated {
 
     /// Its exit status, or 128 + the signal that killed it, if it has ended; never waits.
     pub fn ended(&mut self) -> Option<i32> {
-        if self.ended.is_none()
+        if let Some(guardian) = &self.guardian {
+            // Its report comes some moments after the end.
+            if self.ended.is_none() && self.end.is_there() && guardian.wait(REPORTED_WITHIN) {
+                self.ended = guardian.ended().map(|ended| ended.status);
+            }
+        } else if self.ended.is_none()
             && let Ok(pid) = end::pid(self.tgid)
             && let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG)
         {
@@ -214,11 +221,8 @@ impl Gated {
 
     /// Sends it a signal, unless it has ended.
     pub fn signal(&mut self, signal: libc::c_int) {
-        // A child of ours that was not waited for: the number is still its own.
-        if self.ended().is_none()
-            && let (Ok(pid), Some(signal)) = (end::pid(self.tgid), Signal::from_named_raw(signal))
-        {
-            kill_process(pid, signal).unwrap_or(());
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            self.end.signal(signal);
         }
     }
 

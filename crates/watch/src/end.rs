@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process's end: a descriptor that becomes readable when all its threads have ended.
 #[derive(Debug)]
@@ -20,6 +20,11 @@ impl End {
 
     pub fn is_there(&self) -> bool {
         poll(&mut [self.entry()], Duration::ZERO)
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub fn signal(&self, signal: Signal) {
+        pidfd_send_signal(&self.0, signal).unwrap_or(());
     }
 
     fn entry(&self) -> PollFd<'_> {

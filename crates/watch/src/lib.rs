@@ -6,6 +6,7 @@
 //! | [`subject`] | a command, processes, or everyone: validated before anything is loaded |
 //! | `command` | a command that stands still until the probes are there |
 //! | `end` | the end of a process |
+//! | [`guardian`] | what ends all processes of a command, iotrail's own death included |
 //! | [`namespace`] | the numbers by which the kernel itself knows processes |
 //! | `left` | what a command has left running when it ended |
 //! | `rings` | which file descriptor is which ring |
@@ -30,6 +31,7 @@ mod allowed;
 pub mod command;
 pub mod end;
 mod files;
+pub mod guardian;
 mod left;
 mod light;
 pub mod live;

@@ -1,14 +1,11 @@
 //! The load of a server: a command that runs once the server is ready, and whose output holds the figures.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::input;
 use super::options::ProgramOptions;
@@ -16,7 +13,7 @@ use super::ready::{Ready, text_of};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
 use iotrail_host::limits;
-use iotrail_watch::end::{self, End};
+use iotrail_watch::guardian::Guardian;
 
 /// So long a server may take until it is ready.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
@@ -33,7 +30,8 @@ pub struct Client {
 /// What a client did.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    pub status: ExitStatus,
+    /// 128 + the signal that killed it.
+    pub status: i32,
     pub wall_ns: u64,
 }
 
@@ -48,7 +46,7 @@ impl Client {
         let (program, args) = options.argv.split_first().expect("a program has been named");
         let name = program.clone();
         let mut command = Command::new(program);
-        command.args(args).stdin(input::again()?).stdout(out).stderr(err).process_group(0);
+        command.args(args).stdin(input::again()?).stdout(out).stderr(err);
         command.envs(options.env.iter().map(|(name, value)| (name, value)));
         limits::give_back(&mut command);
         let (is_over, gives_up) = (Arc::clone(&over), Arc::clone(&give_up));
@@ -91,22 +89,16 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
         }
         std::thread::sleep(LOOK);
     }
-    let began = Instant::now();
-    let mut child = command
+    let guardian = Guardian::over(&mut command, false)?;
+    command
         .spawn()
         .map_err(|e| Error::input(format!("cannot run {name}"), "name a client that can be run").because(e))?;
-    let cannot = |e| Error::machine("cannot wait for the client", "pidfd_open needs Linux 5.3").because(e);
-    let end = End::of(child.id()).map_err(cannot)?;
-    while !end.is_there() {
-        end::wait([&end].into_iter(), LOOK * 10);
-        if !end.is_there()
-            && give_up.load(Ordering::Relaxed)
-            && let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-        {
-            // A child of ours that was not waited for: the number is its own.
-            kill_process_group(group, Signal::KILL).unwrap_or(());
+    drop(command);
+    while !guardian.wait(LOOK * 10) {
+        if give_up.load(Ordering::Relaxed) {
+            guardian.end();
         }
     }
-    let wall_ns = began.elapsed().as_nanos() as u64;
-    Ok(Done { status: child.wait().map_err(cannot)?, wall_ns })
+    let ended = guardian.ended().ok_or_else(|| Error::internal("a client that has ended has no end"))?;
+    Ok(Done { status: ended.status, wall_ns: ended.wall_ns })
 }

@@ -80,6 +80,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         seen(&mut m, *trace);
     }
     m.warnings.extend(left_as_asked(&r));
+    m.warnings.extend(remaining(&r));
     let more: Vec<Warning> = doubts(&m).into_iter().chain(comparable::warnings(&m)).collect();
     m.warnings.extend(more);
     Ok(Measured { measurement: m, histogram: histogram::new(), samples: vec![], interrupted })
@@ -137,6 +138,14 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
     m.followed = Some(t.followed.into());
     m.probe = t.probe;
     m.warnings.extend(t.warnings);
+}
+
+/// Processes that were killed, and run on in the kernel.
+fn remaining(r: &Run) -> Option<Warning> {
+    (!r.remaining.is_empty()).then(|| {
+        let text = format!("the run left processes that do not end when they are killed: {}", r.remaining.join(", "));
+        Warning::new("still_running", text, "see what they wait for: cat /proc/PID/stack")
+    })
 }
 
 /// Rings that were not set up as the arm says: it is another arm then.

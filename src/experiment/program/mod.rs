@@ -4,7 +4,6 @@ mod client;
 mod direction;
 pub mod expected;
 mod figure;
-mod group;
 pub mod guard;
 pub mod input;
 pub mod measured;

@@ -5,18 +5,17 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::client::Client;
-use super::group::end_group;
 use super::guard::{Guard, Patience};
 use super::input;
 use super::options::ProgramOptions;
@@ -32,7 +31,7 @@ use iotrail_schema::program_record::ProgramRing;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_supervise::supervisor::{self, Ring, Supervisor};
 use iotrail_watch::command::Prepare;
-use iotrail_watch::end::{self, End};
+use iotrail_watch::guardian::Guardian;
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::session::{self, Extra, How, News, Stop, Until};
 use iotrail_watch::subject;
@@ -46,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Run {
     pub wall_ns: u64,
-    /// Of the command and all that it started and waited for; `None`: not known.
+    /// User and system time of the command and all that it started; `None`: not known.
     pub cpu_ns: Option<(u64, u64)>,
     /// 128 + the signal where one killed it.
     pub exit_status: i32,
@@ -58,6 +57,28 @@ pub struct Run {
     /// What the probes saw; `None`: it was not watched.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
+    /// Processes that ran on when the command itself had ended, as `4711 (fio)`: they were ended too.
+    pub background: Vec<String>,
+    /// Those that do not end even when they are killed.
+    pub remaining: Vec<String>,
+}
+
+impl Run {
+    /// One of which nothing is known.
+    fn stopped() -> Self {
+        Run {
+            wall_ns: 0,
+            cpu_ns: None,
+            exit_status: 0,
+            output: String::new(),
+            rings: Vec::new(),
+            proven: Vec::new(),
+            trace: None,
+            end: Ended::Stopped,
+            background: Vec::new(),
+            remaining: Vec::new(),
+        }
+    }
 }
 
 /// Why a run was over.
@@ -72,7 +93,12 @@ pub enum Ended {
 
 /// Runs it as `options` say. `seed` is the block's.
 pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
-    shell(options.prepare.as_deref(), "--prepare", "")?;
+    // A server that it leaves in the background is for this run, and ends with it.
+    let prepared = shell(options, options.prepare.as_deref(), "--prepare", "", stop)?;
+    if stop.load(Ordering::Relaxed) {
+        cleanup(options)?;
+        return Ok(Run::stopped());
+    }
     options.server.as_ref().map_or(Ok(()), |server| server.ready.is_not_there_yet())?;
     let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
@@ -90,31 +116,64 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
         (_, None) => tail(output),
     };
     run.proven = proof.map_or(Ok(Vec::new()), |proof| proof.end(&run.rings))?;
-    shell(options.cleanup.as_deref(), "--cleanup", "")?;
+    cleanup(options)?;
     run.output = output?;
+    if let (Ended::Stuck(why), [_, ..]) = (&mut run.end, &run.remaining[..]) {
+        *why += &format!("; killed, and still there: {}", run.remaining.join(", "));
+    }
     if run.end == Ended::ByItself {
-        shell(options.check.as_deref(), "--check", &run.output)?;
+        shell(options, options.check.as_deref(), "--check", &run.output, stop)?;
+        if stop.load(Ordering::Relaxed) {
+            run.end = Ended::Stopped;
+        }
+    }
+    if let Some(prepared) = prepared.filter(|_| run.end == Ended::Stopped && options.leave_running) {
+        prepared.leave();
     }
     Ok(run)
 }
 
-/// A command of the user's beside the program.
-fn shell(line: Option<&str>, name: &str, input: &str) -> Result<()> {
-    let Some(line) = line else { return Ok(()) };
+/// Also after a stop: the next run finds what this one left.
+fn cleanup(options: &ProgramOptions) -> Result<()> {
+    shell(options, options.cleanup.as_deref(), "--cleanup", "", &AtomicBool::new(false)).map(drop)
+}
+
+/// A command of the user's next to the program: its shell is waited for, and ended with all that it started when it is to stop.
+fn shell(
+    options: &ProgramOptions,
+    line: Option<&str>,
+    name: &str,
+    input: &str,
+    stop: &AtomicBool,
+) -> Result<Option<Guardian>> {
+    let Some(line) = line else { return Ok(None) };
     let failed = |why: String| Error::machine(format!("{name} failed: {why}: {line}"), "run it by hand");
     let mut file = tempfile::tempfile().map_err(|e| failed(e.to_string()))?;
     std::io::Write::write_all(&mut file, input.as_bytes()).map_err(|e| failed(e.to_string()))?;
     file.seek(SeekFrom::Start(0)).map_err(|e| failed(e.to_string()))?;
+    let said = tempfile::tempfile().map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(line).stdin(file);
+    // No pipe: its end would be that of all that the shell leaves in the background.
+    let errors = said.try_clone().map_err(|e| failed(e.to_string()))?;
+    command.arg("-c").arg(line).stdin(file).stdout(Stdio::null()).stderr(errors);
+    let guardian = Guardian::over(&mut command, options.leave_running)?;
     limits::give_back(&mut command);
-    let out = command.output().map_err(|e| failed(e.to_string()))?;
-    if out.status.success() {
-        return Ok(());
+    command.spawn().map_err(|e| failed(e.to_string()))?;
+    drop(command);
+    while !guardian.wait(LOOK) {
+        if stop.load(Ordering::Relaxed) {
+            guardian.end();
+            return Ok(None);
+        }
     }
-    let said = String::from_utf8_lossy(&out.stderr);
-    let said = last_line(&said).map(|line| format!(": {line}")).unwrap_or_default();
-    Err(failed(format!("{}{said}", out.status)))
+    match guardian.ended().map_or(0, |ended| ended.status) {
+        0 => Ok(Some(guardian)),
+        status => {
+            let text = tail(said)?;
+            let said = last_line(&text).map(|line| format!(": {line}")).unwrap_or_default();
+            Err(failed(format!("exit status: {status}{said}")))
+        }
+    }
 }
 
 fn unreadable(what: &str, cause: std::io::Error) -> Error {
@@ -173,17 +232,19 @@ fn tail(mut output: File) -> Result<String> {
 }
 
 /// Everything that a run's process is before it becomes the program.
-fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output: &File) -> Result<Option<Supervisor>> {
+fn configure(
+    command: &mut Command,
+    options: &ProgramOptions,
+    seed: u32,
+    output: &File,
+) -> Result<(Guardian, Option<Supervisor>)> {
     let to_file =
         || output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e));
-    // A group of its own: Ctrl-C is for us, and we end it with all that it started.
-    command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?).process_group(0);
+    command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?);
+    // First of all: what follows is of the program's process.
+    let guardian = Guardian::over(command, options.leave_running)?;
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
-    if !options.leave_running {
-        // SAFETY: one system call, which takes no lock and allocates nothing. The thread that starts it lives as long as it does.
-        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?)) };
-    }
     let cpus = options.cpus.as_deref().map(cpus_named).transpose()?;
     if let Some(cpus) = cpus {
         let mut set = CpuSet::new();
@@ -191,7 +252,7 @@ fn configure(command: &mut Command, options: &ProgramOptions, seed: u32, output:
         // SAFETY: one system call, which takes no lock and allocates nothing.
         unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
     }
-    options.supervised.then(|| supervisor::attend(command, options.change)).transpose()
+    Ok((guardian, options.supervised.then(|| supervisor::attend(command, options.change)).transpose()?))
 }
 
 /// `irq` and `non-irq` are of the disk below the working directory.
@@ -206,50 +267,66 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     let mut command = Command::new(program);
     command.args(args);
     limits::give_back(&mut command);
-    let supervisor = configure(&mut command, options, seed, &log)?;
+    let (guardian, supervisor) = configure(&mut command, options, seed, &log)?;
     let began = Instant::now();
-    let child = command
+    command
         .spawn()
         .map_err(|e| Error::input(format!("cannot run {program}"), "name a program that can be run").because(e))?;
     drop(command);
-    let pid = child.id();
-    let end = End::of(pid)
-        .map_err(|e| Error::machine("cannot follow the program to its end", "pidfd_open needs Linux 5.3").because(e))?;
     let client = match &options.server {
         Some(server) => Some(Client::start(options, server.ready.clone(), &log, output)?),
         None => None,
     };
-    let mut ended = Ended::ByItself;
-    while !end.is_there() && !client.as_ref().is_some_and(Client::is_over) {
-        end::wait([&end].into_iter(), if client.is_some() { CLIENTS_LOOK } else { LOOK });
+    let mut end = Ended::ByItself;
+    // A server that goes into the background has ended when no process of it is left.
+    let is_over = |patience| match &client {
+        Some(client) => guardian.wait_for_all(patience) || client.is_over(),
+        None => guardian.wait(patience),
+    };
+    while !is_over(if client.is_some() { CLIENTS_LOOK } else { LOOK }) {
         let spent = began.elapsed();
-        if end.is_there() {
-            break;
-        }
         if stop.load(Ordering::Relaxed) {
-            ended = Ended::Stopped;
+            end = Ended::Stopped;
         } else if patience.in_all.is_some_and(|most| spent > most) {
-            ended = Ended::Stuck(format!("it had not ended after {}", span(spent.as_nanos() as f64)));
+            end = Ended::Stuck(format!("it had not ended after {}", span(spent.as_nanos() as f64)));
         } else {
             continue;
         }
         break;
     }
-    let mut wall_ns = began.elapsed().as_nanos() as u64;
     let done = client.map(Client::end);
-    let (mut exit_status, cpu_ns) = if ended == Ended::Stopped && options.leave_running {
-        (0, None)
-    } else {
-        // Its number is still its own: it was not waited for.
-        end_group(pid);
-        wait_for(pid).map(|(status, cpu_ns)| (status, Some(cpu_ns)))?
-    };
+    let (background, remaining) = close(&guardian, options, &end);
     let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
-    if let (Some(done), Ended::ByItself) = (done, &ended) {
+    let ended = guardian.ended();
+    let (mut exit_status, mut wall_ns) =
+        ended.map_or((0, began.elapsed().as_nanos() as u64), |ended| (ended.status, ended.wall_ns));
+    if let (Some(done), Ended::ByItself) = (done, &end) {
         let done = done?;
-        (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
+        (exit_status, wall_ns) = (done.status, done.wall_ns);
     }
-    Ok(Run { wall_ns, cpu_ns, exit_status, output: String::new(), rings, proven: Vec::new(), trace: None, end: ended })
+    Ok(Run {
+        wall_ns,
+        cpu_ns: ended.and_then(|ended| ended.cpu_ns),
+        exit_status,
+        rings,
+        end,
+        background,
+        remaining,
+        ..Run::stopped()
+    })
+}
+
+/// Ends all processes of a run, or lets them go; the supervisor answers them until then. Returns those that ran on in the background,
+/// and those that do not end.
+fn close(guardian: &Guardian, options: &ProgramOptions, end: &Ended) -> (Vec<String>, Vec<String>) {
+    let named = |(pid, name): (u32, String)| format!("{pid} ({name})");
+    if *end == Ended::Stopped && options.leave_running {
+        guardian.leave();
+        return (Vec::new(), Vec::new());
+    }
+    let runs_on = *end == Ended::ByItself && options.server.is_none();
+    let background = if runs_on { guardian.living() } else { Vec::new() };
+    (background.into_iter().map(named).collect(), guardian.end().into_iter().map(named).collect())
 }
 
 /// Its client's thread has taken the time by then.
@@ -264,27 +341,6 @@ fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
     file.map_err(|e| Error::machine("cannot make a file for what the program prints", "see TMPDIR").because(e))
 }
 
-fn status_of(status: ExitStatus) -> i32 {
-    status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(255)
-}
-
-/// Its exit status, and the CPU time of it and of what it waited for.
-fn wait_for(pid: u32) -> Result<(i32, (u64, u64))> {
-    let (mut status, mut usage) = (0, std::mem::MaybeUninit::<libc::rusage>::zeroed());
-    // SAFETY: two live places that the call fills.
-    while unsafe { libc::wait4(pid as libc::pid_t, &mut status, 0, usage.as_mut_ptr()) } < 0 {
-        let cause = std::io::Error::last_os_error();
-        if cause.kind() != std::io::ErrorKind::Interrupted {
-            return Err(Error::machine("cannot wait for the program", "report this").because(cause));
-        }
-    }
-    // SAFETY: the call has filled it.
-    let usage = unsafe { usage.assume_init() };
-    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    let status = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
-    Ok((status, (ns(usage.ru_utime), ns(usage.ru_stime))))
-}
-
 fn run_watched(
     options: &ProgramOptions,
     seed: u32,
@@ -296,13 +352,17 @@ fn run_watched(
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&argv, &[], false, &numbers)?;
     let supervisor: Rc<RefCell<Option<Supervisor>>> = Rc::default();
+    let guardian: Rc<RefCell<Option<Rc<Guardian>>>> = Rc::default();
     let log = log_of(options, output)?;
     let prepare = {
-        let (supervisor, options) = (Rc::clone(&supervisor), options.clone());
+        let (supervisor, guardian, options) = (Rc::clone(&supervisor), Rc::clone(&guardian), options.clone());
         let log = log.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))?;
         Prepare(Rc::new(move |command| {
-            *supervisor.borrow_mut() = configure(command, &options, seed, &log)?;
-            Ok(())
+            let (of_program, attends) = configure(command, &options, seed, &log)?;
+            let of_program = Rc::new(of_program);
+            *supervisor.borrow_mut() = attends;
+            *guardian.borrow_mut() = Some(Rc::clone(&of_program));
+            Ok(Some(of_program))
         }))
     };
     let client = match &options.server {
@@ -316,7 +376,8 @@ fn run_watched(
         stdout_apart: false,
         prepare: Some(prepare),
         tell_counts: true,
-        until: Until::Command,
+        // A server may go into the background.
+        until: if options.server.is_some() { Until::Last } else { Until::Command },
         spare: true,
         light_after: None,
         numbers,
@@ -334,9 +395,9 @@ fn run_watched(
     let to_pass_on = || {
         if !ended_it.replace(true)
             && !leaves()
-            && let Some(leader) = supervisor.borrow().as_ref().and_then(Supervisor::leader)
+            && let Some(guardian) = guardian.borrow().as_ref()
         {
-            end_group(leader);
+            guardian.end();
         }
         None
     };
@@ -345,35 +406,35 @@ fn run_watched(
     drop(how);
     let was_served = served();
     let done = client.map(Client::end);
-    let supervisor = supervisor.borrow_mut().take();
-    let leader = supervisor.as_ref().and_then(Supervisor::leader);
-    leader.into_iter().filter(|_| !leaves()).for_each(end_group);
-    let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
-    let record = traced?.record;
-    let mut exit_status = match &record.subject {
-        Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
-        _ => 0,
-    };
     let end = match guard.into_inner().stuck {
         Some(why) => Ended::Stuck(why),
         None if ended_it.get() && !was_served => Ended::Stopped,
         None => Ended::ByItself,
     };
+    let guardian = guardian.borrow_mut().take();
+    let (background, remaining) = guardian.map(|guardian| close(&guardian, options, &end)).unwrap_or_default();
+    let rings = supervisor.borrow_mut().take().map_or(Ok(Vec::new()), Supervisor::end)?;
+    let record = traced?.record;
+    let mut exit_status = match &record.subject {
+        Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
+        _ => 0,
+    };
     let mut wall_ns = record.total.elapsed_ns;
     if let (Some(done), Ended::ByItself) = (done, &end) {
         let done = done?;
-        (exit_status, wall_ns) = (status_of(done.status), done.wall_ns);
+        (exit_status, wall_ns) = (done.status, done.wall_ns);
     }
     let cpu_ns = record.total.cpu.user_ns.zip(record.total.cpu.system_ns);
     Ok(Run {
         wall_ns,
         cpu_ns,
         exit_status,
-        output: String::new(),
         rings,
-        proven: Vec::new(),
         trace: Some(Box::new(record)),
         end,
+        background,
+        remaining,
+        ..Run::stopped()
     })
 }
 
@@ -417,6 +478,30 @@ mod tests {
         assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it had not ended after 3")), "{:?}", r.end);
         assert_eq!(r.exit_status, 128 + libc::SIGTERM);
         assert!(r.wall_ns < 2_000_000_000, "none of them had to be killed");
+    }
+
+    #[test]
+    fn a_program_without_a_supervisor_is_ended_when_it_takes_too_long() {
+        let r = alone("program = 'setsid sleep 600 & sleep 600'\nsupervised = false", Some(Duration::from_millis(300)));
+        let r = r.unwrap();
+        assert!(matches!(&r.end, Ended::Stuck(_)) && r.exit_status == 128 + libc::SIGTERM, "{r:?}");
+        assert_eq!((r.background, r.remaining), (vec![], vec![]));
+    }
+
+    #[test]
+    fn processes_left_in_the_background_are_named_and_ended() {
+        let r = alone("program = '(setsid sleep 600 &)'\nprepare = 'sleep 600 &'", None).unwrap();
+        let [left] = &r.background[..] else { panic!("{r:?}") };
+        let pid = left.split(' ').next().unwrap();
+        assert!(!Path::new("/proc").join(pid).exists() && r.remaining.is_empty(), "{left}");
+    }
+
+    #[test]
+    fn a_stop_ends_a_command_next_to_the_program() {
+        let options = from_table(toml::from_str("program = 'true'\nprepare = 'sleep 600'").unwrap()).unwrap();
+        let patience = Patience { stall: Duration::from_secs(1), in_all: None };
+        let r = run(&options, 7, false, patience, &AtomicBool::new(true)).unwrap();
+        assert_eq!(r.end, Ended::Stopped);
     }
 
     #[test]
