@@ -1,4 +1,5 @@
-//! Ctrl-C: asked once, the run ends after what is whole has been stored; asked twice, the process dies.
+//! Ctrl-C, and the other signals with which a user or a terminal ends a program. After the first, the run stores all complete measurements
+//! and ends; the second kills.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -10,12 +11,16 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// The signal, if a process sent it; 0: none did, or the kernel did (a terminal's Ctrl-C).
 static SENT: AtomicI32 = AtomicI32::new(0);
 
+/// The last signal, from a process or the kernel.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
 extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     // Stores to atomics are all that is done here: nothing else is safe in a signal handler.
     // SAFETY: with SA_SIGINFO the kernel hands over a live structure, and the code is valid for every signal.
     if unsafe { (*info).si_code } <= 0 {
         SENT.store(signal, Ordering::Relaxed);
     }
+    LAST.store(signal, Ordering::Relaxed);
     STOP.store(true, Ordering::Relaxed);
 }
 
@@ -49,12 +54,21 @@ pub fn sent_to_us_alone() -> Option<libc::c_int> {
     Some(SENT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
+/// The last signal, if it ends this process and not what it has started on other machines: SIGTERM from a process, or SIGHUP.
+pub fn ends_this_process_only() -> Option<&'static str> {
+    match (LAST.load(Ordering::Relaxed), sent_to_us_alone()) {
+        (libc::SIGHUP, _) => Some("SIGHUP"),
+        (_, Some(libc::SIGTERM)) => Some("SIGTERM"),
+        _ => None,
+    }
+}
+
 /// Whether a signal has raised the flag.
 pub(crate) fn is_asked() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// From now on SIGINT and SIGTERM raise the returned flag instead of killing the process, the first time each. System calls
+/// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP raise the returned flag instead of killing the process, the first time each. System calls
 /// that they hit are restarted where the kernel can.
 pub fn raise_flag() -> Result<&'static AtomicBool> {
     // The handler is gone after one delivery, so that the second signal kills.
@@ -73,7 +87,13 @@ pub fn let_go() -> Result<()> {
 }
 
 fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
+        if signal == libc::SIGHUP && is_ignored(signal) {
+            // By nohup(1).
+            continue;
+        }
+        // When a terminal is lost, the kernel and the shell both send SIGHUP: the second must not kill.
+        let once = if signal == libc::SIGHUP { 0 } else { once };
         // SAFETY: an all-zero sigaction is a valid one (no flags, empty mask, default handler).
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
@@ -85,6 +105,14 @@ fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: asks for the present action, into a valid place.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 #[cfg(test)]

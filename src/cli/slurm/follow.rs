@@ -69,9 +69,9 @@ pub fn follow(
     let mut followed = Followed { nodes, shown, context, forgotten, away: None, stopping: None, cancelled: false };
     loop {
         if stop.load(Ordering::Relaxed) {
-            if interrupt::sent_to_us_alone() == Some(libc::SIGTERM) {
+            if let Some(signal) = interrupt::ends_this_process_only() {
                 followed.shown.end();
-                return Err(followed.killed());
+                return Err(followed.killed(signal));
             }
             followed.stop();
         }
@@ -143,10 +143,10 @@ impl Followed<'_> {
     }
 
     /// Whoever ends this one process does not mean the jobs.
-    fn killed(&self) -> Error {
+    fn killed(&self, signal: &str) -> Error {
         let what = match self.stopping {
-            None => "ended by SIGTERM; the job goes on",
-            Some(_) => "ended by SIGTERM while the job was stopping",
+            None => format!("ended by {signal}; the job goes on"),
+            Some(_) => format!("ended by {signal} while the job was stopping"),
         };
         Error::disturbed(what, format!("collect it: {}", self.context.attach))
     }
