@@ -1,7 +1,7 @@
 //! A run that changes the host is killed again and again: nothing that was measured is lost, everything is put back, and it ends.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -22,7 +22,10 @@ const LEFT: u32 = 3;
 const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed)]
+    vec![
+        trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed),
+        trial::test("run::a_lost_terminal_restores_the_host", lost_terminal),
+    ]
 }
 
 /// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, and with them what can be set of the disk.
@@ -94,12 +97,43 @@ impl Place {
     }
 }
 
-fn killed() -> Result<(), Failed> {
+fn place() -> Result<Place, Failed> {
     let disk = block::target(file())?.device.ok_or("the file is on a disk")?;
     let disk = disk.split('+').next().unwrap_or_default().to_owned();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     std::fs::write(folder.path().join("e.toml"), EXPERIMENT)?;
-    let place = Place { folder, queue: Path::new("/sys/block").join(disk).join("queue") };
+    Ok(Place { folder, queue: Path::new("/sys/block").join(disk).join("queue") })
+}
+
+/// The kernel and the shell both send SIGHUP.
+fn lost_terminal() -> Result<(), Failed> {
+    let place = place()?;
+    let before = place.settings();
+    let mut run = place.run();
+    // The tests may run under nohup(1).
+    // SAFETY: one system call.
+    unsafe {
+        run.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    let mut child = run.spawn()?;
+    while place.settings() == before && child.try_wait()?.is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..2 {
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGHUP) };
+    }
+    let ended = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), place.settings()), (Some(1), before), "{said}");
+    Ok(())
+}
+
+fn killed() -> Result<(), Failed> {
+    let place = place()?;
     let before = place.settings();
     let mut random = u64::from(std::process::id()) | 1;
     let (mut killed, mut left, mut rounds) = (0, 0, 0);

@@ -391,7 +391,7 @@ mod tests {
 
     fn start(line: &str) -> Guardian {
         let (guardian, mut command) = shell(line);
-        command.spawn().unwrap();
+        command.spawn().map(drop).unwrap();
         guardian
     }
 
@@ -460,7 +460,7 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &line]);
         let guardian = Guardian::over(&mut command, false).unwrap();
-        command.spawn().unwrap();
+        command.spawn().map(drop).unwrap();
         drop(command);
         guardian.wait(Duration::MAX / 4);
         std::thread::park();
