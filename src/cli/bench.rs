@@ -116,8 +116,8 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
         terminal::print_measurements(&all)?;
         return Ok(0);
     }
-    let each: Vec<String> = all.iter().map(|m| count(m.iops)).collect();
-    all.sort_by(|a, b| a.iops.total_cmp(&b.iops));
+    let each: Vec<String> = all.iter().filter_map(|m| m.iops.map(count)).collect();
+    all.sort_by(|a, b| a.iops.unwrap_or(0.0).total_cmp(&b.iops.unwrap_or(0.0)));
     let middle = &all[all.len() / 2];
     terminal::show(&terminal::bench(middle, args.full))?;
     terminal::say(&format!("{}: {}; above is the one in the middle", Unit::of(middle).per_second(), list(&each)));
@@ -163,7 +163,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let measured = cell::run(&args.load, watching, &mut |p: Progress| bar.set_message(words(p)), stop);
     bar.finish_and_clear();
     let Measured { measurement, histogram, samples, interrupted } = measured?;
-    if measurement.ios == 0 {
+    if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before an I/O was measured", "let it run longer"),
             false => Error::machine("not one I/O was measured", "give it more time with --runtime"),

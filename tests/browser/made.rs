@@ -110,11 +110,11 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
         }
         .into(),
         elapsed_ns: 1_000_000_000,
-        ios: iops(cell, repeat).round() as u64,
-        bytes: 1000 * 4096,
-        iops: iops(cell, repeat),
+        ios: Some(iops(cell, repeat).round() as u64),
+        bytes: Some(1000 * 4096),
+        iops: Some(iops(cell, repeat)),
         latency_ns: quantile::summary(latency),
-        phases: Phases { submit: 0.25, poll: 0.5, clear: 0.125, other: 0.125, total_ns: 1_000_000_000 },
+        phases: Some(Phases { submit: 0.25, poll: 0.5, clear: 0.125, other: 0.125, total_ns: 1_000_000_000 }),
         cpu: Cpu { user_ns: Some(200_000_000 + u64::from(repeat)), system_ns: Some(300_000_000), ..Cpu::default() },
         vehicles: vehicles(),
         per_io: PerIo {
@@ -220,7 +220,7 @@ fn network(m: &mut Measurement, repeat: u32) {
         counts: Counts { requests: 1000, ..Counts::default() },
     };
     m.load.file = None;
-    m.phases = Phases::default();
+    m.phases = Some(Phases::default());
     m.net = Some(
         NetRecord {
             address: "198.18.0.1:7000".into(),

@@ -46,8 +46,8 @@ fn proc_interrupts() -> Result<(), Failed> {
             assert!(theirs <= around.count("RES", cpu).expect("a row of reschedule interrupts"));
             near("reschedule IPIs on the load's CPU", res.count as f64, theirs as f64, 0.01)?;
             // Those of them that are the load's, and the kicks sent to it: each kick arrives, and little else does.
-            let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios as f64;
-            let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios as f64;
+            let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios.unwrap() as f64;
+            let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios.unwrap() as f64;
             // Its main thread may be on another CPU, and gets some there.
             let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
             // Under emulation a look at /proc/interrupts takes as long as some tens of them.
@@ -63,12 +63,16 @@ fn proc_interrupts() -> Result<(), Failed> {
             let most: u64 = lines.iter().flat_map(|l| around.row(l)).flat_map(|row| &row.counts).sum();
             assert!((1..=most).contains(&theirs), "{theirs} of {most}");
             let unseen = theirs.saturating_sub(of_disk().map(|i| i.count).sum());
-            let ours = m.per_io.device_irqs.expect("irq_handler_entry is there") * m.ios as f64;
-            assert!(ours <= m.ios as f64 + 0.5 && ours <= theirs as f64, "{ours} for {} of {theirs}", m.ios);
-            let due = if is_emulated() { m.ios.min(theirs) } else { m.ios } as f64;
+            let ours = m.per_io.device_irqs.expect("irq_handler_entry is there") * m.ios.unwrap() as f64;
+            assert!(
+                ours <= m.ios.unwrap() as f64 + 0.5 && ours <= theirs as f64,
+                "{ours} for {} of {theirs}",
+                m.ios.unwrap()
+            );
+            let due = if is_emulated() { m.ios.unwrap().min(theirs) } else { m.ios.unwrap() } as f64;
             let told = due - ours <= unseen as f64 + 0.01 * due;
             told.then_some(())
-                .ok_or(format!("the disk's interrupts: {ours} for {} and {theirs}, {unseen} unseen", m.ios))
+                .ok_or(format!("the disk's interrupts: {ours} for {} and {theirs}, {unseen} unseen", m.ios.unwrap()))
         },
     );
     Ok(())
@@ -87,7 +91,7 @@ fn strace() -> Result<(), Failed> {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let m: Measurement = serde_json::from_slice(&out.stdout)?;
     let calls = std::fs::read_to_string(&log)?.lines().filter(|l| l.contains("io_uring_enter(")).count();
-    let ours = (m.per_io.syscalls.expect("io_uring counts its calls") * m.ios as f64).round();
+    let ours = (m.per_io.syscalls.expect("io_uring counts its calls") * m.ios.unwrap() as f64).round();
     assert_eq!(ours as usize, calls);
     Ok(())
 }
@@ -99,7 +103,7 @@ fn neighbour() -> Result<(), Failed> {
     exact(&ours);
     let theirs = other.stop()?;
     let stopped = theirs.warnings.iter().any(|w| w.code == "interrupted");
-    assert!(stopped && theirs.elapsed_ns >= ours.elapsed_ns && theirs.ios > 0, "the other program ended early");
+    assert!(stopped && theirs.elapsed_ns >= ours.elapsed_ns && theirs.ios > Some(0), "the other program ended early");
     Ok(())
 }
 

@@ -116,26 +116,27 @@ pub fn exact(m: &Measurement) {
     assert_eq!(Some(sum), m.probe.completions_seen, "vehicles sum to the completions seen");
     let lost = m.probe.lost.expect("losses are counted");
     if lost > 0 && may_lose() {
-        assert!(sum <= m.ios && m.ios - sum <= lost, "{sum} of {} seen, {lost} lost", m.ios);
+        assert!(sum <= m.ios.unwrap() && m.ios.unwrap() - sum <= lost, "{sum} of {} seen, {lost} lost", m.ios.unwrap());
     } else {
-        assert_eq!(sum, m.ios, "completions seen are the I/Os done: {:?}", m.vehicles);
+        assert_eq!(sum, m.ios.unwrap(), "completions seen are the I/Os done: {:?}", m.vehicles);
         assert_eq!((lost, m.probe.untracked), (0, Some(0)));
     }
-    assert_eq!((m.errors, m.short_ios), (0, 0));
-    let phases = m.phases.submit + m.phases.poll + m.phases.clear + m.phases.other;
+    assert_eq!((m.errors.unwrap(), m.short_ios.unwrap()), (0, 0));
+    let p = m.phases.as_ref().expect("a load of ours has phases");
+    let phases = p.submit + p.poll + p.clear + p.other;
     assert!((phases - 1.0).abs() < 1e-6, "phases sum to 1: {phases}");
 }
 
 /// The share of completions that came by a vehicle.
 pub fn share(m: &Measurement, vehicle: Vehicle) -> f64 {
     let by: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
-    by as f64 / m.ios as f64
+    by as f64 / m.ios.unwrap() as f64
 }
 
 /// Completions of a vehicle whose detail begins so, as a share of all.
 pub fn detailed(m: &Measurement, vehicle: Vehicle, detail: &str) -> f64 {
     let of = |v: &&VehicleCount| v.vehicle == vehicle && v.detail.as_deref().is_some_and(|d| d.starts_with(detail));
-    m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios as f64
+    m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios.unwrap() as f64
 }
 
 /// The share of completions whose device was done before io_uring_enter had returned from their submission, which a faster
@@ -152,14 +153,14 @@ pub fn rule(m: &Measurement, vehicle: Vehicle) -> Result<(), String> {
     // CPU is so slow that a tick comes before much of what is ready is looked for.
     let late = 1.0 - early(m);
     let nearly_all = if is_emulated() { 0.5 } else { 0.95 };
-    if got >= nearly_all * late || late * (m.ios as f64) < 50.0 {
+    if got >= nearly_all * late || late * (m.ios.unwrap() as f64) < 50.0 {
         return Ok(());
     }
-    Err(format!("{vehicle} carried {got:.4} of {}: {:?}", m.ios, m.vehicles))
+    Err(format!("{vehicle} carried {got:.4} of {}: {:?}", m.ios.unwrap(), m.vehicles))
 }
 
 #[track_caller]
 pub fn assert_share(m: &Measurement, vehicle: Vehicle, at_least: f64) {
     let got = share(m, vehicle);
-    assert!(got >= at_least, "{vehicle} carried {got:.4} of {}, not {at_least}: {:?}", m.ios, m.vehicles);
+    assert!(got >= at_least, "{vehicle} carried {got:.4} of {}, not {at_least}: {:?}", m.ios.unwrap(), m.vehicles);
 }

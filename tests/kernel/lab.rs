@@ -80,7 +80,7 @@ fn command() -> Result<(), Failed> {
     let store = Store::open(&folder.path().join("s.db"))?.ok_or("no store")?;
     let stored = store.load(1)?.ok_or("no run")?;
     let m = &stored.cells[0].measurements.all()[0];
-    assert_eq!((m.ios, m.host.virtualisation.as_deref()), (50, Some("qemu")));
+    assert_eq!((m.ios.unwrap(), m.host.virtualisation.as_deref()), (50, Some("qemu")));
     assert!(m.host.kernel.starts_with("6.1."), "{}", m.host.kernel);
     assert!(store.histogram(1, 1, 1)?.is_some());
     Ok(())

@@ -229,7 +229,7 @@ fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> 
         all.push((format!("by {vehicle}"), Box::new(share), percent as Text));
     }
     if !emulated {
-        all.push((Metric::Iops.words(Unit::of_run(run)), Box::new(|m| Some(m.iops)), count as Text));
+        all.push((Metric::Iops.words(Unit::of_run(run)), Box::new(|m| m.iops), count as Text));
         let us = |of: Plain| move |m: &Measurement| of(m).map(|ns| ns / 1e3);
         all.push(("mean latency, µs".into(), Box::new(us(|m| m.latency_ns.mean)), three_digits as Text));
         all.push((

@@ -11,7 +11,7 @@ type Arm<'a> = (&'a [f64], Vehicle, f64);
 fn measured((iops, vehicle, kicks): Arm<'_>) -> Vec<Measurement> {
     let one = |iops: &f64| {
         let mut m = sample::measurement();
-        m.iops = *iops;
+        m.iops = Some(*iops);
         m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: None, delay_ns: None }];
         m.per_io = PerIo { kicks: Some(kicks), ..PerIo::default() };
         m
@@ -154,7 +154,7 @@ fn costs_are_ranked_and_their_places_named() {
     let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
         for (i, m) in cell.measurements.open().iter_mut().enumerate() {
             m.elapsed_ns = ns + i as u64 * 10_000;
-            m.phases = Phases { submit, poll: 0.9 - submit, clear: 0.05, other: 0.05, total_ns: 1 };
+            m.phases = Some(Phases { submit, poll: 0.9 - submit, clear: 0.05, other: 0.05, total_ns: 1 });
         }
     };
     set(&mut r.cells[0], 1_900_000, 0.8);

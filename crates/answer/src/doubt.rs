@@ -22,7 +22,7 @@ pub struct Counts<'a> {
 impl<'a> From<&'a Measurement> for Counts<'a> {
     fn from(m: &'a Measurement) -> Self {
         let server = m.net.as_ref().and_then(|net| net.server.as_ref());
-        let completions = server.map_or(m.ios, |server| server.total.counts.completions);
+        let completions = server.map_or(m.ios.unwrap_or(0), |server| server.total.counts.completions);
         Self { completions, probe: &m.probe, vehicles: &m.vehicles, interrupts: &m.interrupts }
     }
 }

@@ -69,7 +69,8 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
 }
 
 fn outliers_of(cell: &CellRecord) -> Vec<Outlier<'_>> {
-    let iops: Vec<f64> = cell.measurements.all().iter().map(|m| m.iops).collect();
+    let known: Option<Vec<f64>> = cell.measurements.all().iter().map(|m| m.iops).collect();
+    let Some(iops) = known else { return Vec::new() };
     if iops.len() < ENOUGH {
         return Vec::new();
     }
@@ -133,7 +134,7 @@ fn drift(run: &RunRecord) -> Option<Warning> {
 
 /// The first `blocks` repeats, each against the cell's median; `None`: it has none.
 fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
-    let iops: Vec<f64> = cell.measurements.all().iter().take(blocks).map(|m| m.iops).collect();
+    let iops: Vec<f64> = cell.measurements.all().iter().take(blocks).map(|m| m.iops).collect::<Option<_>>()?;
     let middle = median(iops.iter().copied())?;
     (middle > 0.0).then(|| iops.iter().map(|x| x / middle).collect())
 }
@@ -182,7 +183,7 @@ mod tests {
             untestable: None,
             measurements: iops
                 .iter()
-                .map(|iops| iotrail_schema::measurement::Measurement { iops: *iops, ..sample::measurement() })
+                .map(|iops| iotrail_schema::measurement::Measurement { iops: Some(*iops), ..sample::measurement() })
                 .collect(),
         };
         RunRecord {

@@ -9,10 +9,16 @@ use iotrail_schema::vehicle::Vehicle;
 
 /// Everything that can be said of one measurement, the most telling first.
 pub fn findings(m: &Measurement) -> Vec<Finding> {
-    [stranded(m), delivered::kick_storm(m.per_io.kicks, m.iops, ""), device_irq(m), iowq(m), not_granted(m)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        stranded(m),
+        m.iops.and_then(|iops| delivered::kick_storm(m.per_io.kicks, iops, "")),
+        device_irq(m),
+        iowq(m),
+        not_granted(m),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
@@ -34,13 +40,14 @@ pub fn why_the_tick(m: &Measurement) -> &'static str {
 
 fn stranded(m: &Measurement) -> Option<Finding> {
     let mut f = delivered::stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
-    f.evidence.insert("iops".into(), m.iops);
+    let iops = m.iops?;
+    f.evidence.insert("iops".into(), iops);
     if let Some(ticks) = tick_rate(m) {
         f.text += &format!(
             ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
             count(ticks.round()),
-            count(m.iops.round()),
-            three_digits(m.iops / (ticks * m.load.cpus.len() as f64))
+            count(iops.round()),
+            three_digits(iops / (ticks * m.load.cpus.len() as f64))
         );
         f.evidence.insert("ticks_per_s".into(), ticks);
     }
@@ -136,15 +143,15 @@ mod tests {
     #[test]
     fn kicks_are_explained_where_there_are_many() {
         let mut m = carried_by(Vehicle::ReschedIpi, None);
-        (m.per_io.kicks, m.iops) = (Some(1.0), 14_900.0);
+        (m.per_io.kicks, m.iops) = (Some(1.0), Some(14_900.0));
         let f = only(&m, "kick_storm").unwrap();
         assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k a second: ") && f.remedy.starts_with("coop_taskrun"));
         assert!(f.warns());
-        m.iops = 2_000.0;
+        m.iops = Some(2_000.0);
         assert!(!only(&m, "kick_storm").unwrap().warns());
-        m.iops = 900.0;
+        m.iops = Some(900.0);
         assert_eq!(only(&m, "kick_storm"), None);
-        (m.per_io.kicks, m.iops) = (Some(0.4), 100_000.0);
+        (m.per_io.kicks, m.iops) = (Some(0.4), Some(100_000.0));
         assert_eq!(only(&m, "kick_storm"), None);
         m.per_io.kicks = None;
         assert_eq!(only(&m, "kick_storm"), None);

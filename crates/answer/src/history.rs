@@ -233,7 +233,7 @@ mod tests {
     fn run(number: i64, kernel: &str, iops: f64) -> RunRecord {
         let mut m = measurement();
         m.host.kernel = kernel.into();
-        m.iops = iops;
+        m.iops = Some(iops);
         let mut record = RunRecord { run: number, experiment: "e".into(), ..RunRecord::single(&m) };
         record.cells[0].measurements = vec![m].into();
         record

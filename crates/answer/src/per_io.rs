@@ -21,21 +21,25 @@ pub fn cpu_ns(m: &Measurement) -> Option<f64> {
     }
     let helpers = m.cpu.sqpoll_ns.or((!has_sqpoll(m)).then_some(0))? + m.cpu.helpers_ns.unwrap_or(0);
     let own = m.cpu.user_ns? + m.cpu.system_ns?;
-    (m.ios > 0).then(|| (own + helpers) as f64 / m.ios as f64)
+    // An operation may have two completions.
+    match m.operations {
+        Some(operations) => (operations > 0).then(|| (own + helpers) as f64 / operations as f64),
+        None => m.per_io(own + helpers),
+    }
 }
 
 /// The same of the SQPOLL threads alone.
 pub fn sqpoll_ns(m: &Measurement) -> Option<f64> {
-    m.cpu.sqpoll_ns.filter(|_| m.ios > 0).map(|ns| ns as f64 / m.ios as f64)
+    m.per_io(m.cpu.sqpoll_ns?)
 }
 
 /// The same of the other helpers: io-wq workers, glibc's.
 pub fn helpers_ns(m: &Measurement) -> Option<f64> {
-    m.cpu.helpers_ns.filter(|_| m.ios > 0).map(|ns| ns as f64 / m.ios as f64)
+    m.per_io(m.cpu.helpers_ns?)
 }
 
 pub fn wakeups(m: &Measurement) -> Option<f64> {
-    m.cpu.sqpoll_wakeups.filter(|_| m.ios > 0).map(|n| n as f64 / m.ios as f64)
+    m.per_io(m.cpu.sqpoll_wakeups?)
 }
 
 /// Of each second, the part that the server's threads were neither on a CPU nor waiting for one, seconds; all threads together.
@@ -51,8 +55,8 @@ pub fn of_each_second(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>
 
 /// Requests handed to io-wq: asked for, and because they would have blocked.
 pub fn punts(m: &Measurement) -> Option<(f64, f64)> {
-    let per_io = |n: u64| n as f64 / m.ios as f64;
-    m.punts.filter(|_| m.ios > 0).map(|p| (per_io(p.asked), per_io(p.would_block)))
+    let punts = m.punts?;
+    m.per_io(punts.asked).zip(m.per_io(punts.would_block))
 }
 
 /// Of returns to user mode.
@@ -62,7 +66,7 @@ pub const CAUSES: [&str; 6] = ["syscall", "page_fault", "device_irq", "timer_tic
 pub fn mode_switches(m: &Measurement, cause: &str) -> Option<f64> {
     let all = m.per_io.mode_switches.map(|_| &m.mode_switches)?;
     let count: u64 = all.iter().filter(|s| s.cause == cause).map(|s| s.count).sum();
-    (m.ios > 0).then(|| count as f64 / m.ios as f64)
+    m.per_io(count)
 }
 
 /// An estimate from samples, and its standard error: the samples of a place are few among many, so their number is Poisson's.
@@ -81,7 +85,7 @@ pub fn place(measurements: &[Measurement], is: impl Fn(Place) -> bool) -> Option
         let here: u64 = m.cpu_shares.as_ref()?.iter().filter(|s| is(s.place)).map(|s| s.samples).sum();
         samples += here;
         ns += here as f64 * period;
-        ios += m.ios;
+        ios += m.ios?;
     }
     // One sample where there is none: that much may have been missed.
     let error = |period: f64| (samples.max(1) as f64).sqrt() * period / ios as f64;

@@ -219,9 +219,9 @@ pub mod made {
             let drift = 1.0 + 0.1 * noise();
             for i in left.set() {
                 let iops = 1e5 * times[i][0] * drift * (0.02 * noise()).exp();
-                let mut m = Measurement { iops, ..sample::measurement() };
+                let mut m = Measurement { iops: Some(iops), ..sample::measurement() };
                 if run.search.as_ref().unwrap().second.is_some() {
-                    let cpu_ns = m.ios as f64 * 5e3 * times[i][1] * (0.02 * noise()).exp();
+                    let cpu_ns = m.ios.unwrap() as f64 * 5e3 * times[i][1] * (0.02 * noise()).exp();
                     (m.cpu.user_ns, m.cpu.system_ns) = (Some(0), Some(cpu_ns as u64));
                     (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(0), None);
                 }
@@ -294,7 +294,7 @@ mod tests {
         for cell in &mut run.cells {
             let mut m = iotrail_testing::sample::measurement();
             m.latency_ns.p99 = Some(if cell.cell == 2 { 2_000_000 } else { 500_000 });
-            m.iops = f64::from(cell.cell) * 1e5;
+            m.iops = Some(f64::from(cell.cell) * 1e5);
             cell.measurements = vec![m; 3].into();
         }
         let s = state(&run).unwrap();

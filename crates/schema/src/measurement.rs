@@ -41,23 +41,28 @@ pub struct Measurement {
     pub load: Shared<LoadRecord>,
     /// From the first submission to the last completion seen; the warm-up is not included.
     pub elapsed_ns: u64,
-    /// I/Os that completed, failed and short ones included. Of a network load: responses.
-    pub ios: u64,
+    /// I/Os that completed, failed and short ones included. Null of a program that was not traced in this run, as are `bytes`, `errors`,
+    /// `short_ios` and `iops`. Of a network load: responses.
+    pub ios: Option<u64>,
+    /// Results that a program had of its requests, as a trace's. Null of a load of ours, whose I/Os they are, and where `ios` is null.
+    #[serde(default)]
+    pub operations: Option<u64>,
     /// Bytes moved. Of a network load: those that the sender sent and received.
-    pub bytes: u64,
+    pub bytes: Option<u64>,
     /// I/Os that completed with an error.
-    pub errors: u64,
+    pub errors: Option<u64>,
     /// The errors by kind, the most frequent first. They sum to `errors`. Null in measurements of versions that did not tell.
     #[serde(default)]
     pub errors_by: Option<Vec<ErrorCount>>,
     /// I/Os that completed with fewer bytes than were asked for.
-    pub short_ios: u64,
+    pub short_ios: Option<u64>,
     /// `ios` over `elapsed_ns`, per second.
-    pub iops: f64,
+    pub iops: Option<f64>,
     /// Latency of single I/Os. Of a network load: the sender's.
     pub latency_ns: Latency,
-    /// Where the jobs' wall time went.
-    pub phases: Phases,
+    /// Where the jobs' wall time went. Null where they are not jobs of iotrail's own storage load.
+    #[serde(default)]
+    pub phases: Option<Phases>,
     /// CPU time of the load. Of a network load: the server's.
     pub cpu: Cpu,
     /// What delivered the completions. They sum to `probe.completions_seen`, `unknown` included. Empty where nothing was watched, and
@@ -112,6 +117,11 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// So many per I/O; `None`: it had no I/O, or they are not known.
+    pub fn per_io(&self, n: u64) -> Option<f64> {
+        self.ios.filter(|ios| *ios > 0).map(|ios| n as f64 / ios as f64)
+    }
+
     /// Ready against posted; `None` where it could not be followed.
     pub fn delivery(&self) -> Option<&Delivery> {
         self.order.as_ref()?.delivery.as_ref()

@@ -19,7 +19,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
     // A number whose shortest decimal form a careless reader would round.
-    m.iops = 0.1 + 0.2;
+    m.iops = Some(0.1 + 0.2);
     m.latency_ns.mean = Some(1_234_567.890_123_456_7);
     store.save(run, 3, 2, &m, &sample::histogram()).unwrap();
     let path = store.path().to_owned();
@@ -42,7 +42,7 @@ fn losses_are_named_and_what_is_not_known_is_null() {
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
     m.probe.lost = None;
-    m.errors = 4;
+    m.errors = Some(4);
     store.save(run, 1, 1, &m, &sample::histogram()).unwrap();
     let mut query = store.db.prepare("SELECT name, count FROM losses ORDER BY name").unwrap();
     let rows: Vec<(String, Option<i64>)> =

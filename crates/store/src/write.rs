@@ -144,8 +144,9 @@ pub(super) fn insert_measurement(
             repeat,
             m.started_unix_s as i64,
             m.elapsed_ns as i64,
-            m.ios as i64,
-            m.iops,
+            // These columns take no null: what is unknown is null in the JSON.
+            m.ios.unwrap_or(0) as i64,
+            m.iops.unwrap_or(0.0),
             m.latency_ns.mean,
             m.latency_ns.p99.map(|n| n as i64),
             m.host.hostname,
@@ -173,7 +174,7 @@ fn losses(m: &Measurement) -> [(&'static str, Option<u64>); 4] {
         ("lost", m.probe.lost),
         ("untracked", m.probe.untracked),
         ("unknown", m.probe.completions_seen.map(|_| unknown)),
-        ("errors", Some(m.errors)),
+        ("errors", m.errors),
     ]
 }
 

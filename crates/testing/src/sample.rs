@@ -79,12 +79,13 @@ pub fn measurement() -> Measurement {
         }
         .into(),
         elapsed_ns: 2_000_000_000,
-        ios: 500,
-        bytes: 500 * 4096,
-        errors: 0,
+        ios: Some(500),
+        operations: None,
+        bytes: Some(500 * 4096),
+        errors: Some(0),
         errors_by: Some(vec![]),
-        short_ios: 0,
-        iops: 250.0,
+        short_ios: Some(0),
+        iops: Some(250.0),
         latency_ns: Latency {
             count: 500,
             mean: Some(3_998_123.1),
@@ -98,7 +99,7 @@ pub fn measurement() -> Measurement {
             p99_99: None,
             max: Some(4_100_000),
         },
-        phases: Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 },
+        phases: Some(Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 }),
         cpu: Cpu { user_ns: Some(1_990_000_000), system_ns: Some(10_000_000), sqpoll_ns: None, ..Cpu::default() },
         vehicles: vec![
             VehicleCount { vehicle: Vehicle::TimerTick, completions: 497, detail: None, delay_ns: None },
@@ -215,7 +216,7 @@ pub fn measurement() -> Measurement {
 
 /// Makes it a second of a network load of so many requests, of which the server idled so long.
 pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f64) {
-    (m.ios, m.iops, m.bytes) = (requests, requests as f64, 128 * requests);
+    (m.ios, m.iops, m.bytes) = (Some(requests), Some(requests as f64), Some(128 * requests));
     m.elapsed_ns = 1_000_000_000;
     let (user_ns, system_ns) = (Some(100_000_000), Some(900_000_000 - idle_ms * 1_000_000));
     m.cpu = Cpu { user_ns, system_ns, ..Cpu::default() };

@@ -236,7 +236,7 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
     let stop = interrupt::raise_flag()?;
     let measured = Ends::default().run(&net, &cell.options, plan.follow, &mut |_| {}, stop)?;
     let Measured { measurement, histogram, interrupted, .. } = measured;
-    if measurement.ios == 0 {
+    if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before a request was measured", "let it run longer"),
             false => Error::machine("not one request was measured", "give it more time with --runtime"),

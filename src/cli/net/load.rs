@@ -77,7 +77,7 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
     let loaded = loaded::run(spec, &args.address, &control, &mut progress, stop);
     bar.finish_and_clear();
     let loaded = loaded?;
-    if loaded.measurement.ios == 0 {
+    if loaded.measurement.ios == Some(0) {
         return Err(match loaded {
             Loaded { broken_off: Some(e), .. } => e,
             Loaded { interrupted: true, .. } => {

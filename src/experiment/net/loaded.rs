@@ -252,10 +252,10 @@ fn joined(
         m.load.trace = "off".into();
     }
     m.elapsed_ns = sent.elapsed_ns;
-    m.ios = sent.responses;
-    m.bytes = sent.bytes;
+    m.ios = Some(sent.responses);
+    m.bytes = Some(sent.bytes);
     let seconds = sent.elapsed_ns as f64 / 1e9;
-    m.iops = if seconds > 0.0 { sent.responses as f64 / seconds } else { 0.0 };
+    m.iops = Some(if seconds > 0.0 { sent.responses as f64 / seconds } else { 0.0 });
     m.latency_ns = quantile::summary(&sent.histogram);
     if let Some(circumstances) = &mut m.circumstances {
         circumstances.throughput = sent.throughput.clone();

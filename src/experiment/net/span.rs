@@ -179,7 +179,7 @@ impl<'a> Span<'a> {
         let is_ring = self.server.spec().options.engine == ServerEngine::IoUring;
         let loss = observed.as_ref().map(|o| o.follow_loss);
         let counted = Counted {
-            ios: measurement.ios,
+            ios: server.total.counts.requests,
             completions: is_ring.then_some(server.total.counts.completions),
             leave_events: true,
             syscalls: Some(server.total.counts.syscalls),
@@ -275,9 +275,11 @@ fn measured(
         }
         .into(),
         elapsed_ns: record.total.wall_ns,
-        ios: counts.requests,
-        bytes: counts.bytes_in + counts.bytes_out,
-        iops: if seconds > 0.0 { counts.requests as f64 / seconds } else { 0.0 },
+        ios: Some(counts.requests),
+        bytes: Some(counts.bytes_in + counts.bytes_out),
+        errors: Some(0),
+        short_ios: Some(0),
+        iops: Some(if seconds > 0.0 { counts.requests as f64 / seconds } else { 0.0 }),
         cpu: Cpu {
             user_ns: record.total.user_ns,
             system_ns: record.total.system_ns,

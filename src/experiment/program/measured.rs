@@ -11,7 +11,7 @@ use iotrail_answer::doubt::doubts;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
 use iotrail_host::{circumstances, clock};
-use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Phases, Probe, Ring, SCHEMA, Warning};
+use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Probe, Ring, SCHEMA, Warning};
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_stats::histogram;
@@ -69,7 +69,6 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         load: load_record(options, &r).into(),
         elapsed_ns: r.wall_ns,
         cpu: Cpu { user_ns, system_ns, ..Cpu::default() },
-        phases: Phases::default(),
         probe: Probe { mode: "off".into(), ..Probe::default() },
         circumstances: Some(around.into()),
         program: Some(program.into()),
@@ -78,6 +77,13 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     };
     if let Some(trace) = r.trace.take() {
         seen(&mut m, *trace);
+    }
+    if !watched {
+        m.warnings.push(Warning::new(
+            "not_traced",
+            "the probes did not trace this run: its I/Os, their bytes and errors, and the counts per I/O are not known",
+            "trace the timed runs as well: --watch all",
+        ));
     }
     m.warnings.extend(left_as_asked(&r));
     m.warnings.extend(remaining(&r));
@@ -121,11 +127,12 @@ fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
 /// What the probes saw of it.
 fn seen(m: &mut Measurement, trace: TraceRecord) {
     let t = trace.total;
-    m.ios = t.ios;
-    m.bytes = t.bytes;
-    m.errors = t.errors;
-    m.short_ios = t.short_ios;
-    m.iops = t.iops;
+    m.ios = Some(t.ios);
+    m.operations = t.operations;
+    m.bytes = Some(t.bytes);
+    m.errors = Some(t.errors);
+    m.short_ios = Some(t.short_ios);
+    m.iops = Some(t.iops);
     m.latency_ns = t.latency_ns;
     m.vehicles = t.vehicles;
     m.per_io = t.per_io;

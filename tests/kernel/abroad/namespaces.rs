@@ -66,7 +66,7 @@ fn loads() -> Result<(), Failed> {
 
         let nops = bench("--rw nop")?;
         exact(&nops);
-        assert_eq!((nops.ios, nops.per_io.syscalls), (2000, Some(1.0)), "{around:?}");
+        assert_eq!((nops.ios.unwrap(), nops.per_io.syscalls), (2000, Some(1.0)), "{around:?}");
 
         // Followed requests come from the same threads.
         let followed = bench(&format!("{on_file} --follow 1"))?;
@@ -103,7 +103,7 @@ fn network() -> Result<(), Failed> {
         let net = m.net.as_ref().ok_or("a network's measurement")?;
         let total = &net.server.as_ref().ok_or("a server's counts")?.total;
         let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-        assert_eq!((m.ios, total.counts.requests), (2000, 2000), "{around:?}");
+        assert_eq!((m.ios.unwrap(), total.counts.requests), (2000, 2000), "{around:?}");
         assert_eq!((Some(sum), m.probe.untracked), (m.probe.completions_seen, Some(0)), "{around:?}");
         assert_eq!(sum, total.counts.completions, "{around:?}");
         assert!(sum > 0 && m.per_io.task_work_runs > Some(0.0), "{around:?}: {:?}", m.per_io);

@@ -167,11 +167,15 @@ fn own_load() -> Result<(), Failed> {
         let own = m.per_io.device_irqs.expect("whose they are is known");
         // One interrupt may end a read of each: what the disk moved tells that both read.
         let moved = m.circumstances.as_ref().and_then(|c| c.device.as_ref()).expect("the disk counts").read_bytes;
-        assert!(moved > m.bytes + 20 * 4096, "{options}: the neighbour reads too: {moved} for {}", m.bytes);
+        assert!(
+            moved > m.bytes.unwrap() + 20 * 4096,
+            "{options}: the neighbour reads too: {moved} for {}",
+            m.bytes.unwrap()
+        );
         assert!(own <= 1.0, "{options}: {own}");
         let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum::<u64>();
         let unknown = unknown + m.probe.untracked.unwrap_or(0);
-        assert!(own > 0.9 - unknown as f64 / m.ios as f64, "{options}: {own}");
+        assert!(own > 0.9 - unknown as f64 / m.ios.unwrap() as f64, "{options}: {own}");
     }
     // It touches no device, though its file is on one.
     let m = watched("--rw nop --depth 16 --count 200000 --warmup 0");
@@ -186,7 +190,7 @@ fn seen(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     let completions: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(completions), m.probe.completions_seen, "vehicles sum to the completions seen");
-    assert_eq!(Some(m.ios - completions), m.probe.untracked, "the others are untracked");
+    assert_eq!(Some(m.ios.unwrap() - completions), m.probe.untracked, "the others are untracked");
     m
 }
 

@@ -96,9 +96,17 @@ pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str)
     const MIXED: u64 = 10_000;
     let common = format!("{options} --allow-write --verify --size {bytes} --bs {block}");
     let wrote = run(&format!("{common} --trace off --rw write --count {}", bytes / block));
-    assert_eq!((wrote.ios, wrote.bytes, wrote.errors, wrote.short_ios), (bytes / block, bytes, 0, 0), "{options}");
+    assert_eq!(
+        (wrote.ios.unwrap(), wrote.bytes.unwrap(), wrote.errors.unwrap(), wrote.short_ios.unwrap()),
+        (bytes / block, bytes, 0, 0),
+        "{options}"
+    );
     let m = run(&format!("{common} --trace {watched} --rw randrw --count {MIXED}"));
-    assert_eq!((m.ios, m.bytes, m.errors, m.short_ios), (MIXED, MIXED * block, 0, 0), "{options}");
+    assert_eq!(
+        (m.ios.unwrap(), m.bytes.unwrap(), m.errors.unwrap(), m.short_ios.unwrap()),
+        (MIXED, MIXED * block, 0, 0),
+        "{options}"
+    );
     assert_eq!(m.errors_by, Some(vec![]));
     m
 }

@@ -31,7 +31,7 @@ fn swept(engine: &str, file: &str, rw: &str) -> (u64, u64, Vec<ErrorCount>) {
         "--engine {engine} --wait peek --file {file} --rw {rw} --allow-write --size 4m --count 1024 --depth 8 --trace off"
     ));
     assert!(m.warnings.iter().any(|w| w.code == "io_errors"), "{:?}", m.warnings);
-    (m.ios, m.errors, m.errors_by.expect("they were counted"))
+    (m.ios.unwrap(), m.errors.unwrap(), m.errors_by.expect("they were counted"))
 }
 
 fn one(error: &str) -> (u64, u64, Vec<ErrorCount>) {
@@ -91,12 +91,12 @@ fn taken_out(engine: &str) -> Result<(), Failed> {
     put_back(&was);
     let m = read(&out);
     // A disk that is gone has no bytes: reads find its end, and move nothing.
-    let failed = m.errors + m.short_ios;
-    assert!(failed >= 10_000 && failed < m.ios, "{failed} of {} failed", m.ios);
-    assert!(m.errors > 0 || engine != "nvme_user" && engine != "io_uring_cmd");
+    let failed = m.errors.unwrap() + m.short_ios.unwrap();
+    assert!(failed >= 10_000 && failed < m.ios.unwrap(), "{failed} of {} failed", m.ios.unwrap());
+    assert!(m.errors > Some(0) || engine != "nvme_user" && engine != "io_uring_cmd");
     let by: u64 = m.errors_by.iter().flatten().map(|e| e.count).sum();
-    assert_eq!(by, m.errors, "{:?}", m.errors_by);
-    assert_eq!(m.latency_ns.count, m.ios);
+    assert_eq!(by, m.errors.unwrap(), "{:?}", m.errors_by);
+    assert_eq!(m.latency_ns.count, m.ios.unwrap());
     assert!(m.elapsed_ns < 90_000_000_000, "it ended by itself");
     assert!(m.warnings.iter().any(|w| w.code == "target_lost"), "{:?}", m.warnings);
     Ok(())

@@ -28,7 +28,7 @@ fn written() -> Result<(), Failed> {
     drop(released);
     // The kernel's driver has it again, and finds the same.
     let m = run(&format!("--trace off --file {} --rw read --verify --size 8m --count 2048", drive.block()));
-    assert_eq!((m.ios, m.errors), (2048, 0));
+    assert_eq!((m.ios.unwrap(), m.errors.unwrap()), (2048, 0));
     Ok(())
 }
 
@@ -40,9 +40,9 @@ fn sizes() -> Result<(), Failed> {
     for (block, depth) in [(512, 1), (4096, 63), (8192, 64), (12 << 10, 3), (128 << 10, 16), (512 << 10, 4)] {
         let blocks = (16 << 20) / block;
         let with = format!("{common} --bs {block} --depth {depth}");
-        assert_eq!(run(&format!("{with} --rw write --count {blocks}")).bytes, blocks * block);
+        assert_eq!(run(&format!("{with} --rw write --count {blocks}")).bytes, Some(blocks * block));
         let m = run(&format!("{with} --rw randread --count {}", blocks.min(4096)));
-        assert_eq!((m.errors, m.bytes), (0, blocks.min(4096) * block), "{block}");
+        assert_eq!((m.errors.unwrap(), m.bytes.unwrap()), (0, blocks.min(4096) * block), "{block}");
     }
     for (options, words) in [
         ("--bs 1m", "takes 524288 bytes a command at most; use --bs 524288 or less"),
@@ -65,7 +65,7 @@ fn silent() -> Result<(), Failed> {
     let drive = sound();
     let released = release(&drive);
     let m = run(&format!("--engine nvme_user --wait peek --file {} --depth 4 --count 10000", drive.address));
-    assert_eq!((m.ios, m.errors, m.per_io.syscalls), (10_000, 0, Some(0.0)));
+    assert_eq!((m.ios.unwrap(), m.errors.unwrap(), m.per_io.syscalls), (10_000, 0, Some(0.0)));
     assert_eq!(m.vehicles, []);
     // It never sleeps: what was asked for is not what it does, and it says so.
     let m = run(&format!("--engine nvme_user --file {} --count 100", drive.address));
@@ -128,6 +128,6 @@ fn killed() -> Result<(), Failed> {
     assert_eq!(std::fs::read_to_string(&enable)?.trim(), "0");
     drop(released);
     let m = run(&format!("--trace off --file {} --rw read --verify --size 8m --count 2048", drive.block()));
-    assert_eq!((m.ios, m.errors), (2048, 0));
+    assert_eq!((m.ios.unwrap(), m.errors.unwrap()), (2048, 0));
     Ok(())
 }

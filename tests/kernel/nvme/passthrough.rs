@@ -43,7 +43,7 @@ fn every_completion(options: &str) -> Result<(), Failed> {
     let target = format!("--engine io_uring_cmd --file {} {options}", drive.generic());
     let m = written_and_checked(&target, BYTES, 4096, "on");
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-    assert_eq!((Some(sum), sum), (m.probe.completions_seen, m.ios), "{:?}", m.vehicles);
+    assert_eq!((Some(sum), sum), (m.probe.completions_seen, m.ios.unwrap()), "{:?}", m.vehicles);
     assert_eq!((m.probe.lost, m.probe.untracked), (Some(0), Some(0)));
     let unknown = m.vehicles.iter().find(|v| v.vehicle == Vehicle::Unknown);
     assert!(unknown.is_none(), "{:?}", m.vehicles);
@@ -64,11 +64,11 @@ fn sizes() -> Result<(), Failed> {
     for block in [512, 64 << 10, 256 << 10] {
         let options = format!("--engine io_uring_cmd --file {} --depth 4 --trace off", drive.generic());
         let common = format!("{options} --allow-write --verify --size 4m --bs {block}");
-        assert_eq!(run(&format!("{common} --rw write --count {}", (4 << 20) / block)).errors, 0);
+        assert_eq!(run(&format!("{common} --rw write --count {}", (4 << 20) / block)).errors, Some(0));
         // The block layer finds the same on the same places.
         let read =
             run(&format!("--trace off --file {} --rw read --verify --size 4m --bs 4096 --count 1024", drive.block()));
-        assert_eq!((read.ios, read.errors), (1024, 0), "{block}");
+        assert_eq!((read.ios.unwrap(), read.errors.unwrap()), (1024, 0), "{block}");
     }
     let (status, said) = refused(&format!("--engine io_uring_cmd --file {} --bs 1000 --count 1", drive.generic()));
     assert_eq!(status, 2);
@@ -102,7 +102,7 @@ fn held() -> Result<(), Failed> {
     assert_eq!(status, 2);
     assert!(said.contains(&format!("{} is in use", drive.block())), "{said}");
     let reads = bench(&format!("--engine io_uring_cmd --file {} --count 10 --trace off", drive.generic())).output()?;
-    assert_eq!(read(&reads).errors, 0, "reading disturbs nobody");
+    assert_eq!(read(&reads).errors, Some(0), "reading disturbs nobody");
     drop(holder);
     run(&format!("{write} --allow-write"));
     Ok(())

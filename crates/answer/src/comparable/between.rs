@@ -44,7 +44,7 @@ const FAILED: f64 = 0.01;
 /// Why two sides are not of one load though neither was asked to be another: of the one more failed, and a failed I/O is other work.
 pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Option<String> {
     let share = |of: &[&Measurement]| {
-        let sum = |f: fn(&Measurement) -> u64| of.iter().map(|m| f(m)).sum::<u64>() as f64;
+        let sum = |f: fn(&Measurement) -> Option<u64>| of.iter().filter_map(|m| f(m)).sum::<u64>() as f64;
         sum(|m| m.errors) / sum(|m| m.ios).max(1.0)
     };
     let (x, y) = (share(a.1), share(b.1));

@@ -112,7 +112,7 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
     // The control group's quota keeps threads that could run waiting too: nobody else has their CPU then.
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);
     let waited = c.run_queue_wait_ns.filter(|_| alone)?.saturating_sub(throttled_ns);
-    let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.total_ns };
+    let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.as_ref()?.total_ns };
     let share = waited as f64 / wall_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
         Warning::new(

@@ -17,7 +17,7 @@ const DIRTY: f64 = 0.01;
 /// Direct I/O of a target whose disks count: what they moved is to be what was asked for.
 fn direct_device<'a>(m: &Measurement, c: &'a Circumstances) -> Option<&'a DeviceBytes> {
     // The bytes of failed I/Os may have moved or not; a load with failures has a warning of its own.
-    c.device.as_ref().filter(|_| m.load.direct && m.load.file.is_some() && m.errors == 0)
+    c.device.as_ref().filter(|_| m.load.direct && m.load.file.is_some() && m.errors == Some(0))
 }
 
 /// Bytes (read, written) that the load moved; where it mixes them, all of them are in the first.

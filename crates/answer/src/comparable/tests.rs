@@ -198,7 +198,7 @@ fn heat_and_frequency() {
 
 #[test]
 fn more_failed_on_one_side() {
-    let failed = |errors| with(|m, _| (m.ios, m.errors) = (1_000, errors));
+    let failed = |errors| with(|m, _| (m.ios, m.errors) = (Some(1_000), Some(errors)));
     let apart = |a: u64, b: u64| {
         let (a, b) = (failed(a), failed(b));
         failed_apart(("old", &[&a]), ("new", &[&b]))

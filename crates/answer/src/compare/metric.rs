@@ -188,7 +188,7 @@ impl Metric {
             return None;
         }
         match self {
-            Metric::Iops => Some(m.iops),
+            Metric::Iops => m.iops,
             Metric::Elapsed => Some(m.elapsed_ns as f64),
             Metric::LatencyMean => m.latency_ns.mean,
             Metric::LatencyP50 => ns(m.latency_ns.p50),
@@ -204,7 +204,7 @@ impl Metric {
                 // A program's own count holds all that it started; of a load of ours SQPOLL threads and other helpers are beside it.
                 let cpu = match m.program {
                     Some(_) => Metric::CpuTime.of(m)?,
-                    None => per_io::cpu_ns(m)? * m.ios as f64,
+                    None => per_io::cpu_ns(m)? * m.ios? as f64,
                 };
                 (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64)
             }

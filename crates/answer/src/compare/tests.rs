@@ -8,7 +8,7 @@ use iotrail_stats::bootstrap::Counts;
 use iotrail_testing::sample;
 
 fn measured(iops: &[f64]) -> Vec<Measurement> {
-    let one = |iops: &f64| Measurement { iops: *iops, ..sample::measurement() };
+    let one = |iops: &f64| Measurement { iops: Some(*iops), ..sample::measurement() };
     iops.iter().map(one).collect()
 }
 

@@ -47,7 +47,7 @@ const fn all(what: &'static str, kind: Kind, of: fn(&[Measurement]) -> Option<f6
 const KICKS: Figure = each("Kicks per I/O", Kind::Count, |m| m.per_io.kicks);
 const SLEEPS: Figure = each("Sleeps per I/O", Kind::Count, |m| m.per_io.context_switches);
 const CALLS: Figure = each("System calls per I/O", Kind::Count, |m| m.per_io.syscalls);
-const IOPS: Figure = each("IOPS", Kind::Rate, |m| Some(m.iops));
+const IOPS: Figure = each("IOPS", Kind::Rate, |m| m.iops);
 const MEAN: Figure = each("Mean latency", Kind::Time, |m| m.latency_ns.mean);
 const CPU: Figure = each("CPU time per I/O", Kind::Time, |m| Metric::CpuPerIo.of(m));
 
@@ -101,7 +101,7 @@ fn of_table(table: Table) -> Vec<Figure> {
             }),
         ],
         Table::Order => vec![
-            each("Requests per second", Rate, |m| Some(m.iops)),
+            each("Requests per second", Rate, |m| m.iops),
             each("Idle time of each second", Time, |m| per_io::server_idle(m).map(|s| s * 1e9)),
         ],
         _ => vec![KICKS],

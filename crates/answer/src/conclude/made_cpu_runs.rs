@@ -14,7 +14,7 @@ fn an_iocbs_copy_is_what_native_aio_copies_more() {
         cell(json!({"batch": 16, "arm": arm}), move |m, _| {
             m.load.engine = engine.into();
             m.load.batch = 16;
-            m.ios = 1_000_000;
+            m.ios = Some(1_000_000);
             samples(m, &[(Place::Copy, copy), (Place::SyscallEntry, 20), (Place::User, 400)]);
         })
     };

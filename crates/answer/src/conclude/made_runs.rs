@@ -16,8 +16,8 @@ use iotrail_testing::sample;
 pub(super) fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
     let one = |repeat| {
         let mut m = sample::measurement();
-        m.iops = 1000.0 + repeat as f64;
-        m.ios = 1000;
+        m.iops = Some(1000.0 + repeat as f64);
+        m.ios = Some(1000);
         m.elapsed_ns = 1_000_000_000;
         m.per_io = PerIo::default();
         m.warnings.clear();
@@ -173,7 +173,7 @@ pub(super) fn samples(m: &mut Measurement, places: &[(Place, u64)]) {
 fn interrupts_that_go_elsewhere_free_what_they_took() {
     let arm = |name: &str, cpus: &'static str, coop: bool, iops: f64, idle: u64| {
         cell(json!({"depth": 64, "arm": name}), move |m, repeat| {
-            m.iops = iops + repeat as f64;
+            m.iops = Some(iops + repeat as f64);
             m.load.wait = "block".into();
             m.load.cpus_requested = Some(cpus.into());
             m.load.cpus = vec![u32::from(cpus == "irq")];

@@ -7,7 +7,7 @@ use crate::spread::over_repeats;
 use crate::timelines;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{list, percent};
-use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::Phases;
 use iotrail_schema::run_record::{CellRecord, Table};
 
 /// The parts of a whole, with their shares of it.
@@ -65,12 +65,12 @@ fn ways(cell: &CellRecord) -> Parts {
 }
 
 fn phases(cell: &CellRecord) -> Parts {
-    let median = |of: fn(&Measurement) -> f64| over_repeats(cell, |m| Some(of(m)));
+    let median = |of: fn(&Phases) -> f64| over_repeats(cell, |m| m.phases.as_ref().map(of));
     let all = [
-        ("submit", median(|m| m.phases.submit)),
-        ("poll", median(|m| m.phases.poll)),
-        ("clear", median(|m| m.phases.clear)),
-        ("other", median(|m| m.phases.other)),
+        ("submit", median(|p| p.submit)),
+        ("poll", median(|p| p.poll)),
+        ("clear", median(|p| p.clear)),
+        ("other", median(|p| p.other)),
     ];
     all.into_iter().filter_map(|(name, share)| Some((name, share?))).collect()
 }

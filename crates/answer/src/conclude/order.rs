@@ -16,7 +16,7 @@ fn order(cell: &CellRecord) -> Option<String> {
     if measured.is_empty() {
         return None;
     }
-    let seen = |m| Measurement::delivery(m).filter(|d| d.completions > 0).map(|d| (d, m.iops));
+    let seen = |m| Measurement::delivery(m).filter(|d| d.completions > 0).and_then(|d| Some((d, m.iops?)));
     let Some(all) = measured.iter().map(seen).collect::<Option<Vec<(&Delivery, f64)>>>() else {
         return Some(format!("{who}: the order of its completions is not known in every run."));
     };

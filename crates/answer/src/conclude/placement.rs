@@ -74,7 +74,7 @@ fn vectors(cell: &CellRecord) -> Vec<String> {
     let per_io = |v: &Interrupt| {
         over_repeats(cell, |m| {
             let here = m.interrupts.iter().filter(|i| (&i.vector, i.cpu) == (&v.vector, v.cpu));
-            Some(here.map(|i| i.count).sum::<u64>() as f64 / m.ios.max(1) as f64)
+            m.per_io(here.map(|i| i.count).sum())
         })
     };
     let mut seen: Vec<_> = vectors.into_iter().filter_map(|v| Some((v, per_io(v)?))).collect();

@@ -23,7 +23,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
         if vehicle_shares(&cell.measurements.all()).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
             continue;
         }
-        let (Some(rate), Some(m)) = (over_repeats(cell, |m| Some(m.iops)), cell.measurements.first()) else { continue };
+        let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };
         // The tick may come a moment after they were ready: then they have not waited for it.
         if stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek").is_none() {
             continue;

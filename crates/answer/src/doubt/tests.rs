@@ -122,7 +122,7 @@ fn rings_that_are_open_are_told_where_nothing_was_seen() {
 #[test]
 fn what_ended_out_of_sight_is_estimated_by_the_interrupts_that_no_probe_saw() {
     let mut m = sample::measurement();
-    (m.ios, m.probe.completions_seen, m.probe.untracked) = (12_000, Some(11_976), Some(24));
+    (m.ios, m.probe.completions_seen, m.probe.untracked) = (Some(12_000), Some(11_976), Some(24));
     m.interrupts = vec![
         Interrupt { credited: Some(1497), ..interrupt(1, 1500, Some(1503)) },
         Interrupt { credited: Some(0), ..interrupt(0, 70, Some(90)) },

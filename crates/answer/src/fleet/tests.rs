@@ -13,7 +13,7 @@ fn run(number: i64, ratios: [f64; 2], seed: u64, change: &dyn Fn(&mut Measuremen
         let mut repeat = |_| {
             let mut m = sample::measurement();
             m.warnings.clear();
-            m.iops = iops * (0.01 * random.normal()).exp();
+            m.iops = Some(iops * (0.01 * random.normal()).exp());
             change(&mut m);
             m
         };
@@ -112,7 +112,7 @@ fn machines_that_were_measured_twice_tell_together() {
     let mut nodes = Vec::new();
     for (number, moment) in (1..).zip(moments) {
         let before = run(number, [1.0, 1.0], number as u64, &|_| {});
-        let mut now = run(number + 10, [1.0, 1.0], number as u64 + 50, &|m| m.iops *= 0.8 * moment);
+        let mut now = run(number + 10, [1.0, 1.0], number as u64 + 50, &|m| *m.iops.as_mut().unwrap() *= 0.8 * moment);
         let (a, b) = (before.cells[0].measurements.all(), now.clone().cells.remove(0).measurements.into_vec());
         fn repeats(all: &[Measurement]) -> Vec<Repeat<'_>> {
             all.iter().map(|m| Repeat { run: Some(0), ..Repeat::new(m, None) }).collect()

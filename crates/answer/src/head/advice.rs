@@ -322,8 +322,9 @@ mod tests {
         for (i, cell) in run.cells.iter_mut().enumerate() {
             let iops =
                 |k: u32| 1e5 * if i == 1 { times } else { 1.0 } * (1.0 + f64::from((7 * k + i as u32) % 5) / 100.0);
-            cell.measurements =
-                (0..12).map(|k| Measurement { iops: iops(k), ..iotrail_testing::sample::measurement() }).collect();
+            cell.measurements = (0..12)
+                .map(|k| Measurement { iops: Some(iops(k)), ..iotrail_testing::sample::measurement() })
+                .collect();
         }
         let ended = Ended::Equivalent;
         let set = vec!["c2".to_owned(), "c1".to_owned()];

@@ -13,8 +13,8 @@ pub fn confirmation(times: &[[f64; 2]]) -> RunRecord {
     for (i, cell) in run.cells.iter_mut().enumerate() {
         let measured = |k: u32| {
             let noise = |at: u32| 1.0 + f64::from((7 * k + at + i as u32) % 5) / 100.0;
-            let mut m = Measurement { iops: 1e5 * all[i][0] * noise(0), ..sample::measurement() };
-            let cpu_ns = m.ios as f64 * 5e3 * all[i][1] * noise(2);
+            let mut m = Measurement { iops: Some(1e5 * all[i][0] * noise(0)), ..sample::measurement() };
+            let cpu_ns = m.ios.unwrap() as f64 * 5e3 * all[i][1] * noise(2);
             (m.cpu.user_ns, m.cpu.system_ns, m.cpu.sqpoll_ns, m.cpu.helpers_ns) =
                 (Some(0), Some(cpu_ns as u64), Some(0), None);
             m
@@ -176,7 +176,7 @@ fn among_equals_a_front_claims_nothing_in_95_of_100() {
     let mut run = confirmation(&[[1.0, 1.0]; 3]);
     let claimed = (0..100).filter(|_| {
         for m in run.cells.iter_mut().flat_map(|c| c.measurements.open()) {
-            m.iops = 1e5 * (0.1 * noise()).exp();
+            m.iops = Some(1e5 * (0.1 * noise()).exp());
             m.cpu.system_ns = Some((1e9 * (0.1 * noise()).exp()) as u64);
         }
         run.comparisons = compare::of_run(&run, &|_, _| None);

@@ -4,7 +4,7 @@ use crate::doubt::NOT_SEEN;
 use crate::finding;
 use crate::per_io;
 use crate::unit::Unit;
-use iotrail_base::words::{count, percent, span};
+use iotrail_base::words::{UNKNOWN, count, percent, span};
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::trace_record::{Subject, TraceRecord};
@@ -46,20 +46,22 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
         None => "what it asked for",
     };
     let sampled = m.followed.as_ref().is_some_and(|f| f.is_sample());
-    let mut rate = rate(&format!("{} {}", count(m.iops), Unit::of(m).per_second()), &m.latency_ns);
+    let ios = m.ios.unwrap_or(0);
+    let iops = m.iops.map_or(UNKNOWN.into(), count);
+    let mut rate = rate(&format!("{iops} {}", Unit::of(m).per_second()), &m.latency_ns);
     if let Some(ns) = per_io::cpu_ns(m).filter(|_| m.net.is_some()) {
         rate += &format!(", {} of the server's CPU time a request", span(ns));
     }
     let found = finding::findings(m);
     // Where the sender is at its limit, there may be something to fix, and it is not at the server.
-    let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && m.ios > 0);
+    let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {
         Some(true) => "the server was not measured".into(),
         _ => nothing_to_fix(m.stages.as_deref(), sampled, device),
     };
     match sender {
         Some(w) => Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), others: Vec::new() },
-        None => of(found, &m.warnings, &rate, m.ios, nothing),
+        None => of(found, &m.warnings, &rate, ios, nothing),
     }
 }
 

@@ -188,7 +188,7 @@ mod tests {
             let mut run = two_by_two();
             run.cells.truncate(2);
             for cell in &mut run.cells {
-                let one = Measurement { iops: 250.0 * f64::from(cell.cell), ..sample::measurement() };
+                let one = Measurement { iops: Some(250.0 * f64::from(cell.cell)), ..sample::measurement() };
                 cell.measurements = vec![one; blocks].into();
             }
             run.cells[1].untestable = untestable.map(str::to_owned);

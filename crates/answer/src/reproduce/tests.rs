@@ -13,7 +13,7 @@ fn run(arms: &[(&str, &[f64])]) -> RunRecord {
         let one = |x: &f64| {
             let mut m = sample::measurement();
             m.warnings.clear();
-            (m.iops, m.per_io.kicks) = (*x, Some(*x / 1000.0));
+            (m.iops, m.per_io.kicks) = (Some(*x), Some(*x / 1000.0));
             // Of two seconds, one CPU was busy for 500 ms.
             (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(400_000_000), Some(100_000_000), 2_000_000_000);
             (m.load.jobs, m.load.cpus) = (1, vec![]);

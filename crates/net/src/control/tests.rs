@@ -35,7 +35,7 @@ fn counts(requests: u64) -> ServerCounts {
 
 fn measured(whole: bool, requests: u64) -> FromServer {
     let server = ServerRecord { total: counts(requests), ..ServerRecord::default() };
-    let measurement = Measurement { ios: requests, ..Measurement::default() };
+    let measurement = Measurement { ios: Some(requests), ..Measurement::default() };
     FromServer::Measured(Box::new(Measured { whole, measurement, server }))
 }
 
@@ -208,7 +208,7 @@ fn a_server_that_goes_leaves_what_it_has_said() {
         let (seconds, ended) = sender.join().unwrap();
         assert_eq!(seconds, [counts(5)]);
         match ended {
-            Ok(measured) => assert!(stopped && !measured.whole && measured.measurement.ios == 7),
+            Ok(measured) => assert!(stopped && !measured.whole && measured.measurement.ios == Some(7)),
             Err(e) => assert!(!stopped && e.to_string().contains("was lost"), "{e}"),
         }
     }

@@ -58,7 +58,8 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
         "latency_window": 0,
     });
     job[direction] = moved(m, latency);
-    let share = |ns: u64| if m.phases.total_ns > 0 { 100.0 * ns as f64 / m.phases.total_ns as f64 } else { 0.0 };
+    let total_ns = m.phases.as_ref().map_or(0, |p| p.total_ns);
+    let share = |ns: u64| if total_ns > 0 { 100.0 * ns as f64 / total_ns as f64 } else { 0.0 };
     for (name, ns) in [("usr_cpu", m.cpu.user_ns), ("sys_cpu", m.cpu.system_ns)] {
         if let Some(ns) = ns {
             job[name] = share(ns).into();
@@ -69,8 +70,8 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
             job[name] = count.into();
         }
     }
-    if let Some(per_io) = m.per_io.context_switches {
-        job["ctx"] = ((per_io * m.ios as f64).round() as u64).into();
+    if let Some((per_io, ios)) = m.per_io.context_switches.zip(m.ios) {
+        job["ctx"] = ((per_io * ios as f64).round() as u64).into();
     }
     if let Some(latency) = latency {
         for (name, unit_ns, is_last) in DISTRIBUTION {
@@ -147,13 +148,13 @@ fn nothing() -> Value {
 
 fn moved(m: &Measurement, latency: Option<&Histogram<u64>>) -> Value {
     let seconds = m.elapsed_ns as f64 / 1e9;
-    let bytes_per_s = if seconds > 0.0 { m.bytes as f64 / seconds } else { 0.0 };
+    let bytes_per_s = m.bytes.map(|n| if seconds > 0.0 { n as f64 / seconds } else { 0.0 });
     let mut out = nothing();
     let known = json!({
         "io_bytes": m.bytes,
-        "io_kbytes": m.bytes >> 10,
-        "bw_bytes": bytes_per_s.round() as u64,
-        "bw": (bytes_per_s / 1024.0).round() as u64,
+        "io_kbytes": m.bytes.map(|n| n >> 10),
+        "bw_bytes": bytes_per_s.map(|x| x.round() as u64),
+        "bw": bytes_per_s.map(|x| (x / 1024.0).round() as u64),
         "iops": m.iops,
         "runtime": m.elapsed_ns / 1_000_000,
         "total_ios": m.ios,

@@ -136,23 +136,20 @@ fn target(m: &Measurement) -> Vec<String> {
 }
 
 fn throughput(m: &Measurement) -> Vec<String> {
-    let mut items = vec![format!("{} IOPS", count(m.iops))];
-    if m.elapsed_ns > 0 {
-        let per_s = m.bytes as f64 / (m.elapsed_ns as f64 / 1e9);
+    let mut items = vec![format!("{} IOPS", m.iops.map_or(UNKNOWN.into(), count))];
+    if let Some(n) = m.bytes.filter(|_| m.elapsed_ns > 0) {
+        let per_s = n as f64 / (m.elapsed_ns as f64 / 1e9);
         items.push(format!("{}/s", bytes(per_s.round() as u64)));
     }
-    items.push(format!("{} I/Os in {}", m.ios, span(m.elapsed_ns as f64)));
-    if m.errors > 0 {
-        items.push(plural(m.errors as usize, "error"));
-    }
-    if m.short_ios > 0 {
-        items.push(format!("{} short", m.short_ios));
-    }
+    let ios = m.ios.map_or(UNKNOWN.into(), |n| n.to_string());
+    items.push(format!("{ios} I/Os in {}", span(m.elapsed_ns as f64)));
+    items.extend(m.errors.filter(|n| *n > 0).map(|n| plural(n as usize, "error")));
+    items.extend(m.short_ios.filter(|n| *n > 0).map(|n| format!("{n} short")));
     items
 }
 
 fn phases(m: &Measurement) -> Vec<String> {
-    let p = &m.phases;
+    let Some(p) = &m.phases else { return Vec::new() };
     [("submit", p.submit), ("poll", p.poll), ("clear", p.clear), ("other", p.other)]
         .map(|(name, share)| format!("{name} {}", percent(share)))
         .to_vec()

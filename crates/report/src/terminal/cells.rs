@@ -56,10 +56,9 @@ struct Kind {
     legend: &'static str,
 }
 
-const IOPS: Figure =
-    number("IOPS", 6, |c| over(c, |m| Some(m.iops), |x| count(if x < 1000.0 { x.round() } else { x })));
+const IOPS: Figure = number("IOPS", 6, |c| over(c, |m| m.iops, |x| count(if x < 1000.0 { x.round() } else { x })));
 const RANGE: Figure = number("range\n%", 5, |c| {
-    let s = Spread::of(c.measurements.all().iter().map(|m| m.iops));
+    let s = Spread::over(c, |m| m.iops);
     s.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range)
 });
 const MEAN: Figure = number("mean\nµs", 6, |c| over(c, |m| m.latency_ns.mean, us));
@@ -219,7 +218,7 @@ const NET: Kind = Kind {
     row: 11,
     arm: 14,
     figures: &[
-        number("req/s", 6, |c| over(c, |m| Some(m.iops), count)),
+        number("req/s", 6, |c| over(c, |m| m.iops, count)),
         RANGE,
         number("p99\nµs", 5, |c| over(c, |m| m.latency_ns.p99.map(|n| n as f64), us)),
         number("CPU\nµs/req", 6, |c| over(c, |m| Metric::CpuPerIo.of(m), us)),

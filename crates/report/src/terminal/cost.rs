@@ -5,7 +5,7 @@ use super::layout::{Cell, Column, Screen};
 use iotrail_answer::group::Group;
 use iotrail_answer::spread::Spread;
 use iotrail_base::words::UNKNOWN;
-use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::{Measurement, Phases};
 use iotrail_schema::run_record::CellRecord;
 
 /// What the headings mean.
@@ -41,15 +41,16 @@ fn line(cell: &CellRecord) -> Vec<Cell> {
     };
     let us = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.0}", s.median / 1e3));
     let share = |s: Option<Spread>| s.map_or(UNKNOWN.into(), |s| format!("{:.1}", s.median * 100.0));
+    let phase = |of: fn(&Phases) -> f64| Spread::over(cell, |m| m.phases.as_ref().map(of));
     let total = over(|m| m.elapsed_ns as f64);
     [
         cell.arm().to_owned(),
         us(total),
         total.and_then(|s| s.relative_range()).map_or(UNKNOWN.into(), range),
-        share(over(|m| m.phases.submit)),
-        share(over(|m| m.phases.poll)),
-        share(over(|m| m.phases.clear)),
-        share(over(|m| m.phases.other)),
+        share(phase(|p| p.submit)),
+        share(phase(|p| p.poll)),
+        share(phase(|p| p.clear)),
+        share(phase(|p| p.other)),
         us(known(|m| m.cpu.user_ns)),
         us(known(|m| m.cpu.system_ns)),
     ]

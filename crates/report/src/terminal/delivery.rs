@@ -43,7 +43,7 @@ fn line(row: &str, cell: &CellRecord) -> Vec<Cell> {
     let over = |f: &dyn Fn(&Measurement) -> Option<f64>| Spread::over(cell, f);
     let text =
         |spread: Option<Spread>, as_text: &dyn Fn(f64) -> String| spread.map_or(UNKNOWN.into(), |s| as_text(s.median));
-    let iops = over(&|m| Some(m.iops));
+    let iops = over(&|m| m.iops);
     let us = |ns: f64| three_digits(ns / 1e3);
     vec![
         row.into(),

@@ -325,11 +325,11 @@ pub(super) fn between(word: &str) -> &str {
 }
 
 fn throughput(m: &Measurement) -> Vec<String> {
-    let rate = per_second(m.bytes, m.elapsed_ns).round() as u64;
+    let rate = per_second(m.bytes.unwrap_or(0), m.elapsed_ns).round() as u64;
     vec![
-        format!("{} requests/s", count(m.iops)),
+        format!("{} requests/s", m.iops.map_or(UNKNOWN.into(), count)),
         format!("{}/s", bytes(rate)),
-        format!("{} in {}", plural(m.ios as usize, "request"), span(m.elapsed_ns as f64)),
+        format!("{} in {}", plural(m.ios.unwrap_or(0) as usize, "request"), span(m.elapsed_ns as f64)),
     ]
 }
 

@@ -46,8 +46,8 @@ fn figures(m: &Measurement) -> [String; 7] {
     let ms = |ns: fn(&ServerCounts) -> Option<u64>| known(per_io::of_each_second(m, ns), |s| format!("{:.0}", s * 1e3));
     let order = m.delivery().filter(|d| d.completions > 0);
     [
-        count(m.iops),
-        known((m.elapsed_ns > 0).then(|| m.bytes as f64 / (m.elapsed_ns as f64 / 1e9)), count),
+        known(m.iops, count),
+        known(m.bytes.filter(|_| m.elapsed_ns > 0).map(|n| n as f64 / (m.elapsed_ns as f64 / 1e9)), count),
         ms(|s| s.idle_ns),
         ms(|s| s.user_ns),
         ms(|s| s.system_ns),

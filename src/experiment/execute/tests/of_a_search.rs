@@ -29,7 +29,7 @@ fn search_of_three() -> Plan {
 fn nth(cell: u32, n: u32) -> Measured {
     let noise = 0.004 * f64::from((7 * n + 3 * cell + n * cell) % 11) + 0.03 * f64::from(n % 3);
     let iops = 1e5 * [1.0, 1.04, 0.8][cell as usize - 1] * (1.0 + noise);
-    Measured { measurement: Measurement { iops, ..sample::measurement() }, ..measured(false) }
+    Measured { measurement: Measurement { iops: Some(iops), ..sample::measurement() }, ..measured(false) }
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
     let plan = search_of_three();
     let iops = |store: &Store, run: i64| -> Vec<Vec<f64>> {
         let record = store.load(run).unwrap().unwrap();
-        record.cells.iter().map(|c| c.measurements.all().iter().map(|m| m.iops).collect()).collect()
+        record.cells.iter().map(|c| c.measurements.all().iter().filter_map(|m| m.iops).collect()).collect()
     };
     // Each measurement in its order; the `stop_at`th is cut short.
     let go_on = |store: &mut Store, started: &Started, stop_at: Option<usize>| {

@@ -37,6 +37,7 @@ pub const MEASUREMENT: &[Column] = &[
     text("load_trace", "/load/trace"),
     integer("elapsed_ns", "/elapsed_ns"),
     integer("ios", "/ios"),
+    integer("operations", "/operations"),
     integer("bytes", "/bytes"),
     integer("errors", "/errors"),
     integer("short_ios", "/short_ios"),

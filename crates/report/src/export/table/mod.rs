@@ -136,10 +136,24 @@ impl Table {
 /// In place of a pointer: the item's place in its list, from 0.
 const INDEX: &str = "#";
 
+/// Options of a load that a program has too.
+const OF_PROGRAM: [&str; 8] = [
+    "/load/engine",
+    "/load/ring/requested",
+    "/load/ring/granted",
+    "/load/sq_cpu",
+    "/load/sq_idle_ms",
+    "/load/cpus_requested",
+    "/load/seed",
+    "/load/trace",
+];
+
 impl Column {
     fn field(&self, of: &Value) -> Field {
+        let is_option = self.at.starts_with("/load/") && !OF_PROGRAM.contains(&self.at);
         let value = match of.pointer(self.at) {
             None | Some(Value::Null) => return Field::Unknown,
+            Some(_) if is_option && of.get("program").is_some_and(Value::is_object) => return Field::Unknown,
             Some(value) => value,
         };
         match self.kind {

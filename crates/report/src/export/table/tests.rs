@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::export::rows::Run;
-use iotrail_schema::measurement::{DeliveredBy, Delivery, Measurement};
+use iotrail_schema::measurement::{DeliveredBy, Delivery, LoadRecord, Measurement};
+use iotrail_schema::program_record::ProgramRecord;
 use iotrail_testing::sample;
 
 /// Every part of it is there, of storage and of the network.
@@ -105,4 +106,28 @@ fn delivery_has_its_columns_beside_order() {
     assert_eq!(column("load_ring_granted"), Field::Text("coop_taskrun".into()));
     assert_eq!(column("load_direct"), Field::Flag(true));
     assert_eq!(Run::from(m).count().unwrap(), 1);
+}
+
+#[test]
+fn what_is_not_known_of_a_program_that_was_not_traced_is_null_and_not_zero() {
+    let known = sample::measurement();
+    let m = Measurement {
+        load: LoadRecord { engine: "program".into(), ..LoadRecord::default() }.into(),
+        elapsed_ns: known.elapsed_ns,
+        program: Some(ProgramRecord::default().into()),
+        ..Measurement::default()
+    };
+    let json = serde_json::to_value(&m).unwrap();
+    for name in ["ios", "operations", "bytes", "errors", "short_ios", "iops", "phases"] {
+        assert!(json[name].is_null(), "{name}: {}", json[name]);
+    }
+    assert_eq!(serde_json::from_value::<Measurement>(json.clone()).unwrap(), m);
+    let field = |name: &str, of: &Value| MEASUREMENTS.columns.iter().find(|c| c.name == name).unwrap().field(of);
+    for name in
+        ["ios", "bytes", "iops", "phase_poll_share", "load_depth", "load_block_bytes", "load_direct", "load_think_ns"]
+    {
+        assert_eq!(field(name, &json), Field::Unknown, "{name}");
+        assert_ne!(field(name, &serde_json::to_value(&known).unwrap()), Field::Unknown, "{name}");
+    }
+    assert_eq!(field("load_engine", &json), Field::Text("program".into()));
 }

@@ -31,7 +31,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             .iter()
             .map(|c| {
                 let each = c.measurements.all().iter().map(Drawn::of).collect();
-                (over_repeats(c, |m| Some(m.iops)).filter(|x| *x > 0.0), each)
+                (over_repeats(c, |m| m.iops).filter(|x| *x > 0.0), each)
             })
             .collect();
         let arms = looks(source.record);
@@ -50,7 +50,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
                     json!(order + 1),
                     json!(repeat + 1),
                     json!(m.started_unix_s),
-                    json!(m.iops / median),
+                    json!(m.iops.map(|iops| iops / median)),
                     json!(m.iops),
                     json!(m.mean_ns),
                     json!(m.p99_ns),
@@ -71,7 +71,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
 
 struct Drawn {
     started_unix_s: u64,
-    iops: f64,
+    iops: Option<f64>,
     mean_ns: Option<f64>,
     p99_ns: Option<u64>,
 }

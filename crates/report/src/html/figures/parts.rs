@@ -157,8 +157,11 @@ pub fn phases(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let one = view.unit.one();
     let parts = Parts { head, part: "phase", value: ("share", Unit::Share), axis, names };
     figure(view, facets, parts, |all| {
-        let (ios, total) = all.iter().fold((0, 0), |(i, t), m| (i + m.ios, t + m.phases.total_ns));
-        let sum = |of: fn(&Phases) -> f64| all.iter().map(|m| of(&m.phases) * m.phases.total_ns as f64).sum::<f64>();
+        let (ios, total) = all
+            .iter()
+            .fold((0, 0), |(i, t), m| (i + m.ios.unwrap_or(0), t + m.phases.as_ref().map_or(0, |p| p.total_ns)));
+        let phases = || all.iter().filter_map(|m| m.phases.as_ref());
+        let sum = |of: fn(&Phases) -> f64| phases().map(|p| of(p) * p.total_ns as f64).sum::<f64>();
         let part = |(name, of): Phase| Part {
             name: name.into(),
             detail: format!("{} per {one}", span(sum(of) / ios as f64)),
@@ -259,7 +262,7 @@ fn per_io<'m>(
     let mut sums: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut ios = 0;
     for m in measurements {
-        ios += m.ios;
+        ios += m.ios.unwrap_or(0);
         of(m).into_iter().for_each(|(name, detail, n)| *sums.entry((name, detail)).or_default() += n);
     }
     let part = |((name, detail), n): ((String, String), u64)| Part {

@@ -55,9 +55,9 @@ fn measurement() -> Measurement {
         }
         .into(),
         elapsed_ns: 2 * SECOND,
-        ios: 2_000_000,
-        iops: 1e6,
-        bytes: 256_000_000,
+        ios: Some(2_000_000),
+        iops: Some(1e6),
+        bytes: Some(256_000_000),
         latency_ns: Latency { count: 2_000_000, mean: Some(8000.0), p99: Some(12_000), ..Latency::default() },
         cpu: iotrail_schema::measurement::Cpu {
             user_ns: Some(SECOND * 4 / 10),

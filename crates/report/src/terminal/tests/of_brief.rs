@@ -137,7 +137,7 @@ fn a_measurement_has_20_lines_whatever_was_found() {
         let is = |bit: u32| case & (1 << bit) != 0;
         let mut m = sample::measurement();
         m.vehicles = vec![carried(if is(0) { Vehicle::TimerTick } else { Vehicle::Iowq }, 500, Some("detail"), None)];
-        (m.per_io.kicks, m.iops) = (Some(if is(1) { 1.0 } else { 0.0 }), 100_000.0);
+        (m.per_io.kicks, m.iops) = (Some(if is(1) { 1.0 } else { 0.0 }), Some(100_000.0));
         if is(2) {
             m.load.ring.granted.clear();
         }
@@ -185,6 +185,6 @@ fn the_first_lines_of_a_crowded_trace() {
 #[test]
 fn the_first_lines_of_a_crowded_measurement() {
     let mut m = sample::measurement();
-    (m.per_io.kicks, m.iops, m.warnings) = (Some(1.0), 100_000.0, limits());
+    (m.per_io.kicks, m.iops, m.warnings) = (Some(1.0), Some(100_000.0), limits());
     same_as_golden("bench-crowded", &bench::screen(&m, false, PLAIN).to_string());
 }

@@ -17,7 +17,7 @@ fn run_of(number: i64, kernel: &str, ratio: f64) -> RunRecord {
                 let mut m = sample::measurement();
                 m.warnings.clear();
                 m.host.kernel = kernel.into();
-                m.iops = 10_000.0 * factor * (1.0 + 0.01 * ((i * 7 + cells.len()) % 3) as f64);
+                m.iops = Some(10_000.0 * factor * (1.0 + 0.01 * ((i * 7 + cells.len()) % 3) as f64));
                 m
             };
             let params = json!({"depth": depth, ARM: arm}).as_object().unwrap().clone();

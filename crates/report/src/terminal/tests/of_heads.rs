@@ -31,9 +31,9 @@ fn made(
                 let mut m = sample::measurement();
                 m.warnings.clear();
                 m.per_io = PerIo { syscalls: Some(1.0), kicks: Some(0.0), ..PerIo::default() };
-                m.iops = 10_000.0;
+                m.iops = Some(10_000.0);
                 make(&mut m, &params, i);
-                m.iops *= 1.0 + 0.002 * (i % 3) as f64;
+                *m.iops.as_mut().unwrap() *= 1.0 + 0.002 * (i % 3) as f64;
                 m
             };
             let measurements = (0..REPEATS).map(repeat).collect();
@@ -81,12 +81,12 @@ fn peeking_elsewhere_is_slow(m: &mut Measurement, at: &Map<String, Value>, _: us
     m.vehicles = by(if slow { Vehicle::TimerTick } else { Vehicle::ReschedIpi });
     m.load.wait = at["wait"].as_str().unwrap_or_default().into();
     if slow {
-        m.iops = if at["depth"] == 1 { 200.0 } else { 700.0 };
+        m.iops = if at["depth"] == 1 { Some(200.0) } else { Some(700.0) };
     }
 }
 
 fn spread(m: &mut Measurement, at: &Map<String, Value>, i: usize) {
-    m.iops *= [0.5, 1.9, 0.7, 1.4, 0.6, 1.6][(i + usize::from(coop(at)) * 3) % 6];
+    *m.iops.as_mut().unwrap() *= [0.5, 1.9, 0.7, 1.4, 0.6, 1.6][(i + usize::from(coop(at)) * 3) % 6];
 }
 
 #[test]
@@ -96,7 +96,8 @@ fn the_first_lines_of_runs() {
     for c in disturbed.comparisons.iter_mut().take(3) {
         (c.disturbed.left_out, c.disturbed.counted) = (1, 2);
     }
-    let mut partial = made(&depth(&[1, 16]), &TWO, |m, at, _| m.iops *= if coop(at) { 2.0 } else { 1.0 });
+    let mut partial =
+        made(&depth(&[1, 16]), &TWO, |m, at, _| *m.iops.as_mut().unwrap() *= if coop(at) { 2.0 } else { 1.0 });
     partial.cells.iter_mut().for_each(|c| c.measurements.open().truncate(4));
     (partial.finished_unix_s, partial.comparisons) = (None, of_run(&partial, &|_, _| None));
     let mut emulated = made(&depth(&[1, 16]), &TWO, |m, at, _| {
@@ -105,7 +106,7 @@ fn the_first_lines_of_runs() {
     });
     emulated.metrics = vec!["kicks_per_io".into()];
     emulated.comparisons = of_run(&emulated, &|_, _| None);
-    let mut apart = made(&depth(&[1]), &TWO, |m, at, _| m.bytes = if coop(at) { 1 } else { 2 });
+    let mut apart = made(&depth(&[1]), &TWO, |m, at, _| m.bytes = if coop(at) { Some(1) } else { Some(2) });
     for c in &mut apart.comparisons {
         c.verdict = iotrail_schema::comparison::Verdict::NotComparable;
         c.reasons = vec!["they moved different numbers of bytes".into()];
@@ -123,7 +124,10 @@ fn the_first_lines_of_runs() {
     };
     let runs = [
         ("sixteen", made(&sixteen(), &TWO, peeking_elsewhere_is_slow)),
-        ("all-slower", made(&depth(&[1, 4, 16]), &TWO, |m, at, _| m.iops *= if coop(at) { 0.8 } else { 1.0 })),
+        (
+            "all-slower",
+            made(&depth(&[1, 4, 16]), &TWO, |m, at, _| *m.iops.as_mut().unwrap() *= if coop(at) { 0.8 } else { 1.0 }),
+        ),
         ("all-equivalent", made(&sixteen(), &TWO, |_, _, _| {})),
         ("all-inconclusive", made(&depth(&[1, 16]), &TWO, spread)),
         (
@@ -131,19 +135,19 @@ fn the_first_lines_of_runs() {
             made(&depth(&[1, 4, 16, 64]), &TWO, |m, at, _| {
                 let deep = at["depth"].as_i64() >= Some(16);
                 m.per_io.kicks = Some(if coop(at) { 0.0 } else { 0.9 });
-                m.iops *= if coop(at) && deep { 1.3 } else { 1.0 };
+                *m.iops.as_mut().unwrap() *= if coop(at) && deep { 1.3 } else { 1.0 };
             }),
         ),
         (
             "mixed",
             made(&depth(&[1, 4, 16]), &TWO, |m, at, i| match at["depth"].as_i64() {
-                Some(1) if coop(at) => m.iops *= 0.4,
+                Some(1) if coop(at) => *m.iops.as_mut().unwrap() *= 0.4,
                 Some(4) => spread(m, at, i),
-                _ if coop(at) => m.iops *= 1.3,
+                _ if coop(at) => *m.iops.as_mut().unwrap() *= 1.3,
                 _ => {}
             }),
         ),
-        ("one", made(&[], &TWO, |m, at, _| m.iops *= if coop(at) { 0.93 } else { 1.0 })),
+        ("one", made(&[], &TWO, |m, at, _| *m.iops.as_mut().unwrap() *= if coop(at) { 0.93 } else { 1.0 })),
         (
             "forty",
             made(
@@ -153,7 +157,7 @@ fn the_first_lines_of_runs() {
                 ],
                 &TWO,
                 |m, at, _| {
-                    m.iops *= if coop(at) && at["depth"].as_i64() < Some(8) {
+                    *m.iops.as_mut().unwrap() *= if coop(at) && at["depth"].as_i64() < Some(8) {
                         0.7 - at["depth"].as_f64().unwrap_or(0.0) / 40.0
                     } else {
                         1.0
@@ -161,8 +165,11 @@ fn the_first_lines_of_runs() {
                 },
             ),
         ),
-        ("seven-arms", made(&depth(&[1, 16]), &flags, |m, at, _| m.iops *= times(&at[ARM]))),
-        ("four-others", made(&depth(&[1, 4, 16, 64, 256]), &flags[..5], |m, at, _| m.iops *= times(&at[ARM]))),
+        ("seven-arms", made(&depth(&[1, 16]), &flags, |m, at, _| *m.iops.as_mut().unwrap() *= times(&at[ARM]))),
+        (
+            "four-others",
+            made(&depth(&[1, 4, 16, 64, 256]), &flags[..5], |m, at, _| *m.iops.as_mut().unwrap() *= times(&at[ARM])),
+        ),
         ("one-arm", made(&depth(&[1, 16]), &["default"], |_, _, _| {})),
         ("disturbed", disturbed),
         ("partial", partial),

@@ -21,7 +21,7 @@ fn boot(run: i64, kernel: &str, table: Table, emulated: bool) -> RunRecord {
                 m.warnings.clear();
                 m.host.kernel = kernel.into();
                 m.host.virtualisation = emulated.then(|| "qemu".into());
-                m.iops = 10_000.0 * if new && depth == 16 { 1.2 } else { 1.0 } * (1.0 + 0.002 * (i % 3) as f64);
+                m.iops = Some(10_000.0 * if new && depth == 16 { 1.2 } else { 1.0 } * (1.0 + 0.002 * (i % 3) as f64));
                 m.per_io.kicks = Some(if new || arm == "coop" { 0.0 } else { 1.0 });
                 sample::delivered(&mut m, if new || arm == "coop" { 0 } else { 30 }, 3);
                 m
