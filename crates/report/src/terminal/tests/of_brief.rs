@@ -169,7 +169,8 @@ fn an_endless_answer_is_cut_and_what_to_do_stays() {
     (t.findings, t.total.warnings) = (vec![f; 4], limits());
     let text = trace::screen(&t, false, PLAIN).to_string();
     fits(&text);
-    assert!(text.starts_with("7 words and ") && text.contains("\n  do    do this and that "), "{text}");
+    let begins = text.starts_with("the command exited with status 1; 7 words and ");
+    assert!(begins && text.contains("\n  do    do this and that "), "{text}");
     assert_eq!(text.lines().filter(|l| l.ends_with('…')).count(), 2, "its end and that of the advice\n{text}");
 }
 
