@@ -6,8 +6,8 @@
 # Known   a load against itself with 1, 2, 5, 10 and 50 % of its own time of computing added: the verdict has to be right (slower; or
 #         equivalent, where less was added than the band of 5 %), or inconclusive. Never the wrong sign.
 # Same    equal arms with 32 pairs are to be called equivalent within 5 % in 4 of 5 runs, arms that differ by 10 % in one of 20 at most.
-# Apart   separate runs (three a side, or APART) of 5 s, as `bench` makes them, or APART_RUNTIME: how often equal sides fail a gate
-#         (`--fail-on slower`), and 20 % more time is found. Three find it in 19 of 20 gates where runs vary by 4.5 % or less, five where they vary
+# Apart   separate runs (five a side, or APART) of 5 s, as `bench` makes them, or APART_RUNTIME: how often equal sides fail a gate
+#         (`--fail-on slower`), and 20 % more time is found. Three find it in 19 of 20 gates where runs vary by 3 % or less, five where they vary
 #         by 6.5 %. What all runs of the section varied by stands beside it, and what pieces of a single process vary by: the latter is the machine,
 #         and no ring or buffer mapped anew. Pieces that follow each other are alike: short runs vary more than long ones.
 # Coop    runs of `coop --quick` beside a neighbour that computes 0.3 s and reads 16 times 1 MiB in each second: the verdicts on the four cells
@@ -17,7 +17,7 @@
 #
 # With DISTURB=1 a neighbour computes in bursts, 30 % of the time, on the CPU of the load. Some twenty minutes each way, without coop.
 #
-# usage: [ONLY="aa known same apart coop search"] [APART=3] [APART_RUNTIME=5s] [COOP=4] verdicts.sh [IOTRAIL] [RUNS] [PAIRS]
+# usage: [ONLY="aa known same apart coop search"] [APART=5] [APART_RUNTIME=5s] [COOP=4] verdicts.sh [IOTRAIL] [RUNS] [PAIRS]
 set -eu
 . "$(dirname "$0")/common.sh"
 iotrail=$(realpath "${1:-target/release/iotrail}")
@@ -25,7 +25,7 @@ runs=${2:-40}
 pairs=${3:-10}
 cpu=${CPU:-0}
 only=${ONLY:-aa known same apart}
-of_side=${APART:-3}
+of_side=${APART:-5}
 apart_runtime=${APART_RUNTIME:-5s}
 
 dir=$(mktemp -d)

@@ -1,4 +1,8 @@
 //! The ratio of two sides that were measured apart, of one number of each run.
+//!
+//! Few runs cannot show whether both sides vary alike: a rule that pools the variances if they look alike misses the truth in up to
+//! 7.8 % of cases. So the variances are never pooled (Welch, [`student::welch`]). Simulated with 2 to 20 runs on either side, of which
+//! one varies up to ten times as much, the interval misses the truth in at most 5.2 % of cases.
 
 use super::pairs::PairRatios;
 use super::{FEWEST, Interval, Ratio, unpaired};
@@ -7,10 +11,6 @@ use crate::student;
 /// Runs of a side up to which the mean of the logarithms is taken. Of so few, drawing them again says badly how far their middle
 /// strays: of three, the median's error comes out a third too large, which costs half of the differences that are there.
 const FEW: usize = 5;
-
-/// As many runs of each side know their spread together, with twice the degrees of freedom, unless one side's variance is so many
-/// times the other's.
-const ALIKE: f64 = 20.0;
 
 /// Of numbers of sides that were measured apart: what drifted between them is in their difference, and in the interval as far as
 /// it also drifts from run to run. `None` where one is not above 0, or there are none.
@@ -22,8 +22,7 @@ pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     }
     let ((mean_a, in_a), (mean_b, in_b)) = (mean_and_error2(a), mean_and_error2(b));
     let log = mean_b - mean_a;
-    let are_alike = n == m && n > FEWEST && in_a.max(in_b) <= ALIKE * in_a.min(in_b);
-    let df = if are_alike { (n + m - 2) as f64 } else { student::welch(in_a, n, in_b, m) };
+    let df = student::welch(in_a, n, in_b, m);
     let standard_error = (in_a + in_b).sqrt();
     let reach = student::quantile(0.975, df) * standard_error;
     let p = if log == 0.0 { 1.0 } else { student::beyond(log / standard_error, df) };

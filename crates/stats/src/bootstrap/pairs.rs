@@ -1,14 +1,18 @@
 //! The middle of the ratios of pairs.
 
+use super::median::middle;
 use super::statistic::Statistic;
+
+/// Up to this many pairs, a walk along all means takes less time than the bisection.
+const FEW: usize = 100;
 
 /// The middle of the ratios of pairs.
 #[derive(Debug, Clone)]
 pub(super) struct PairRatios {
     /// Logarithms of the ratios, rising, with the pairs that they are of.
     logs: Vec<(f64, usize)>,
-    /// The means of all two of them (twice the same too), rising.
-    means: Vec<f64>,
+    /// The means of all two of them (twice the same too), rising, each with the pairs that it is of.
+    means: Vec<(f64, [u32; 2])>,
 }
 
 impl PairRatios {
@@ -19,11 +23,12 @@ impl PairRatios {
         let logs = a.iter().zip(b).zip(0..).map(log).collect::<Option<Vec<_>>>();
         let mut logs = logs.filter(|logs| !logs.is_empty())?;
         logs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let with_later = |i: usize| logs[i..].iter().map(move |(other, _)| *other);
-        let mut means: Vec<f64> = (0..logs.len())
-            .flat_map(|i| with_later(i).map(|other| mean(logs[i].0, other)).collect::<Vec<_>>())
-            .collect();
-        means.sort_by(f64::total_cmp);
+        let with_later = |(i, (log, pair)): (usize, &(f64, usize))| {
+            let of = |(other, with): &(f64, usize)| (mean(*log, *other), [*pair as u32, *with as u32]);
+            logs[i..].iter().map(of).collect::<Vec<_>>()
+        };
+        let mut means: Vec<_> = logs.iter().enumerate().flat_map(with_later).collect();
+        means.sort_by(|a, b| a.0.total_cmp(&b.0));
         Some(Self { logs, means })
     }
 
@@ -43,6 +48,24 @@ impl PairRatios {
         }
         count
     }
+
+    /// The first mean that at least half of them are not above; and of an even number that it parts in two halves, the middle between
+    /// it and the next one that was drawn.
+    pub(super) fn bisected(&self, times: &[u32]) -> f64 {
+        let mut up_to = vec![0; self.logs.len() + 1];
+        for (i, (_, pair)) in self.logs.iter().enumerate() {
+            up_to[i + 1] = up_to[i] + u64::from(times[*pair]);
+        }
+        let n = up_to[self.logs.len()];
+        let all = n * (n + 1) / 2;
+        let not_above = |mean: f64| self.not_above(mean, times, &up_to);
+        let place = |is: &dyn Fn(u64) -> bool| self.means.partition_point(|(mean, _)| !is(not_above(*mean)));
+        let lower = self.means[place(&|count| 2 * count >= all)].0;
+        match not_above(lower) {
+            half if 2 * half == all => mean(lower, self.means[place(&|count| count > half)].0),
+            _ => lower,
+        }
+    }
 }
 
 pub(super) fn mean(a: f64, b: f64) -> f64 {
@@ -54,22 +77,17 @@ impl Statistic for PairRatios {
         self.logs.len()
     }
 
-    /// The median of the means of all two draws: the first mean that at least half of them are not above; and of an even number that
-    /// it parts in two halves, the middle between it and the next one that was drawn.
+    /// The median of the means of all two draws.
     fn log(&self, times: &[u32]) -> f64 {
-        let mut up_to = vec![0; self.logs.len() + 1];
-        for (i, (_, pair)) in self.logs.iter().enumerate() {
-            up_to[i + 1] = up_to[i] + u64::from(times[*pair]);
+        if self.logs.len() > FEW {
+            return self.bisected(times);
         }
-        let n = up_to[self.logs.len()];
-        let all = n * (n + 1) / 2;
-        let not_above = |mean: f64| self.not_above(mean, times, &up_to);
-        let first = |is: &dyn Fn(u64) -> bool| self.means[self.means.partition_point(|m| !is(not_above(*m)))];
-        let lower = first(&|count| 2 * count >= all);
-        match not_above(lower) {
-            half if 2 * half == all => mean(lower, first(&|count| count > half)),
-            _ => lower,
-        }
+        let drawn = |[i, j]: [u32; 2]| match times[i as usize] {
+            own if i == j => own * (own + 1) / 2,
+            own => own * times[j as usize],
+        };
+        let n: u32 = times.iter().sum();
+        middle(self.means.iter().map(|(mean, of)| (*mean, drawn(*of))), n * (n + 1) / 2)
     }
 
     fn resolution(&self) -> f64 {
