@@ -95,7 +95,7 @@ interop: build
 
 lint: deps
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 # Licences, sources and duplicates of the dependencies (deny.toml); advisories where their database can be fetched.
 deny:
