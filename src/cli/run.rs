@@ -279,6 +279,10 @@ pub(super) fn target(asked: &Asked<'_>, experiment: &Experiment) -> Result<Targe
 }
 
 pub(super) fn resolve(asked: &Asked<'_>, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
+    let facts = Facts {
+        online_cpus: iotrail_host::cpu::online()?,
+        may_watch: iotrail_host::privileges::may_watch(),
+        below: &cell::target_of,
+    };
     plan(experiment, asked.quick, target, &facts, &|host, target| host.refusal(target))
 }

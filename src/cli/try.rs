@@ -208,7 +208,11 @@ fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed:
 }
 
 fn planned(experiment: &Experiment) -> Result<Plan> {
-    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
+    let facts = Facts {
+        online_cpus: iotrail_host::cpu::online()?,
+        may_watch: iotrail_host::privileges::may_watch(),
+        below: &|_| None,
+    };
     plan(experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 

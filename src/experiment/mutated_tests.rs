@@ -129,7 +129,7 @@ fn each_is_refused_with_a_place_or_planned() {
         Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true, allow_write: false };
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
     let disk = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
-    let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk.clone()) };
+    let facts = Facts { online_cpus: vec![0, 1], may_watch: false, below: &|_| Some(disk.clone()) };
     let mut random = SplitMix64::new(2026);
     let (mut refused, mut combinations, mut planned) = (0, 0, 0);
     for i in 0..10_000 {

@@ -18,15 +18,18 @@ use combination::{Combination, each_combination, label, merged, params, refuse_c
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;
-use iotrail_load::options::{EngineKind, LoadOptions};
+use iotrail_load::options::{EngineKind, LoadOptions, Trace};
 use iotrail_schema::measurement;
 use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 use iotrail_schema::search_record::SearchRecord;
 
-/// What one watched cell costs beside its load: processes started, probes attached and drained, the result stored.
-/// For the estimate only; while a run goes on, its own pace takes the place of this.
+/// What one measurement costs in addition to its load: processes started, the result stored. For the estimate only: the run's own pace
+/// replaces it.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
+
+/// And with probes: loading, verifying, attaching and draining them (a virtual machine of 2 CPUs, in November 2026).
+const PROBES: Duration = Duration::from_millis(740);
 
 /// And where a server is started for it.
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
@@ -35,6 +38,8 @@ const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 #[derive(Clone)]
 pub struct Facts<'a> {
     pub online_cpus: Vec<u32>,
+    /// This process may load the probes.
+    pub may_watch: bool,
     /// What a cell's own target is; `None`: it has none, or nothing can be told of it.
     pub below: &'a dyn Fn(&LoadOptions) -> Option<measurement::Target>,
 }
@@ -70,6 +75,8 @@ pub struct Plan {
     pub expected: Option<Expected>,
     /// What one run of it took; `None`: not known so far.
     pub each: Option<Duration>,
+    /// This process may load the probes.
+    pub may_watch: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +105,8 @@ pub struct Estimate {
     pub least: Duration,
     /// I/Os of the measurements that end by number: what these take is not known beforehand.
     pub counted_ios: u64,
+    /// Runs of a program that has not run yet, those that check its arms included: their time is not known either.
+    pub runs: u64,
 }
 
 /// What the cells of an experiment do to the file that is theirs where they name none.
@@ -211,6 +220,7 @@ pub fn plan(
         search: None,
         expected: None,
         each: None,
+        may_watch: facts.may_watch,
     })
 }
 
@@ -293,9 +303,10 @@ impl Plan {
 
     pub fn estimate(&self) -> Estimate {
         let mut block = Duration::ZERO;
-        let mut counted_ios = 0u64;
+        let (mut counted_ios, mut runs) = (0u64, 0);
         for cell in self.testable() {
-            let beside = match cell.load {
+            let beside = match &cell.load {
+                Load::Storage(load) if self.may_watch && load.trace != Trace::Off => BESIDE_THE_LOAD + PROBES,
                 Load::Storage(_) => BESIDE_THE_LOAD,
                 Load::Net(_) | Load::Program(_) => BESIDE_A_NET_LOAD,
             };
@@ -303,13 +314,17 @@ impl Plan {
             match cell.load.ends() {
                 Ends::AtCount(n) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
                 Ends::After(runtime) => one += runtime,
-                Ends::ByItself => one += self.each.unwrap_or_default(),
+                Ends::ByItself => match self.each {
+                    Some(each) => one += each,
+                    None => runs += u64::from(self.repeats),
+                },
             }
             block += one;
         }
         let budget = self.stop.as_ref().and_then(|s| s.budget_s).map_or(Duration::MAX, Duration::from_secs_f64);
         let least = block * self.stop.as_ref().map_or(self.repeats, |s| s.at_least.min(self.repeats));
-        Estimate { stated: (block * self.repeats).min(budget.max(least)), least, counted_ios }
+        let runs = if runs > 0 { runs + self.arms.len() as u64 } else { 0 };
+        Estimate { stated: (block * self.repeats).min(budget.max(least)), least, counted_ios, runs }
     }
 
     /// Files and devices that its loads create or write to, each once.

@@ -39,7 +39,7 @@ fn two_cpus() -> Facts<'static> {
 fn interrupts_on(cpus: &[u32]) -> Facts<'static> {
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: cpus.to_vec() };
     let target = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
-    Facts { online_cpus: vec![0, 1], below: Box::leak(Box::new(move |_: &_| Some(target.clone()))) }
+    Facts { online_cpus: vec![0, 1], may_watch: false, below: Box::leak(Box::new(move |_: &_| Some(target.clone()))) }
 }
 
 fn load(cell: &Cell) -> &LoadOptions {
@@ -61,7 +61,9 @@ fn every_combination_is_a_cell_with_its_options() {
     assert_eq!(p.arms, ["default", "coop_taskrun"]);
     // (160 ms + 150 ms + 1 s) × 4 cells × 3 repeats
     let all = Duration::from_millis(15_720);
-    assert_eq!(p.estimate(), Estimate { stated: all, least: all, counted_ios: 0 });
+    assert_eq!(p.estimate(), Estimate { stated: all, least: all, counted_ios: 0, runs: 0 });
+    // The probes have their time.
+    assert_eq!(Plan { may_watch: true, ..p }.estimate().stated, all + PROBES * 12);
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn a_cell_is_placed_and_refused_by_its_own_target() {
         let interrupts = if path == Path::new("/dev/vdb") { vec![vdb] } else { Vec::new() };
         Some(measurement::Target { path: path.display().to_string(), interrupts, ..Default::default() })
     };
-    let facts = Facts { online_cpus: vec![0, 1], below: &below };
+    let facts = Facts { online_cpus: vec![0, 1], may_watch: false, below: &below };
     let asked = RefCell::new(Vec::new());
     let refusal = |_: &Conditions, target: Option<&measurement::Target>| {
         asked.borrow_mut().push(target?.path.clone());

@@ -45,7 +45,7 @@ fn planned(experiment: &Experiment, repeats: u32) -> Plan {
         scratch: true,
         allow_write: false,
     };
-    let facts = Facts { online_cpus: vec![0, 1], below: &|_| Some(disk()) };
+    let facts = Facts { online_cpus: vec![0, 1], may_watch: false, below: &|_| Some(disk()) };
     let mut plan =
         plan(experiment, experiment.quick.is_some(), &target, &facts, &|_, _| None).expect("it can be planned");
     plan.repeats = repeats;

@@ -23,7 +23,7 @@ pub use self::noise::{interval_width, noise_floor};
 use self::ratio::{RUNS, Unknown, of_medians, of_zeros, ratio, too_few};
 pub use self::side::{Histograms, Repeat, Side};
 use self::undisturbed::undisturbed;
-pub use self::verdict::together;
+pub use self::verdict::{together, why_open};
 use super::comparable;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::plural;
@@ -140,8 +140,9 @@ pub fn undecided(
                     c.smallest_visible = Some(i.smallest_visible(r.ratio, noise_floor.unwrap_or(0.0)));
                     let each = seconds_each(a, b);
                     let (n, each) = if by_run { (runs, each * pairs as f64 / runs as f64) } else { (pairs, each) };
-                    c.to_show_10_percent =
-                        i.repeats_to_show(n, 0.1).map(|repeats| Needed { repeats, seconds: repeats as f64 * each });
+                    c.to_show_10_percent = i
+                        .repeats_to_show(n, 0.1)
+                        .map(|repeats| Needed { repeats, seconds: (each > 0.0).then_some(repeats as f64 * each) });
                 }
             }
         }
@@ -149,10 +150,13 @@ pub fn undecided(
     if !interleaved && !by_run && pairs > 0 {
         (c.p, c.smallest_visible, c.to_show_10_percent) = (None, None, None);
         let runs = plural(runs, "run");
-        c.reasons.push(format!(
+        let why = format!(
             "measured apart, {runs} a side: what differs from run to run is not in the interval, and a verdict needs {RUNS} runs of \
              each, or both as arms of one run"
-        ));
+        );
+        // First where there is an interval: it says why there is no verdict all the same.
+        let at = if c.ci95.is_some() { 0 } else { c.reasons.len() };
+        c.reasons.insert(at, why);
     }
     forbid(&mut c, against);
     c

@@ -1,6 +1,6 @@
 //! Comparisons in words: where an arm is higher or lower than the base, where no difference shows, where none can be told.
 
-use super::compare::{Metric, compared_on, metrics, place};
+use super::compare::{Metric, compared_on, metrics, place, why_open};
 use super::group::{Group, Row};
 use super::unit::Unit;
 use iotrail_base::grouped::grouped;
@@ -90,6 +90,11 @@ fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) ->
     if let Some((_, first)) = same.first() {
         parts.push(Some(format!("equivalent within {}{}", factor(first.equivalent_within), place(&same))));
     }
+    let (explained, unsure): (Vec<_>, Vec<_>) = unsure.into_iter().partition(|(_, c)| why_open(c).is_some());
+    for (name, c) in explained {
+        let why = why_open(c).unwrap_or_default();
+        parts.push(Some(format!("inconclusive{} ({}; {why})", place(&[(name, c)]), figures(c))));
+    }
     let (some, none): (Vec<_>, Vec<_>) = unsure.into_iter().partition(|(_, c)| c.smallest_visible.is_some());
     if !some.is_empty() {
         let visible = visible(&some.iter().filter_map(|(_, c)| c.smallest_visible).collect::<Vec<_>>());
@@ -124,11 +129,15 @@ pub(super) fn near_1(x: f64) -> String {
 /// What an inconclusive comparison would have shown, and what would show more.
 pub fn what_would_show(c: &Comparison) -> String {
     let visible = c.smallest_visible.map(|d| format!("a difference of {} would have shown", factor(d)));
-    let needed = c
-        .to_show_10_percent
-        .map(|n| format!("{} ({}) would show ±10 %", plural(n.repeats, "repeat"), span(n.seconds * 1e9)));
+    let needed = c.to_show_10_percent.map(|n| {
+        format!("{}{} would show ±10 %", plural(n.repeats, "repeat"), n.seconds.map_or_else(String::new, taking))
+    });
     let said: Vec<String> = visible.into_iter().chain(needed).collect();
     if said.is_empty() { "measure more repeats".into() } else { said.join("; ") }
+}
+
+fn taking(seconds: f64) -> String {
+    format!(" ({})", span(seconds * 1e9))
 }
 
 fn visible(of: &[f64]) -> String {

@@ -106,6 +106,13 @@ impl Privileges {
     }
 }
 
+/// Whether this process may load BPF programs.
+pub fn may_watch() -> bool {
+    let privileges = Privileges::read();
+    let has = |capability| privileges.has(capability) == Some(true);
+    has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon)
+}
+
 /// The initial user namespace maps all 2³² − 1 ids to themselves; no other can.
 fn maps_everyone(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])

@@ -92,8 +92,8 @@ pub enum Verdict {
 pub struct Needed {
     /// Pairs, or repeats of each side.
     pub repeats: usize,
-    /// Time of both sides, one after the other.
-    pub seconds: f64,
+    /// Time of both sides, one after the other. Null where it is not known.
+    pub seconds: Option<f64>,
 }
 
 impl Verdict {

@@ -188,7 +188,11 @@ fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
 
 fn planned(args: &BenchArgs) -> Result<Plan> {
     let experiment = experiment(args, &args.given)?;
-    let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &|_| None };
+    let facts = Facts {
+        online_cpus: iotrail_host::cpu::online()?,
+        may_watch: iotrail_host::privileges::may_watch(),
+        below: &|_| None,
+    };
     plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 

@@ -141,6 +141,9 @@ fn time(plan: &Plan) -> String {
     };
     let most = minutes(most(plan, estimate.stated));
     let mut parts = vec![format!("about {stated} (at most {most} if disturbed)")];
+    if estimate.runs > 0 {
+        parts = vec![format!("{} of the program, and {stated} in addition", plural(estimate.runs as usize, "run"))];
+    }
     if estimate.counted_ios > 0 {
         let what = if plan.kind == Kind::Net { "requests" } else { "I/Os" };
         parts.push(format!("what {} {what} take", count(estimate.counted_ios as f64)));
@@ -186,5 +189,6 @@ fn json(plan: &Plan, seed: u32) -> Value {
         "estimated_least_s": estimate.least.as_secs_f64(),
         "estimated_most_s": most(plan, estimate.stated).as_secs_f64(),
         "estimated_without_ios": estimate.counted_ios,
+        "estimated_without_runs": estimate.runs,
     })
 }

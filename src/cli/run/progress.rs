@@ -20,6 +20,8 @@ pub struct Progress {
     before: usize,
     /// What the plan says one measurement takes.
     each: Duration,
+    /// What all of them take, and the block in which the run began; `None`: not known.
+    estimate: Option<(Duration, u32)>,
     /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
     told: Vec<String>,
     /// It takes no longer.
@@ -36,11 +38,15 @@ impl Progress {
             bar.set_style(style.progress_chars(&for_locale("██░", Stream::Stderr)));
         }
         let planned = u32::try_from(started.planned).unwrap_or(u32::MAX).max(1);
+        let estimate = plan.estimate();
+        let here = estimate.stated.mul_f64(started.slots.len() as f64 / f64::from(planned));
+        let is_known = estimate.counted_ios == 0 && estimate.runs == 0 && plan.searches().is_none();
         Self {
             bar,
             began: Instant::now(),
             before: started.planned - started.slots.len(),
-            each: plan.estimate().stated / planned,
+            each: estimate.stated / planned,
+            estimate: started.slots.first().filter(|_| is_known).map(|slot| (here, slot.repeat)),
             told: Vec::new(),
             budget: plan.searches().and_then(|s| Duration::try_from_secs_f64(s.budget_s).ok()),
             search: None,
@@ -51,6 +57,7 @@ impl Progress {
         match step {
             Step::Begins { done, planned, repeat, cell } => {
                 let left = self.left(*done, *planned);
+                self.correct(self.began.elapsed(), left, *repeat);
                 self.bar.set_position(*done as u64);
                 self.bar.set_message(format!(
                     "{}{} left · repeat {repeat} · {}",
@@ -89,6 +96,15 @@ impl Progress {
         }
     }
 
+    /// Says it, once a block is measured, where the estimate is off by more than a third. The corrected one takes its place.
+    fn correct(&mut self, spent: Duration, left: Duration, repeat: u32) {
+        let Some((estimate, first)) = self.estimate.filter(|(_, first)| repeat > *first) else { return };
+        if let Some(text) = corrected(estimate, spent, left) {
+            self.estimate = Some((spent + left, first));
+            self.bar.suspend(|| say(&text));
+        }
+    }
+
     /// Laying out the target is the one thing of a load that is worth waiting for with words; it comes before the load.
     pub fn load(&self, at: &iotrail_load::Progress) {
         if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
@@ -110,6 +126,15 @@ impl Progress {
     }
 }
 
+/// `takes about 4 min 53 s (2 min 0 s were estimated); 4 min 5 s left`, where these differ by more than a third, and by seconds.
+fn corrected(estimate: Duration, spent: Duration, left: Duration) -> Option<String> {
+    const THIRD: f64 = 4.0 / 3.0;
+    let all = spent + left;
+    let off = all > estimate.mul_f64(THIRD) || all.mul_f64(THIRD) < estimate;
+    (off && all.abs_diff(estimate) >= Duration::from_secs(2))
+        .then(|| format!("takes about {} ({} were estimated); {} left", minutes(all), minutes(estimate), minutes(left)))
+}
+
 /// `45 s`, `12 min 5 s`, `2 h 3 min`.
 pub fn minutes(span: Duration) -> String {
     match (span + Duration::from_millis(500)).as_secs() {
@@ -122,6 +147,21 @@ pub fn minutes(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_estimate_is_corrected_when_it_is_off_by_more_than_a_third() {
+        let of = |estimate, spent, left| {
+            let [estimate, spent, left] = [estimate, spent, left].map(Duration::from_secs);
+            corrected(estimate, spent, left)
+        };
+        let text = "takes about 4 min 53 s (2 min 0 s were estimated); 4 min 4 s left";
+        assert_eq!(of(120, 49, 244).as_deref(), Some(text));
+        assert_eq!([of(120, 20, 135), of(120, 10, 85), of(3, 1, 3)], [None, None, None]);
+        assert_eq!(
+            of(120, 10, 70).as_deref(),
+            Some("takes about 1 min 20 s (2 min 0 s were estimated); 1 min 10 s left")
+        );
+    }
 
     #[test]
     fn spans_read_well() {

@@ -39,7 +39,11 @@ impl Subject {
     /// The search, or the confirmation of these candidates.
     pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
-        let facts = Facts { online_cpus: iotrail_host::cpu::online()?, below: &cell::target_of };
+        let facts = Facts {
+            online_cpus: iotrail_host::cpu::online()?,
+            may_watch: iotrail_host::privileges::may_watch(),
+            below: &cell::target_of,
+        };
         let allow_write = self.load.get("allow-write") == Some(&Value::Boolean(true));
         let target = Target { allow_write, ..Target::default() };
         let mut plan = plan(&experiment, false, &target, &facts, &|host, target| host.refusal(target))?;

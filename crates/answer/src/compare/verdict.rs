@@ -1,6 +1,7 @@
 //! What is said of comparisons that were made together.
 
 use super::metric::Metric;
+use iotrail_base::words::percent;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_stats::holm;
 
@@ -41,9 +42,32 @@ pub(super) fn decide(metric: Metric, c: &mut Comparison) {
         () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
         () => Verdict::Inconclusive,
     };
-    if c.verdict == Verdict::Inconclusive && differs {
-        c.reasons.push("the difference is within the noise floor: the load differs as much from itself".into());
+    let why = match c.p_adjusted {
+        _ if c.verdict != Verdict::Inconclusive => None,
+        Some(_) if differs => {
+            Some("the difference is within the noise floor: the load differs as much from itself".into())
+        }
+        Some(p) if excludes_1(c) => Some(format!(
+            "the interval is of this comparison only: in {} of runs, one of {} comparisons of equal arms differs as much",
+            percent(p),
+            c.together
+        )),
+        _ => None,
+    };
+    let is_new = |why: &String| !c.reasons.contains(why);
+    if let Some(why) = why.filter(is_new) {
+        c.reasons.insert(0, why);
     }
+}
+
+fn excludes_1(c: &Comparison) -> bool {
+    c.ci95.is_some_and(|[lo, hi]| lo > 1.0 || hi < 1.0)
+}
+
+/// Why a comparison is inconclusive although its interval excludes 1.
+pub fn why_open(c: &Comparison) -> Option<&str> {
+    let is_open = c.verdict == Verdict::Inconclusive && excludes_1(c);
+    c.reasons.first().filter(|_| is_open).map(String::as_str)
 }
 
 fn direction(metric: Metric, higher: bool) -> Verdict {

@@ -1,7 +1,7 @@
 //! Ratios as changes: `14–59× fewer IOPS`, `12 % longer mean latency`.
 
 use super::effect::Effect;
-use crate::compare::Metric;
+use crate::compare::{Metric, why_open};
 use crate::spread::over_repeats;
 use crate::unit::Unit;
 use crate::verdicts::{factor, near_1};
@@ -155,7 +155,8 @@ pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
     match (metric, e.c.ratio) {
         (Metric::Own(_), Some(ratio)) => {
             let ci95 = e.c.ci95.map(|[lo, hi]| format!(" (95 % CI {}–{})", near_1(lo), near_1(hi)));
-            format!(": ×{}{}{}", near_1(ratio), ci95.unwrap_or_default(), levels(metric, e, false))
+            let why = why_open(e.c).map(|why| format!(" ({why})")).unwrap_or_default();
+            format!(": ×{}{}{}{why}", near_1(ratio), ci95.unwrap_or_default(), levels(metric, e, false))
         }
         _ => String::new(),
     }

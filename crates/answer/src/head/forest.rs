@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::effect::Effect;
 use super::table::{self, Mark};
 use super::{ByArm, most};
-use crate::compare::{Metric, compared_on};
+use crate::compare::{Metric, compared_on, why_open};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, value_text};
 
@@ -37,6 +37,8 @@ pub struct Line {
     /// The 95 % interval; of several, what holds all of theirs.
     pub interval: Option<[f64; 2]>,
     pub comparisons: usize,
+    /// Why it is inconclusive although its interval excludes 1.
+    pub open: Option<String>,
 }
 
 pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Forest {
@@ -135,6 +137,7 @@ fn line(metric: Metric, name: String, effects: &[Effect<'_>]) -> Line {
         ratios: effects.iter().filter_map(|e| e.c.ratio).filter(|r| *r > 0.0).collect(),
         interval: intervals.reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]),
         comparisons: effects.len(),
+        open: effects.iter().find_map(|e| why_open(e.c)).map(str::to_owned),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::change::{range, value};
 use super::effect::Effect;
-use super::table::{Mark, Situation, Situations, band, visible};
+use super::table::{Mark, Situation, Situations, band, open, visible};
 use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
 use crate::unit::Unit;
@@ -41,6 +41,7 @@ pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations>
         more: 0,
         visible: visible(effects()),
         band: band(effects()),
+        open: open(effects()),
     })
 }
 

@@ -6,7 +6,7 @@ use super::ByArm;
 use super::change::{agree, value};
 use super::effect::Effect;
 use super::when;
-use crate::compare::Metric;
+use crate::compare::{Metric, why_open};
 use crate::group::row_axis;
 use crate::spread::over_repeats;
 use crate::verdicts::factor as visible_factor;
@@ -31,18 +31,29 @@ pub struct Situations {
     pub visible: Option<[f64; 2]>,
     /// The narrowest band in which equivalent ones are.
     pub band: Option<f64>,
+    /// Why one is inconclusive although its interval excludes 1.
+    pub open: Option<String>,
 }
 
 impl Situations {
     /// What the signs mean that are there.
     pub fn legend(&self) -> Vec<String> {
-        signs(self.rows.iter().flat_map(|r| r.marks.iter().flatten()), self.visible, self.band)
+        let mut legend = signs(self.rows.iter().flat_map(|r| r.marks.iter().flatten()), self.visible, self.band);
+        legend.extend(self.open.clone());
+        legend
     }
 }
 
 /// What the signs of marks mean, which are of these effects.
 pub fn legend<'m>(marks: impl Iterator<Item = &'m Mark> + Clone, effects: &[Effect<'_>]) -> Vec<String> {
-    signs(marks, visible(effects.iter()), band(effects.iter()))
+    let mut legend = signs(marks, visible(effects.iter()), band(effects.iter()));
+    legend.extend(open(effects.iter()));
+    legend
+}
+
+/// The first reason why one is inconclusive although its interval excludes 1.
+pub(super) fn open<'e, 'r: 'e>(mut effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<String> {
+    effects.find_map(|e| why_open(e.c)).map(|why| format!("? with an interval that excludes 1: {why}"))
 }
 
 /// The narrowest and the widest that inconclusive ones would have shown, as a factor less 1.
@@ -182,6 +193,7 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situatio
         more: if more > 1 { more } else { 0 },
         visible: visible(effects()),
         band: band(effects()),
+        open: open(effects()),
     })
 }
 

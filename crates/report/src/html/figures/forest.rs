@@ -36,6 +36,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
         ("hi", Unit::Ratio),
         ("medians", Unit::Text),
         ("verdict", Unit::Text),
+        ("reason", Unit::Text),
     ];
     let columns = columns.map(|(name, unit)| Column::new(name, unit)).to_vec();
     let mut sheet = Sheet { columns, rows: Rows::default(), cells: Vec::new() };
@@ -60,6 +61,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
             json!(line.interval.map(|i| i[1])),
             json!(line.mark.levels),
             json!(series_name(verdict, disturbed)),
+            json!(line.open),
         ]);
     }
     let has_several = forest.lines.iter().any(|l| l.comparisons > 1);
