@@ -24,7 +24,7 @@ use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 use iotrail_schema::search_record::SearchRecord;
 
-/// What one measurement costs in addition to its load: processes started, the result stored. For the estimate only: the run's own pace
+/// The cost of one measurement in addition to its load: processes started, the result stored. For the estimate only: the run's own pace
 /// replaces it.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
 

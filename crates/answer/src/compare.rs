@@ -154,7 +154,7 @@ pub fn undecided(
             "measured apart, {runs} a side: what differs from run to run is not in the interval, and a verdict needs {RUNS} runs of \
              each, or both as arms of one run"
         );
-        // First where there is an interval: it says why there is no verdict all the same.
+        // First, if there is an interval: the reason why it decides nothing.
         let at = if c.ci95.is_some() { 0 } else { c.reasons.len() };
         c.reasons.insert(at, why);
     }

@@ -20,7 +20,7 @@ pub struct Progress {
     before: usize,
     /// What the plan says one measurement takes.
     each: Duration,
-    /// What all of them take, and the block in which the run began; `None`: not known.
+    /// The time of all measurements, and the block in which the run began; `None`: not known.
     estimate: Option<(Duration, u32)>,
     /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
     told: Vec<String>,
@@ -126,7 +126,7 @@ impl Progress {
     }
 }
 
-/// `takes about 4 min 53 s (2 min 0 s were estimated); 4 min 5 s left`, where these differ by more than a third, and by seconds.
+/// `takes about 4 min 53 s (2 min 0 s were estimated); 4 min 4 s left`, if they differ by more than a third and by 2 s.
 fn corrected(estimate: Duration, spent: Duration, left: Duration) -> Option<String> {
     const THIRD: f64 = 4.0 / 3.0;
     let all = spent + left;

@@ -49,8 +49,8 @@ impl PairRatios {
         count
     }
 
-    /// The first mean that at least half of them are not above; and of an even number that it parts in two halves, the middle between
-    /// it and the next one that was drawn.
+    /// The first mean that at least half of them do not exceed. If it divides an even number in two halves: the middle between it and
+    /// the next one that was drawn.
     pub(super) fn bisected(&self, times: &[u32]) -> f64 {
         let mut up_to = vec![0; self.logs.len() + 1];
         for (i, (_, pair)) in self.logs.iter().enumerate() {

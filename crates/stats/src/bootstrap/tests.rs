@@ -215,7 +215,7 @@ fn more_runs_a_side_find_a_fifth_where_runs_vary_more() {
 
 #[test]
 fn few_runs_are_judged_by_their_means() {
-    // Of the logarithms: 0, 2, 4 against 10, 12, 14; variances 4 and 4, so the error is √(8/3), and t of 3 degrees 3.182.
+    // Logarithms 0, 2, 4 against 10, 12, 14; variances 4 and 4, so the error is √(8/3), and t of 3 degrees 3.182.
     let of = |logs: [f64; 3]| logs.map(f64::exp);
     let i = apart(&of([0.0, 2.0, 4.0]), &of([10.0, 12.0, 14.0])).unwrap();
     let near = |x: f64, y: f64| (x.ln() - y).abs() < 1e-3;
