@@ -192,7 +192,7 @@ impl Guardian {
         }
     }
 
-    /// Lets all processes below go on without it.
+    /// Lets all processes below continue without it, if it was to let them outlive iotrail.
     pub fn leave(&self) {
         (&self.order).write_all(&[LEAVE]).unwrap_or(());
         self.wait_for_all(KILLED_WITHIN);
@@ -442,7 +442,10 @@ mod tests {
 
     #[test]
     fn processes_that_are_let_go_live_on() {
-        let guardian = start("exec sleep 600");
+        let mut command = Command::new("sleep");
+        let guardian = Guardian::over(command.arg("600"), true).unwrap();
+        command.spawn().map(drop).unwrap();
+        drop(command);
         let living = guardian.living();
         guardian.leave();
         drop(guardian);
