@@ -48,8 +48,8 @@ fn measured(record: &RunRecord) -> impl Iterator<Item = One<'_>> {
     record.cells.iter().filter(is_program).flat_map(|c| c.measurements.each())
 }
 
-/// What a program's measurements are compared on: its own metrics in its order, wall time, and CPU time per what it did as far as that is
-/// known (a program that runs for a set time does more with a better arm). From then on the names of its own metrics are known.
+/// The metrics on which a program's measurements are compared: its own in its order, wall time, and CPU time. CPU time is per unit of work
+/// if that is known: a program that runs for a set time does more with a better arm. Registers the names of its own metrics.
 pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     let mut is_traced = true;

@@ -201,7 +201,7 @@ impl Metric {
             Metric::SyscallsPerIo => m.per_io.syscalls,
             Metric::CpuTime => ns(m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system)),
             Metric::Cpus => {
-                // A program's own count holds all that it started; of a load of ours SQPOLL threads and other helpers are beside it.
+                // The count of a program includes all that it started; that of iotrail's own load leaves out SQPOLL threads and other helpers.
                 let cpu = match m.program {
                     Some(_) => Metric::CpuTime.of(m)?,
                     None => per_io::cpu_ns(m)? * m.ios? as f64,

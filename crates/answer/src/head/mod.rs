@@ -121,7 +121,7 @@ impl Head {
             let gains = |(_, all): &&(Metric, Vec<ByArm<'_>>)| {
                 all.iter().flat_map(|(_, e)| e).any(|e| e.c.verdict == Verdict::Faster)
             };
-            // What another metric gains is worth advice where the named one does not differ.
+            // If the named metric does not differ, a gain in another one is worth advice.
             let other = compared.iter().filter(|_| named.is_some() && !differs(all)).find(gains);
             let (arm, by, open) = match other {
                 Some((other, by)) => (most(by).0, by, reservation(*other, unit, all)),

@@ -93,7 +93,7 @@ impl PerOperation {
     }
 }
 
-/// What the probes counted in the arm's traced run against that of the first arm. It is one run of each.
+/// The counts of the arm's traced run compared with those of the first arm: one run of each.
 pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     let (a, b) = (of(run, base)?.watched.as_ref()?, of(run, arm)?.watched.as_ref()?);
     let idle: Vec<String> =
@@ -313,13 +313,13 @@ mod tests {
                 m.program.as_mut().unwrap().figures[0].less_is_better = true;
             }
         }
-        // What is better when it is less is no work.
+        // A metric that is better when it is less does not count work.
         run.comparisons = compare::of_run(&run, &|_, _| None);
         let noted = Head::of_run(&run, false).notes;
         assert!(noted.iter().any(|note| note.starts_with("CPU time is per run: ")), "{noted:?}");
     }
 
-    /// What is said of two arms whose traced runs had these counts, and whose timed runs differ in CPU time like this.
+    /// The `why` line of two arms whose traced runs had these counts and whose timed runs have this verdict on CPU time.
     fn explained(a: WatchedRun, b: WatchedRun, timed: Verdict) -> String {
         let mut run = run([LEVEL, LEVEL]);
         let tried = |(name, watched): (&String, WatchedRun)| TriedArm {
