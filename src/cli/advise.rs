@@ -8,6 +8,7 @@ mod net;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -16,10 +17,12 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::program::ProgramOptions;
+use crate::cli::run::progress::minutes;
 use crate::cli::run::{measured, outline, printed};
 use crate::experiment::advise::candidates::{NOW, Placement, of_program};
 use crate::experiment::advise::objective;
 use crate::experiment::advise::subject::{SEARCH, Subject};
+use crate::experiment::budget::Budget;
 use crate::experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
 use crate::experiment::given::{Given, value};
 use crate::experiment::load::Kind;
@@ -29,12 +32,15 @@ use crate::experiment::schedule::fresh_seed;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::head::{Head, advice};
 use iotrail_answer::search;
+use iotrail_base::alarm::Alarm;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
+use iotrail_base::words::{plural, span};
 use iotrail_load::cpus;
 use iotrail_load::options::LoadOptions;
 use iotrail_report::terminal::{self, View};
+use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::SearchRecord;
 use iotrail_store::{Store, default_path};
@@ -91,7 +97,7 @@ struct SearchArgs {
     #[arg(long = "constraint", value_name = "METRIC<LIMIT")]
     constraints: Vec<String>,
 
-    /// Search for no longer than this; the confirmation comes after
+    /// Answer within this time; trials, layout and confirmation are included
     #[arg(long, value_name = "TIME", default_value = "3m")]
     budget: Span,
 
@@ -162,13 +168,14 @@ struct Advised<'a> {
 }
 
 pub fn run(args: &AdviseArgs) -> Result<u8> {
+    let began = Instant::now();
     match &args.net {
-        Some(net) => carried_out(&net.search, &net::subject(net)?),
-        None => carried_out(&args.own.search, &subject(args)?),
+        Some(net) => carried_out(&net.search, &net::subject(net)?, began),
+        None => carried_out(&args.own.search, &subject(args)?, began),
     }
 }
 
-fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
+fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u8> {
     let mut search = subject.plan(None)?;
     let seed = fresh_seed();
     search.directions().iter().for_each(|text| terminal::say(text));
@@ -176,6 +183,12 @@ fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
         outline::show(&search, seed, args.json)?;
         return Ok(0);
     }
+    search.check_leave()?;
+    let budget = Budget { began, whole: args.budget.0, fresh: subject.fresh(), search: None };
+    if search.kind != Kind::Program {
+        budget.check(each(&search), search.testable().count(), Duration::ZERO, true)?;
+    }
+    search.budget = Some(budget);
     let reserve = |path: &PathBuf| Reserved::new(path, Existing::Refuse, "--save").and_then(Reserved::apart);
     let save = args.save.as_ref().map(reserve).transpose()?;
     let path = args.store.clone().map_or_else(default_path, Ok)?;
@@ -183,7 +196,7 @@ fn carried_out(args: &SearchArgs, subject: &Subject) -> Result<u8> {
         true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(SEARCH, &path))?,
         false => Store::create_or_open(&path)?,
     };
-    let done = advised(args, subject, &mut search, seed, &mut store, save);
+    let done = advised(args, subject, (&mut search, budget), seed, &mut store, save);
     if !matches!(done, Ok(Some(_))) {
         store.abandon();
     }
@@ -222,21 +235,41 @@ struct Answered {
 fn advised(
     args: &SearchArgs,
     subject: &Subject,
-    search: &mut Plan,
+    (search, budget): (&mut Plan, Budget),
     seed: u32,
     store: &mut Store,
     save: Option<Reserved>,
 ) -> Result<Option<Answered>> {
+    let alarm = Alarm::after(budget.left())?;
     if !measured::checked(search)? {
-        return Ok(None);
+        return match alarm.rang() {
+            true => Err(used_up(budget)),
+            false => Ok(None),
+        };
     }
+    drop(alarm);
     precheck::spare(search);
+    let expected = search.expected.map_or_else(|| each(search), |expected| expected.each);
+    search.each = search.expected.map(|expected| expected.each);
+    let time = budget.for_search(expected);
+    search.budget = Some(Budget { search: Some(time), ..budget });
+    let candidates = search.testable().count();
+    let block = expected * u32::try_from(candidates).unwrap_or(u32::MAX);
+    terminal::say(&format!(
+        "search: about {} of {}, {} each, in {}; then the confirmation",
+        plural((time.as_secs_f64() / block.as_secs_f64().max(1e-3)) as usize, "block"),
+        plural(candidates, "candidate"),
+        minutes(block),
+        minutes(time)
+    ));
     let started: Started = match args.resume {
         true => resume(search, store, iotrail_host::kernel::release().as_deref())?,
         false => start(search, seed, store)?,
     };
-    let (outcome, searched) = measured::measured(search, &started, store)?;
-    let stopped = outcome != Outcome::Finished;
+    let begun = Instant::now();
+    let (stopped, searched) = in_time(time, search, &started, store)?;
+    let measured = searched.done().saturating_sub(started.planned - started.slots.len());
+    let pace = begun.elapsed().checked_div(u32::try_from(measured).unwrap_or(u32::MAX)).unwrap_or(expected);
     let Some((chosen, found)) = advice::to_confirm(&searched).filter(|_| !stopped) else {
         return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
     };
@@ -246,13 +279,42 @@ fn advised(
         terminal::say(&format!("written; run it with: iotrail run {path}"));
     }
     let mut confirm = subject.plan(Some(&chosen))?;
+    let Some(blocks) = budget.fresh_blocks(pace) else {
+        terminal::say("the budget has no time left to confirm what led the search");
+        return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
+    };
+    confirm.repeats = blocks;
     confirm.search = Some(SearchRecord { found: Some(found), ..subject.search.clone() });
-    confirm.tried = search.tried.iter().filter(|t| t.name == NOW || chosen.contains(&t.name)).cloned().collect();
+    let is_told = |t: &&TriedArm| t.name == NOW || chosen.contains(&t.name) || t.hang.is_some();
+    confirm.tried = searched.tried.iter().filter(is_told).cloned().collect();
     (confirm.expected, confirm.each) = (search.expected, search.each);
     let started = start(&confirm, fresh_seed(), store)?;
-    let (outcome, confirmation) = measured::measured(&confirm, &started, store)?;
-    let stopped = outcome != Outcome::Finished;
+    let (stopped, confirmation) = in_time(budget.left(), &confirm, &started, store)?;
     Ok(Some(Answered { stopped, search: searched, confirmation: Some(confirmation) }))
+}
+
+/// Measures until this time is up; then what is there is all. True: a signal stopped it.
+fn in_time(time: Duration, plan: &Plan, started: &Started, store: &mut Store) -> Result<(bool, RunRecord)> {
+    let alarm = Alarm::after(time)?;
+    let (outcome, mut record) = measured::measured(plan, started, store)?;
+    if outcome == Outcome::Interrupted && alarm.rang() {
+        let now = iotrail_host::clock::unix_s();
+        store.finish(started.run, now)?;
+        record.finished_unix_s = Some(now);
+        return Ok((false, record));
+    }
+    Ok((outcome != Outcome::Finished, record))
+}
+
+/// The time of one measurement of a load, as far as its options set it.
+fn each(plan: &Plan) -> Duration {
+    let measurements = plan.testable().count() * plan.repeats as usize;
+    plan.estimate().stated / u32::try_from(measurements).unwrap_or(u32::MAX).max(1)
+}
+
+fn used_up(budget: Budget) -> Error {
+    let what = format!("--budget {} was over before the program had been tried", span(budget.whole.as_nanos() as f64));
+    Error::input(what, "use a longer --budget, or a shorter run of the program")
 }
 
 fn subject(args: &AdviseArgs) -> Result<Subject> {

@@ -12,12 +12,15 @@ use super::cell::Measured;
 use super::enough::{Budget, narrow_enough};
 use super::load::Load;
 use super::plan::{Cell, Plan, difference};
+use super::precheck::like_hung;
+use super::program::guard::Hung;
 use super::schedule::{Slot, load_seed, order};
 use iotrail_answer::search::{self, State};
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Kind, Result};
 use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
+use iotrail_schema::program_record::Hang;
 use iotrail_schema::run_record::{ARM, Stop};
 use iotrail_store::Store;
 
@@ -213,7 +216,7 @@ impl Slots<'_, '_> {
     /// The planned blocks, as far as a stopping rule or a search lets them. `Some`: the run ends here.
     fn planned(&mut self) -> Result<Option<Outcome>> {
         let (plan, started) = (self.e.plan, self.e.started);
-        let budget = Budget::new(plan.searches().map(|s| s.budget_s).or(plan.stop.as_ref().and_then(|s| s.budget_s)));
+        let budget = Budget::new(plan.search_s().or(plan.stop.as_ref().and_then(|s| s.budget_s)));
         // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
         let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
         let mut search = self.search()?;
@@ -267,6 +270,29 @@ impl Slots<'_, '_> {
         let plan = self.e.plan;
         let arm = plan.cells.iter().find(|c| c.number == cell).and_then(|c| c.params.get(ARM)?.as_str());
         arm.and_then(|arm| plan.arms.iter().position(|a| a == arm)).is_none_or(|i| state.alive[i])
+    }
+
+    /// If an arm of a search hangs, arms that have its settings are no longer measured.
+    fn exclude_like(&mut self, cell: u32, error: &Error) -> Result<()> {
+        let Execution { plan, started, store, .. } = &mut *self.e;
+        let hung = error.source.as_ref().and_then(|cause| cause.downcast_ref::<Hung>());
+        let Some(hung) = hung.filter(|_| plan.searches().is_some()) else { return Ok(()) };
+        let arm_of = |cell: &Cell| cell.params.get(ARM).and_then(|arm| arm.as_str()).unwrap_or_default().to_owned();
+        let Some(arm) = plan.cells.iter().find(|c| c.number == cell).map(arm_of) else { return Ok(()) };
+        let with = plan.with_settings_of(&arm);
+        let Some(mut tried) = store.load(started.run)?.map(|record| record.tried) else { return Ok(()) };
+        let Some(its) = tried.iter().position(|t| t.name == arm) else { return Ok(()) };
+        tried[its].dropped = Some(hung.why.clone());
+        tried[its].hang = Some(Hang { arm, waited_ns: hung.waited_ns });
+        let its = tried[its].clone();
+        for other in tried.iter_mut().filter(|t| t.is_measured() && with.contains(&t.name.as_str())) {
+            *other = like_hung(other.clone(), &its);
+            for cell in plan.testable().filter(|c| arm_of(c) == other.name) {
+                store.mark_untestable(started.run, cell.number, other.dropped.as_deref().unwrap_or_default())?;
+                self.untestable.insert(cell.number);
+            }
+        }
+        store.set_tried(started.run, &tried)
     }
 
     /// `Some`: the run ends here.
@@ -357,6 +383,7 @@ impl Slots<'_, '_> {
             Err(e) if e.kind == Kind::Machine && thrown_away == 0 => {
                 store.mark_untestable(started.run, slot.cell, &e.to_string())?;
                 tell(Step::Untestable { cell, reason: &e });
+                self.exclude_like(slot.cell, &e)?;
                 Ok(Made::Untestable(e))
             }
             Err(e) if e.kind == Kind::Machine => Ok(Made::Untestable(e)),

@@ -2,6 +2,7 @@
 //! as it ends.
 
 pub mod advise;
+pub mod budget;
 pub mod builtin;
 pub mod cell;
 pub mod emulated;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::budget::Budget;
 use super::file::{Experiment, Point, Scale, settled, to_json};
 use super::load::{Ends, Kind, Load};
 use super::program::expected::Expected;
@@ -77,6 +78,8 @@ pub struct Plan {
     pub each: Option<Duration>,
     /// This process may load the probes.
     pub may_watch: bool,
+    /// The time of a search, from the first trial to the last fresh block.
+    pub budget: Option<Budget>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -221,6 +224,7 @@ pub fn plan(
         expected: None,
         each: None,
         may_watch: facts.may_watch,
+        budget: None,
     })
 }
 
@@ -291,6 +295,27 @@ fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measure
 impl Plan {
     pub fn testable(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|c| c.untestable.is_none())
+    }
+
+    /// Arms that have the settings of this one and more. Where it hangs, they hang too.
+    pub fn with_settings_of(&self, arm: &str) -> Vec<&str> {
+        let options = |name: &str| {
+            self.cells.iter().find(|cell| cell.params.get(ARM).is_some_and(|a| a == name)).map(|cell| &cell.options)
+        };
+        let Some((base, of)) = self.arms.first().and_then(|base| options(base).zip(options(arm))) else {
+            return vec![];
+        };
+        let changed: Vec<_> = of.iter().filter(|(name, value)| base.get(*name) != Some(value)).collect();
+        let flags =
+            |value: &Value| value.as_str().unwrap_or_default().split(',').map(str::to_owned).collect::<Vec<_>>();
+        let has = |other: &Map<String, Value>| {
+            changed.iter().all(|(name, value)| match other.get(*name) {
+                Some(its) if *name == "ring" => flags(value).iter().all(|flag| flags(its).contains(flag)),
+                its => its == Some(value),
+            })
+        };
+        let is_with = |name: &&String| *name != arm && options(name).is_some_and(has) && !changed.is_empty();
+        self.arms.iter().filter(is_with).map(String::as_str).collect()
     }
 
     /// Which way a program's own figures are taken to be better, where that is guessed.
@@ -375,6 +400,12 @@ impl Plan {
             key["constraints"] = if texts.is_empty() { Value::Null } else { texts.join(", ").into() };
         }
         key.to_string()
+    }
+
+    /// Seconds that a search may take.
+    pub fn search_s(&self) -> Option<f64> {
+        let part = self.budget.and_then(|budget| budget.search).map(|time| time.as_secs_f64());
+        self.searches().map(|search| part.unwrap_or(search.budget_s))
     }
 
     /// What it searches for; `None`: nothing, as where it confirms what was found.

@@ -225,6 +225,26 @@ fn the_key_of_a_program_says_which_arms_were_dropped_and_not_what_was_seen() {
     assert_ne!(of_disk("no poll queues"), of_disk("no such scheduler"));
 }
 
+/// A program as it is, with SQPOLL, and with SQPOLL and more.
+pub fn of_a_program() -> Plan {
+    let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 40\ncontrol = false\n\
+                [load]\nprogram = [\"true\"]\n[[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"cpus 0\"\ncpus = \"0\"\n\
+                [[arm]]\nname = \"sqpoll\"\nring = \"sqpoll\"\n[[arm]]\nname = \"sqpoll · cpus 0\"\nring = \"sqpoll\"\ncpus = \"0\"\n\
+                [[arm]]\nname = \"sqpoll sq-cpu 0\"\nring = \"sqpoll\"\nsq-cpu = 0\n\
+                [[arm]]\nname = \"coop\"\nring = \"coop_taskrun,taskrun_flag\"\n";
+    plan(&parse(text, "x.toml").unwrap(), false, &Target::default(), &two_cpus(), &|_, _| None).unwrap()
+}
+
+#[test]
+fn an_arm_with_the_settings_of_another_has_all_that_this_one_changes() {
+    let plan = of_a_program();
+    assert_eq!(plan.with_settings_of("sqpoll"), ["sqpoll · cpus 0", "sqpoll sq-cpu 0"]);
+    assert_eq!(plan.with_settings_of("cpus 0"), ["sqpoll · cpus 0"]);
+    for alone in ["as-is", "coop", "sqpoll sq-cpu 0", "sqpoll · cpus 0", "unknown"] {
+        assert_eq!(plan.with_settings_of(alone), [""; 0], "{alone}");
+    }
+}
+
 #[test]
 fn a_load_without_a_file_needs_no_target() {
     let of = |load: &str| {

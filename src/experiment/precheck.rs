@@ -2,7 +2,7 @@
 //! each of these. An arm that the kernel or the program cannot live with is named, with the reason, and not measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::load::Load;
 use super::plan::{Cell, Plan};
@@ -15,7 +15,7 @@ use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
 use iotrail_host::refusal::{Circumstances, Refusal};
-use iotrail_schema::program_record::{Legal, TriedArm, WatchedRun};
+use iotrail_schema::program_record::{Hang, Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
@@ -25,6 +25,8 @@ use iotrail_supervise::{rules, supervisor};
 /// A run may take so many times as long as the one before it, and this much more.
 const LONGER: u32 = 20;
 const AT_LEAST: Duration = Duration::from_secs(10);
+/// What a timed run takes in addition to the program, about.
+const BESIDE_A_RUN: Duration = Duration::from_millis(300);
 /// Another mix of requests than as it is: another path through the program.
 const MIX: f64 = 0.1;
 /// Of the completions: errors beyond those that there are as it is.
@@ -58,8 +60,25 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
     tell(&first);
     let mut tried = vec![first];
+    let Expected { trial, each, .. } = as_is.expected;
+    if let Some(budget) = &plan.budget {
+        budget.check(each, arms.len(), trial * others.len() as u32, false)?;
+    }
     for (name, options) in others {
-        let Some(arm) = look(name, options, &as_is, stop)? else { return Ok(None) };
+        let has_hung = |t: &&TriedArm| t.hang.as_ref().is_some_and(|hang| hang.arm == t.name);
+        let is_with = |t: &&TriedArm| plan.with_settings_of(&t.name).contains(&name.as_str());
+        let hung = tried.iter().filter(|_| plan.searches().is_some()).find(|t| has_hung(t) && is_with(t));
+        let measured = tried.iter().filter(|t| t.is_measured()).count();
+        let arm = match hung {
+            Some(hung) => like_hung(fine(name), hung),
+            None if plan.budget.is_some_and(|budget| !budget.holds(each, measured + 1, trial)) => {
+                TriedArm { dropped: Some("the budget has no time left to try it".into()), ..fine(name) }
+            }
+            None => match look(name, options, &as_is, stop)? {
+                Some(arm) => arm,
+                None => return Ok(None),
+            },
+        };
         tell(&arm);
         tried.push(arm);
     }
@@ -74,6 +93,12 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     Ok(Some((tried, as_is.expected)))
 }
 
+/// An arm that is not run, since another one hung that has no settings but those of this arm.
+pub fn like_hung(arm: TriedArm, hung: &TriedArm) -> TriedArm {
+    let dropped = Some(format!("{} hung with the same settings", hung.name));
+    TriedArm { dropped, hang: hung.hang.clone(), ..arm }
+}
+
 /// Its first run. `None`: it was stopped.
 fn look_as_is<'p>(
     name: &'p str,
@@ -81,14 +106,20 @@ fn look_as_is<'p>(
     plan: &Plan,
     stop: &AtomicBool,
 ) -> Result<Option<(TriedArm, AsIs<'p>)>> {
+    let began = Instant::now();
     let Some(mut run) = once(options, Patience { stall: options.stall, in_all: None }, stop)? else { return Ok(None) };
     match usable(options, &run, plan, stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
         usable => usable?,
     }
-    let in_all = Duration::from_nanos(run.wall_ns) * LONGER + AT_LEAST;
+    let (wall, trial) = (Duration::from_nanos(run.wall_ns), began.elapsed());
+    // The probes of a trial take time of their own.
+    let each = if options.watch == Watched::None { trial } else { trial.min(wall + BESIDE_A_RUN) };
+    let patient = wall * LONGER + AT_LEAST;
+    // One arm that hangs leaves the others time.
+    let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
     let patience = Patience { stall: options.stall, in_all: Some(in_all) };
-    let expected = Expected { exit_status: run.exit_status, patience };
+    let expected = Expected { exit_status: run.exit_status, patience, trial, each };
     let arm = seen(fine(name), &run);
     let trace = run.trace.take().map(|t| *t);
     Ok(Some((arm, AsIs { name, options, run, trace, expected })))
@@ -105,7 +136,9 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
         Ok(None) => Ok(None),
         Ok(Some(run)) => {
             let dropped = other_than(&run, options, as_is);
-            Ok(Some(TriedArm { dropped, ..seen(arm, &run) }))
+            let is_hung = matches!(run.end, Ended::Stuck(_));
+            let hang = is_hung.then(|| Hang { arm: name.to_owned(), waited_ns: run.wall_ns });
+            Ok(Some(TriedArm { dropped, hang, ..seen(arm, &run) }))
         }
         // What the program or its check says of this arm says nothing of the others.
         Err(e) if e.kind == error::Kind::Machine => Ok(Some(TriedArm { dropped: Some(e.what), ..arm })),
@@ -182,6 +215,7 @@ fn fine(name: &str) -> TriedArm {
         rings: Vec::new(),
         dropped: None,
         watched: None,
+        hang: None,
     }
 }
 

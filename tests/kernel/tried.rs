@@ -380,7 +380,7 @@ fn ended() -> Result<(), Failed> {
 fn searched() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
-        .args(["advise", "--json", "--cpus", "0", "--budget", "6s", "--store"])
+        .args(["advise", "--json", "--cpus", "0", "--budget", "90s", "--store"])
         .arg(folder.path().join("s.db"))
         .args(["--metric", "done=\"done\":([0-9]+)", "--objective", "elapsed", "--"])
         .arg(ground())

@@ -30,6 +30,8 @@ pub struct State {
     /// By so much one of those that are left may be better than the first, as a factor less 1, in any objective; of intervals that hold together.
     pub most_better: f64,
     pub ended: Option<Ended>,
+    /// Blocks that would tell each candidate from the first, or show them to be within 10 %. `None`: not known.
+    pub deciding_blocks: Option<usize>,
     /// Whole blocks.
     pub blocks: usize,
     /// By arm: the constraint that it broke.
@@ -42,6 +44,12 @@ impl State {
     /// The arms that are left, by their numbers.
     pub fn set(&self) -> Vec<usize> {
         (0..self.alive.len()).filter(|i| self.alive[*i]).collect()
+    }
+
+    /// Candidates that may still be better than the first by more than matters for an answer.
+    pub fn undecided(&self) -> usize {
+        let is_open = matches!(self.ended, None | Some(Ended::Budget | Ended::Stopped)) && self.most_better > TOLD;
+        if is_open { self.set().into_iter().filter(|i| *i != 0).count() } else { 0 }
     }
 }
 
@@ -112,7 +120,10 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
     // Without an interval, as after one block, everything is open.
     let than_now = |(objective, i)| statistics.advantage_of(objective, i, 0).map_or(f64::INFINITY, |a| a.hi - 1.0);
-    let most = pairs.filter(|(_, i)| *i != 0).map(than_now);
+    let pairs: Vec<(usize, usize)> = pairs.filter(|(_, i)| *i != 0).collect();
+    let most = pairs.iter().copied().map(than_now);
+    let until = pairs.iter().map(|(objective, i)| statistics.blocks_until(*objective, (*i, 0), TOLD));
+    let deciding_blocks = until.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
     Some(State {
         alive: (0..run.arms.len()).map(|i| survivors.contains(&i)).collect(),
         leader: statistics.leader().unwrap_or(0),
@@ -124,6 +135,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
             Reason::Settled => Ended::Settled,
             Reason::Budget => Ended::Budget,
         }),
+        deciding_blocks,
         blocks,
         broken,
         measurements,
@@ -156,9 +168,24 @@ fn keeps(c: &Constraint, x: f64) -> bool {
 pub mod made {
     use super::*;
     use iotrail_schema::run_record::ARM;
-    use iotrail_schema::search_record::{Candidate, Effort};
+    use iotrail_schema::search_record::{Candidate, Effort, Found};
     use iotrail_stats::random::Random;
     use iotrail_testing::sample;
+
+    /// What a search found, before anything is known.
+    pub fn found() -> Found {
+        Found {
+            run: 0,
+            set: vec![],
+            leader: String::new(),
+            measurements: 0,
+            compared: 0,
+            ended: Ended::Budget,
+            blocks: 0,
+            undecided: 0,
+            decides_s: None,
+        }
+    }
 
     /// The same of IOPS and of CPU time per I/O, of which less is better.
     pub fn of_two(times: &[[f64; 2]], blocks: u32) -> RunRecord {

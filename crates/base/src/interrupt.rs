@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
+/// A signal raised the flag, and not only an [`Alarm`](crate::alarm::Alarm).
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
 /// The signal, if a process sent it; 0: none did, or the kernel did (a terminal's Ctrl-C).
 static SENT: AtomicI32 = AtomicI32::new(0);
 
@@ -16,6 +19,7 @@ static LAST: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     // Stores to atomics are all that is done here: nothing else is safe in a signal handler.
+    SIGNALLED.store(true, Ordering::Relaxed);
     // SAFETY: with SA_SIGINFO the kernel hands over a live structure, and the code is valid for every signal.
     if unsafe { (*info).si_code } <= 0 {
         SENT.store(signal, Ordering::Relaxed);
@@ -28,7 +32,7 @@ static LAST_WORDS: OnceLock<String> = OnceLock::new();
 
 /// The second signal: it kills as it would without this, but not silently.
 extern "C" fn ask_to_stop_or_leave(signal: libc::c_int, info: *const libc::siginfo_t, context: *const libc::c_void) {
-    if !STOP.load(Ordering::Relaxed) {
+    if !SIGNALLED.load(Ordering::Relaxed) {
         return ask_to_stop(signal, info, context);
     }
     if let Some(words) = LAST_WORDS.get() {
@@ -65,7 +69,17 @@ pub fn ends_this_process_only() -> Option<&'static str> {
 
 /// Whether a signal has raised the flag.
 pub(crate) fn is_asked() -> bool {
-    STOP.load(Ordering::Relaxed)
+    SIGNALLED.load(Ordering::Relaxed)
+}
+
+/// Raises the flag without a signal.
+pub(crate) fn raise() {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+/// Lowers the flag, unless a signal raised it.
+pub(crate) fn lower() {
+    STOP.store(is_asked(), Ordering::Relaxed);
 }
 
 /// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP raise the returned flag instead of killing the process, the first time each. System calls
@@ -83,7 +97,7 @@ pub fn hold() -> Result<()> {
 
 /// As before [`hold`]: where a signal has come meanwhile, the next one kills.
 pub fn let_go() -> Result<()> {
-    if STOP.load(Ordering::Relaxed) { handle(libc::SIG_DFL, 0) } else { raise_flag().map(drop) }
+    if is_asked() { handle(libc::SIG_DFL, 0) } else { raise_flag().map(drop) }
 }
 
 fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {

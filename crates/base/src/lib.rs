@@ -3,6 +3,7 @@
 //!
 //! It uses no other crate of the workspace, and reads nothing of the machine but its own process, folders and outputs.
 
+pub mod alarm;
 pub mod corruption;
 pub mod error;
 pub mod folders;

@@ -68,6 +68,18 @@ pub struct TriedArm {
     /// What the probes counted in its first run; null: it was not watched.
     #[serde(default)]
     pub watched: Option<WatchedRun>,
+    /// A run that hung, of this arm or of one whose settings this arm has too. Left out if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hang: Option<Hang>,
+}
+
+/// A run that did not end, or completed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hang {
+    /// The arm that hung.
+    pub arm: String,
+    /// After this time it was ended.
+    pub waited_ns: u64,
 }
 
 impl TriedArm {

@@ -12,7 +12,7 @@ pub struct SearchRecord {
     pub second: Option<String>,
     /// Candidates that break one of these are out.
     pub constraints: Vec<Constraint>,
-    /// Seconds that the search may take.
+    /// Seconds for trials, search and confirmation.
     pub budget_s: f64,
     /// In the order of the arms.
     pub candidates: Vec<Candidate>,
@@ -115,6 +115,15 @@ pub struct Found {
     pub compared: u64,
     /// Why it ended.
     pub ended: Ended,
+    /// Blocks that it measured.
+    #[serde(default)]
+    pub blocks: u64,
+    /// Candidates of the set that may still be better than the first by more than 10 %.
+    #[serde(default)]
+    pub undecided: u64,
+    /// A budget that would decide, in seconds; null: not known. It assumes that measurements vary as they did.
+    #[serde(default)]
+    pub decides_s: Option<f64>,
 }
 
 /// Why a search ended.

@@ -192,6 +192,13 @@ impl Search {
         self.objectives[objective].fit.advantage(a, b, self.alpha / self.others() / self.objectives.len() as f64)
     }
 
+    /// Blocks after which the interval of how much better `a` is than `b` reaches no further than `width` to either side (0.1: 10 %), if
+    /// values vary as they did. `None`: fewer than two blocks have both, or 10,000 do not suffice.
+    pub fn blocks_until(&self, objective: usize, (a, b): (usize, usize), width: f64) -> Option<usize> {
+        let needed = self.others() * self.objectives.len() as f64 / self.alpha;
+        self.objectives[objective].fit.blocks_until(a, b, needed, width)
+    }
+
     /// Levels, outliers and intervals of the first objective, as of the last block that was judged.
     pub fn fit(&self) -> &Fit {
         self.fit_of(0)

@@ -8,6 +8,7 @@ use super::refusal::explain;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;
+use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::histogram;
@@ -64,6 +65,15 @@ impl Store {
     fn set_untestable(&mut self, run: i64, cell: u32, reason: Option<&str>) -> Result<()> {
         let sql = "UPDATE cells SET untestable = ?3 WHERE run = ?1 AND cell = ?2";
         self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
+    }
+
+    /// Notes what became of a program's arms.
+    pub fn set_tried(&mut self, run: i64, tried: &[TriedArm]) -> Result<()> {
+        let stored = (|| {
+            let sql = "UPDATE runs SET record = json_set(record, '$.tried', json(?2)) WHERE run = ?1";
+            self.db.execute(sql, params![run, to_json(&tried)?])
+        })();
+        stored.map(|_| ()).map_err(|e| self.fail(e))
     }
 
     /// Notes that nothing is missing any more.

@@ -132,7 +132,7 @@ fn untestable(cell: &Cell) -> String {
 fn time(plan: &Plan) -> String {
     if let Some(search) = &plan.search {
         let budget = minutes(Duration::from_secs_f64(search.budget_s));
-        return format!("{budget} at most, and the time of the confirmation");
+        return format!("{budget} at most, trials and confirmation included");
     }
     let estimate = plan.estimate();
     let stated = match estimate.least == estimate.stated {

@@ -9,9 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::experiment::execute::{Started, Step};
 use crate::experiment::plan::Plan;
 use iotrail_base::plain::{Stream, for_locale};
-use iotrail_base::words::bytes;
+use iotrail_base::words::{bytes, span};
 use iotrail_load::{self, Doing};
 use iotrail_report::terminal::{self, sanitise, say};
+
+/// An estimate that is off by less is not corrected.
+const SOME: Duration = Duration::from_secs(10);
 
 pub struct Progress {
     bar: ProgressBar,
@@ -28,6 +31,8 @@ pub struct Progress {
     budget: Option<Duration>,
     /// How far a search is.
     search: Option<String>,
+    /// Measurements of one block of a search; `None`: what each takes is not estimated, or has been corrected.
+    to_correct: Option<usize>,
 }
 
 impl Progress {
@@ -48,14 +53,34 @@ impl Progress {
             each: estimate.stated / planned,
             estimate: started.slots.first().filter(|_| is_known).map(|slot| (here, slot.repeat)),
             told: Vec::new(),
-            budget: plan.searches().and_then(|s| Duration::try_from_secs_f64(s.budget_s).ok()),
+            budget: plan.search_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
             search: None,
+            to_correct: plan.searches().filter(|_| estimate.counted_ios == 0).map(|_| plan.testable().count()),
         }
+    }
+
+    /// Prints, once, that the estimate of a search is off by more than a third, and by more than some seconds.
+    fn correct_search(&mut self, done: usize, planned: usize) {
+        let here = done.saturating_sub(self.before);
+        if self.to_correct.is_none_or(|block| here < block.max(1)) {
+            return;
+        }
+        let (each, all) = (self.began.elapsed() / here as u32, planned.saturating_sub(self.before) as u32);
+        let is_near = each * 4 >= self.each * 3 && each * 3 <= self.each * 4;
+        if is_near || (each * all).abs_diff(self.each * all) < SOME {
+            return;
+        }
+        self.to_correct = None;
+        let most = minutes((each * all).min(self.budget.unwrap_or(Duration::MAX)));
+        let [each, estimate] = [each, self.each].map(|time| span(time.as_nanos() as f64));
+        let text = format!("a measurement takes {each}, not {estimate} as estimated: all take up to {most}");
+        self.bar.suspend(|| say(&text));
     }
 
     pub fn show(&mut self, step: &Step<'_>) {
         match step {
             Step::Begins { done, planned, repeat, cell } => {
+                self.correct_search(*done, *planned);
                 let left = self.left(*done, *planned);
                 self.correct(self.began.elapsed(), left, *repeat);
                 self.bar.set_position(*done as u64);

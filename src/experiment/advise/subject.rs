@@ -7,6 +7,7 @@ use crate::experiment::cell;
 use crate::experiment::file::parse;
 use crate::experiment::load::Kind;
 use crate::experiment::plan::{Facts, Plan, Target, plan};
+use iotrail_answer::head::advice;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
 use iotrail_schema::search_record::SearchRecord;
@@ -14,7 +15,7 @@ use iotrail_schema::search_record::SearchRecord;
 /// Blocks of a search, at most.
 const BLOCKS: u32 = 40;
 /// Of a confirmation.
-const FRESH: u32 = 12;
+const FRESH: u32 = advice::FRESH as u32;
 /// What the experiments are called.
 pub const SEARCH: &str = "advise";
 const CONFIRM: &str = "advise-confirm";
@@ -34,6 +35,12 @@ impl Subject {
     pub fn new(kind: Kind, load: Table, proposed: Vec<Proposed>, search: SearchRecord, metrics: Vec<String>) -> Self {
         let candidates = proposed.iter().map(|p| p.candidate.clone()).collect();
         Self { kind, load, proposed, search: SearchRecord { candidates, ..search }, metrics }
+    }
+
+    /// Measurements of one block of the confirmation, at most, and those of them that the probes watch.
+    pub fn fresh(&self) -> (u32, u32) {
+        let arms = if self.search.second.is_some() { 4 } else { 2 };
+        if self.kind == Kind::Program { (arms, 0) } else { (2 * arms, arms) }
     }
 
     /// The search, or the confirmation of these candidates.

@@ -1,5 +1,6 @@
 //! Sees to it that a run comes to an end.
 
+use std::fmt;
 use std::time::Duration;
 
 use iotrail_base::words::span;
@@ -12,6 +13,21 @@ pub struct Patience {
     /// So long it may take in all; `None`: as long as it wants.
     pub in_all: Option<Duration>,
 }
+
+/// Why a run was ended, as the cause of an error.
+#[derive(Debug)]
+pub struct Hung {
+    pub why: String,
+    pub waited_ns: u64,
+}
+
+impl fmt::Display for Hung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Hung {}
 
 /// Sees that a watched program gets on.
 pub struct Guard {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::expected::Expected;
+use super::guard::Hung;
 use super::options::{ProgramOptions, Watched};
 use super::run::{Ended, Run, ring_records, run};
 use crate::experiment::cell::Measured;
@@ -31,7 +32,8 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     around.run_queue_wait_ns = None;
     let name = || options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
-        return Err(Error::machine(format!("{}: {why}", name()), "see whether it can live with this arm"));
+        let hung = Hung { why: why.clone(), waited_ns: r.wall_ns };
+        return Err(Error::machine(name(), "see whether it can live with this arm").because(hung));
     }
     let mut interrupted = r.end == Ended::Stopped;
     if !interrupted && r.exit_status != expected.exit_status {

@@ -4,7 +4,9 @@
 use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
 use super::front;
-use super::searched::{BESIDE, Searched, breaks, how_found, keeps, of_what, price, unchecked, unwatched};
+use super::searched::{
+    BESIDE, Searched, breaks, how_found, keeps, of_what, price, search_longer, unchecked, undecided, unwatched,
+};
 use super::{Head, notes, program, served, why};
 use crate::compare::Metric;
 use crate::search::{self, MATTERS, State, TOLD};
@@ -15,6 +17,12 @@ use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
 
 /// Reasons why something was no candidate.
 const LEFT_OUT: usize = 3;
+
+/// Blocks of a confirmation, if its budget holds them.
+pub const FRESH: f64 = 12.0;
+
+/// Seconds that a measurement takes in addition to its load, about.
+const BESIDE_S: f64 = 0.2;
 
 /// `None`: the run searches for nothing.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
@@ -40,7 +48,21 @@ fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
         measurements: state.measurements,
         compared: run.cells.iter().filter(|c| !c.measurements.is_empty()).count() as u64,
         ended: ended(run, state),
+        blocks: state.blocks as u64,
+        undecided: state.undecided() as u64,
+        decides_s: decides(run, state),
     }
+}
+
+/// Seconds that would decide: trials, blocks and the confirmation, at the pace of the measurements that are there.
+fn decides(run: &RunRecord, state: &State) -> Option<f64> {
+    let blocks = state.deciding_blocks.filter(|blocks| *blocks <= run.repeats as usize)?;
+    let (all, ns) =
+        run.measurements().fold((0.0, 0.0), |(n, sum), m| (n + 1.0, sum + (m.elapsed_ns + m.load.warmup_ns) as f64));
+    let fresh = 2.0 * FRESH * if run.tried.is_empty() { 2.0 } else { 1.0 };
+    let measurements = run.tried.len() as f64 + (blocks * state.set().len()) as f64 + fresh;
+    // In whole tens, since no block takes exactly as long as another.
+    Some((measurements * (ns / all / 1e9 + BESIDE_S) / 10.0).ceil() * 10.0)
 }
 
 /// The candidates that fresh blocks are to confirm, and what was found: one, or of two objectives three at most. `None`: what there is
@@ -95,15 +117,24 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
     let is_better = broken.is_none() && its.is_some_and(|e| better(objective, e) == Some(true));
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let used = candidate.filter(|_| is_better || kept.is_some());
+    // The two of the confirmation are decided by it.
+    let open = Found { undecided: found.undecided.saturating_sub(1), ..found.clone() };
     let otherwise = match &change {
-        _ if broken.is_some() => "search for longer: --budget; what breaks a constraint is out after three blocks",
-        Some(_) => "nothing: what was found is not there in fresh blocks",
-        None => "nothing as yet: remove what stands in the way, and search again",
+        _ if broken.is_some() => {
+            "search for longer: --budget; what breaks a constraint is out after three blocks".to_owned()
+        }
+        Some(_) if open.undecided > 0 => search_longer(found),
+        Some(_) => "nothing: what was found is not there in fresh blocks".into(),
+        None => "nothing as yet: remove what stands in the way, and search again".into(),
     };
     let answer = match (broken, kept, change) {
         (Some(text), ..) => format!("stay as you are: {arm} breaks {text} {fresh}"),
         (_, Some(kept), Some(change)) => format!("{kept}: {change}"),
         (.., Some(change)) if is_better => format!("{arm}: {change}, {fresh}"),
+        (.., Some(change)) if open.undecided > 0 => {
+            let undecided = undecided(&open, search.candidates.len());
+            format!("undecided: {undecided}; {arm} led the search, but {fresh} it has {change}")
+        }
         (.., Some(change)) => format!("stay as you are: {arm} led the search, but {fresh} it has {change}"),
         _ => match its {
             None => format!("{arm} led the search; it was not confirmed"),
@@ -115,7 +146,8 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
     };
     let advice = used.map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
     let how = used.into_iter().flat_map(|c| c.how.iter().cloned());
-    let others: Vec<String> = found.set.iter().filter(|name| *name != arm).cloned().collect();
+    // The fresh blocks decide between the two that they measured.
+    let others: Vec<String> = found.set.iter().filter(|name| !run.arms.contains(name)).cloned().collect();
     let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
     let reasons = match run.tried.is_empty() {
         true => why::of(run, base, arm, &watched).0,
@@ -125,7 +157,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
         answer,
         when: None,
         why: reasons.filter(|_| used.is_some()),
-        advice: Some(advice.unwrap_or_else(|| otherwise.into())),
+        advice: Some(advice.unwrap_or(otherwise)),
         also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
         table: None,
         forest: None,
@@ -154,6 +186,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let name = &s.names[0];
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
+    let found = of_state(run, search, state);
     let answer = match (stays, state.blocks) {
         (_, 1..) if set.is_empty() => {
             format!("none of {of} is left: each breaks a constraint or could not be measured")
@@ -167,23 +200,23 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         }
         (true, _) => {
             let most = Some(state.most_better).filter(|most| most.is_finite());
-            let most = most.map(|most| format!(": up to {} is open", percent(most))).unwrap_or_default();
-            format!("undecided: {} of {of} are left after {}{most}", set.len(), plural(state.blocks, "block"))
+            let most = most.map(|most| format!(": one may be better by up to {}", percent(most))).unwrap_or_default();
+            format!("undecided: {}{most}", undecided(&found, run.arms.len()))
         }
         (false, _) if set.len() == 1 => {
             format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks")
         }
         (false, _) => format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set)),
     };
-    let found = of_state(run, search, state);
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
     let advice = match answer.starts_with("stay") {
-        true => "nothing",
+        true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
-            "loosen a constraint: nothing that can be measured here keeps them all"
+            "loosen a constraint: nothing that can be measured here keeps them all".into()
         }
-        false if set.is_empty() && state.blocks > 0 => "see why nothing could be measured to the end",
-        false => "search for longer: --budget",
+        false if set.is_empty() && state.blocks > 0 => "see why nothing could be measured to the end".into(),
+        false if found.undecided > 0 => search_longer(&found),
+        false => "search for longer: --budget".into(),
     };
     let broken =
         run.arms.iter().zip(&state.broken).filter_map(|(arm, why)| Some(format!("{arm} breaks {}", why.as_ref()?)));
@@ -191,7 +224,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         answer,
         when: None,
         why: None,
-        advice: Some(advice.into()),
+        advice: Some(advice),
         also: broken
             .take(BESIDE)
             .chain(of_what(run))
@@ -262,7 +295,7 @@ mod tests {
         let h = head(&made::search(&[1.0, 1.0, 0.7], 40));
         assert!(h.answer.starts_with("stay as you are: by IOPS none of 3 candidates is better by more than "), "{h:?}");
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
-        assert!(h.answer.starts_with("undecided: 3 of 3 candidates are left after 2 blocks"), "{}", h.answer);
+        assert!(h.answer.starts_with("undecided: 2 of 3 candidates are undecided after 2 blocks"), "{}", h.answer);
         assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
     }
 
@@ -328,7 +361,7 @@ mod tests {
         }
         let ended = Ended::Equivalent;
         let set = vec!["c2".to_owned(), "c1".to_owned()];
-        let found = Found { run: 6, set, leader: "c1".into(), measurements: 30, compared: 3, ended };
+        let found = Found { run: 6, set, leader: "c1".into(), measurements: 30, compared: 3, ended, ..made::found() };
         run.search.as_mut().unwrap().found = Some(found);
         run.comparisons = compare::of_run(&run, &|_, _| None);
         run
@@ -344,7 +377,7 @@ mod tests {
             [
                 "write c2",
                 "as-is: io_uring randread of 4 KiB, direct, depth 1, wait peek, cpus non-irq, /data/scratch-1g",
-                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); as good, as far as was seen: c1 (a few lines)"
+                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); within 2 % of the best: c1 (a few lines)"
             ]
         );
         let h = head(&confirmation(1.0));
@@ -355,6 +388,59 @@ mod tests {
             h.answer
         );
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
+    }
+
+    /// A search of 18 that ended after two blocks, and its confirmation.
+    fn after_two_blocks(times: f64) -> Head {
+        let mut run = confirmation(times);
+        let search = run.search.as_mut().unwrap();
+        let like = search.candidates[1].clone();
+        search.candidates.extend((3..18).map(|i| Candidate { name: format!("c{i}"), ..like.clone() }));
+        let set = (0..17).map(|i| format!("c{i}")).collect();
+        let (ended, decides_s) = (Ended::Budget, Some(240.0));
+        search.found = Some(Found {
+            set,
+            ended,
+            compared: 18,
+            blocks: 2,
+            undecided: 16,
+            decides_s,
+            ..search.found.clone().unwrap()
+        });
+        head(&run)
+    }
+
+    #[test]
+    fn a_search_that_decided_nothing_is_undecided_although_its_leader_was_no_better() {
+        let h = after_two_blocks(1.0);
+        let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search, but in 12 fresh blocks it has ";
+        assert!(h.answer.starts_with(said), "{}", h.answer);
+        let advice = "search for longer: --budget 240s decides if measurements vary as they did";
+        assert_eq!(h.advice.as_deref(), Some(advice));
+    }
+
+    #[test]
+    fn a_configuration_that_was_beaten_in_fresh_blocks_is_not_listed_as_equal() {
+        let h = after_two_blocks(3.4);
+        assert!(h.answer.starts_with("c2: 3.4× more IOPS") && h.answer.contains(" than c0"), "{}", h.answer);
+        let line = h.also.iter().find(|line| line.starts_with("searched ")).unwrap();
+        let (_, others) = line.split_once("; undecided against the best: ").unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(others, "c1 (a few lines), c3 (a few lines), c4 (a few lines), c5 (a few lines) and 11 more");
+    }
+
+    #[test]
+    fn the_budget_that_decides_is_that_of_the_widest_interval() {
+        let run = made::search(&[1.0, 1.02, 1.0, 1.01], 6);
+        let state = search::state(&run).unwrap();
+        let blocks = state.deciding_blocks.unwrap();
+        assert!((2..=run.repeats as usize).contains(&blocks), "{blocks}");
+        let one = run.measurements().next().unwrap();
+        let each = (one.elapsed_ns + one.load.warmup_ns) as f64 / 1e9 + BESIDE_S;
+        let seconds = decides(&run, &state).unwrap();
+        let measurements = (blocks * state.set().len()) as f64 + 4.0 * FRESH;
+        assert!((0.0..=10.0).contains(&(seconds - measurements * each)), "{seconds} {measurements} {each}");
+        // After one block nothing is known of it.
+        assert_eq!(search::state(&made::search(&[1.0, 0.7], 1)).unwrap().deciding_blocks, None);
     }
 
     /// p99 in ms of c0 and of c2, in fresh blocks; 1 ms is allowed.

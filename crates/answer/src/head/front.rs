@@ -2,7 +2,7 @@
 
 use super::change::range;
 use super::effect::{Effect, of_arm};
-use super::searched::{Searched, breaks, how_found, keeps, of_what, price, unwatched};
+use super::searched::{Searched, breaks, how_found, keeps, of_what, price, search_longer, undecided, unwatched};
 use super::table::{factor, sign};
 use super::{Head, program, why};
 use crate::compare::Metric;
@@ -176,6 +176,11 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
                 None => format!("{}: {} than {base}{same}, {fresh}", run.arms[i + 1], list(&better)),
             };
             (answer, format!("use {}{}", with_effort(i), price(run, &run.arms[i + 1], &s.metrics)))
+        }
+        (None, []) if found.undecided as usize > effects.len() => {
+            let open = Found { undecided: found.undecided - effects.len() as u64, ..found.clone() };
+            let none = format!("{fresh} {} is better than {base}", none_of(effects.len()));
+            (format!("undecided: {}; {none}", undecided(&open, s.search.candidates.len())), search_longer(found))
         }
         (None, []) => (
             format!(

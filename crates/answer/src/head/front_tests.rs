@@ -22,7 +22,15 @@ pub fn confirmation(times: &[[f64; 2]]) -> RunRecord {
         cell.measurements = (0..12).map(measured).collect();
     }
     let set = run.arms[1..].iter().cloned().chain(["c9".into()]).collect();
-    let found = Found { run: 6, set, leader: "c1".into(), measurements: 90, compared: 5, ended: Ended::Settled };
+    let found = Found {
+        run: 6,
+        set,
+        leader: "c1".into(),
+        measurements: 90,
+        compared: 5,
+        ended: Ended::Settled,
+        ..made::found()
+    };
     run.search.as_mut().unwrap().found = Some(found);
     run.comparisons = compare::of_run(&run, &|_, _| None);
     run
@@ -58,7 +66,7 @@ fn who_beats_what_there_is_in_both_is_recommended() {
     assert_eq!((lines.len(), lines[2].as_str()), (3, front.legend().as_str()));
     assert!(lines[0].starts_with("c1 (a few lines): IOPS ▲ +51 % (48 to 54), CPU time per I/O ▲ "), "{lines:?}");
     assert_eq!(front.members[0].title(), "c0 (beaten)");
-    assert!(h.also.last().unwrap().contains("; not beaten either, as far as was seen: c9"), "{h:?}");
+    assert!(h.also.last().unwrap().contains("; not beaten either: c9"), "{h:?}");
     let text: Vec<String> = h.front.unwrap().members[2].figures.iter().map(Figure::text).collect();
     assert_eq!(text[0].split(' ').next(), Some("+79"), "{text:?}");
     // The one no worse.

@@ -7,7 +7,7 @@ use super::table::{Mark, Situation, Situations, band, open, visible};
 use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
 use crate::unit::Unit;
-use iotrail_base::words::{list, per_io, percent};
+use iotrail_base::words::{list, per_io, percent, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{RunRecord, Table};
@@ -192,6 +192,7 @@ fn only(of: &[String], but: &[String]) -> Vec<&'static setup_flag::SetupFlag> {
 /// Arms that are not measured, and why; risks of those that are.
 pub fn notes(run: &RunRecord) -> Vec<String> {
     let left_out = |t: &TriedArm| match (t.legal, &t.dropped) {
+        _ if t.hang.is_some() => hung(run, t),
         (Legal::No, _) => Some(format!("{} was not run: {}", t.name, t.reason)),
         (_, Some(why)) => Some(format!("{} was dropped: {why}", t.name)),
         _ => partly(t),
@@ -216,6 +217,20 @@ fn cpu_per_run(run: &RunRecord) -> Option<String> {
     })
 }
 
+/// An arm that hung, once, with those that have its settings. `None`: it is one of these.
+fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
+    let hang = t.hang.as_ref().filter(|hang| hang.arm == t.name)?;
+    let is_with = |other: &&TriedArm| other.name != t.name && other.hang.as_ref() == Some(hang);
+    let with: Vec<String> = run.tried.iter().filter(is_with).map(|other| other.name.clone()).collect();
+    let beside = if with.is_empty() {
+        String::new()
+    } else {
+        format!("; not run, since they have the same settings: {}", list(&with))
+    };
+    let why = t.dropped.clone().unwrap_or_else(|| format!("ended after {}", span(hang.waited_ns as f64)));
+    Some(format!("{} hung: {why}{beside}", t.name))
+}
+
 /// Rings that were set up as the program asked, in an arm that changes them.
 fn partly(t: &TriedArm) -> Option<String> {
     let left = |r: &&ProgramRing| r.left_as_asked.is_some();
@@ -230,7 +245,7 @@ mod tests {
     use crate::head::Head;
     use iotrail_schema::comparison::Verdict;
     use iotrail_schema::measurement::Measurement;
-    use iotrail_schema::program_record::{Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
+    use iotrail_schema::program_record::{Hang, Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
     use iotrail_schema::run_record::{RunRecord, Table};
     use iotrail_schema::trace_record::Subject;
     use iotrail_schema::vehicle::Vehicle;
@@ -319,6 +334,30 @@ mod tests {
         assert!(noted.iter().any(|note| note.starts_with("CPU time is per run: ")), "{noted:?}");
     }
 
+    #[test]
+    fn an_arm_that_hung_is_named_once_with_those_that_have_its_settings() {
+        let mut run = run([LEVEL, LEVEL]);
+        let hang = Some(Hang { arm: "sqpoll".into(), waited_ns: 12_000_000_000 });
+        let tried = |name: &str| TriedArm {
+            name: name.into(),
+            legal: Legal::Risky,
+            reason: "it may stall".into(),
+            rings: Vec::new(),
+            dropped: Some("it had not ended after 12.0 s".into()),
+            watched: None,
+            hang: hang.clone(),
+        };
+        run.tried = ["sqpoll", "sqpoll · cpus irq", "sqpoll sq-cpu 1"].map(tried).to_vec();
+        let notes: Vec<String> = super::notes(&run).into_iter().filter(|note| note.contains("hung")).collect();
+        assert_eq!(
+            notes,
+            [
+                "sqpoll hung: it had not ended after 12.0 s; not run, since they have the same settings: sqpoll · cpus irq and sqpoll \
+              sq-cpu 1"
+            ]
+        );
+    }
+
     /// The `why` line of two arms whose traced runs had these counts and whose timed runs have this verdict on CPU time.
     fn explained(a: WatchedRun, b: WatchedRun, timed: Verdict) -> String {
         let mut run = run([LEVEL, LEVEL]);
@@ -329,6 +368,7 @@ mod tests {
             rings: Vec::new(),
             dropped: None,
             watched: Some(watched),
+            hang: None,
         };
         run.tried = run.arms.iter().zip([a, b]).map(tried).collect();
         run.comparisons.retain(|c| c.metric.starts_with("cpu_"));

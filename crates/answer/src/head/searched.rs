@@ -86,8 +86,11 @@ pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord)
     if others.len() > BESIDE {
         named.push(format!("{} more", others.len() - BESIDE));
     }
-    let are =
-        if search.second.is_some() { "not beaten either, as far as was seen" } else { "as good, as far as was seen" };
+    let are = match found.ended {
+        _ if search.second.is_some() => "not beaten either",
+        Ended::Budget | Ended::Stopped => "undecided against the best",
+        _ => "within 2 % of the best",
+    };
     let beside = if named.is_empty() { String::new() } else { format!("; {are}: {}", list(&named)) };
     format!(
         "searched {} with {} (run {}; {ended}){beside}",
@@ -95,6 +98,22 @@ pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord)
         plural(found.measurements as usize, "measurement"),
         found.run
     )
+}
+
+/// `15 of 18 candidates are undecided after 2 blocks`: the search decided nothing of so many.
+pub(super) fn undecided(found: &Found, of: usize) -> String {
+    let are = if found.undecided == 1 { "is" } else { "are" };
+    let blocks = plural(found.blocks as usize, "block");
+    format!("{} of {} {are} undecided after {blocks}", found.undecided, plural(of, "candidate"))
+}
+
+/// The budget that would decide.
+pub(super) fn search_longer(found: &Found) -> String {
+    match found.decides_s {
+        Some(s) => format!("search for longer: --budget {s:.0}s decides if measurements vary as they did"),
+        None if found.blocks < 2 => "search for longer: --budget; two blocks tell how long it takes to decide".into(),
+        None => "make a measurement longer, or stop other work: they vary too much for a search to decide".into(),
+    }
 }
 
 /// What the probes watch is there for the reasons.

@@ -211,6 +211,26 @@ impl Fit {
         Some(Advantage { ratio, lo, hi, blocks: pair.n })
     }
 
+    /// See [`Search::blocks_until`](super::Search::blocks_until).
+    pub(super) fn blocks_until(&self, a: usize, b: usize, needed: f64, width: f64) -> Option<usize> {
+        let pair = self.pair(a, b)?;
+        let had = pair.n as f64;
+        let reaches = |n: usize| {
+            let more = n as f64 / had;
+            let reach = sequence::reach(n as f64, pair.df * more, needed);
+            reach.is_some_and(|t| t * pair.error / more.sqrt() <= width.ln_1p())
+        };
+        let (mut low, mut high) = (1, 10_000);
+        if !reaches(high) {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            if reaches(middle) { high = middle } else { low = middle }
+        }
+        Some(high)
+    }
+
     /// The evidence that the logarithm by which `a` is better than `b` is above `bound`: 1 where nothing is known.
     pub(super) fn evidence(&self, a: usize, b: usize, bound: f64) -> f64 {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence((p.log - bound) / p.error, p.n as f64, p.df))

@@ -1,6 +1,8 @@
 //! A search as it is resumed.
 
 use super::*;
+use crate::experiment::plan::tests::of_a_program;
+use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::search_record::{Constraint, SearchRecord};
 
 /// Three arms, in 40 blocks at most; the second is the best.
@@ -82,6 +84,47 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
         assert_eq!(iops(&store, begun.run), values);
         assert_eq!(search::state(&store.load(begun.run).unwrap().unwrap()), Some(end.clone()));
     }
+}
+
+#[test]
+fn an_arm_that_hangs_takes_those_with_its_settings_out() {
+    let mut plan = of_a_program();
+    plan.search = search_of_three().search;
+    plan.tried = plan
+        .arms
+        .iter()
+        .map(|name| TriedArm {
+            name: name.clone(),
+            legal: Legal::Yes,
+            reason: String::new(),
+            rings: vec![],
+            dropped: None,
+            watched: None,
+            hang: None,
+        })
+        .collect();
+    plan.repeats = 4;
+    let (_dir, mut store) = fresh();
+    let started = start(&plan, 7, &mut store).unwrap();
+    let mut ran: Vec<u32> = Vec::new();
+    let mut measure = |cell: &Cell| {
+        ran.push(cell.number);
+        match (cell.number, ran.len() > plan.cells.len()) {
+            (3, true) => Err(Error::machine("true", "see").because(Hung { why: "it hung".into(), waited_ns: 7 })),
+            _ => Ok(measured(false)),
+        }
+    };
+    let outcome = untold(&plan, &started, &mut store, &AtomicBool::new(false), &mut measure).unwrap();
+    assert_eq!(outcome, Outcome::Finished);
+    let times = |cell: u32| ran.iter().filter(|c| **c == cell).count();
+    assert_eq!([1, 2, 3, 6].map(times), [4, 4, 2, 4], "{ran:?}");
+    let after = ran.iter().rposition(|c| *c == 3).unwrap();
+    assert!(!ran[after..].contains(&4) && !ran[after..].contains(&5), "{ran:?}");
+    let record = store.load(started.run).unwrap().unwrap();
+    let hung: Vec<(&str, &str)> =
+        record.tried.iter().filter_map(|t| Some((t.name.as_str(), t.hang.as_ref()?.arm.as_str()))).collect();
+    assert_eq!(hung, [("sqpoll", "sqpoll"), ("sqpoll · cpus 0", "sqpoll"), ("sqpoll sq-cpu 0", "sqpoll")]);
+    assert_eq!(search::state(&record).unwrap().set(), [0, 1, 5]);
 }
 
 #[test]

@@ -17,7 +17,15 @@ fn flags(list: &str) -> Vec<String> {
 fn tried(name: &str, flags_of: &str, watched: Option<WatchedRun>) -> TriedArm {
     let ring = ProgramRing { pid: 7, asked: vec![], granted: flags(flags_of), ..ProgramRing::default() };
     let dropped = None;
-    TriedArm { name: name.into(), legal: Legal::Yes, reason: String::new(), rings: vec![ring], dropped, watched }
+    TriedArm {
+        name: name.into(),
+        legal: Legal::Yes,
+        reason: String::new(),
+        rings: vec![ring],
+        dropped,
+        watched,
+        hang: None,
+    }
 }
 
 fn counted(vehicle: Vehicle, kicks: f64, calls: f64) -> Option<WatchedRun> {

@@ -1,0 +1,124 @@
+//! What fits in the time of a search: the trials before it, its blocks, and the confirmation.
+
+use std::time::{Duration, Instant};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::{plural, span};
+
+/// Blocks of a search, at least: one tells nothing of how values vary.
+const BLOCKS: u32 = 2;
+
+/// Blocks of a confirmation: at least, and if the budget holds them.
+const FRESH: (u32, u32) = (6, 12);
+
+/// Blocks that an interval needs.
+const FEWEST: u32 = 3;
+
+/// To load and attach the probes takes about this long.
+const ATTACH: Duration = Duration::from_millis(500);
+
+/// The share of the time that the confirmation takes at most, if it can have its fewest blocks with that.
+const CONFIRMATION: f64 = 0.4;
+
+/// Of one `iotrail advise`, from its start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    pub began: Instant,
+    pub whole: Duration,
+    /// Measurements of one block of the confirmation, and those of them that the probes watch.
+    pub fresh: (u32, u32),
+    /// The part of the search, once it begins.
+    pub search: Option<Duration>,
+}
+
+impl Budget {
+    pub fn left(&self) -> Duration {
+        self.whole.saturating_sub(self.began.elapsed())
+    }
+
+    /// Whether what is left holds the fewest blocks of so many candidates, each measurement taking `each`, and the trials before them.
+    pub fn holds(&self, each: Duration, candidates: usize, trials: Duration) -> bool {
+        self.needs(each, candidates) + trials <= self.left()
+    }
+
+    /// Errors (input): it does not. `exact`: the time of a measurement is set, and not that of a first run.
+    pub fn check(&self, each: Duration, candidates: usize, trials: Duration, exact: bool) -> Result<()> {
+        if self.holds(each, candidates, trials) {
+            return Ok(());
+        }
+        let margin = if exact { 1.0 } else { 1.2 };
+        let least = (self.began.elapsed() + trials + self.needs(each, candidates)).mul_f64(margin);
+        Err(Error::input(
+            format!(
+                "--budget {} is too short for {} of {} per measurement",
+                span(self.whole.as_nanos() as f64),
+                plural(candidates, "candidate"),
+                span(each.as_nanos() as f64)
+            ),
+            format!("use --budget {}s or longer", (least + Duration::from_millis(500)).as_secs() + 1),
+        ))
+    }
+
+    fn needs(&self, each: Duration, candidates: usize) -> Duration {
+        let measurements = BLOCKS.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
+        each.saturating_mul(measurements).saturating_add(self.block(each).saturating_mul(FRESH.0))
+    }
+
+    /// Of the confirmation.
+    fn block(&self, each: Duration) -> Duration {
+        each.saturating_mul(self.fresh.0) + ATTACH * self.fresh.1
+    }
+
+    /// Time for the search, so that the confirmation has time too.
+    pub fn for_search(&self, each: Duration) -> Duration {
+        let fresh = |blocks: u32| self.block(each).saturating_mul(blocks);
+        let left = self.left();
+        left.saturating_sub(fresh(FRESH.1).min(left.mul_f64(CONFIRMATION)).max(fresh(FRESH.0)))
+    }
+
+    /// Blocks of a confirmation: fewer than planned, if the search took longer. `None`: too few for an interval.
+    pub fn fresh_blocks(&self, each: Duration) -> Option<u32> {
+        let block = self.block(each).as_secs_f64();
+        let blocks = if block > 0.0 { (self.left().as_secs_f64() / block) as u32 } else { FRESH.1 };
+        (blocks >= FEWEST).then_some(blocks.min(FRESH.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn of(seconds: u64) -> Budget {
+        Budget { began: Instant::now(), whole: Duration::from_secs(seconds), fresh: (2, 0), search: None }
+    }
+
+    #[test]
+    fn a_budget_that_does_not_hold_the_fewest_blocks_names_one_that_does() {
+        // 17 trials, 2 blocks of 18, 6 fresh blocks of 2.
+        let trials = SECOND * 17;
+        assert!(of(66).check(SECOND, 18, trials, true).is_ok());
+        let e = of(50).check(SECOND, 18, trials, true).unwrap_err();
+        assert_eq!(e.exit_status(), 2);
+        let said =
+            "--budget 50.0 s is too short for 18 candidates of 1.00 s per measurement; use --budget 66s or longer";
+        assert_eq!(e.to_string(), said);
+        assert!(
+            of(60).check(SECOND, 18, trials, false).unwrap_err().to_string().ends_with("use --budget 79s or longer")
+        );
+        assert!(of(0).check(SECOND, 1, Duration::ZERO, true).is_err());
+    }
+
+    #[test]
+    fn search_and_confirmation_share_what_is_left() {
+        let is_about = |is: Duration, seconds: u64| is.abs_diff(Duration::from_secs(seconds)) < SECOND;
+        assert!(is_about(of(180).for_search(SECOND), 156), "12 fresh blocks of 2");
+        assert!(is_about(of(50).for_search(SECOND), 30), "40 % for the confirmation");
+        assert!(is_about(of(20).for_search(SECOND), 8), "its fewest blocks");
+        assert_eq!(of(180).fresh_blocks(SECOND), Some(12));
+        assert_eq!(of(21).fresh_blocks(SECOND), Some(10));
+        assert_eq!(of(11).fresh_blocks(SECOND), Some(5));
+        assert_eq!(of(5).fresh_blocks(SECOND), None);
+    }
+}
