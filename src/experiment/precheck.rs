@@ -418,15 +418,13 @@ fn summed(trace: &TraceRecord) -> WatchedRun {
     let t = &trace.total;
     let cpu = t.cpu.user_ns.zip(t.cpu.system_ns).filter(|_| t.ios > 0).map(|(u, s)| (u + s) as f64 / t.ios as f64);
     let vehicles = grouped(t.vehicles.iter().map(|v| (v.vehicle, v.completions))).into_iter();
-    let calls_ci95 = t.sampled_events.as_ref().map(|s| s.syscalls_ci95);
     WatchedRun {
         completions: t.ios,
         operations: t.operations,
         elapsed_ns: t.elapsed_ns,
         kicks_per_io: t.per_io.kicks,
-        // An estimate without an interval is not known.
-        syscalls_per_io: t.per_io.syscalls.filter(|_| calls_ci95 != Some(None)),
-        per_io_intervals: calls_ci95.flatten().map(|ci95| ("syscalls".to_owned(), ci95)).into_iter().collect(),
+        syscalls_per_io: t.per_io.syscalls,
+        per_io_intervals: t.per_io_intervals.clone(),
         sleeps_per_io: t.per_io.context_switches,
         cpu_per_io_ns: cpu,
         vehicles: vehicles.map(|(vehicle, n)| (vehicle, n.iter().sum())).collect(),

@@ -206,6 +206,7 @@ fn interrupt(vector: &str, name: &str, cpu: u32, count: u64) -> Interrupt {
         count,
         on_watched: 0,
         credited: None,
+        credited_ci95: None,
         proc_count: Some(count),
         spent_ns: None,
     }

@@ -26,6 +26,8 @@ pub struct Spent {
     pub completions: u64,
     /// In those on switches, interrupts, system calls, block I/O.
     pub others_ns: u64,
+    /// Of these, in those that can be attached in windows without the others.
+    pub costly_ns: u64,
 }
 
 /// Runs and nanoseconds, by program.

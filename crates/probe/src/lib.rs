@@ -23,7 +23,7 @@ pub mod numbers;
 pub mod observed;
 mod opcode;
 mod overflow;
-mod pace;
+pub mod pace;
 mod past;
 mod posix_aio;
 pub mod profile;

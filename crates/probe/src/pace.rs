@@ -1,34 +1,40 @@
-//! When programs that cost much are attached. Pure: times come from the caller.
+//! When programs whose events are frequent are attached. Pure: times come from the caller.
 
 use std::time::{Duration, Instant};
 
 use iotrail_stats::random::Random;
 
-/// Their runs a second, on all CPUs together, up to which they stay: a few thousandths of one CPU.
+/// Runs per second on all CPUs together that cost a few thousandths of one CPU at most.
 const MANY_PER_S: f64 = 20_000.0;
 
-/// Completions of the watched programs that are looked at whole whatever else goes on: a short program is known in full.
+/// So many completions of the traced programs are always seen with everything: a short program is known completely.
 const WHOLE: u64 = 5_000;
 
-/// So long their runs are counted before it is decided whether they are many.
+/// How long runs are counted before their rate is known.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where they are many: in each period they are there for so long, from a random moment on.
-const OPEN: Duration = Duration::from_millis(20);
-const PERIOD: Duration = Duration::from_millis(500);
+/// One window in each period, at a random moment. Short and many: a program's bursts are met as often as they are there.
+const OPEN: Duration = Duration::from_millis(5);
+const PERIOD: Duration = Duration::from_millis(125);
+
+/// So many windows in a row without many runs, and everything is seen again.
+const QUIET_WINDOWS: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Open,
     Close,
+    /// The window that is open does not close.
+    Stay,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// They stay; runs since then are counted.
-    Always {
+    /// Attached; runs since then are counted.
+    Whole {
         since: Instant,
         runs: u64,
+        busy: bool,
     },
     Open {
         since: Instant,
@@ -39,42 +45,56 @@ enum State {
     },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pace {
     random: Random,
     /// Of the next period.
     begin: Instant,
     state: State,
+    quiet: u32,
+}
+
+fn many(runs: u64, time: Duration) -> bool {
+    runs as f64 > MANY_PER_S * time.as_secs_f64()
 }
 
 impl Pace {
     pub fn new(now: Instant, seed: u64) -> Self {
-        Pace { random: Random::new(seed), begin: now, state: State::Always { since: now, runs: 0 } }
+        let state = State::Whole { since: now, runs: 0, busy: false };
+        Pace { random: Random::new(seed), begin: now, state, quiet: 0 }
     }
 
-    /// `runs`: of them, so far. `completions`: of the watched. `needed`: what else is told rests on them.
+    /// The programs run so often that their cost is worth measuring.
+    pub fn is_busy(&self) -> bool {
+        matches!(self.state, State::Whole { busy: true, .. })
+    }
+
+    /// From now on there are windows. `None`: there are some already.
+    pub fn close(&mut self, now: Instant) -> Option<Step> {
+        let State::Whole { .. } = self.state else { return None };
+        self.begin = now;
+        self.quiet = 0;
+        self.closed(now);
+        Some(Step::Close)
+    }
+
+    /// `runs`: of the programs, so far. `completions`: of the traced programs. `needed`: other counts depend on the programs.
     pub fn step(&mut self, now: Instant, runs: u64, completions: u64, needed: bool) -> Option<Step> {
-        let needed = needed || completions < WHOLE;
-        let many = |since: Instant, before: u64| {
-            runs.saturating_sub(before) as f64 > MANY_PER_S * now.duration_since(since).as_secs_f64()
-        };
         match self.state {
-            State::Always { since, .. } if needed || now < since + LOOK => None,
-            State::Always { since, runs: before } if !many(since, before) => {
-                self.state = State::Always { since: now, runs };
+            State::Whole { since, .. } if now < since + LOOK => None,
+            State::Whole { since, runs: before, .. } => {
+                let busy = !needed && completions >= WHOLE && many(runs.saturating_sub(before), now - since);
+                self.state = State::Whole { since: now, runs, busy };
                 None
-            }
-            State::Always { .. } => {
-                self.begin = now;
-                self.closed(now);
-                Some(Step::Close)
             }
             State::Open { since, .. } if now < since + OPEN => None,
-            State::Open { since, runs: before } if needed || !many(since, before) => {
-                self.state = State::Always { since: now, runs };
-                None
-            }
-            State::Open { .. } => {
+            State::Open { since, runs: before } => {
+                let quiet = !many(runs.saturating_sub(before), now - since);
+                self.quiet = if quiet { self.quiet + 1 } else { 0 };
+                if needed || self.quiet == QUIET_WINDOWS {
+                    self.state = State::Whole { since: now, runs, busy: false };
+                    return Some(Step::Stay);
+                }
                 self.closed(now);
                 Some(Step::Close)
             }
@@ -86,15 +106,31 @@ impl Pace {
         }
     }
 
+    /// The programs are attached now: attaching them took time that is not the window's.
+    pub fn opened(&mut self, now: Instant, runs: u64) {
+        if let State::Open { .. } = self.state {
+            self.state = State::Open { since: now, runs };
+        }
+    }
+
+    /// How long there is nothing to do.
+    pub fn rest(&self, now: Instant) -> Duration {
+        match self.state {
+            State::Whole { since, .. } => (since + LOOK).saturating_duration_since(now),
+            State::Open { since, .. } => (since + OPEN).saturating_duration_since(now),
+            State::Closed { until } => until.saturating_duration_since(now),
+        }
+    }
+
     /// Until a random moment of the next period.
     fn closed(&mut self, now: Instant) {
-        let room = PERIOD - 2 * OPEN;
-        while self.begin <= now {
+        // A window that closed late may end in its successor's period.
+        while self.begin + PERIOD <= now {
             self.begin += PERIOD;
         }
-        // The period that is under way has had its window.
-        let offset = Duration::from_nanos(self.random.below(room.as_nanos() as u64));
-        self.state = State::Closed { until: self.begin + offset };
+        let until = self.begin + Duration::from_nanos(self.random.below((PERIOD - OPEN).as_nanos() as u64));
+        self.state = State::Closed { until: until.max(now) };
+        self.begin += PERIOD;
     }
 }
 
@@ -104,15 +140,18 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Walks on in steps of 20 ms, with so many runs a second while they are attached; what was done when.
-    fn walk(pace: &mut Pace, began: Instant, from: u64, to: u64, per_ms: u64) -> Vec<(u64, Step)> {
-        let (mut runs, mut open, mut steps) = (0, true, vec![]);
-        for ms in (from..to).step_by(20) {
-            if open {
-                runs += 20 * per_ms;
-            }
+    /// Continues in steps of a millisecond, with that many runs in each while the programs are attached.
+    fn walk(
+        pace: &mut Pace,
+        began: Instant,
+        ms: std::ops::Range<u64>,
+        per_ms: impl Fn(u64) -> u64,
+    ) -> Vec<(u64, Step)> {
+        let (mut runs, mut attached, mut steps) = (0, true, vec![]);
+        for ms in ms {
+            runs += if attached { per_ms(ms) } else { 0 };
             if let Some(step) = pace.step(began + MS * ms as u32, runs, 5_000, false) {
-                open = step == Step::Open;
+                attached = step != Step::Close;
                 steps.push((ms, step));
             }
         }
@@ -120,54 +159,60 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_little_to_do_they_stay() {
+    fn only_many_runs_after_5_000_completions_are_busy() {
         let began = Instant::now();
-        assert_eq!(walk(&mut Pace::new(began, 1), began, 0, 10_000, 15), []);
-    }
-
-    #[test]
-    fn they_stay_until_a_short_program_would_be_over() {
-        let began = Instant::now();
-        let mut pace = Pace::new(began, 1);
-        for ms in (100..3000).step_by(20) {
-            assert_eq!(pace.step(began + MS * ms, u64::from(ms) * 300, 4_999, false), None, "others are busy");
+        for (per_ms, completions, busy) in [(15, 5_000, false), (300, 5_000, true), (300, 4_999, false)] {
+            let mut pace = Pace::new(began, 1);
+            for ms in 1..1000 {
+                assert_eq!(pace.step(began + MS * ms, u64::from(ms) * per_ms, completions, false), None);
+            }
+            assert_eq!(pace.is_busy(), busy, "{per_ms} {completions}");
         }
-        assert_eq!(pace.step(began + MS * 3000, 900_000, 5_000, false), Some(Step::Close));
     }
 
     #[test]
-    fn where_there_is_much_they_are_there_a_part_of_the_time_once_in_each_period() {
+    fn each_period_has_one_window_from_the_first_on() {
         let began = Instant::now();
-        let steps = walk(&mut Pace::new(began, 7), began, 0, 20_000, 300);
-        assert_eq!(steps[0], (100, Step::Close));
+        let mut pace = Pace::new(began, 7);
+        assert_eq!(pace.close(began), Some(Step::Close));
+        assert_eq!(pace.close(began), None);
+        let steps = walk(&mut pace, began, 0..10_000, |_| 300);
         let opened: Vec<u64> = steps.iter().filter(|(_, s)| *s == Step::Open).map(|(ms, _)| *ms).collect();
-        assert!((37..=39).contains(&opened.len()), "{}", opened.len());
+        assert_eq!(opened.len(), 80);
         for (period, at) in opened.iter().enumerate() {
-            let begin = 600 + 500 * period as u64;
-            assert!((begin..begin + 480).contains(at), "window {period} at {at} ms");
+            let begin = 125 * period as u64;
+            assert!((begin..=begin + 125).contains(at), "window {period} at {at} ms");
         }
-        let offsets = opened.iter().map(|at| (at - 100) % 500);
-        assert!(offsets.clone().any(|ms| ms < 150) && offsets.clone().any(|ms| ms > 300), "at random moments");
+        let offsets = || opened.iter().map(|at| at % 125);
+        assert!(offsets().any(|ms| ms < 30) && offsets().any(|ms| ms > 90), "at random moments");
         let open: u64 = steps.windows(2).filter(|w| w[0].1 == Step::Open).map(|w| w[1].0 - w[0].0).sum();
-        assert!(open <= 39 * 20, "{open} ms");
+        assert!((390..=400).contains(&open), "{open} ms");
     }
 
     #[test]
-    fn they_come_back_for_good_when_it_is_quiet_or_they_are_needed() {
+    fn a_quiet_window_closes_and_eight_in_a_row_stay() {
         let began = Instant::now();
         let mut pace = Pace::new(began, 3);
-        let at = |ms: u32| began + MS * ms;
-        assert_eq!(pace.step(at(100), 100_000, 5_000, false), Some(Step::Close));
-        assert_eq!(pace.step(at(120), 100_000, 5_000, true), Some(Step::Open), "at once");
-        for ms in (140..2000).step_by(20) {
-            assert_eq!(pace.step(at(ms), 100_000 + u64::from(ms) * 1000, 5_000, true), None);
-        }
+        pace.close(began);
+        // Two periods of three are quiet.
+        let steps = walk(&mut pace, began, 0..3_000, |ms| if (ms / 125) % 3 == 0 { 300 } else { 0 });
+        assert!(steps.iter().all(|(_, step)| *step != Step::Stay), "{steps:?}");
+        let steps = walk(&mut pace, began, 3_000..6_000, |_| 1);
+        let stay = steps.iter().position(|(_, step)| *step == Step::Stay).expect("it is quiet");
+        assert_eq!(stay, steps.len() - 1);
+        assert!((3_500..4_300).contains(&steps[stay].0), "{steps:?}");
+    }
+
+    #[test]
+    fn programs_that_are_needed_stay_attached() {
+        let began = Instant::now();
         let mut pace = Pace::new(began, 3);
-        assert_eq!(pace.step(at(100), 100_000, 5_000, false), Some(Step::Close));
-        let opens = (120..1200).step_by(20).find(|ms| pace.step(at(*ms), 100_000, 5_000, false) == Some(Step::Open));
-        let open = opens.expect("within the next period");
-        for ms in (open + 20..open + 2000).step_by(20) {
-            assert_eq!(pace.step(at(ms), 100_000 + u64::from(ms - open), 5_000, false), None, "one run a millisecond");
+        pace.close(began);
+        assert_eq!(pace.step(began + MS, 0, 5_000, true), Some(Step::Open), "at once");
+        assert_eq!(pace.step(began + 6 * MS, 9_000, 5_000, true), Some(Step::Stay));
+        for ms in 7..2000 {
+            assert_eq!(pace.step(began + MS * ms, u64::from(ms) * 1000, 5_000, true), None);
         }
+        assert!(!pace.is_busy());
     }
 }

@@ -358,6 +358,7 @@ struct cpu_slot {
 	struct fired fired;    /* by the watched thread's last entry */
 	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
 	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
+	__u32 untraced_caller; /* the thread whose system calls were found to be untraced last */
 	__u32 handlers;        /* of lines, that ran here: the serial of the last one */
 	__u32 unclaimed;       /* the last one in which a block request ended of which it can't be told whose it is */
 	__u32 credited[CREDITS_MAX]; /* serials that are credited already, by their last bits */

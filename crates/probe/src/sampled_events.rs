@@ -1,21 +1,24 @@
-//! Counts of events that were seen a part of the time, estimated from the completions in it: these are counted all the time.
+//! Counts of events whose programs were attached part of the time, expanded to all of it.
 
-use iotrail_stats::ratio;
+use iotrail_stats::expansion::{self, Rest, Window};
 
 /// Counts up to some moment, or between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
+    /// The moment, or the time between the two.
+    pub ns: u64,
     pub completions: u64,
     pub syscalls: u64,
     pub stray_calls: u64,
     pub rw_calls: u64,
-    /// Interrupts in which I/O of the watched ended.
+    /// Interrupts in which I/O of the traced processes ended.
     pub credits: u64,
 }
 
 impl Sums {
     pub fn since(&self, before: &Sums) -> Sums {
         Sums {
+            ns: self.ns - before.ns,
             completions: self.completions - before.completions,
             syscalls: self.syscalls - before.syscalls,
             stray_calls: self.stray_calls - before.stray_calls,
@@ -23,40 +26,60 @@ impl Sums {
             credits: self.credits - before.credits,
         }
     }
+
+    pub fn add(&mut self, more: &Sums) {
+        self.ns += more.ns;
+        self.completions += more.completions;
+        self.syscalls += more.syscalls;
+        self.stray_calls += more.stray_calls;
+        self.rw_calls += more.rw_calls;
+        self.credits += more.credits;
+    }
 }
 
-/// What was seen: all at first, then in windows.
+/// What was seen while the programs were attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampledEvents {
-    first: Option<Sums>,
+    /// Of the time in which they stayed attached.
+    whole: Sums,
     windows: Vec<Sums>,
-    /// All, seen or not.
-    pub completions: u64,
+    /// Of all the time, as far as it is counted.
+    pub all: Sums,
 }
 
 impl SampledEvents {
+    pub fn whole(&mut self, seen: Sums) {
+        self.whole.add(&seen);
+    }
+
     pub fn window(&mut self, seen: Sums) {
-        match self.first {
-            None => self.first = Some(seen),
-            Some(_) => self.windows.push(seen),
-        }
+        self.windows.push(seen);
     }
 
-    /// The beginning is one of them.
+    /// The programs were detached at some time.
+    pub fn is_sampled(&self) -> bool {
+        self.whole.ns < self.all.ns
+    }
+
     pub fn windows(&self) -> u64 {
-        self.windows.len() as u64 + u64::from(self.first.is_some())
+        self.windows.len() as u64
     }
 
-    /// Completions in them.
-    pub fn seen(&self) -> u64 {
-        self.windows.iter().chain(&self.first).map(|w| w.completions).sum()
+    /// What was seen in all.
+    pub fn seen(&self) -> Sums {
+        let mut sum = self.whole;
+        self.windows.iter().for_each(|w| sum.add(w));
+        sum
     }
 
-    /// A count over all the time, with its 95 % interval where there are windows enough. `None`: there were none, or no completion
-    /// in any.
-    pub fn total(&self, of: fn(&Sums) -> u64) -> Option<ratio::Total> {
-        let first = self.first.unwrap_or_default();
-        let windows: Vec<(f64, f64)> = self.windows.iter().map(|w| (of(w) as f64, w.completions as f64)).collect();
-        ratio::total(of(&first) as f64, &windows, self.completions.saturating_sub(first.completions) as f64)
+    /// A count over all the time, with its 95 % interval if there are enough windows. `None`: there is no window.
+    pub fn total(&self, of: fn(&Sums) -> u64) -> Option<expansion::Total> {
+        let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
+        let windows: Vec<Window> = self.windows.iter().map(window).collect();
+        let rest = Rest {
+            span: self.all.ns.saturating_sub(self.whole.ns) as f64,
+            counted: self.all.completions.saturating_sub(self.whole.completions) as f64,
+        };
+        expansion::total(of(&self.whole) as f64, &windows, rest)
     }
 }

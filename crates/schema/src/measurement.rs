@@ -10,6 +10,8 @@ mod followed;
 mod load;
 mod order;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::host::{Host, Target, TargetInterrupt};
@@ -70,6 +72,9 @@ pub struct Measurement {
     pub vehicles: Vec<VehicleCount>,
     /// Counts per I/O.
     pub per_io: PerIo,
+    /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub per_io_intervals: BTreeMap<String, [f64; 2]>,
     /// Returns from kernel to user mode of the watched threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
     /// Runs of task work by the number of items they ran, in powers of two.

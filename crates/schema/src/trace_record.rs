@@ -11,6 +11,8 @@ mod reaping;
 mod ring;
 mod threads;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Finding;
@@ -118,6 +120,12 @@ pub struct Total {
     pub vehicles: Vec<VehicleCount>,
     /// Counts per completion.
     pub per_io: PerIo,
+    /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.
+    #[serde(default)]
+    pub per_io_intervals: BTreeMap<String, [f64; 2]>,
+    /// 95 % intervals of the other estimates: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of that cause.
+    #[serde(default)]
+    pub intervals: BTreeMap<String, [f64; 2]>,
     /// Returns from kernel to user mode of the watched threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
     /// Runs of task work by the number of items they ran, in powers of two.
@@ -164,9 +172,9 @@ pub struct Total {
     pub pread_pwrite_calls: Option<u64>,
     /// Context switches of the watched threads.
     pub context_switches: u64,
-    /// Windows in which a busy program's system calls and device interrupts were looked at. The stages of block I/O too. `per_io`,
-    /// `mode_switches`' `syscall`, `stray_calls`, `pread_pwrite_calls` and `interrupts[].credited` are estimated from them. Null:
-    /// everything was looked at all the time.
+    /// The windows in which a busy program's system calls, device interrupts and stages of block I/O were traced. Numbers with an entry in
+    /// `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them; with fewer than 5 windows these
+    /// numbers are null. Null: everything was traced all the time.
     #[serde(default)]
     pub sampled_events: Option<SampledEvents>,
     /// What the probes saw and lost.
@@ -265,14 +273,13 @@ pub struct OverlapRecord {
 /// From what they are estimated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SampledEvents {
-    /// How many; the beginning, at least 0.1 s long, is one of them.
+    /// How many windows.
     pub windows: u64,
-    /// Completions in them.
+    /// Completions while everything was traced: in the windows, and before and after them.
     pub completions: u64,
-    /// 95 % interval of `per_io.syscalls`; null: too few windows.
-    pub syscalls_ci95: Option<[f64; 2]>,
-    /// 95 % interval of `per_io.device_irqs`; null: too few windows.
-    pub device_irqs_ci95: Option<[f64; 2]>,
+    /// How long everything was traced; null in older records.
+    #[serde(default)]
+    pub traced_ns: Option<u64>,
 }
 
 /// One program of the probes, on all CPUs, whoever's event it was: by the kernel's account, which leaves out what it takes to call it.

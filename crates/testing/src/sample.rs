@@ -110,6 +110,7 @@ pub fn measurement() -> Measurement {
                 delay_ns: Some(Delay { p50: Some(900), max: Some(1200), ..Delay::default() }.into()),
             },
         ],
+        per_io_intervals: Default::default(),
         per_io: PerIo {
             syscalls: Some(1.0),
             kicks: Some(0.0),
@@ -132,6 +133,7 @@ pub fn measurement() -> Measurement {
                 count: 500,
                 on_watched: 500,
                 credited: None,
+                credited_ci95: None,
                 proc_count: Some(500),
                 spent_ns: None,
             },
@@ -142,6 +144,7 @@ pub fn measurement() -> Measurement {
                 count: 498,
                 on_watched: 0,
                 credited: None,
+                credited_ci95: None,
                 proc_count: Some(500),
                 spent_ns: None,
             },

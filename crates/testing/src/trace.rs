@@ -1,5 +1,7 @@
 //! Made-up traces for tests: a program that does everything well, and parts to spoil it with.
 
+use std::collections::BTreeMap;
+
 use iotrail_schema::measurement::*;
 use iotrail_schema::trace_record::*;
 use iotrail_schema::vehicle::Vehicle;
@@ -189,6 +191,7 @@ pub fn clean() -> TraceRecord {
                 count: 16_000,
                 on_watched: 12_000,
                 credited: Some(16_000),
+                credited_ci95: None,
                 proc_count: Some(16_000),
                 spent_ns: None,
             }],
@@ -234,6 +237,8 @@ pub fn clean() -> TraceRecord {
             more_processes: 0,
             iowq: IowqRecord::default(),
             page_faults: Some(1_900),
+            intervals: BTreeMap::new(),
+            per_io_intervals: BTreeMap::new(),
             stray_calls: Some(0),
             pread_pwrite_calls: Some(0),
             context_switches: 5_000,

@@ -56,16 +56,31 @@ impl Used {
     }
 }
 
+impl Used {
+    /// The same of the probes that can be attached in windows without the others.
+    pub fn costly(self) -> Used {
+        Used { spent: Spent { others_ns: self.spent.costly_ns, requests_ns: 0, ..self.spent }, ..self }
+    }
+}
+
+/// The probes' cost as a share of what the traced programs use without them.
+fn cost(before: Used, after: Used, taken: f64) -> f64 {
+    taken / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - taken).max(1.0)
+}
+
+/// Whether the probes cost more than they may, if it was as little as it can have been.
+pub(crate) fn is_too_much(before: Used, after: Used, span: Duration) -> bool {
+    let least = after.taken_since(before, busy_resolution_ns());
+    cost(before, after, least) > MOST && least > FELT * span.as_nanos() as f64
+}
+
 impl Light {
     /// By which windows to go on after this span, if it cost the watched too much. `None`: all can be watched.
     pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
-        let cost = |spent: f64| spent / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - spent).max(1.0);
-        // As little as it may have been.
-        let least = after.taken_since(before, busy_resolution_ns());
-        if cost(least) <= MOST || least <= FELT * span.as_nanos() as f64 {
+        if !is_too_much(before, after, span) {
             return None;
         }
-        let cost = cost(after.taken_since(before, 0));
+        let cost = cost(before, after, after.taken_since(before, 0));
         let open = PERIOD.mul_f64(AIM / cost).clamp(SHORTEST, LONGEST);
         // Whole milliseconds read better.
         let open = Duration::from_millis(open.as_millis() as u64);
@@ -83,7 +98,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     const BEFORE: Used = Used {
-        spent: Spent { requests_ns: 0, completions: 0, others_ns: 0 },
+        spent: Spent { requests_ns: 0, completions: 0, others_ns: 0, costly_ns: 0 },
         completions: 0,
         watched_ns: 0,
         busy_ns: Some(0),
@@ -91,7 +106,7 @@ mod tests {
 
     /// A second in which all events and all completions were those of the watched.
     fn alone(spent_ms: u64, watched_ms: u64) -> Used {
-        let spent = Spent { requests_ns: spent_ms * MS, completions: 1000, others_ns: 0 };
+        let spent = Spent { requests_ns: spent_ms * MS, completions: 1000, others_ns: 0, costly_ns: 0 };
         Used { spent, completions: 1000, watched_ns: watched_ms * MS, busy_ns: Some(watched_ms * MS) }
     }
 
@@ -120,7 +135,7 @@ mod tests {
     fn what_neighbours_make_the_probes_do_is_theirs() {
         let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
         // The watched has a fifth of the CPU time, and a tenth of the completions.
-        let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS };
+        let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS, costly_ns: 0 };
         let one = Used { spent, completions: 1000, watched_ns: 330 * MS, busy_ns: Some(1650 * MS) };
         assert_eq!(cost(one), Some(0.1), "a tenth of 100 ms and a fifth of 100 ms, of 300");
         // Beside busy neighbours it does next to nothing.

@@ -62,9 +62,13 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
         watch.spare();
     }
     let mut began = Instant::now();
+    let mut price = how.choice.adaptive.then(|| session::Price::new(None, began));
     let (mut summary, mut meter) = (Summary::new(how.choice), Meter::new(how.choice));
     loop {
         let over = watched.have_ended();
+        if let Some(price) = &mut price {
+            price.turn(&mut watch, &mut processes, &watched, &how.numbers)?;
+        }
         watch.pace()?;
         session::take(&mut watch, &mut summary, &mut processes, None, None)?;
         processes.sample();
@@ -85,7 +89,8 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
         if listener.meanwhile()?.is_break() {
             return Ok(());
         }
-        watched.wait(PERIOD.min((began + how.interval).saturating_duration_since(Instant::now())));
+        watched
+            .wait(PERIOD.min(watch.pace_rest()).min((began + how.interval).saturating_duration_since(Instant::now())));
     }
 }
 

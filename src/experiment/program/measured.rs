@@ -15,6 +15,7 @@ use iotrail_host::{circumstances, clock};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Probe, Ring, SCHEMA, Warning};
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_schema::trace_record::TraceRecord;
+use iotrail_stats::expansion::is_narrow;
 use iotrail_stats::histogram;
 
 /// What a load's engine is called where it is a program.
@@ -138,6 +139,17 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
     m.latency_ns = t.latency_ns;
     m.vehicles = t.vehicles;
     m.per_io = t.per_io;
+    // Pages and tables print no interval.
+    let wide = |name: &str| t.per_io_intervals.get(name).is_some_and(|[lo, hi]| !is_narrow((*lo, *hi)));
+    for (name, value) in [
+        ("syscalls", &mut m.per_io.syscalls),
+        ("device_irqs", &mut m.per_io.device_irqs),
+        ("mode_switches", &mut m.per_io.mode_switches),
+    ] {
+        *value = value.filter(|_| !wide(name));
+    }
+    m.per_io_intervals = t.per_io_intervals;
+    m.per_io_intervals.retain(|_, [lo, hi]| is_narrow((*lo, *hi)));
     m.mode_switches = t.mode_switches;
     m.task_work_batches = t.task_work_batches;
     m.interrupts = t.interrupts;

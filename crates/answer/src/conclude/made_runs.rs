@@ -187,6 +187,7 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
                 count: 500,
                 on_watched: 0,
                 credited: None,
+                credited_ci95: None,
                 proc_count: None,
                 spent_ns: Some(200_000_000),
             }];

@@ -7,6 +7,7 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::VehicleCount;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_schema::vehicle::Vehicle;
+use iotrail_stats::expansion::is_narrow;
 
 /// Half: what the ring mostly does.
 const MOSTLY: f64 = 0.5;
@@ -157,7 +158,10 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     }
     let most = r.vehicles.iter().filter(|v| strayed(v)).max_by_key(|v| v.completions)?;
     let call = most.detail.as_deref()?;
-    let calls = t.total.per_io.syscalls;
+    let exact_or_narrow = |x: Option<f64>, name: &str| {
+        x.filter(|_| t.total.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow((*lo, *hi))))
+    };
+    let calls = exact_or_narrow(t.total.per_io.syscalls, "syscalls");
     let per_io = calls.map(|x| format!(" ({} system calls per I/O in all)", three_digits(x))).unwrap_or_default();
     let text = format!(
         "{} of completions were posted on the way out of system calls that had nothing to do with them, {call} foremost\
@@ -170,15 +174,18 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let mut evidence = vec![("share", share)];
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
-    evidence.extend(t.total.per_io.mode_switches.map(|x| ("mode_switches_per_io", x)));
+    evidence
+        .extend(exact_or_narrow(t.total.per_io.mode_switches, "mode_switches").map(|x| ("mode_switches_per_io", x)));
     let f = Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence);
     Some(from(f, From::Completions(r.completions)))
 }
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let stray = t.total.stray_calls? as f64 / t.total.ios.max(1) as f64;
+    // An estimate whose interval includes the threshold is no reason for a finding.
+    let least = t.total.intervals.get("stray_calls").map_or(stray, |[lo, _]| lo / t.total.ios.max(1) as f64);
     let looks = from_user_mode(&r.vehicles);
-    if stray < STRAY_PER_IO || looks < MOSTLY {
+    if least < STRAY_PER_IO || looks < MOSTLY {
         return None;
     }
     let text = format!(

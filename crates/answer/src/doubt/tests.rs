@@ -19,6 +19,7 @@ fn interrupt(cpu: u32, count: u64, proc_count: Option<u64>) -> Interrupt {
         count,
         on_watched: 0,
         credited: None,
+        credited_ci95: None,
         proc_count,
         spent_ns: None,
     }

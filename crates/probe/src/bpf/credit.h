@@ -139,6 +139,7 @@ static __always_inline void credit_return(struct io_uring_task *tctx, struct cpu
 		return;
 	slot->unclaimed = 0;
 	slot->credited[serial & (CREDITS_MAX - 1)] = serial;
+	slot->credits++;
 	count_credit(line - 1);
 }
 

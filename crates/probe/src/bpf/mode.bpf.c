@@ -18,6 +18,24 @@ int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsig
 	return UNDISTURBED(mode_page_fault_());
 }
 
+/* Whether the current thread is traced. The switch to it is missed if it comes from a thread that no BPF program runs for; then it is asked
+ * once for all calls that it makes in a row.
+ */
+static __always_inline bool traced_caller(struct cpu_slot *slot)
+{
+	if (slot->current != CURRENT_UNSEEN)
+		return true;
+	struct task_struct *task = bpf_get_current_task_btf();
+	if (slot->untraced_caller == (__u32)task->pid)
+		return false;
+	if (watched(task)) {
+		here(task, slot);
+		return true;
+	}
+	slot->untraced_caller = task->pid;
+	return false;
+}
+
 /* Attached only where the load's interface makes its system calls out of our sight (it costs on each of them):
  * one event per call, on its way out.
  */
@@ -29,8 +47,9 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	slot->costly++;
 	/* Most of them. */
 	if (following && nr == NR_io_uring_enter) {
+		bool traced = traced_caller(slot);
 		slot->waiting = slot->slept = 0;
-		if (counting && slot->current != CURRENT_UNSEEN)
+		if (counting && traced)
 			slot->syscalls++;
 		return 0;
 	}
@@ -38,12 +57,9 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	nr = call_number(task, nr);
 	bool rw = nr == NR_pread64 || nr == NR_pwrite64 || nr == NR_I386_pread64 || nr == NR_I386_pwrite64;
 	long aio = aio_number(nr);
-	/* Other programs' calls pass here too: where requests are followed, a thread that was seen to come is enough. What is told
-	 * by number is asked for exactly.
-	 */
 	if (following && counting && aio_calls(aio) && (slot->current != CURRENT_UNSEEN || adopted(task)))
 		aio_returned(regs, aio, ret, aio != nr);
-	if (following ? !counting || (slot->current == CURRENT_UNSEEN && !(rw && watched(task))) : !watched(task))
+	if (following ? !counting || !traced_caller(slot) : !watched(task))
 		return 0;
 	slot->syscalls++;
 	if (following && slot->submits)

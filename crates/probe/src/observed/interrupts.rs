@@ -61,21 +61,40 @@ pub(super) fn returns(
     Some(by_cause)
 }
 
-/// The target's lines, those of the program's I/O, and what hit a watched thread. `credits`: how many there were, and how many of these
-/// were counted; `None`: it is not known whose they were.
+/// Interrupts in which I/O of the traced processes ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Credits {
+    /// As they were counted.
+    pub seen: u64,
+    /// All of them, and their 95 % interval, if they were not counted all the time.
+    pub estimate: Option<(f64, (f64, f64))>,
+}
+
+impl Credits {
+    /// Those of a line with `credited` of those seen, and their interval; at most `count`. Which line each belongs to adds a binomial error.
+    fn of_line(self, credited: u64, count: u64) -> (f64, Option<[f64; 2]>) {
+        let (credited, most) = (credited as f64, count as f64);
+        let Some((all, (lo, hi))) = self.estimate else { return (credited, None) };
+        let share = if self.seen > 0 { credited / self.seen as f64 } else { 0.0 };
+        if share == 0.0 {
+            return (0.0, Some([0.0, hi.min(most)]));
+        }
+        let binomial = 1.96 * (1.0 / credited - 1.0 / self.seen as f64).max(0.0).sqrt() * all;
+        let below = (all - lo).hypot(binomial);
+        let above = (hi - all).hypot(binomial);
+        let of = |x: f64| (x * share).clamp(credited, most.max(credited));
+        (of(all), Some([of(all - below), of(all + above)]))
+    }
+}
+
+/// The target's lines, those of the program's I/O, and what hit a watched thread. `credits`: `None`: it is not
+/// known whose they were.
 pub(super) fn interrupts(
     raw: &Raw,
     subject: &Subject,
-    credits: Option<(u64, u64)>,
+    credits: Option<Credits>,
     proc_interrupts: Option<&Interrupts>,
 ) -> Vec<Interrupt> {
-    let all = |counted: u64, count: u64| {
-        let (all, seen) = credits?;
-        if all == seen || seen == 0 {
-            return Some(counted);
-        }
-        Some(((counted as f64 * all as f64 / seen as f64).round() as u64).min(count))
-    };
     let mut rows: BTreeMap<(String, u32), (String, types::irq_count)> = BTreeMap::new();
     for (irq, cpu, n) in &raw.irqs {
         let name = proc_interrupts.and_then(|p| handler(p, *irq)).unwrap_or_default();
@@ -99,11 +118,13 @@ pub(super) fn interrupts(
     }
     rows.into_iter()
         .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns, threaded }))| {
+            let of_line = credits.filter(|_| vector.parse::<u32>().is_ok()).map(|c| c.of_line(credited, count));
             Interrupt {
                 // Only the handlers of lines are timed, and end I/O. What threads do for them is not timed.
                 spent_ns: Some(spent_ns)
                     .filter(|_| subject.spans_timed && threaded == 0 && vector.parse::<u32>().is_ok()),
-                credited: all(credited, count).filter(|_| vector.parse::<u32>().is_ok()),
+                credited: of_line.map(|(estimate, _)| estimate.round() as u64),
+                credited_ci95: of_line.and_then(|(_, interval)| interval),
                 proc_count: proc_interrupts.and_then(|p| p.count(&vector, cpu)),
                 vector: vector.into(),
                 name: name.into(),

@@ -17,7 +17,7 @@ use super::skel::types;
 use super::subject::{Interface, Subject};
 use super::support::Plan;
 use super::symbols::Symbols;
-use interrupts::{interrupts, ipis, resched_ipis, returns};
+use interrupts::{Credits, interrupts, ipis, resched_ipis, returns};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::entry;
 use iotrail_path::loss::Full;
@@ -83,6 +83,8 @@ pub struct Observed {
     pub others: Vec<OtherCounts>,
     /// What system calls and device interrupts are estimated from; `None`: they were counted all the time.
     pub sampled_events: Option<SampledEvents>,
+    /// The 95 % intervals of the estimates among these numbers, by [`Sampled::name`].
+    pub intervals: BTreeMap<&'static str, (f64, f64)>,
     /// Followed requests that were in flight at the end, the oldest first.
     pub open: Vec<OpenCounts>,
     /// What was lost for want of room, and how much of it.
@@ -110,7 +112,16 @@ pub(super) fn observe(
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
     let credited = interrupts::credited(raw);
     let tells_whose = interrupts::tells_whose(plan) && symbols.is_some();
-    let device_irqs = estimated(raw, tells_whose.then_some(credited), |s| s.credits);
+    let estimates = estimates(raw);
+    // What was counted, or the estimate if it was not counted all the time.
+    let number = |sampled: Sampled, counted: Option<u64>| match raw.sampled_events {
+        None => counted,
+        Some(_) => counted.and(estimates.get(sampled.name())).map(|(total, _)| total.round() as u64),
+    };
+    let device_irqs = number(Sampled::DeviceIrqs, tells_whose.then_some(credited));
+    let credits =
+        device_irqs.map(|_| Credits { seen: credited, estimate: estimates.get(Sampled::DeviceIrqs.name()).copied() });
+    let calls = |of: fn(&types::cpu_slot) -> u64| has("mode_sys_exit").then(|| sum(of));
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
         seen: vehicles.iter().map(|v| v.completions).sum(),
@@ -120,7 +131,7 @@ pub(super) fn observe(
         kicks,
         resched_ipis: sent.then(|| resched_ipis(raw)),
         device_irqs,
-        any_device_irqs: raw.irqs.iter().map(|(.., n)| n.count).sum(),
+        any_device_irqs: any_device_irqs(raw),
         returns: returns(raw, symbols, page_faults, &line),
         context_switches: sum(|s| s.switches),
         task_work_runs: is_ring.then(|| sum(|s| s.runs)),
@@ -128,17 +139,13 @@ pub(super) fn observe(
             .map(|i| (1 << i, raw.slots.iter().map(|s| s.run_batch[i]).sum::<u64>()))
             .filter(|(_, runs)| *runs > 0)
             .collect(),
-        syscalls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.syscalls)), |s| s.syscalls),
-        interrupts: interrupts(raw, subject, device_irqs.map(|n| (n, credited)), proc_interrupts),
+        syscalls: number(Sampled::Syscalls, calls(|s| s.syscalls)),
+        interrupts: interrupts(raw, subject, credits, proc_interrupts),
         ipis,
         programs: plan.attach.iter().map(|s| s.to_string()).collect(),
-        stray_calls: estimated(
-            raw,
-            (has("mode_sys_exit") && subject.follow.is_some()).then(|| sum(|s| s.stray_calls)),
-            |s| s.stray_calls,
-        ),
+        stray_calls: number(Sampled::StrayCalls, calls(|s| s.stray_calls).filter(|_| subject.follow.is_some())),
         page_faults,
-        pread_pwrite_calls: estimated(raw, has("mode_sys_exit").then(|| sum(|s| s.rw_calls)), |s| s.rw_calls),
+        pread_pwrite_calls: number(Sampled::PreadPwriteCalls, calls(|s| s.rw_calls)),
         aio_unseen: sum(|s| s.aio_unseen),
         rings: by_ring(raw, symbols, &line),
         contexts: by_context(raw, symbols, &line),
@@ -148,16 +155,60 @@ pub(super) fn observe(
         processes: raw.processes.clone(),
         more_processes: raw.more_processes,
         others: others(raw, symbols, &line),
+        intervals: estimates.iter().map(|(name, (_, interval))| (*name, *interval)).collect(),
         sampled_events: raw.sampled_events.clone(),
         open: open(&raw.open),
         full: full(raw),
     }
 }
 
-/// What was counted; or, where it was not all the time, what there was by the windows' account.
-fn estimated(raw: &Raw, counted: Option<u64>, of: fn(&Sums) -> u64) -> Option<u64> {
-    match &raw.sampled_events {
-        None => counted,
-        Some(events) => counted.and(events.total(of)).map(|t| t.total.round() as u64),
+/// A number that is estimated while its programs are attached part of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampled {
+    Syscalls,
+    StrayCalls,
+    PreadPwriteCalls,
+    DeviceIrqs,
+}
+
+impl Sampled {
+    pub const ALL: [Sampled; 4] =
+        [Sampled::Syscalls, Sampled::StrayCalls, Sampled::PreadPwriteCalls, Sampled::DeviceIrqs];
+
+    /// Its field in the records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sampled::Syscalls => "syscalls",
+            Sampled::StrayCalls => "stray_calls",
+            Sampled::PreadPwriteCalls => "pread_pwrite_calls",
+            Sampled::DeviceIrqs => "device_irqs",
+        }
     }
+
+    fn of(self) -> fn(&Sums) -> u64 {
+        match self {
+            Sampled::Syscalls => |s| s.syscalls,
+            Sampled::StrayCalls => |s| s.stray_calls,
+            Sampled::PreadPwriteCalls => |s| s.rw_calls,
+            Sampled::DeviceIrqs => |s| s.credits,
+        }
+    }
+}
+
+/// The estimates with their intervals, at most as many interrupts as there were of any device. One without an interval is not known.
+fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
+    let Some(events) = &raw.sampled_events else { return BTreeMap::new() };
+    let any_irqs = any_device_irqs(raw) as f64;
+    let estimate = |sampled: Sampled| {
+        let t = events.total(sampled.of())?;
+        let (lo, hi) = t.interval?;
+        let most = if sampled == Sampled::DeviceIrqs { any_irqs } else { f64::INFINITY };
+        Some((sampled.name(), (t.total.min(most), (lo.min(most), hi.min(most)))))
+    };
+    Sampled::ALL.into_iter().filter_map(estimate).collect()
+}
+
+/// Interrupts of any device, whoever's: they are counted all the time.
+fn any_device_irqs(raw: &Raw) -> u64 {
+    raw.irqs.iter().map(|(.., n)| n.count).sum()
 }

@@ -80,9 +80,41 @@ pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
 /// What is kept of the programs that cost much while they come and go.
 pub(super) struct Costly {
     pub(super) pace: Pace,
-    /// When they were attached last: what was counted up to there.
-    pub(super) opened: Option<Sums>,
+    /// What had been counted when the time began that is accounted for; `None`: it is between two windows of all programs.
+    pub(super) began: Option<Sums>,
+    /// What had been counted when they were attached last; `None`: they are detached.
+    pub(super) opened: Option<(Sums, Span)>,
     pub(super) events: SampledEvents,
+}
+
+/// For how long they are attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    Whole,
+    Window,
+}
+
+impl Costly {
+    /// All programs are attached: nothing is missed until [`end`](Self::end).
+    pub(super) fn begin(&mut self, now: Sums) {
+        (self.began, self.opened) = (Some(now), Some((now, Span::Whole)));
+    }
+
+    /// All programs are detached.
+    pub(super) fn end(&mut self, now: Sums) {
+        self.end_span(now);
+        if let Some(began) = self.began.take() {
+            self.events.all.add(&now.since(&began));
+        }
+    }
+
+    pub(super) fn end_span(&mut self, now: Sums) {
+        match self.opened.take() {
+            Some((opened, Span::Whole)) => self.events.whole(now.since(&opened)),
+            Some((opened, Span::Window)) => self.events.window(now.since(&opened)),
+            None => {}
+        }
+    }
 }
 
 /// What the windows that are over have left.

@@ -1,13 +1,13 @@
-//! Programs that cost the watched much, since their events are frequent: system calls, and the block layer's. What they tell can be
-//! estimated: where there is much of it they are attached in short windows alone, at random moments, beside those that count all
-//! the time. Native and POSIX AIO rest on them: where these are used, they stay.
+//! Programs whose events are frequent: system calls, and the block layer's. If they cost the traced programs too much, they are attached
+//! only in short windows at random moments, and their counts are estimated. Native and POSIX AIO depend on them: while these are used,
+//! they stay.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::skel::Skel;
 
 use super::aio::{AWAITED, ENTERED, aio_is_due};
-use super::attached::{Costly, Watch, attach};
+use super::attached::{Costly, Span, Watch, attach};
 use super::tables;
 use crate::pace::{Pace, Step};
 use crate::raw::peek;
@@ -15,7 +15,7 @@ use crate::sampled_events::{SampledEvents, Sums};
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-const COSTLY: [&str; 13] = [
+pub(super) const COSTLY: [&str; 13] = [
     AWAITED,
     ENTERED,
     "mode_sys_exit",
@@ -35,11 +35,26 @@ const COSTLY: [&str; 13] = [
 const LEFT: u32 = 2048;
 
 impl Watch<'_> {
-    /// From here on they are there when there is little for them to do, and in windows when there is much. Call [`pace`](Self::pace)
-    /// then, again and again.
+    /// From here on they may be attached in windows only, once [`sample`](Self::sample) says so. Call [`pace`](Self::pace) again and again.
     pub fn spare(&mut self) {
         let pace = Pace::new(Instant::now(), iotrail_host::clock::monotonic_ns());
-        self.costly = Some(Costly { pace, opened: Some(self.sums()), events: SampledEvents::default() });
+        let mut costly = Costly { pace, began: None, opened: None, events: SampledEvents::default() };
+        costly.begin(self.sums());
+        self.costly = Some(costly);
+    }
+
+    /// They run so often that their cost is worth measuring.
+    pub fn costly_are_busy(&self) -> bool {
+        self.windows.is_none() && self.costly.as_ref().is_some_and(|costly| costly.pace.is_busy())
+    }
+
+    /// They cost too much: from now on they are attached in windows.
+    pub fn sample(&mut self) -> Result<()> {
+        let Some(mut costly) = self.costly.take() else { return Ok(()) };
+        let step = costly.pace.close(Instant::now());
+        let done = self.follow_pace(&mut costly, step);
+        self.costly = Some(costly);
+        done
     }
 
     /// Attaches or detaches them, if it is time to.
@@ -50,33 +65,49 @@ impl Watch<'_> {
         }
         let Some(mut costly) = self.costly.take() else { return Ok(()) };
         let needed = peek(&self.bss().calls_needed) != 0;
-        let done = match costly.pace.step(Instant::now(), self.costly_runs(), self.sum(|s| &s.posted), needed) {
-            Some(Step::Open) => self.attach_costly().map(|()| costly.opened = Some(self.sums())),
-            Some(Step::Close) => {
-                if let Some(opened) = costly.opened.take() {
-                    costly.events.window(self.sums().since(&opened));
-                }
-                self.detach_costly()
-            }
-            None => Ok(()),
-        };
+        let step = costly.pace.step(Instant::now(), self.costly_runs(), self.sum(|s| &s.posted), needed);
+        let done = self.follow_pace(&mut costly, step);
         self.costly = Some(costly);
         done
     }
 
-    /// What was seen in the windows, and how much there was in all; `None`: they were there all the time.
+    /// How long [`pace`](Self::pace) has nothing to do.
+    pub fn pace_rest(&self) -> Duration {
+        match &self.costly {
+            Some(costly) if self.windows.is_none() => costly.pace.rest(Instant::now()),
+            _ => Duration::MAX,
+        }
+    }
+
+    fn follow_pace(&mut self, costly: &mut Costly, step: Option<Step>) -> Result<()> {
+        match step {
+            None => Ok(()),
+            Some(Step::Open) => {
+                self.attach_costly()?;
+                costly.pace.opened(Instant::now(), self.costly_runs());
+                costly.opened = Some((self.sums(), Span::Window));
+                Ok(())
+            }
+            Some(Step::Stay) => {
+                let now = self.sums();
+                costly.end_span(now);
+                costly.opened = Some((now, Span::Whole));
+                Ok(())
+            }
+            Some(Step::Close) => {
+                costly.end_span(self.sums());
+                self.detach_costly()
+            }
+        }
+    }
+
+    /// What was seen while they were attached, and how much there was in all; `None`: they were there all the time.
     pub(super) fn sampled_events(&self) -> Option<SampledEvents> {
         let costly = self.costly.as_ref()?;
-        let mut events = costly.events.clone();
-        if events.windows() == 0 {
-            return None;
-        }
         let now = self.sums();
-        if let Some(opened) = &costly.opened {
-            events.window(now.since(opened));
-        }
-        events.completions = now.completions;
-        Some(events)
+        let mut costly = Costly { events: costly.events.clone(), pace: costly.pace.clone(), ..*costly };
+        costly.end(now);
+        Some(costly.events).filter(SampledEvents::is_sampled)
     }
 
     fn attach_costly(&mut self) -> Result<()> {
@@ -95,7 +126,10 @@ impl Watch<'_> {
 
     fn detach_costly(&mut self) -> Result<()> {
         self.bss_mut().costly_gone = 1;
-        self.links.retain(|(name, _)| !COSTLY.contains(name));
+        // The kernel waits for each second program of a tracepoint, so system calls, which have one only, go first.
+        for name in COSTLY {
+            self.links.retain(|(link, _)| *link != name);
+        }
         if peek(&self.bss().bios_followed) > LEFT {
             tables::clear_buckets(&self.skel.maps.bios)?;
             self.bss_mut().bios_followed = 0;
@@ -119,6 +153,7 @@ impl Watch<'_> {
 
     pub(super) fn sums(&self) -> Sums {
         Sums {
+            ns: iotrail_host::clock::monotonic_ns(),
             completions: self.sum(|s| &s.posted),
             syscalls: self.sum(|s| &s.syscalls),
             stray_calls: self.sum(|s| &s.stray_calls),

@@ -34,7 +34,10 @@ impl Watch<'_> {
             .maps
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))
+            .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))?;
+        // The calls that it made before were untraced.
+        self.bss_mut().slots.iter_mut().for_each(|slot| slot.untraced_caller = 0);
+        Ok(())
     }
 
     /// The followed processes that have not ended, by the kernel's numbers.

@@ -7,6 +7,7 @@ use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::Skel;
 
 use super::attached::Watch;
+use super::costly::COSTLY;
 use crate::cost::{Account, Cost, Runs, Spent};
 use crate::support;
 use iotrail_base::error::{Error, Result};
@@ -62,6 +63,9 @@ impl Watch<'_> {
             match event.starts_with("io_uring_") {
                 true => spent.requests_ns += ns,
                 false => spent.others_ns += ns,
+            }
+            if COSTLY.contains(&name) {
+                spent.costly_ns += ns;
             }
             if event == COMPLETES {
                 spent.completions += runs;

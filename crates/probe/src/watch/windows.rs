@@ -59,9 +59,7 @@ impl Watch<'_> {
         bss.finishing = 0;
         bss.counting = 1;
         let sums = self.sums();
-        if let Some(costly) = &mut self.costly {
-            costly.opened = Some(sums);
-        }
+        self.costly.iter_mut().for_each(|costly| costly.begin(sums));
         Ok(())
     }
 
@@ -83,11 +81,7 @@ impl Watch<'_> {
         self.bss_mut().counting = 0;
         let now = iotrail_host::irq::snapshot().ok();
         let sums = self.sums();
-        if let Some(costly) = &mut self.costly
-            && let Some(opened) = costly.opened.take()
-        {
-            costly.events.window(sums.since(&opened));
-        }
+        self.costly.iter_mut().for_each(|costly| costly.end(sums));
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));

@@ -1,5 +1,7 @@
 //! Parts of the screens of whatever was measured, a load of ours or another's program.
 
+use std::collections::BTreeMap;
+
 use super::bars::bar;
 use super::layout::{Column, Screen};
 use iotrail_answer::doubt::NOT_SEEN;
@@ -10,6 +12,7 @@ use iotrail_schema::measurement::{
     PerIo, Probe, StageRecord, TaskWorkBatch, VehicleCount, Warning,
 };
 use iotrail_schema::runnable::Runnable;
+use iotrail_stats::expansion::is_narrow;
 
 /// `sampled`: some were left out. Then a mean without its interval is none.
 pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
@@ -214,17 +217,30 @@ fn delivery(d: &Delivery) -> String {
     }
 }
 
-pub fn per_io(p: &PerIo) -> Vec<String> {
+/// 95 % intervals of estimates, by their names. A number without one is exact.
+type Intervals = BTreeMap<String, [f64; 2]>;
+
+/// An exact number, an estimate (`~16.2`), or neither, if its interval is too wide to print it.
+pub fn exact_or_estimate(x: Option<f64>, interval: Option<&[f64; 2]>, text: impl Fn(f64) -> String) -> String {
+    match (x, interval) {
+        (None, _) => UNKNOWN.into(),
+        (Some(x), None) => text(x),
+        (Some(x), Some([lo, hi])) if is_narrow((*lo, *hi)) => format!("~{}", text(x)),
+        _ => UNKNOWN.into(),
+    }
+}
+
+pub fn per_io(p: &PerIo, intervals: &Intervals) -> Vec<String> {
     [
-        ("system calls", p.syscalls),
-        ("kicks", p.kicks),
-        ("reschedule IPIs", p.resched_ipis),
-        ("device interrupts", p.device_irqs),
-        ("mode switches", p.mode_switches),
-        ("context switches", p.context_switches),
-        ("task-work runs", p.task_work_runs),
+        ("system calls", "syscalls", p.syscalls),
+        ("kicks", "kicks", p.kicks),
+        ("reschedule IPIs", "resched_ipis", p.resched_ipis),
+        ("device interrupts", "device_irqs", p.device_irqs),
+        ("mode switches", "mode_switches", p.mode_switches),
+        ("context switches", "context_switches", p.context_switches),
+        ("task-work runs", "task_work_runs", p.task_work_runs),
     ]
-    .map(|(name, x)| format!("{name} {}", x.map_or(UNKNOWN.into(), ratio)))
+    .map(|(name, field, x)| format!("{name} {}", exact_or_estimate(x, intervals.get(field), ratio)))
     .to_vec()
 }
 
@@ -239,9 +255,14 @@ pub fn ratio(x: f64) -> String {
     }
 }
 
-pub fn mode_switches(switches: &[ModeSwitch]) -> Vec<String> {
+/// `intervals`: by `mode_switches.CAUSE`.
+pub fn mode_switches(switches: &[ModeSwitch], intervals: &Intervals) -> Vec<String> {
     let some = switches.iter().filter(|s| s.count > 0);
-    some.map(|s| format!("{} {}", s.cause, count(s.count as f64))).collect()
+    let one = |s: &ModeSwitch| {
+        let interval = intervals.get(&format!("mode_switches.{}", s.cause));
+        format!("{} {}", s.cause, exact_or_estimate(Some(s.count as f64), interval, count))
+    };
+    some.map(one).collect()
 }
 
 /// Runs by the number of completions each carried, in powers of two.
@@ -312,8 +333,8 @@ pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
 
 /// What the probes counted, `each` of what.
 pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
-    out.field(each, &per_io(&m.per_io));
-    out.field("to user mode", &mode_switches(&m.mode_switches));
+    out.field(each, &per_io(&m.per_io, &m.per_io_intervals));
+    out.field("to user mode", &mode_switches(&m.mode_switches, &Intervals::new()));
     out.field("task work", &task_work(&m.task_work_batches));
     out.field("interrupts", &interrupts(&m.interrupts));
     out.field("IPIs", &ipis(&m.ipis));

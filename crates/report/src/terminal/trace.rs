@@ -41,7 +41,7 @@ fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     b.field("latency", &verdict::latency(&total.latency_ns, sampled));
     verdict::time(b, total.stages.as_ref(), sampled);
     b.field("delivered by", &verdict::delivered(&total.vehicles)).gives_way(Turn::DeliveredBy);
-    b.field("per I/O", &verdict::per_io(&total.per_io)).gives_way(Turn::PerIo);
+    b.field("per I/O", &verdict::per_io(&total.per_io, &total.per_io_intervals)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(total)).gives_way(Turn::Cpu);
     verdict::limits(b, &total.warnings, &answer.answer);
     out.fit()

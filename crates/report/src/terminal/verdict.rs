@@ -1,11 +1,13 @@
 //! The first lines of one measurement: the answer, what to do, then throughput, latency, where the time went and what delivered.
 
+use std::collections::BTreeMap;
+
 use super::fit::{Brief, Turn};
 use super::layout::{Screen, WIDTH, cut};
 use super::measured;
 use iotrail_answer::group::shares_of;
 use iotrail_answer::head::measured::{Verdict, parts_known};
-use iotrail_base::words::{UNKNOWN, count, known_span, list, percent, plural, span};
+use iotrail_base::words::{count, known_span, list, percent, plural, span};
 use iotrail_schema::measurement::{Latency, PerIo, StageRecord, VehicleCount, Warning};
 use iotrail_schema::vehicle::Vehicle;
 
@@ -141,15 +143,17 @@ pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
 }
 
 /// Nothing where none of it is known.
-pub fn per_io(p: &PerIo) -> Vec<String> {
+pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> {
     let all = [
-        ("system calls", p.syscalls),
-        ("kicks", p.kicks),
-        ("device interrupts", p.device_irqs),
-        ("context switches", p.context_switches),
+        ("system calls", "syscalls", p.syscalls),
+        ("kicks", "kicks", p.kicks),
+        ("device interrupts", "device_irqs", p.device_irqs),
+        ("context switches", "context_switches", p.context_switches),
     ];
-    let one = |(name, x): (&str, Option<f64>)| format!("{name} {}", x.map_or(UNKNOWN.into(), measured::ratio));
-    if all.iter().all(|(_, x)| x.is_none()) { Vec::new() } else { all.map(one).to_vec() }
+    let one = |(name, field, x): (&str, &str, Option<f64>)| {
+        format!("{name} {}", measured::exact_or_estimate(x, intervals.get(field), measured::ratio))
+    };
+    if all.iter().all(|(.., x)| x.is_none()) { Vec::new() } else { all.map(one).to_vec() }
 }
 
 /// What limits the figures, but for what the answer says already. Each is named, whatever the room.

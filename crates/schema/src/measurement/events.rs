@@ -83,6 +83,9 @@ pub struct Interrupt {
     /// where it cannot be told.
     #[serde(default)]
     pub credited: Option<u64>,
+    /// Its 95 % interval, if it is an estimate; null: it is exact, or not known.
+    #[serde(default)]
+    pub credited_ci95: Option<[f64; 2]>,
     /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind at times.
     pub proc_count: Option<u64>,
     /// Time in its handler and the softirqs that it raised. The entry's own and the hypervisor's time are not in it. Null for other

@@ -27,6 +27,7 @@ pub use ending::Traced;
 use iotrail_base::error::{Error, Result};
 use iotrail_probe::profile;
 use iotrail_probe::watch::{Room, Watch};
+pub(super) use price::Price;
 use running::Running;
 pub(super) use taking::{PERIOD, take};
 pub use terms::{Extra, How, News, Progress, Stop, Until};

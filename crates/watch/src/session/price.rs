@@ -1,24 +1,26 @@
-//! What watching costs the watched, measured now and then while all is watched.
+//! What tracing costs the traced programs, measured from time to time.
 
 use std::time::{Duration, Instant};
 
 use super::cpu::cpu;
 use super::watched::Watched;
-use crate::light::{Light, Used};
+use crate::light::{self, Light, Used};
 use crate::namespace::Numbers;
 use crate::processes::Processes;
 use iotrail_base::error::Result;
 use iotrail_probe::cost::Account;
 use iotrail_probe::watch::Watch;
 
-/// So long the kernel measures what the probes cost, which costs something itself.
+/// How long the kernel measures what the probes cost, which costs something itself.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Where all is watched again since the program did little: until it is measured anew.
+/// Between two measurements.
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) struct Price {
-    after: Duration,
+pub(crate) struct Price {
+    /// After this time all probes may be attached in windows only; `None`: never.
+    light_after: Option<Duration>,
+    light_due: Option<Instant>,
     due: Instant,
     look: Option<Look>,
     /// The kernel does not measure it here.
@@ -32,12 +34,12 @@ struct Look {
 }
 
 impl Price {
-    /// Measured for the first time when so much time has gone by, and then again and again.
-    pub fn after(after: Duration, now: Instant) -> Self {
-        Price { after, due: now + after, look: None, is_unknown: false }
+    pub fn new(light_after: Option<Duration>, now: Instant) -> Self {
+        let light_due = light_after.map(|after| now + after);
+        Price { light_after, light_due, due: now, look: None, is_unknown: false }
     }
 
-    /// By which windows to go on, if it has been found to cost too much.
+    /// Attaches the costliest probes in windows only, if they cost too much; and returns the windows of all probes, if all of them do.
     pub fn turn(
         &mut self,
         watch: &mut Watch<'_>,
@@ -46,10 +48,14 @@ impl Price {
         numbers: &Numbers,
     ) -> Result<Option<Light>> {
         let now = Instant::now();
-        if now < self.due || self.is_unknown || !watch.can_be_windows() {
+        if now < self.due || self.is_unknown {
             return Ok(None);
         }
+        let light = self.light_due.is_some_and(|due| now >= due) && watch.can_be_windows();
         let Some(look) = self.look.take() else {
+            if !light && !watch.costly_are_busy() {
+                return Ok(None);
+            }
             match Watch::measure_cost() {
                 Ok(account) => {
                     let used = used(watch, processes, watched, numbers)?;
@@ -61,19 +67,28 @@ impl Price {
             }
             return Ok(None);
         };
-        self.due = now + self.after.max(AGAIN);
+        self.due = now + AGAIN;
         let span = look.since.elapsed();
-        let used = used(watch, processes, watched, numbers)?;
-        Ok(used.and_then(|used| Light::instead(look.used, used, span)))
+        let Some(used) = used(watch, processes, watched, numbers)? else { return Ok(None) };
+        if light {
+            self.light_due = self.light_after.map(|after| now + after.max(AGAIN));
+            if let Some(light) = Light::instead(look.used, used, span) {
+                return Ok(Some(light));
+            }
+        }
+        if watch.costly_are_busy() && light::is_too_much(look.used.costly(), used.costly(), span) {
+            watch.sample()?;
+        }
+        Ok(None)
     }
 
-    /// All is watched again.
+    /// All is traced again.
     pub fn again(&mut self, now: Instant) {
         self.due = now + AGAIN;
     }
 }
 
-/// Up to now; `None`: /proc does not say what the watched used.
+/// Up to now; `None`: /proc does not say what the traced programs used.
 fn used(
     watch: &mut Watch<'_>,
     processes: &mut Processes,

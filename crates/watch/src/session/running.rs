@@ -127,7 +127,7 @@ impl<'room> Running<'room> {
             files: Names::new(Rc::clone(&how.numbers)),
             summary: Summary::new(how.choice),
             windows: how.windows.map(|windows| Opening::new(windows, began)),
-            price: how.light_after.map(|after| Price::after(after, began)),
+            price: how.spare.then(|| Price::new(how.light_after, began)),
             rings_read: began,
             recorder,
             processes,
@@ -261,6 +261,7 @@ impl<'room> Running<'room> {
         if let Some(windows) = &self.windows {
             rest = rest.min(windows.rest());
         }
+        rest = rest.min(self.watch.pace_rest());
         match &self.left {
             // Two looks that follow each other closely may miss the same.
             Some(left) => end::wait(left.ends(), rest),

@@ -1,5 +1,7 @@
 //! What the probes say of all rings and contexts together.
 
+use std::collections::BTreeMap;
+
 use super::batches::{self, enter_batches, enter_calls};
 use super::cpu_pairs;
 use super::followed::Summary;
@@ -12,7 +14,7 @@ use iotrail_path::memory::Memory;
 use iotrail_path::order::{IsWait, sees_ends};
 use iotrail_path::times::Times;
 use iotrail_probe::function;
-use iotrail_probe::observed::Observed;
+use iotrail_probe::observed::{Observed, Sampled};
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampled_events;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
@@ -71,6 +73,8 @@ pub(super) fn total(
         cpu: TraceCpu::default(),
         vehicles: all.vehicles(&observed.vehicles),
         per_io: per_io(&observed),
+        per_io_intervals: per_io_intervals(&observed),
+        intervals: intervals(&observed),
         mode_switches: mode_switches(&observed),
         task_work_batches: observed
             .run_batches
@@ -97,7 +101,7 @@ pub(super) fn total(
         stray_calls: observed.stray_calls,
         pread_pwrite_calls: observed.pread_pwrite_calls,
         context_switches: observed.context_switches,
-        sampled_events: observed.sampled_events.as_ref().map(|e| sampled_events(e, observed.any_device_irqs)),
+        sampled_events: observed.sampled_events.as_ref().map(sampled_events),
         probe: losses::probe(&observed),
         interrupts: observed.interrupts,
         ipis: observed.ipis,
@@ -155,19 +159,38 @@ fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
     }
 }
 
-/// `any_irqs`: interrupts of any device meanwhile, which were all seen.
-fn sampled_events(events: &sampled_events::SampledEvents, any_irqs: u64) -> SampledEvents {
-    let all = events.completions as f64;
-    let within = |of, most: f64| {
-        let (lo, hi) = events.total(of)?.interval.filter(|_| all > 0.0)?;
-        Some([lo / all, hi.min(most).max(lo) / all])
+/// As they are named in [`PerIo`].
+fn per_io_intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
+    let ios = observed.seen as f64;
+    let of = |sampled: Sampled, more: u64| {
+        let (lo, hi) = observed.intervals.get(sampled.name()).filter(|_| ios > 0.0)?;
+        Some([lo, hi].map(|n| (n + more as f64) / ios))
     };
-    SampledEvents {
-        windows: events.windows(),
-        completions: events.seen(),
-        syscalls_ci95: within(|s| s.syscalls, f64::INFINITY),
-        device_irqs_ci95: within(|s| s.credits, any_irqs as f64),
-    }
+    let returns = observed.returns.as_ref().map(|r| r.values().sum::<u64>());
+    let all = [
+        (Sampled::Syscalls.name(), of(Sampled::Syscalls, 0)),
+        (Sampled::DeviceIrqs.name(), of(Sampled::DeviceIrqs, 0)),
+        ("mode_switches", returns.and_then(|returns| of(Sampled::Syscalls, returns))),
+    ];
+    all.into_iter().filter_map(|(name, interval)| Some((name.to_owned(), interval?))).collect()
+}
+
+fn intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
+    let of = |(sampled, name): (Sampled, &str)| {
+        let (lo, hi) = observed.intervals.get(sampled.name())?;
+        Some((name.to_owned(), [*lo, *hi]))
+    };
+    let named = [
+        (Sampled::StrayCalls, Sampled::StrayCalls.name()),
+        (Sampled::PreadPwriteCalls, Sampled::PreadPwriteCalls.name()),
+        (Sampled::Syscalls, "mode_switches.syscall"),
+    ];
+    named.into_iter().filter_map(of).collect()
+}
+
+fn sampled_events(events: &sampled_events::SampledEvents) -> SampledEvents {
+    let seen = events.seen();
+    SampledEvents { windows: events.windows(), completions: seen.completions, traced_ns: Some(seen.ns) }
 }
 
 /// As far as they are counted.

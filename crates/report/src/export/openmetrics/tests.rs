@@ -50,6 +50,7 @@ fn record(rings: u32) -> MetricsRecord {
                 count: 5,
                 on_watched: 1,
                 credited: None,
+                credited_ci95: None,
                 proc_count: None,
                 spent_ns: None,
             })

@@ -43,9 +43,9 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         o.field("waits", &waits(total.waits.as_ref()));
     }
     files(o, total);
-    o.field("per I/O", &measured::per_io(&total.per_io));
+    o.field("per I/O", &measured::per_io(&total.per_io, &total.per_io_intervals));
     o.field("estimated", &sampled_events(total));
-    let mut switches = measured::mode_switches(&total.mode_switches);
+    let mut switches = measured::mode_switches(&total.mode_switches, &total.intervals);
     let counted = total.mode_switches.iter().any(|s| s.cause == "page_fault");
     switches.extend(total.page_faults.filter(|_| !counted).map(|n| format!("page_fault {}", count(n as f64))));
     o.field("to user mode", &switches);
@@ -61,18 +61,19 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
     o.field("host", &measured::host(&total.host));
 }
 
-/// What was looked at a part of the time, since it is frequent.
+/// What the numbers with a `~` are estimated from, and their intervals.
 fn sampled_events(total: &Total) -> Vec<String> {
     let Some(sampled) = &total.sampled_events else { return vec![] };
-    let interval = |name: &str, ci95: Option<[f64; 2]>| {
-        let [lo, hi] = ci95?;
-        Some(format!("{name} {} to {} (95 %)", three_digits(lo), three_digits(hi)))
+    let interval = |name: &str, field: &str| {
+        let [lo, hi] = total.per_io_intervals.get(field)?;
+        Some(format!("{name} {} to {} (95 %)", three_digits(*lo), three_digits(*hi)))
     };
     let part = sampled.completions as f64 / total.ios.max(1) as f64;
-    let mut items = vec![format!("from {} windows with {} of the completions", sampled.windows, percent(part))];
-    items.extend(interval("system calls", sampled.syscalls_ci95));
-    items.extend(interval("device interrupts", sampled.device_irqs_ci95));
-    items.push("--exact looks all the time".into());
+    let windows = plural(sampled.windows as usize, "window");
+    let mut items = vec![format!("from {windows} and the time before and after, {} of the completions", percent(part))];
+    items.extend(interval("system calls", "syscalls"));
+    items.extend(interval("device interrupts", "device_irqs"));
+    items.push("--exact counts all the time".into());
     items
 }
 

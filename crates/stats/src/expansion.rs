@@ -1,0 +1,187 @@
+//! Counts that were seen in windows, expanded to the time between them.
+//!
+//! **Estimate**: a regression of the events in a window on its length and on a count that is kept all the time (here: completions). The
+//! slope is bounded by 0, which expands by time, and by the ratio of the two, which expands by the count. So calls that follow the I/O
+//! and calls that have nothing to do with it are both estimated without their being told apart.
+//!
+//! **Error**: the residuals' (HC2, since few windows have much leverage), at least a Poisson count's, with Student's distribution; as many
+//! degrees of freedom as windows had any event. The upper end is symmetric in the logarithm, because counts of bursts are skewed. It
+//! includes a phase as long as could have been missed by all windows in 15 of 100 cases, with the highest rate of any window. `benches/estimates.sh`
+//! measures the coverage. With fewer than [`ENOUGH`] windows there is no interval.
+
+use super::student;
+
+/// With fewer windows their spread is not known.
+pub const ENOUGH: usize = 5;
+
+/// An interval is printed if its ends differ by this ratio at most, or by [`NARROW`] per operation.
+pub const WIDEST: f64 = 1.5;
+pub const NARROW: f64 = 0.01;
+
+/// How often a phase of the assumed length would have been missed by all windows.
+const MISSED: f64 = 0.15;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Window {
+    /// Its length, in any unit.
+    pub span: f64,
+    /// What is counted inside and outside windows.
+    pub counted: f64,
+    /// What is counted inside windows only.
+    pub events: f64,
+}
+
+/// The time that the windows are a sample of, themselves included.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rest {
+    pub span: f64,
+    pub counted: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Total {
+    pub total: f64,
+    /// 95 %; `None`: too few windows.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// Whether an estimate per operation with this interval is narrow enough to be printed.
+pub fn is_narrow((lo, hi): (f64, f64)) -> bool {
+    hi <= lo * WIDEST || hi - lo <= NARROW
+}
+
+/// `known` events outside `rest`, and those in `rest`. `None`: there is time outside `known`, and no window in it.
+pub fn total(known: f64, windows: &[Window], rest: Rest) -> Option<Total> {
+    if rest.span <= 0.0 {
+        return Some(Total { total: known, interval: Some((known, known)) });
+    }
+    let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
+    let (span, counted, events) = (sum(|w| w.span), sum(|w| w.counted), sum(|w| w.events));
+    if span <= 0.0 {
+        return None;
+    }
+    let (event_rate, count_rate) = (events / span, counted / span);
+    let over: Vec<(f64, f64)> =
+        windows.iter().map(|w| (w.counted - count_rate * w.span, w.events - event_rate * w.span)).collect();
+    let spread: f64 = over.iter().map(|(v, _)| v * v).sum();
+    let ratio = if count_rate > 0.0 { event_rate / count_rate } else { 0.0 };
+    let product: f64 = over.iter().map(|(v, u)| u * v).sum();
+    let slope = if spread > 0.0 { (product / spread).clamp(0.0, ratio) } else { 0.0 };
+    let unseen = (event_rate * rest.span + slope * (rest.counted - count_rate * rest.span)).max(events);
+    let interval = (windows.len() >= ENOUGH).then(|| {
+        let n = windows.len() as f64;
+        let squares: f64 = over
+            .iter()
+            .map(|(v, u)| {
+                let leverage = 1.0 / n + if spread > 0.0 { v * v / spread } else { 0.0 };
+                (u - slope * v).powi(2) / (1.0 - leverage.min(0.9))
+            })
+            .sum();
+        let expansion = rest.span / span;
+        let outside = (1.0 - span / rest.span).max(0.0);
+        let error = expansion * (squares.max(events) * outside).sqrt();
+        let met = windows.iter().filter(|w| w.events > 0.0).count() as f64;
+        let reach = student::quantile(0.975, met.min(n - 2.0).max(1.0)) * error;
+        let missed = (1.0 - MISSED.powf(1.0 / n)) * rest.span;
+        let highest = windows.iter().filter(|w| w.span > 0.0).map(|w| w.events / w.span).fold(0.0, f64::max);
+        let hi = match unseen > 0.0 {
+            true => (unseen * (reach / unseen).min(20.0).exp()).max(unseen + missed * (highest - event_rate).max(0.0)),
+            // 97.5 % of a Poisson count of which none was seen.
+            false => 3.69 * expansion * outside,
+        };
+        (known + (unseen - reach).max(events), known + hi)
+    });
+    Some(Total { total: known + unseen, interval })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn window(events: f64, counted: f64) -> Window {
+        Window { span: 5.0, counted, events }
+    }
+
+    #[test]
+    fn a_span_that_was_seen_completely_is_exact() {
+        let none = Rest { span: 0.0, counted: 0.0 };
+        let rest = Rest { span: 10.0, counted: 10.0 };
+        assert_eq!(total(7.0, &[], none), Some(Total { total: 7.0, interval: Some((7.0, 7.0)) }));
+        assert_eq!(total(7.0, &[], rest), None);
+        assert_eq!(total(7.0, &[window(2.0, 5.0)], rest), Some(Total { total: 11.0, interval: None }));
+    }
+
+    #[test]
+    fn events_of_operations_follow_their_count_and_others_the_time() {
+        let rest = Rest { span: 1000.0, counted: 3000.0 };
+        let counts = [10.0, 0.0, 40.0, 10.0, 0.0, 20.0];
+        // The windows met 80 operations in 30 ms, 2,667 of 3,000.
+        let followed = counts.map(|n| window(2.0 * n, n));
+        assert_eq!(total(0.0, &followed, rest).unwrap().total, 6000.0);
+        let steady = counts.map(|n| window(15.0, n));
+        assert_eq!(total(0.0, &steady, rest).unwrap().total, 3000.0);
+    }
+
+    #[test]
+    fn none_seen_is_not_none() {
+        let windows = [window(0.0, 10.0); 40];
+        let t = total(0.0, &windows, Rest { span: 5000.0, counted: 10_000.0 }).unwrap();
+        let (lo, hi) = t.interval.unwrap();
+        assert_eq!((t.total, lo), (0.0, 0.0));
+        assert!((80.0..100.0).contains(&hi), "{hi}");
+        assert!(is_narrow((lo / 10_000.0, hi / 10_000.0)) && !is_narrow((lo / 1000.0, hi / 1000.0)));
+    }
+
+    /// Events of one millisecond of a synthetic program; the second number is what is counted all the time.
+    type Program = fn(&mut Random, u64) -> (f64, f64);
+
+    const PROGRAMS: [(&str, Program); 4] = [
+        // As many as a busy machine lets it, a few milliseconds at a time.
+        ("one call per operation", |random, ms| {
+            let n = (50 + (ms / 9) % 7 * 20 + random.below(40)) as f64;
+            (n + random.below(3) as f64, n)
+        }),
+        ("bursts of calls between I/O", |_, ms| match ms % 22 {
+            0 => (2000.0, 0.0),
+            1 => (50.0, 50.0),
+            _ => (0.0, 0.0),
+        }),
+        ("phases of calls and of I/O", |random, ms| match (ms / 37) % 3 {
+            0 => (3.0, 40.0 + random.below(40) as f64),
+            _ => (random.below(60) as f64, 0.0),
+        }),
+        ("independent events", |random, _| {
+            let n = (0..8).filter(|_| random.below(4) == 0).count() as f64;
+            (n, (0..8).filter(|_| random.below(2) == 0).count() as f64)
+        }),
+    ];
+
+    /// 4 standard errors of 500 spans are 3.9 % of the nominal 95 %; more than that is allowed above, because skewed counts are assumed.
+    #[test]
+    fn intervals_have_their_nominal_coverage() {
+        const SPANS: u64 = 500;
+        for (name, program) in PROGRAMS {
+            let covered = (0..SPANS).filter(|seed| is_covered(program, *seed)).count();
+            assert!(covered as f64 >= 0.911 * SPANS as f64, "{name}: {covered} of {SPANS}");
+        }
+    }
+
+    fn is_covered(program: Program, seed: u64) -> bool {
+        let mut random = Random::new(seed);
+        let phase = random.below(1000);
+        let ms: Vec<(f64, f64)> = (0..5000).map(|ms| program(&mut random, ms + phase)).collect();
+        let windows: Vec<Window> = ms
+            .chunks_exact(125)
+            .map(|period| {
+                let seen = &period[random.below(120) as usize..][..5];
+                let sum = |of: fn(&(f64, f64)) -> f64| seen.iter().map(of).sum();
+                Window { span: 5.0, counted: sum(|ms| ms.1), events: sum(|ms| ms.0) }
+            })
+            .collect();
+        let sum = |of: fn(&(f64, f64)) -> f64| ms.iter().map(of).sum::<f64>();
+        let t = total(0.0, &windows, Rest { span: 5000.0, counted: sum(|ms| ms.1) }).expect("windows");
+        let (lo, hi) = t.interval.expect("40 windows");
+        (lo..=hi).contains(&sum(|ms| ms.0))
+    }
+}
