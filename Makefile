@@ -112,6 +112,8 @@ bench: build
 	sh benches/watching.sh $(BIN)
 	sh benches/programs.sh $(BIN)
 	sh benches/profile.sh $(BIN)
+	$(CARGO) build --release --locked -p iotrail-probe --example estimates
+	sh benches/estimates.sh $(BIN) $(TARGET)/release/examples/estimates
 	sh benches/verdicts.sh $(BIN)
 	sh benches/list.sh $(BIN)
 	sh benches/network.sh $(BIN)

@@ -48,7 +48,8 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     let began = Instant::now();
     let at = |ms: usize| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()];
     let all: Vec<Sums> = (0..seconds * 1000).map(at).collect();
-    let mut events = SampledEvents { all: sum(&all), ..SampledEvents::default() };
+    let mut events = SampledEvents::default();
+    events.all = sum(&all);
     let mut pace = Pace::new(began, seed);
     events.whole(sum(&all[..WHOLE_MS]));
     pace.close(began + MS * WHOLE_MS as u32);
