@@ -3,13 +3,13 @@
 # them through the windows and the estimators with 1,000 seeds each, and then traces each program LIVE times and compares the estimate with a
 # count of bpftrace over the same time.
 #
-# usage: [SEEDS=1000] [SECONDS_=5] [LIVE=5] [KEEP=DIR] estimates.sh [IOTRAIL] [ESTIMATES]
+# usage: [SEEDS=1000] [SPAN=5] [LIVE=5] [KEEP=DIR] estimates.sh [IOTRAIL] [ESTIMATES]
 # KEEP: the recorded streams stay there, and are used again.
 set -eu
 . "$(dirname "$0")/common.sh"
 iotrail=$(realpath "${1:-target/release/iotrail}")
 estimates=$(realpath "${2:-target/release/examples/estimates}")
-seeds=${SEEDS:-1000} seconds=${SECONDS_:-5} live=${LIVE:-5}
+seeds=${SEEDS:-1000} seconds=${SPAN:-5} live=${LIVE:-5}
 
 command -v bpftrace >/dev/null || { echo "bpftrace: not installed"; exit 0; }
 command -v fio >/dev/null || { echo "fio: not installed"; exit 0; }
@@ -66,7 +66,7 @@ while IFS= read -r line; do
         tracepoint:io_uring:io_uring_complete /$own/ { @c++; }
         tracepoint:raw_syscalls:sys_exit /($own) && args->id == 426/ { @e++; }
         tracepoint:raw_syscalls:sys_exit /$own/ { @s++; }
-        interval:ms:1 { printf(\"%d %d %d\n\", @c, @e, @s); @c = 0; @e = 0; @s = 0; }
+        interval:ms:1 { printf(\"%d %d %d %d\n\", nsecs / 1000, @c, @e, @s); @c = 0; @e = 0; @s = 0; }
         interval:s:8 { exit(); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
     stop
 done <"$dir/programs"

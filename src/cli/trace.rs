@@ -64,8 +64,9 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
-    /// Count everything all the time. Default: for a busy program, system calls, device interrupts and block-layer stages are sampled in
-    /// windows of 20 ms, two a second, and printed with an interval. --one-in, --record, --slowest, --windows and --metrics imply --exact
+    /// Count everything all the time. Default: if counting them costs the program more than 3 % of its CPU time, system calls, device interrupts
+    /// and block-layer stages are sampled in windows of 5 ms, eight per second; estimates are printed as ~16.2, or as – if their interval is wide.
+    /// --one-in, --record, --slowest, --windows and --metrics imply --exact
     #[arg(long)]
     exact: bool,
 

@@ -2,7 +2,8 @@
 //!
 //! usage: estimates STREAM... [--seeds N] [--seconds N]
 //!
-//! A stream has one line per millisecond: completions, io_uring_enter calls, all system calls. `benches/estimates.sh` records some.
+//! A stream has one line per millisecond: its end in µs, completions, io_uring_enter calls, all system calls. After a gap they are of all of it,
+//! and are spread over it. `benches/estimates.sh` records some.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,16 +25,29 @@ struct Stream {
 fn read(path: &str) -> Result<Stream, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
     let line = |line: &str| {
-        let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().ok());
-        let mut next = || numbers.next().flatten();
-        let (completions, enters, syscalls) = (next()?, next()?, next()?);
+        let numbers: Option<Vec<u64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
+        let [us, completions, enters, syscalls] = numbers?[..] else { return None };
         let stray_calls = syscalls.saturating_sub(enters);
-        Some(Sums { ns: 1_000_000, completions, syscalls, stray_calls, rw_calls: 0, credits: 0 })
+        Some((us, Sums { ns: 1_000_000, completions, syscalls, stray_calls, rw_calls: 0, credits: 0 }))
     };
     // The last line may be cut.
-    let ms: Vec<Sums> = text.lines().map_while(line).collect();
+    let lines: Vec<(u64, Sums)> = text.lines().map_while(line).collect();
+    let ms: Vec<Sums> = lines.windows(2).flat_map(|two| spread(two[1].0.saturating_sub(two[0].0), two[1].1)).collect();
     let name = std::path::Path::new(path).file_stem().map_or(path.into(), |n| n.to_string_lossy().into_owned());
     if ms.len() < 2 * WHOLE_MS { Err(format!("{path} is too short")) } else { Ok(Stream { name, ms }) }
+}
+
+/// Counts of so many microseconds, by the millisecond.
+fn spread(us: u64, of: Sums) -> Vec<Sums> {
+    let parts = ((us + 500) / 1000).max(1);
+    let part = |n: u64, i: u64| n * (i + 1) / parts - n * i / parts;
+    let one = |i| Sums {
+        completions: part(of.completions, i),
+        syscalls: part(of.syscalls, i),
+        stray_calls: part(of.stray_calls, i),
+        ..of
+    };
+    (0..parts).map(one).collect()
 }
 
 fn sum(ms: &[Sums]) -> Sums {

@@ -87,9 +87,10 @@ impl SeenRing {
     }
 }
 
-/// All rings that were seen, by process and inode; and in the order of their processes' ends, those of processes that have ended.
+/// All rings that were seen, by process and inode; in the order of their processes' ends, those of processes that have ended; and those that
+/// were there before the trace, and whose counters could not be read yet because the kernel found the ring locked.
 #[derive(Debug, Default)]
-pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>);
+pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>, BTreeSet<(u32, u64)>);
 
 /// Reads of a ring that the kernel finds locked, in a thorough look: a busy program holds the lock most of the time.
 const TRIES: u32 = 100;
@@ -157,8 +158,10 @@ impl SeenRings {
         let (Some(inode), Some(sq_entries), Some(cq_entries), Some(cq_tail)) =
             (info.inode, info.sq_entries, info.cq_entries, info.cq_tail)
         else {
+            self.2.extend(info.inode.filter(|_| found).map(|inode| (tgid, inode)));
             return;
         };
+        let found = found | self.2.remove(&(tgid, inode));
         let elsewhere = match self.0.contains_key(&(tgid, inode)) {
             true => None,
             false => self.elsewhere(inode),
@@ -202,6 +205,7 @@ impl SeenRings {
     pub fn ended(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
         self.unread(tgid);
+        self.2.retain(|(of, _)| *of != tgid);
         let of_it = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|(key, _)| *key);
         self.1.extend(of_it);
         while self.1.len() > KEPT {

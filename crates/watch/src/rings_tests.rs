@@ -61,6 +61,18 @@ fn several_descriptors_of_one_ring() {
 }
 
 #[test]
+fn a_ring_found_locked_posts_what_comes_after_its_first_reading() {
+    let mut seen = SeenRings::default();
+    let at = |cq_tail| FdInfo { cq_tail, ..FdInfo::parse(WITHOUT) };
+    seen.take(7, 3, true, at(None));
+    assert_eq!(seen.posted(), (0, true));
+    // Later looks are not the first look at the process.
+    seen.take(7, 3, false, at(Some(5_000)));
+    seen.take(7, 3, false, at(Some(5_010)));
+    assert_eq!((seen.posted(), seen.all()[0].found), ((10, true), true));
+}
+
+#[test]
 fn a_ring_that_children_have_too_posts_once() {
     let mut seen = SeenRings::default();
     let at = |cq_tail| FdInfo { cq_tail: Some(cq_tail), ..FdInfo::parse(WITHOUT) };
