@@ -66,7 +66,7 @@ while IFS= read -r line; do
         tracepoint:io_uring:io_uring_complete /$own/ { @c++; }
         tracepoint:raw_syscalls:sys_exit /($own) && args->id == 426/ { @e++; }
         tracepoint:raw_syscalls:sys_exit /$own/ { @s++; }
-        interval:ms:1 { printf(\"%d %d %d %d\n\", nsecs / 1000, @c, @e, @s); @c = 0; @e = 0; @s = 0; }
+        interval:ms:1 { printf(\"%d %d %d %d\n\", elapsed / 1000, @c, @e, @s); @c = 0; @e = 0; @s = 0; }
         interval:s:8 { exit(); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
     stop
 done <"$dir/programs"
