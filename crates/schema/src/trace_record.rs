@@ -123,7 +123,8 @@ pub struct Total {
     /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.
     #[serde(default)]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
-    /// 95 % intervals of the other estimates: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of that cause.
+    /// 95 % intervals of the other estimates. By name: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of
+    /// that cause.
     #[serde(default)]
     pub intervals: BTreeMap<String, [f64; 2]>,
     /// Returns from kernel to user mode of the watched threads, by cause.
@@ -172,8 +173,8 @@ pub struct Total {
     pub pread_pwrite_calls: Option<u64>,
     /// Context switches of the watched threads.
     pub context_switches: u64,
-    /// The windows in which a busy program's system calls, device interrupts and stages of block I/O were traced. Numbers with an entry in
-    /// `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them; with fewer than 5 windows these
+    /// The windows in which a busy program's system calls and device interrupts were traced. So were stages of block I/O. Numbers with an
+    /// entry in `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them; with fewer than 5 windows these
     /// numbers are null. Null: everything was traced all the time.
     #[serde(default)]
     pub sampled_events: Option<SampledEvents>,

@@ -25,7 +25,8 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
 /// Timed runs of a program are not watched.
 fn not_seen(text: &str) -> String {
     // iotrail's own names are taken.
-    let name = if Metric::ALL.iter().any(|metric| metric.name() == text) { format!("own_{text}") } else { text.to_owned() };
+    let name =
+        if Metric::ALL.iter().any(|metric| metric.name() == text) { format!("own_{text}") } else { text.to_owned() };
     format!("{text} is not known of a program's timed runs: name where the program prints it, --metric '{name}=REGEX'")
 }
 
