@@ -37,7 +37,7 @@ fn read(path: &str) -> Result<Stream, String> {
     if ms.len() < 2 * WHOLE_MS { Err(format!("{path} is too short")) } else { Ok(Stream { name, ms }) }
 }
 
-/// Counts of so many microseconds, by the millisecond.
+/// Counts of `us` microseconds, by the millisecond.
 fn spread(us: u64, of: Sums) -> Vec<Sums> {
     let parts = ((us + 500) / 1000).max(1);
     let part = |n: u64, i: u64| n * (i + 1) / parts - n * i / parts;
@@ -72,7 +72,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
         match pace.step(began + MS * ms as u32, runs, u64::MAX, false) {
             Some(Step::Open) => opened = Some(ms),
             Some(Step::Close) => events.window(sum(&all[opened.take().expect("it is open")..ms])),
-            // A quiet stream goes on being sampled here, so that all of it tests the estimators.
+            // A quiet stream stays sampled here: all of it checks the estimators.
             Some(Step::Stay) => {
                 events.window(sum(&all[opened.take().expect("it is open")..ms]));
                 pace.close(began + MS * ms as u32);
@@ -84,7 +84,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     events
 }
 
-/// Of the replays of one stream and one number.
+/// The replays of one stream and one number.
 #[derive(Default)]
 struct Tally {
     replays: u32,

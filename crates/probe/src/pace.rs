@@ -7,7 +7,7 @@ use iotrail_stats::random::Random;
 /// Runs per second on all CPUs together that cost a few thousandths of one CPU at most.
 const MANY_PER_S: f64 = 20_000.0;
 
-/// So many completions of the traced programs are always seen with everything: a short program is known completely.
+/// Everything is traced until the traced programs have had this number of completions: a short program is known completely.
 const WHOLE: u64 = 5_000;
 
 /// How long runs are counted before their rate is known.
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const OPEN: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_millis(125);
 
-/// So many windows in a row without many runs, and everything is seen again.
+/// After this number of windows in a row without many runs, everything is traced again.
 const QUIET_WINDOWS: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

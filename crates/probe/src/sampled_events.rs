@@ -37,13 +37,13 @@ impl Sums {
     }
 }
 
-/// What was seen while the programs were attached.
+/// Counts while the programs were attached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampledEvents {
-    /// Of the time in which they stayed attached.
+    /// While they stayed attached.
     whole: Sums,
     windows: Vec<Sums>,
-    /// Of all the time, as far as it is counted.
+    /// Over the accounted time; events of these programs only as far as they were seen.
     pub all: Sums,
 }
 
@@ -65,14 +65,14 @@ impl SampledEvents {
         self.windows.len() as u64
     }
 
-    /// What was seen in all.
+    /// All counts that were seen.
     pub fn seen(&self) -> Sums {
         let mut sum = self.whole;
         self.windows.iter().for_each(|w| sum.add(w));
         sum
     }
 
-    /// A count over all the time, with its 95 % interval if there are enough windows. `None`: there is no window.
+    /// A count over all the time, with its 95 % interval if there are enough windows. `None`: without a window.
     pub fn total(&self, of: fn(&Sums) -> u64) -> Option<expansion::Total> {
         let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
         let windows: Vec<Window> = self.windows.iter().map(window).collect();

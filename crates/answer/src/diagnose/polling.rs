@@ -182,7 +182,7 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let stray = t.total.stray_calls? as f64 / t.total.ios.max(1) as f64;
-    // An estimate whose interval includes the threshold is no reason for a finding.
+    // A finding needs an estimate whose whole interval is above the threshold.
     let least = t.total.intervals.get("stray_calls").map_or(stray, |[lo, _]| lo / t.total.ios.max(1) as f64);
     let looks = from_user_mode(&r.vehicles);
     if least < STRAY_PER_IO || looks < MOSTLY {

@@ -113,7 +113,7 @@ pub(super) fn observe(
     let credited = interrupts::credited(raw);
     let tells_whose = interrupts::tells_whose(plan) && symbols.is_some();
     let estimates = estimates(raw);
-    // What was counted, or the estimate if it was not counted all the time.
+    // The count, or the estimate if it was not counted all the time.
     let number = |sampled: Sampled, counted: Option<u64>| match raw.sampled_events {
         None => counted,
         Some(_) => counted.and(estimates.get(sampled.name())).map(|(total, _)| total.round() as u64),
@@ -208,7 +208,7 @@ fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
     Sampled::ALL.into_iter().filter_map(estimate).collect()
 }
 
-/// Interrupts of any device, whoever's: they are counted all the time.
+/// Interrupts of any device and for any process: they are counted all the time.
 fn any_device_irqs(raw: &Raw) -> u64 {
     raw.irqs.iter().map(|(.., n)| n.count).sum()
 }

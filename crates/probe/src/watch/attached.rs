@@ -80,9 +80,9 @@ pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
 /// What is kept of the programs that cost much while they come and go.
 pub(super) struct Costly {
     pub(super) pace: Pace,
-    /// What had been counted when the time began that is accounted for; `None`: it is between two windows of all programs.
+    /// The counts when the accounted time began; `None`: between two windows of all programs.
     pub(super) began: Option<Sums>,
-    /// What had been counted when they were attached last; `None`: they are detached.
+    /// The counts when they were attached last; `None`: they are detached.
     pub(super) opened: Option<(Sums, Span)>,
     pub(super) events: SampledEvents,
 }

@@ -101,7 +101,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What was seen while they were attached, and how much there was in all; `None`: they were there all the time.
+    /// Counts while they were attached, and over all the time; `None`: they stayed attached.
     pub(super) fn sampled_events(&self) -> Option<SampledEvents> {
         let costly = self.costly.as_ref()?;
         let now = self.sums();

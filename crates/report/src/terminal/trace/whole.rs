@@ -61,7 +61,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
     o.field("host", &measured::host(&total.host));
 }
 
-/// What the numbers with a `~` are estimated from, and their intervals.
+/// The windows behind numbers with a `~`, and their intervals.
 fn sampled_events(total: &Total) -> Vec<String> {
     let Some(sampled) = &total.sampled_events else { return vec![] };
     let interval = |name: &str, field: &str| {
