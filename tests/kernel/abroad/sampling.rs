@@ -188,7 +188,8 @@ fn windows_while_busy() -> Result<(), Failed> {
     let per_io = t.total.per_io.syscalls.ok_or("estimated")?;
     assert!((0.999..1.01).contains(&per_io), "{per_io}");
     let [lo, hi] = t.total.per_io_intervals.get("syscalls").ok_or("enough windows")?;
-    assert!(0.9 < *lo && lo <= &per_io && &per_io <= hi && *hi < 1.1, "{lo} to {hi}");
+    // How wide it is depends on what else the machine does.
+    assert!(0.5 < *lo && lo <= &per_io && &per_io <= hi && *hi < 1.5, "{lo} to {hi}");
 
     let t = traced(&["--exact"], &nops)?;
     assert_eq!(t.total.sampled_events, None);
