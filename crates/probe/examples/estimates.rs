@@ -84,6 +84,9 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     events
 }
 
+/// A number of a trace, and how it is counted.
+type Number = (&'static str, fn(&Sums) -> u64);
+
 /// The replays of one stream and one number.
 #[derive(Default)]
 struct Tally {
@@ -152,7 +155,7 @@ fn run() -> Result<(), String> {
         "{:<14} {:<13} {:>8} {:>9} {:>9} {:>11} {:>8}",
         "program", "number", "covered", "printed", "> 25 % off", "error p50", "p99"
     );
-    let numbers: [(&str, fn(&Sums) -> u64); 2] = [("system calls", |s| s.syscalls), ("other calls", |s| s.stray_calls)];
+    let numbers: [Number; 2] = [("system calls", |s| s.syscalls), ("other calls", |s| s.stray_calls)];
     let mut all = [Tally::default(), Tally::default()];
     for path in &paths {
         let stream = read(path)?;
