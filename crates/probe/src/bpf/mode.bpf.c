@@ -18,8 +18,8 @@ int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsig
 	return UNDISTURBED(mode_page_fault_());
 }
 
-/* Whether the current thread is traced. The switch to it is missed if it comes from a thread that no BPF program runs for; then it is asked
- * once for all calls that it makes in a row.
+/* Whether the current thread is traced. The switch to it is missed if it comes from a thread that no BPF program runs for; then the thread
+ * is asked, an untraced one once for all calls that it makes in a row. Its state is not taken up here: 6.1's verifier does not bear it.
  */
 static __always_inline bool traced_caller(struct cpu_slot *slot)
 {
@@ -28,10 +28,8 @@ static __always_inline bool traced_caller(struct cpu_slot *slot)
 	struct task_struct *task = bpf_get_current_task_btf();
 	if (slot->untraced_caller == (__u32)task->pid)
 		return false;
-	if (watched(task)) {
-		here(task, slot);
+	if (watched(task))
 		return true;
-	}
 	slot->untraced_caller = task->pid;
 	return false;
 }
