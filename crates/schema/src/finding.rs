@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::Bound;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Explains.
@@ -41,6 +43,9 @@ pub struct Finding {
     pub remedy: String,
     /// The ring it is about; null: the whole program.
     pub ring: Option<u32>,
+    /// The most that removing its cause could save; null: not known, or no matter of time.
+    #[serde(default)]
+    pub bound: Option<Bound>,
 }
 
 impl Finding {
@@ -49,7 +54,7 @@ impl Finding {
     pub fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
         let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
         let severity = severity.name().into();
-        Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None }
+        Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None, bound: None }
     }
 
     /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.

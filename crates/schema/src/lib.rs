@@ -2,6 +2,7 @@
 //!
 //! It uses `iotrail-base` alone.
 
+pub mod account;
 mod bytes;
 pub mod comparison;
 pub mod file;

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::{Account, CallRecord};
 use crate::finding::Finding;
 use crate::measurement::{
     CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
@@ -50,6 +51,12 @@ pub struct TraceRecord {
     /// What further rings and contexts did, by process. They are in the total.
     #[serde(default)]
     pub others: Vec<OthersRecord>,
+    /// Where the time of threads and requests went; null: not measured.
+    #[serde(default)]
+    pub account: Option<Account>,
+    /// The system calls of I/O; null: not counted.
+    #[serde(default)]
+    pub calls: Option<Vec<CallRecord>>,
     /// What stands out, and what would change it.
     pub findings: Vec<Finding>,
 }

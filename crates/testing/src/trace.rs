@@ -274,6 +274,8 @@ pub fn clean() -> TraceRecord {
         },
         rings: vec![r],
         contexts: Vec::new(),
+        account: None,
+        calls: None,
         others: Vec::new(),
         findings: Vec::new(),
     }

@@ -77,6 +77,8 @@ impl Summary {
             },
             rings,
             contexts,
+            account: None,
+            calls: None,
             others,
             findings: vec![],
         }

@@ -1,0 +1,249 @@
+//! The time account: the wall time of every traced thread and the latency of all requests, each divided into rows that sum to it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// `account` of a trace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// The traced threads, SQPOLL threads and io-wq workers, the longest wall time first.
+    pub threads: Vec<ThreadAccount>,
+    /// Threads that are not listed.
+    #[serde(default)]
+    pub more_threads: u64,
+    /// Null: no request was traced end to end.
+    pub requests: Option<RequestAccount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadAccount {
+    /// Thread ID.
+    pub tid: u32,
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// What runs in it.
+    pub role: Role,
+    /// From the later of its start and the trace's, to the earlier of its end and the trace's.
+    pub wall_ns: u64,
+    /// CPU time by the scheduler's own account (`sum_exec_runtime`) in that time, to check the running rows against. Null: not read.
+    pub cpu_ns: Option<u64>,
+    /// They sum to `wall_ns`.
+    pub rows: Vec<ThreadRow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Thread,
+    Sqpoll,
+    Iowq,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRow {
+    pub state: ThreadState,
+    /// Of running time, where it is divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The system call that the thread was in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syscall: Option<String>,
+    /// What it waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// Their sum.
+    pub ns: u64,
+    /// The longest; null: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ns: Option<u64>,
+    /// How many; null: not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// False: divided by samples.
+    pub exact: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThreadState {
+    Running,
+    /// Ready to run, without a CPU.
+    Runnable,
+    /// Held by its cgroup's CPU quota.
+    Throttled,
+    Blocked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    User,
+    Kernel,
+}
+
+/// What a blocked thread waits for, by the functions on its kernel stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// A free tag: `nr_requests` are in flight.
+    RequestTag,
+    /// wbt, iocost or iolatency.
+    QueueQos,
+    /// io.max of the cgroup.
+    CgroupIoLimit,
+    QueueFrozen,
+    DeviceFlush,
+    SynchronousBio,
+    JournalCommit,
+    JournalSpace,
+    /// The limit of dirty pages.
+    DirtyPages,
+    Writeback,
+    /// A page that is locked or being read.
+    PageIo,
+    MetadataIo,
+    /// Its own direct I/O.
+    DirectIo,
+    /// All direct I/O of the inode to end.
+    InodeDio,
+    RwSemaphore,
+    MmapLock,
+    Mutex,
+    /// memory.max or memory.high of the cgroup.
+    CgroupReclaim,
+    Reclaim,
+    SwapIn,
+    /// io_cqring_wait.
+    UringCompletions,
+    UringSqSpace,
+    UringTeardown,
+    SqpollIdle,
+    IowqIdle,
+    /// io_getevents(2).
+    AioEvents,
+    Epoll,
+    Poll,
+    Futex,
+    Sleep,
+    SocketData,
+    SocketSpace,
+    Accept,
+    Connect,
+    PipeEmpty,
+    PipeFull,
+    Child,
+    Signal,
+    CpuQuota,
+    Rcu,
+    Exit,
+    Stopped,
+    Ptrace,
+    Frozen,
+    /// No known function is on the stack: the innermost one outside the scheduler.
+    #[serde(untagged)]
+    Function(String),
+}
+
+/// The latency of all requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestAccount {
+    /// Requests.
+    pub count: u64,
+    /// The sum of their latencies.
+    pub latency_sum_ns: u64,
+    /// From where these latencies start.
+    pub from: Start,
+    /// They sum to `latency_sum_ns`.
+    pub rows: Vec<RequestRow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// The program published the request, or entered the call.
+    Intended,
+    /// The kernel took the request.
+    Submitted,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestRow {
+    pub stage: RequestStage,
+    /// What held the requests in that stage, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub ns: u64,
+    pub exact: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestStage {
+    /// Published, and not yet taken by the SQPOLL thread.
+    Unsubmitted,
+    /// Taken, and not yet issued to the device: plugged, without a tag, held by a limit or in the scheduler.
+    Block,
+    Device,
+    /// In io-wq's queue.
+    IowqQueue,
+    /// Run by an io-wq worker.
+    Iowq,
+    /// In a poll for the peer.
+    Poll,
+    /// Ready, its task work not yet run.
+    Ready,
+    /// Posted, and not yet reaped.
+    Posted,
+    /// Ran within the submission.
+    Inline,
+    Unknown,
+}
+
+/// System calls of the traced threads that set up, submit, wait, read, write, sync and poll.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRecord {
+    pub syscall: String,
+    pub count: u64,
+    /// How often each errno was returned, by its name.
+    pub errors: BTreeMap<String, u64>,
+    /// Time that threads were blocked in it.
+    pub blocked_ns: u64,
+    /// How its waits ended; null: it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<WaitEnds>,
+    /// 95 % interval of `count`, which is an estimate then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_ci95: Option<[f64; 2]>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitEnds {
+    /// With what it waited for.
+    pub completions: u64,
+    pub time_limit: u64,
+    pub signal: u64,
+    /// With a result of 0 before its time limit.
+    pub nothing: u64,
+}
+
+/// The largest share of a time that removing a finding's cause could save.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    pub of: BoundOf,
+    /// 0 to 1.
+    pub share: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BoundOf {
+    /// The wall time of the threads that are concerned.
+    ThreadTime,
+    /// The sum of the requests' latencies.
+    Latency,
+    Cpu,
+    P99,
+}
