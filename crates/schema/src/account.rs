@@ -28,7 +28,7 @@ pub struct ThreadAccount {
     pub role: Role,
     /// From the later of its start and the trace's, to the earlier of its end and the trace's.
     pub wall_ns: u64,
-    /// CPU time by the scheduler's own account (`sum_exec_runtime`) in that time, to check the running rows against. Null: not read.
+    /// CPU time in that time by `sum_exec_runtime`, to check the running rows against. Null: not read.
     pub cpu_ns: Option<u64>,
     /// They sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
@@ -37,13 +37,17 @@ pub struct ThreadAccount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
+    /// A thread of the program.
     Thread,
+    /// The SQPOLL thread of a ring.
     Sqpoll,
+    /// An io-wq worker.
     Iowq,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRow {
+    /// What the thread did.
     pub state: ThreadState,
     /// Of running time, where it is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,18 +73,22 @@ pub struct ThreadRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadState {
+    /// On a CPU.
     Running,
     /// Ready to run, without a CPU.
     Runnable,
     /// Held by its cgroup's CPU quota.
     Throttled,
+    /// Asleep.
     Blocked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// In user mode.
     User,
+    /// In the kernel.
     Kernel,
 }
 
@@ -94,53 +102,87 @@ pub enum Reason {
     QueueQos,
     /// io.max of the cgroup.
     CgroupIoLimit,
+    /// The block queue is frozen, for a change of its settings.
     QueueFrozen,
+    /// A flush of the device's cache.
     DeviceFlush,
+    /// A bio that the kernel waits for.
     SynchronousBio,
+    /// A commit of the file system's journal.
     JournalCommit,
+    /// Space in the file system's journal.
     JournalSpace,
     /// The limit of dirty pages.
     DirtyPages,
+    /// Dirty pages to be written.
     Writeback,
     /// A page that is locked or being read.
     PageIo,
+    /// A block of the file system's metadata.
     MetadataIo,
     /// Its own direct I/O.
     DirectIo,
     /// All direct I/O of the inode to end.
     InodeDio,
+    /// A read-write semaphore.
     RwSemaphore,
+    /// The lock of the address space.
     MmapLock,
+    /// A mutex.
     Mutex,
     /// memory.max or memory.high of the cgroup.
     CgroupReclaim,
+    /// Free memory of the machine.
     Reclaim,
+    /// A page from swap.
     SwapIn,
     /// io_cqring_wait.
     UringCompletions,
+    /// A free SQ entry, under SQPOLL.
     UringSqSpace,
+    /// The end of a ring's requests.
     UringTeardown,
+    /// The SQPOLL thread has nothing to submit.
     SqpollIdle,
+    /// The io-wq worker has no work.
     IowqIdle,
     /// io_getevents(2).
     AioEvents,
+    /// epoll_wait(2).
     Epoll,
+    /// poll(2) or select(2).
     Poll,
+    /// futex(2).
     Futex,
+    /// A sleep that the program asked for.
     Sleep,
+    /// Data of a peer.
     SocketData,
+    /// Space in the send buffer.
     SocketSpace,
+    /// A connection to accept.
     Accept,
+    /// The peer of connect(2).
     Connect,
+    /// Data in a pipe.
     PipeEmpty,
+    /// Space in a pipe.
     PipeFull,
+    /// The end of a child process.
     Child,
+    /// A signal.
     Signal,
+    /// The CPU quota of its cgroup.
     CpuQuota,
+    /// A grace period of RCU.
     Rcu,
+    /// The end of the process.
     Exit,
+    /// SIGCONT.
     Stopped,
+    /// Its tracer.
     Ptrace,
+    /// The cgroup freezer.
     Frozen,
     /// No known function is on the stack: the innermost one outside the scheduler.
     #[serde(untagged)]
@@ -171,11 +213,14 @@ pub enum Start {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestRow {
+    /// The stage.
     pub stage: RequestStage,
     /// What held the requests in that stage, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Their sum.
     pub ns: u64,
+    /// False: from a sample of the requests.
     pub exact: bool,
 }
 
@@ -184,8 +229,9 @@ pub struct RequestRow {
 pub enum RequestStage {
     /// Published, and not yet taken by the SQPOLL thread.
     Unsubmitted,
-    /// Taken, and not yet issued to the device: plugged, without a tag, held by a limit or in the scheduler.
+    /// Taken, and not yet issued to the device: plugged, without a tag, or held by a limit or a scheduler.
     Block,
+    /// Issued to the device, and not yet ready.
     Device,
     /// In io-wq's queue.
     IowqQueue,
@@ -199,13 +245,16 @@ pub enum RequestStage {
     Posted,
     /// Ran within the submission.
     Inline,
+    /// Not known.
     Unknown,
 }
 
 /// System calls of the traced threads that set up, submit, wait, read, write, sync and poll.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
+    /// Its name.
     pub syscall: String,
+    /// Number of calls.
     pub count: u64,
     /// How often each errno was returned, by its name.
     pub errors: BTreeMap<String, u64>,
@@ -223,7 +272,9 @@ pub struct CallRecord {
 pub struct WaitEnds {
     /// With what it waited for.
     pub completions: u64,
+    /// With its time limit.
     pub time_limit: u64,
+    /// With EINTR.
     pub signal: u64,
     /// With a result of 0 before its time limit.
     pub nothing: u64,
@@ -232,6 +283,7 @@ pub struct WaitEnds {
 /// The largest share of a time that removing a finding's cause could save.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
+    /// The time that it is a share of.
     pub of: BoundOf,
     /// 0 to 1.
     pub share: f64,
@@ -244,6 +296,8 @@ pub enum BoundOf {
     ThreadTime,
     /// The sum of the requests' latencies.
     Latency,
+    /// CPU time of the program.
     Cpu,
+    /// The 99th percentile of the latency.
     P99,
 }
