@@ -1,11 +1,12 @@
 //! The server's options, checked: nothing after this parses or guesses a default.
 
-use super::io_uring::SQ_ENTRIES;
 use crate::options::{Receive, ServerEngine, ServerOptions};
 use iotrail_base::error::{Error, Result};
 use iotrail_load::cpus;
 use iotrail_load::engine::io_uring::flags::{Flag, Refusal, Setup};
 
+/// Submission entries of each io_uring ring.
+pub const SQ_ENTRIES: u32 = 512;
 /// Receive buffers may be so small and so large.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// The kernel's limit for a ring of buffers, and ours for what they take: they are there from the beginning.

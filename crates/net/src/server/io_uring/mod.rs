@@ -32,7 +32,7 @@ use linux_raw_sys::io_uring as sys;
 
 use super::connection::without_delay;
 use super::seat::Seat;
-use super::spec::ServerSpec;
+use super::spec::{SQ_ENTRIES, ServerSpec};
 use crate::descriptors;
 use crate::options::Receive;
 use entry::Word;
@@ -44,9 +44,6 @@ use iotrail_load::engine::io_uring::ring::{Handle, Ring};
 use iotrail_load::engine::io_uring::{self, Config};
 use provided::Provided;
 use queue::Queue;
-
-/// Submission entries of each ring.
-pub const SQ_ENTRIES: u32 = 512;
 
 const WORDS: Words = Words {
     without_rings: "use --engine epoll",
