@@ -1,5 +1,5 @@
 /* The one layout of what crosses from BPF to user space. The Rust twin is generated from the object's BTF by
- * libbpf-cargo (`types::…`); `watch.rs` asserts the sizes below, so the two cannot drift apart.
+ * libbpf-cargo (`types::…`); `watch/layout.rs` asserts the sizes below, so the two cannot drift apart.
  *
  * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
  * writes there); what needs a key stands in hashes that have room only for what is in use, and the slot keeps the last keys'

@@ -1,6 +1,7 @@
-//! The nouns: all records that are stored or printed as JSON, one module each, and what they are made of. Numbers and names; nothing lives in them.
+//! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed`, `shared` and `bytes` keep many
+//! measurements in little memory.
 //!
-//! It uses `iotrail-base` alone.
+//! Of the workspace it uses only `iotrail-base`.
 
 pub mod account;
 mod bytes;
