@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use iotrail_probe::subject::Interface;
 use iotrail_probe::support::{Facts, plan};
@@ -12,6 +11,7 @@ use iotrail_schema::measurement::{Measurement, VehicleCount};
 use iotrail_schema::vehicle::Vehicle;
 
 use crate::ground::{is_emulated, may_lose};
+use crate::trial;
 
 /// Why this machine can run none of these tests; `None`: it can.
 pub fn missing() -> Option<String> {
@@ -85,23 +85,15 @@ pub fn watched(options: &str) -> Measurement {
     m
 }
 
-/// What `attempt` yields when `holds` finds nothing wrong with it; five attempts at most, ever later. Whatever else runs on the machine
-/// sends interrupts of its own, which carry completions too; what the kernel's code makes the rule shows in one quiet
-/// second. What must hold in any second is asserted in `attempt`.
+/// The first result of `attempt` that `holds` accepts, of at most five with growing pauses. Other programs on the machine send interrupts
+/// of their own, which carry completions too; the kernel's rule shows in one quiet second. An invariant that no other
+/// program can break is asserted in `attempt`.
 #[track_caller]
 pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String>) -> T {
-    for pause in [0, 1, 2, 4] {
-        std::thread::sleep(Duration::from_secs(pause));
-        let got = attempt();
-        if holds(&got).is_ok() {
-            return got;
-        }
+    match trial::attempts(&[0, 0, 1, 2, 4], attempt, holds) {
+        Ok(got) => got,
+        Err(why) => panic!("all attempts failed, the last one: {why}"),
     }
-    let got = attempt();
-    if let Err(what) = holds(&got) {
-        panic!("five times in a row, at last: {what}");
-    }
-    got
 }
 
 /// On the test's file, watched until a vehicle is [the rule](rule) there.

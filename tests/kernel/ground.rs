@@ -9,7 +9,7 @@ use iotrail_answer::diagnose;
 use iotrail_host::kernel::version;
 use iotrail_probe::support::Facts;
 use iotrail_schema::trace_record::TraceRecord;
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 use serde_json::Value;
 
 use crate::trial;
@@ -23,17 +23,15 @@ pub fn trials() -> Vec<Trial> {
         .map(|name| {
             trial::test(format!("ground::{name}"), move || {
                 // What carries a completion, and so the findings, depends on what else runs; counts don't.
-                let mut said = vec![];
-                for _ in 0..3 {
+                let attempt = || {
                     let before = preempted();
                     let (trace, truth) = watch(&name);
                     counts(&trace, &truth);
-                    said = shares(&trace, &truth, preempted() - before > ALONE || is_emulated());
-                    if said.is_empty() {
-                        return Ok(());
-                    }
-                }
-                Err(Failed::from(said.join("; ")))
+                    shares(&trace, &truth, preempted() - before > ALONE || is_emulated())
+                };
+                let holds = |wrong: &Vec<String>| if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) };
+                trial::attempts(&[0, 0, 0], attempt, holds)?;
+                Ok(())
             })
         })
         .collect()

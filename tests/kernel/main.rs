@@ -77,6 +77,7 @@ fn main() {
         top::trials(),
         net::trials(),
         trace::trials(),
+        trial::trials(),
         tried::trials(),
     ]
     .into_iter()

@@ -138,6 +138,7 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
             return Ok(());
         }
         said.push(by_kernel / m.elapsed_ns as f64);
+        trial::attempt_failed(format!("{rate}: idle for {said:?} of the time by /proc/stat, and hardly by samples"));
     }
     let busy = said.iter().all(|idle| *idle < 0.5);
     busy.then_some(())

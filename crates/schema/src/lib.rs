@@ -1,7 +1,7 @@
 //! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed`, `shared` and `bytes` keep many
 //! measurements in little memory.
 //!
-//! Of the workspace it uses only `iotrail-base`.
+//! It uses only `iotrail-base` of the workspace.
 
 pub mod account;
 mod bytes;
