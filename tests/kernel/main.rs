@@ -7,6 +7,7 @@ mod abroad;
 mod agreement;
 mod bench;
 mod beside;
+mod cases;
 mod circumstances;
 mod files;
 mod functions;
@@ -55,6 +56,7 @@ fn main() {
     let all: Vec<Trial> = [
         abroad::trials(),
         vehicles::trials(),
+        cases::trials(),
         ground::trials(),
         lab::trials(),
         metrics::trials(),
@@ -98,7 +100,9 @@ fn main() {
             std::process::exit(1);
         }
     }
-    let (patient, others) = all.into_iter().partition(|t| PATIENT.contains(&t.name()));
+    let sleeping = cases::that_sleep();
+    let (patient, others) =
+        all.into_iter().partition(|t| PATIENT.contains(&t.name()) || sleeping.iter().any(|name| name == t.name()));
     // One at a time: each one has the CPUs and the disk to itself.
     let conclusion = libtest_mimic::run(&Arguments { test_threads: Some(1), ..args.clone() }, others);
     let waited = libtest_mimic::run(&Arguments { test_threads: Some(4), ..args }, patient);
