@@ -3,7 +3,13 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-BIN ?= $(TARGET)/release/iotrail
+PROFILE = release
+BIN ?= $(TARGET)/$(PROFILE)/iotrail
+
+# With link-time optimisation.
+install deb bench: PROFILE = dist
+# With debug assertions and overflow checks.
+test lab-test fleet-test: PROFILE = checked
 
 # Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
 LAB_KERNELS = 6.1 6.12 newest
@@ -18,7 +24,7 @@ run: build
 	@echo "open $(CURDIR)/report.html in a browser"
 
 build: deps
-	$(CARGO) build --release --locked
+	$(CARGO) build --profile $(PROFILE) --locked
 
 # Installs only what is missing.
 deps:
@@ -43,9 +49,9 @@ $(AXE):
 # and the short ones of a fleet have a Slurm.
 test: PACKAGES += strace groff-base zsh fish chromium slurm-wlm munge
 test: deps $(AXE)
-	$(CARGO) test --release --locked --workspace --no-fail-fast
+	$(CARGO) test --profile $(PROFILE) --locked --workspace --no-fail-fast
 
-# What needs neither root nor a network, with debug assertions and checks for overflow.
+# The tests that need neither root nor a network, built for the next change.
 quick: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) test --locked --workspace --lib
@@ -71,17 +77,17 @@ arm64: arm64-units
 # the features that the whole workspace asks for.
 lab-test: PACKAGES += e2fsprogs
 lab-test: deps
-	$(CARGO) build --release --locked --workspace --bins --example ground
+	$(CARGO) build --profile $(PROFILE) --locked --workspace --bins --example ground
 	@failed=; for kernel in $(LAB_KERNELS); do \
 	    LAB_KERNEL=$$kernel LAB_TESTS="$(LAB_TESTS)" CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sh tests/lab.sh" \
-	        $(CARGO) test --release --locked --workspace --test kernel || failed="$$failed $$kernel"; \
+	        $(CARGO) test --profile $(PROFILE) --locked --workspace --test kernel || failed="$$failed $$kernel"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
 # `--slurm` on a Slurm of four nodes in a folder of its own: also what waits for Slurm's time-outs. Needs root.
 fleet-test: PACKAGES += slurm-wlm munge
 fleet-test: deps
-	$(CARGO) test --release --locked --test fleet -- --include-ignored
+	$(CARGO) test --profile $(PROFILE) --locked --test fleet -- --include-ignored
 
 # Programs that nobody here wrote (liburing's tests, QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
 peers-test: PACKAGES += bpftrace dpkg-dev python3
@@ -93,9 +99,10 @@ interop: PACKAGES += fio python3-venv
 interop: build
 	sh tests/interop/run.sh $(BIN)
 
+lint: PROFILE = dev
 lint: deps
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --profile $(PROFILE) --locked --workspace --all-targets -- -D warnings
 
 # Licences, sources and duplicates of the dependencies (deny.toml); advisories where their database can be fetched.
 deny:
@@ -118,8 +125,8 @@ bench: build
 	sh benches/list.sh $(BIN)
 	sh benches/network.sh $(BIN)
 	$(CARGO) build --release --locked --example stored
-	sh benches/report.sh $(BIN) target/release/examples/stored
-	sh benches/exports.sh $(BIN) target/release/examples/stored
+	sh benches/report.sh $(BIN) $(TARGET)/release/examples/stored
+	sh benches/exports.sh $(BIN) $(TARGET)/release/examples/stored
 
 # Its debug symbols go apart, where gdb and perf look for them.
 install: PACKAGES += binutils
@@ -148,13 +155,13 @@ install-files:
 deb: PACKAGES += dpkg-dev binutils
 ifeq ($(ARCH),)
 deb: build
-	sh packaging/deb.sh $(TARGET)
+	BIN=$(BIN) sh packaging/deb.sh $(TARGET)
 else
 deb: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 deb: deps
 	sh packaging/cross.sh $(ARCH) $(TARGET)
-	. $(TARGET)/$(ARCH)/env && $(CARGO) build --release --locked --target $$CROSS_TARGET --bins && \
-	    BIN=$(TARGET)/$$CROSS_TARGET/release/iotrail sh packaging/deb.sh $(TARGET) $(ARCH)
+	. $(TARGET)/$(ARCH)/env && $(CARGO) build --profile $(PROFILE) --locked --target $$CROSS_TARGET --bins && \
+	    BIN=$(TARGET)/$$CROSS_TARGET/$(PROFILE)/iotrail sh packaging/deb.sh $(TARGET) $(ARCH)
 endif
 
 # Installs it on bare Debian systems, uses and removes it; with ARCH=arm64 in a guest, which the lab boots. Needs root and a registry.

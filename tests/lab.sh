@@ -8,8 +8,8 @@
 set -u
 kernel=${LAB_KERNEL:?a kernel of the lab} filters=${LAB_TESTS:?the beginnings of names of tests} program=$1
 shift
-release=$(dirname "$(dirname "$program")")
-folder=$(dirname "$release")/tmp
+built=$(dirname "$(dirname "$program")")
+folder=$(dirname "$built")/tmp
 mkdir -p "$folder"
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
@@ -31,7 +31,7 @@ for filter in $filters; do
         drives="--nvme queues=1,size=1g,data=keep" ;;
     esac
     # shellcheck disable=SC2086 # the drives are several words
-    "$release/iotrail" lab run --kernel "$kernel" --cpus 2 --memory 3g --timeout 60m $drives -- sh -c \
+    "$built/iotrail" lab run --kernel "$kernel" --cpus 2 --memory 3g --timeout 60m $drives -- sh -c \
         "$prepare"' || { echo "the drive cannot be used" >&2; exit 3; }; export TMPDIR="$1"; shift; exec "$@"' \
         sh "$folder" "$program" "$filter" $skip "$@" 2>&1 | tee "$said"
     # A guest that broke down has no result, and one that skipped them all has tested nothing.

@@ -17,14 +17,11 @@ if [ ! -e "$root/usr/bin/strace" ]; then
     mmdebstrap --quiet --architectures=arm64 --variant=extract --skip=check/qemu --include="$packages" trixie "$root" || exit 3
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
 fi
-# Optimised, since the emulated processor is slow; the rest is as in the gate (.ci/run).
-export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
-cargo build --release --locked --target "$CROSS_TARGET" --bins --example ground || exit 3
-program=$(cargo test --release --locked --target "$CROSS_TARGET" --test kernel --no-run --message-format=json 2>/dev/null |
+cargo build --profile checked --locked --target "$CROSS_TARGET" --bins --example ground || exit 3
+program=$(cargo test --profile checked --locked --target "$CROSS_TARGET" --test kernel --no-run --message-format=json 2>/dev/null |
     sed -n 's/.*"executable":"\([^"]*kernel-[^"]*\)".*/\1/p' | tail -n 1)
-[ -n "$program" ] || { echo "the tests do not build: see cargo test --release --target $CROSS_TARGET --test kernel --no-run" >&2; exit 3; }
-built=$target/$CROSS_TARGET/release
+[ -n "$program" ] || { echo "the tests do not build: see cargo test --profile checked --target $CROSS_TARGET --test kernel --no-run" >&2; exit 3; }
+built=$target/$CROSS_TARGET/checked
 # At the places that the tests know.
 for file in "$built/iotrail" "$built/examples/ground" "$program"; do
     mkdir -p "$root$(dirname "$file")" && "$CROSS_GNU-strip" -o "$root$file" "$file" || exit 3

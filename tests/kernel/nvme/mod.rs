@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! iotrail lab run --nvme queues=2,poll=1,size=64m,data=keep \
-//!     --nvme queues=1,poll=1,size=16m,data=keep,errors=read@1m,errors=write@2m -- target/release/deps/kernel-… nvme::
+//!     --nvme queues=1,poll=1,size=16m,data=keep,errors=read@1m,errors=write@2m -- target/checked/deps/kernel-… nvme::
 //! ```
 
 mod drive;
