@@ -107,7 +107,7 @@ pub struct TraceArgs {
 
     /// Exit 1 if this finding is present; may be repeated. Each has a threshold (errors: 1 % of the I/Os, without EAGAIN, ETIME, ECANCELED and the like;
     /// short_reads and short_writes: 5 % of them, of 100 or more): docs/formats.md, "The findings"
-    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(diagnose::CODES))]
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     fail_on: Vec<String>,
 
     /// Print everything, not the answer alone
@@ -127,6 +127,10 @@ pub struct TraceArgs {
 enum UntilArg {
     Last,
     Command,
+}
+
+fn codes() -> impl Iterator<Item = &'static str> {
+    diagnose::RULES.iter().filter(|rule| rule.is_of_traces()).map(|rule| rule.code)
 }
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {

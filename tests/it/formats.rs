@@ -1,9 +1,12 @@
-//! docs/formats.md: its tables of fields are made of the types that are printed and of their doc comments. `IOTRAIL_GOLDEN=1` writes them.
+//! docs/formats.md: its tables of fields are made of the types that are printed and of their doc comments, its list of findings of the rules.
+//! `IOTRAIL_GOLDEN=1` writes them.
 
 mod source;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+use iotrail_answer::diagnose::{Matter, RULES, Rule};
 
 use self::source::{Shape, Source};
 use crate::{End, Test};
@@ -17,6 +20,8 @@ pub const TESTS: &[Test] = &[
 /// The types between these lines, by their names: `Latency`, `top_record::VehicleShare=RateShare` where another title is wanted.
 const BEGIN: &str = "<!-- types: ";
 const END: &str = "<!-- end of types -->";
+/// The list of findings.
+const RULES_BEGIN: &str = "<!-- rules -->";
 
 /// Characters of a table's cell, at most.
 const CELL: usize = 100;
@@ -64,6 +69,9 @@ fn tables() -> End {
             skipping = true;
             listed(line).iter().for_each(|named| made += &section(&source, named, &all, &mut faults));
             made.push('\n');
+        } else if line == RULES_BEGIN {
+            skipping = true;
+            made += &format!("\n{}\n", RULES.iter().map(finding).collect::<String>());
         }
     }
     assert!(
@@ -82,6 +90,16 @@ fn tables() -> End {
     }
     assert_eq!(text.len(), made.len());
     End::Passed
+}
+
+fn finding(rule: &Rule) -> String {
+    let mark = match rule.matter {
+        _ if !rule.is_of_traces() => " (of `bench` and `net`)",
+        Matter::Data => " (a failure)",
+        Matter::Time => " (weighs times)",
+        Matter::Work => "",
+    };
+    format!("- `{}`{mark}: {}\n", rule.code, rule.about)
 }
 
 /// A heading, what the type is, a line for each field, and what is more to be said of some.

@@ -13,7 +13,6 @@ pub mod doubt;
 pub mod drift;
 pub mod expectation;
 pub mod explain;
-pub mod finding;
 pub mod fleet;
 pub mod group;
 pub mod head;

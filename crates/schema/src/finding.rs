@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::Bound;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Explains.
     Note,
@@ -19,13 +20,6 @@ impl Severity {
     pub fn warning_if(it_costs: bool) -> Self {
         if it_costs { Severity::Warning } else { Severity::Note }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-        }
-    }
 }
 
 /// A diagnosis, with its evidence and what would change it.
@@ -33,8 +27,8 @@ impl Severity {
 pub struct Finding {
     /// Stable name, as in the table of findings.
     pub code: String,
-    /// `note` explains; `warning` costs something that could be had back.
-    pub severity: String,
+    /// Whether it costs something.
+    pub severity: Severity,
     /// The sentence.
     pub text: String,
     /// Figures that the sentence rests on, units in the names.
@@ -53,12 +47,11 @@ impl Finding {
     /// `remedy`: empty where there is nothing to be done.
     pub fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
         let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-        let severity = severity.name().into();
         Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None, bound: None }
     }
 
     /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.
     pub fn warns(&self) -> bool {
-        self.severity == "warning"
+        self.severity == Severity::Warning
     }
 }

@@ -1,8 +1,8 @@
 //! Where the timer tick delivered most of an arm's completions: how their rate compares with the tick's, and why.
 
 use super::part::{Part, find};
-use crate::delivered::stranded;
-use crate::finding::{tick_rate, why_the_tick};
+use crate::delivered::{tick_rate, why_the_tick};
+use crate::diagnose::notify::waited_for_tick;
 use crate::group::vehicle_shares;
 use crate::spread::{Spread, over_repeats};
 use crate::unit::Unit;
@@ -25,7 +25,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };
         // The tick may come a moment after they were ready: then they have not waited for it.
-        if stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek").is_none() {
+        if waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek").is_none() {
             continue;
         }
         why = why.or(Some(m));
@@ -41,5 +41,9 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
         let place = part.at_row(row);
         parts.push(format!("{against}{}{place}", if place.is_empty() { "" } else { "," }));
     }
-    Some(format!("With {arm} completions wait for the timer tick ({}): {}.", parts.join("; "), why_the_tick(why?)))
+    Some(format!(
+        "With {arm} completions wait for the timer tick ({}): {}.",
+        parts.join("; "),
+        why_the_tick(&why?.load.ring.requested, why?.load.wait == "peek")
+    ))
 }

@@ -1,6 +1,6 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
-use super::{ENOUGH, ENOUGH_FOLLOWED, From, from, in_flight, ring_seconds};
+use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, ring_seconds};
 use crate::delivered::has;
 use iotrail_base::words::{count, percent, three_digits};
 use iotrail_path::waits::only_waits;
@@ -61,13 +61,25 @@ impl Calls {
         self.followed_alone >= enough && most && self.per_s >= per_s
     }
 
-    fn finding(&self, severity: Severity, text: String, remedy: &str) -> Finding {
+    fn finding(&self, severity: Severity, text: String) -> Finding {
         let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
-        from(Finding::new("one_per_enter", severity, text, remedy, &evidence), From::Followed(self.followed))
+        ONE_PER_ENTER.finding_from(self.followed, severity, text, &evidence)
     }
 }
 
-pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub const ONE_PER_ENTER: Rule = Rule {
+    code: "one_per_enter",
+    about: "90 % of the calls submitted one request, a thousand a second or more, with three and more in flight on average (by the latency of \
+            50 followed requests or more, no waits); or 20,000 calls a second did, nothing else was in flight, and 90 % of the requests were \
+            done when the call came back (a note)",
+    rests_on: RestsOn::Followed,
+    advice: "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
+             io_uring_enter: they share the cost of the call, and the block layer and the driver get them together",
+    checks: &[Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r)))],
+    ..RULE
+};
+
+fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
     if !calls.are_single(ENOUGH_FOLLOWED, ENTERS_PER_S) || calls.in_flight < SEVERAL {
         return None;
@@ -79,9 +91,7 @@ pub fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         count(calls.per_s),
         three_digits(calls.in_flight)
     );
-    let remedy = "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
-                  io_uring_enter: they share the cost of the call, and the block layer and the driver get them together";
-    Some(calls.finding(Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text, remedy))
+    Some(calls.finding(Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
 }
 
 /// Nothing else in flight.
@@ -90,7 +100,7 @@ const ALONE: f64 = 1.5;
 const AT_ONCE: f64 = 0.9;
 
 /// The same where there is nothing else to submit: a call for each, which a plain system call would do as well.
-pub fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
     let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::Inline).map(|v| v.completions).sum();
     let at_once = inlined as f64 / r.completions.max(1) as f64;
@@ -105,7 +115,7 @@ pub fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let remedy = "prepare several requests before io_uring_enter is called; where there is only ever one, pread or pwrite does the \
                   same with less";
-    Some(calls.finding(Severity::Note, text, remedy))
+    Some(Finding { remedy: remedy.into(), ..calls.finding(Severity::Note, text) })
 }
 
 /// The most that one run of task work does, where the kernel has such a limit.
@@ -161,7 +171,16 @@ const BACKLOG: f64 = 1.5;
 /// Of larger runs there may be as few as a look that asked for more brings.
 const ABOVE: f64 = 0.05;
 
-pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub const CAPPED_BATCH: Rule = Rule {
+    code: "capped_batch",
+    about: "half of the completions came in runs of exactly the kernel's limit (20 with DEFER_TASKRUN since 6.13; 32 in an SQPOLL thread since \
+            6.9; 8 there before 6.16, where no run was of 9 to 32), with half as many again in flight or submitted at once",
+    rests_on: RestsOn::Followed,
+    checks: &[Check::Ring(capped)],
+    ..RULE
+};
+
+fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let followed: u64 = r.run_items.iter().map(|i| i.completions).sum();
     if followed < ENOUGH_FOLLOWED {
         return None;
@@ -197,8 +216,8 @@ pub fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
     evidence.extend(in_flight.map(|n| ("in_flight", n)));
-    let f = Finding::new("capped_batch", Severity::Warning, text, cap.remedy, &evidence);
-    Some(from(f, From::Followed(followed)))
+    let f = CAPPED_BATCH.finding_from(followed, Severity::Warning, text, &evidence);
+    Some(Finding { remedy: cap.remedy.into(), ..f })
 }
 
 #[cfg(test)]

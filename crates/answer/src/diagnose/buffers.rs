@@ -1,7 +1,7 @@
 //! Buffers that the kernel could not use: EFAULT.
 
 use super::results::{OF_BUFFERS, errno};
-use super::{From, from};
+use super::{Check, Matter, RULE, RestsOn, Rule};
 use iotrail_base::words::{count, list, percent};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
@@ -29,8 +29,17 @@ fn faults(o: &OpcodeRecord) -> u64 {
     errno(o, &[OF_BUFFERS])
 }
 
+pub const BAD_BUFFERS: Rule = Rule {
+    code: "bad_buffers",
+    about: "a request ended with EFAULT: its memory, or the registered buffer that it names, is not there",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    checks: &[Check::Trace(bad_buffers)],
+    ..RULE
+};
+
 /// Each is the program's own fault: one is enough.
-pub fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
+fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     let mut hit: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| faults(o) > 0).collect();
     hit.sort_by_key(|o| std::cmp::Reverse(faults(o)));
     let all: u64 = hit.iter().map(|o| faults(o)).sum();
@@ -65,8 +74,7 @@ pub fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     let remedy = format!("{}: look for the user_data in the program's own log", causes.join("; "));
     let of = |of: Named| hit.iter().filter(|o| named(&o.opcode) == of).map(|o| faults(o)).sum::<u64>();
     let evidence = [("efault", all as f64), ("share", share), ("of_fixed_opcodes", of(Named::Index) as f64)];
-    let mut f = Finding::new("bad_buffers", Severity::Warning, text, &remedy, &evidence);
     let mut rings = t.rings.iter().filter(|r| r.opcodes.iter().any(|o| faults(o) > 0));
-    f.ring = rings.next().map(|r| r.ring).filter(|_| rings.next().is_none());
-    Some(from(f, From::Completions(outcomes)))
+    let ring = rings.next().map(|r| r.ring).filter(|_| rings.next().is_none());
+    Some(Finding { ring, remedy, ..BAD_BUFFERS.finding_from(outcomes, Severity::Warning, text, &evidence) })
 }

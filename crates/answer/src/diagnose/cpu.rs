@@ -1,21 +1,33 @@
 //! Submitters that are kept from posting their completions by other threads on their CPU.
 
-use super::{ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from, of_rings};
+use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, Matter, RULE, RestsOn, Rule, of_rings};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{list, percent, span};
 use iotrail_path::runnable::LONG_NS;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::StageRecord;
 use iotrail_schema::runnable::HadCpu;
-use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+use iotrail_schema::trace_record::TraceRecord;
 
 /// The part of delivery from which on the wait for a CPU is what to change first: below it, delivery takes its time elsewhere.
 const LARGE: f64 = 0.25;
 
+pub const WAITING_FOR_CPU: Rule = Rule {
+    code: "waiting_for_cpu",
+    about: "of a ring's followed completions (of all rings', where none has 50) 5 %, and 20, waited 100 µs or longer for a CPU that ran \
+            another thread, and such waits were a quarter of delivery. An idle CPU that is slow to wake is none",
+    rests_on: RestsOn::Followed,
+    matter: Matter::Time,
+    advice: "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go first: \
+             SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or SCHED_BATCH \
+             for those that compute",
+    checks: &[Check::Trace(waiting_for_cpu)],
+    ..RULE
+};
+
 /// Of the ring where it costs most; of all rings together where none has enough followed completions of its own.
-pub fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
-    of_rings(t, |_: &TraceRecord, r: &RingRecord| waiting(r.stages.as_ref()))
-        .or_else(|| waiting(t.total.stages.as_ref()))
+fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
+    of_rings(t, |_, r| waiting(r.stages.as_ref())).or_else(|| waiting(t.total.stages.as_ref()))
 }
 
 /// One in twenty waited 100 µs or longer behind another thread, as long as a scheduler's slice, and such waits were a quarter of delivery.
@@ -38,9 +50,6 @@ fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
         percent(share),
         list(&r.by.iter().map(had).collect::<Vec<_>>()),
     );
-    let remedy = "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go first: \
-                  SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or SCHED_BATCH \
-                  for those that compute";
     let mut evidence = vec![
         ("long_share", r.long_share),
         ("share_of_delivery", share),
@@ -49,8 +58,7 @@ fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
     ];
     evidence.extend(r.delay_ns.p50.map(|ns| ("p50_ns", ns as f64)));
     evidence.extend(r.delay_ns.p99.map(|ns| ("p99_ns", ns as f64)));
-    let f = Finding::new("waiting_for_cpu", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Followed(r.completions)))
+    Some(WAITING_FOR_CPU.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
 /// `postgres (4711) 62 %`.

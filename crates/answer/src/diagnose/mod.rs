@@ -1,29 +1,14 @@
-//! Diagnoses of a watched program: what stands out in its trace, the figures that show it, and what would change it.
+//! Diagnoses: what stands out in a trace or a measurement, the figures that show it, and what would change it. [`RULES`] has them all.
 //!
-//! | file | about |
-//! |---|---|
-//! | `notify` | how a thread comes to know: the tick, kicks, the CPU it runs on |
-//! | `batch` | how many requests a call submits, how many completions a run carries |
-//! | `polling` | what breaks a loop that looks at the ring, and polling of a device that has no queue for it |
-//! | `sqpoll` | the submission-queue thread's use of its CPU |
-//! | `workers` | what goes to io-wq, and to how many |
-//! | `buffers` | memory that the kernel could not use |
-//! | `cpu` | submitters that wait for a CPU |
-//! | `threads` | who submits, and who waits for it |
-//! | `results` | what completions said: no room, no buffer, failed |
-//! | `memory` | buffers that requests in flight share, or outlive |
-//! | `unfinished` | requests without a completion at the end |
-//! | `reaping` | completions that lie in the completion queue |
-//! | `order` | completions out of the order of submission, or of readiness |
-//!
-//! A rule fires on figures that were measured, never on flags alone, and says nothing where there are too few of them. A
-//! program that waits in the kernel, in batches, where its interrupts arrive, yields no finding.
+//! A rule fires on figures that were measured, never only on flags, and not on too few of them. A program that waits in the
+//! kernel, in batches, where its interrupts arrive, yields no finding.
 
 mod batch;
 mod buffers;
 mod cpu;
+mod measurement;
 mod memory;
-mod notify;
+pub mod notify;
 mod order;
 mod polling;
 mod reaping;
@@ -35,8 +20,11 @@ pub mod threads;
 mod unfinished;
 mod workers;
 
+use std::cmp::Reverse;
+
 use iotrail_base::words::so_many;
-use iotrail_schema::finding::Finding;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::Measurement;
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// Completions below which a share is no habit of the program: 5 % of them are five.
@@ -49,110 +37,193 @@ const ENOUGH_FOLLOWED: u64 = 50;
 /// Events below which they are no habit: wake-ups, kicks, completions that a tick carried, …
 const ENOUGH_EVENTS: u64 = 20;
 
-/// The codes that findings can have.
-pub const CODES: [&str; 26] = [
-    "stranded",
-    "kick_storm",
-    "wrong_core",
-    "waiting_for_cpu",
-    "reaped_elsewhere",
-    "iopoll_without_queues",
-    "faulting_poller",
-    "chatty_poller",
-    "sqpoll_napping",
-    "sqpoll_spinning",
-    "one_per_enter",
-    "capped_batch",
-    "cq_overflow",
-    "buffers_exhausted",
-    "bad_buffers",
-    "errors",
-    "short_reads",
-    "short_writes",
-    "punted",
-    "iowq_fanout",
-    "delivered_out_of_order",
-    "reordered",
-    "overlapping_buffers",
-    "unregistered_in_flight",
-    "left_lying",
-    "never_completed",
+/// The rules. Findings without a bound keep this order: the costliest first.
+pub const RULES: &[Rule] = &[
+    notify::STRANDED,
+    notify::KICK_STORM,
+    measurement::DEVICE_IRQ,
+    measurement::IOWQ,
+    measurement::NOT_GRANTED,
+    notify::WRONG_CORE,
+    cpu::WAITING_FOR_CPU,
+    threads::REAPED_ELSEWHERE,
+    polling::IOPOLL_WITHOUT_QUEUES,
+    polling::FAULTING_POLLER,
+    polling::CHATTY_POLLER,
+    sqpoll::SQPOLL_NAPPING,
+    sqpoll::SQPOLL_SPINNING,
+    batch::ONE_PER_ENTER,
+    batch::CAPPED_BATCH,
+    results::CQ_OVERFLOW,
+    reaping::LEFT_LYING,
+    results::BUFFERS_EXHAUSTED,
+    buffers::BAD_BUFFERS,
+    results::ERRORS,
+    results::SHORT_READS,
+    results::SHORT_WRITES,
+    workers::PUNTED,
+    workers::IOWQ_FANOUT,
+    order::DELIVERED_OUT_OF_ORDER,
+    order::REORDERED,
+    unfinished::NEVER_COMPLETED,
+    memory::UNREGISTERED_IN_FLIGHT,
+    memory::OVERLAPPING_BUFFERS,
 ];
 
-/// Those that weigh times, which mean nothing where software runs the machine's instructions.
-const OF_TIMES: [&str; 3] = ["waiting_for_cpu", "sqpoll_spinning", "left_lying"];
-
-fn is_meaningless(t: &TraceRecord, code: &str) -> bool {
-    t.total.host.is_emulated() && OF_TIMES.contains(&code)
+/// All that is known of one kind of finding.
+pub struct Rule {
+    /// Stable name.
+    pub code: &'static str,
+    /// The condition, as docs/formats.md states it.
+    pub about: &'static str,
+    pub rests_on: RestsOn,
+    pub matter: Matter,
+    /// The remedy. Empty: each finding has its own.
+    advice: &'static str,
+    checks: &'static [Check],
+    /// Why a trace without this finding proves nothing.
+    unjudged: fn(&TraceRecord) -> Option<String>,
 }
 
-/// Why nothing can be said of the finding of this code in this trace, where that is so.
-pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
-    match is_meaningless(t, code) {
-        true => Some("it weighs times, and software runs this machine's instructions: times mean nothing".into()),
-        false => results::unjudged(t, code),
+/// The fields of most rules.
+const RULE: Rule = Rule {
+    code: "",
+    about: "",
+    rests_on: RestsOn::Events,
+    matter: Matter::Work,
+    advice: "",
+    checks: &[],
+    unjudged: |_| None,
+};
+
+/// The base of a finding's share. The finding states how many there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestsOn {
+    /// All completions.
+    Completions,
+    /// Completions that were traced end to end, usually a sample.
+    Followed,
+    Requests,
+    /// No share: events counted one by one.
+    Events,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matter {
+    /// Data is lost or wrong, or a request failed: such a warning comes first.
+    Data,
+    /// The kernel or the program does more than it has to.
+    Work,
+    /// It weighs times, which mean nothing on an emulated machine.
+    Time,
+}
+
+/// A rule's function, by what it reads.
+enum Check {
+    Trace(fn(&TraceRecord) -> Option<Finding>),
+    /// One ring: see [`of_rings`].
+    Ring(fn(&TraceRecord, &RingRecord) -> Option<Finding>),
+    Each(fn(&TraceRecord) -> Vec<Finding>),
+    Measurement(fn(&Measurement) -> Option<Finding>),
+}
+
+impl Rule {
+    /// `evidence`: the numbers that the text rests on, units in their names.
+    fn finding(&self, severity: Severity, text: String, evidence: &[(&str, f64)]) -> Finding {
+        Finding::new(self.code, severity, text, self.advice, evidence)
+    }
+
+    /// The same, from `n` of what the rule rests on.
+    fn finding_from(&self, n: u64, severity: Severity, text: String, evidence: &[(&str, f64)]) -> Finding {
+        self.from(n, self.finding(severity, text, evidence))
+    }
+
+    fn from(&self, n: u64, mut f: Finding) -> Finding {
+        let (name, what) = match self.rests_on {
+            RestsOn::Completions => ("from_completions", "completion"),
+            RestsOn::Followed => ("from_followed", "followed completion"),
+            RestsOn::Requests => ("from_requests", "request"),
+            RestsOn::Events => return f,
+        };
+        f.text += &format!("; from {}", so_many(n, what));
+        f.evidence.insert(name.into(), n as f64);
+        f
+    }
+
+    /// Whether a trace can have such a finding.
+    pub fn is_of_traces(&self) -> bool {
+        !self.checks.iter().all(|c| matches!(c, Check::Measurement(_)))
+    }
+
+    /// Why this trace without such a finding proves nothing.
+    pub fn unjudged(&self, t: &TraceRecord) -> Option<String> {
+        match self.is_meaningless(t) {
+            true => Some("it weighs times, and software runs this machine's instructions: times mean nothing".into()),
+            false => (self.unjudged)(t),
+        }
+    }
+
+    fn is_meaningless(&self, t: &TraceRecord) -> bool {
+        self.matter == Matter::Time && t.total.host.is_emulated()
+    }
+
+    fn of_trace(&self, t: &TraceRecord) -> Vec<Finding> {
+        let checks = self.checks.iter().filter(|_| !self.is_meaningless(t));
+        checks
+            .flat_map(|check| match check {
+                Check::Trace(of) => of(t).into_iter().collect(),
+                Check::Ring(of) => of_rings(t, *of).into_iter().collect(),
+                Check::Each(of) => of(t),
+                Check::Measurement(_) => Vec::new(),
+            })
+            .collect()
+    }
+
+    fn of_measurement(&self, m: &Measurement) -> Vec<Finding> {
+        let of = |check: &Check| match check {
+            Check::Measurement(of) => of(m),
+            _ => None,
+        };
+        self.checks.iter().filter_map(of).collect()
     }
 }
 
-/// Everything that can be said of one trace: what costs most first. Doubts are not here: the trace has them
-/// in its warnings (`answer/doubt.rs`).
+/// Why a trace without the finding of this code proves nothing.
+pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
+    RULES.iter().find(|rule| rule.code == code)?.unjudged(t)
+}
+
+/// Findings of a trace by [`rank`]. Its warnings have the doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
-    let mut all: Vec<Finding> = Vec::new();
-    all.extend(of_rings(t, notify::stranded));
-    all.extend(notify::kick_storm(t));
-    all.extend(notify::wrong_core(t));
-    all.extend(cpu::waiting_for_cpu(t));
-    all.extend(of_rings(t, threads::reaped_elsewhere));
-    all.extend(of_rings(t, polling::iopoll_without_queues));
-    all.extend(of_rings(t, polling::faulting));
-    all.extend(of_rings(t, polling::chatty));
-    all.extend(of_rings(t, sqpoll::napping));
-    all.extend(of_rings(t, sqpoll::spinning));
-    all.extend(of_rings(t, |t, r| batch::one_per_enter(t, r).or_else(|| batch::one_at_a_time(t, r))));
-    all.extend(of_rings(t, batch::capped));
-    all.extend(of_rings(t, results::cq_overflow));
-    all.extend(of_rings(t, reaping::left_lying));
-    all.extend(results::buffers_exhausted(t));
-    all.extend(buffers::bad_buffers(t));
-    all.extend(results::errors(t));
-    all.extend(results::short(t));
-    all.extend(workers::punted(t));
-    all.extend(workers::fanout(t));
-    all.extend(of_rings(t, order::delivered_out_of_order));
-    all.extend(order::reordered(t));
-    all.extend(unfinished::never_completed(t));
-    all.extend(memory::outlived(t));
-    all.extend(memory::overlapping(t));
-    all.retain(|f| !is_meaningless(t, &f.code));
-    all
+    ranked(|rule| rule.of_trace(t))
 }
 
-/// What a finding rests on.
-#[derive(Debug, Clone, Copy)]
-enum From {
-    /// So many completions, all that there were.
-    Completions(u64),
-    /// Followed ones, a sample as a rule.
-    Followed(u64),
-    Requests(u64),
+/// Findings of one measurement by [`rank`].
+pub fn findings_of(m: &Measurement) -> Vec<Finding> {
+    ranked(|rule| rule.of_measurement(m))
 }
 
-/// A finding says from how many.
-fn from(mut f: Finding, from: From) -> Finding {
-    let (name, n, what) = match from {
-        From::Completions(n) => ("from_completions", n, "completion"),
-        From::Followed(n) => ("from_followed", n, "followed completion"),
-        From::Requests(n) => ("from_requests", n, "request"),
-    };
-    f.text += &format!("; from {}", so_many(n, what));
-    f.evidence.insert(name.into(), n as f64);
-    f
+/// A bound below this share is not worth a change.
+const WORTH_A_CHANGE: f64 = 0.02;
+
+fn ranked(of: impl Fn(&Rule) -> Vec<Finding>) -> Vec<Finding> {
+    let mut all: Vec<(&Rule, Finding)> =
+        RULES.iter().flat_map(|rule| of(rule).into_iter().map(move |f| (rule, f))).collect();
+    let small = all.iter_mut().filter(|(_, f)| f.bound.is_some_and(|bound| bound.share < WORTH_A_CHANGE));
+    small.for_each(|(_, f)| f.severity = Severity::Note);
+    all.sort_by_key(|(rule, f)| rank(rule, f));
+    all.into_iter().map(|(_, f)| f).collect()
 }
 
-type RingRule = fn(&TraceRecord, &RingRecord) -> Option<Finding>;
+/// Failures come first, then the largest bounds, then findings without a bound. Equal ranks keep the order of [`RULES`].
+fn rank(rule: &Rule, f: &Finding) -> (bool, Reverse<Option<u64>>) {
+    let is_failure = rule.matter == Matter::Data && f.warns();
+    // The bits of numbers that are not negative are in the order of the numbers.
+    (!is_failure, Reverse(f.bound.map(|bound| bound.share.to_bits())))
+}
 
 /// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.
-fn of_rings(t: &TraceRecord, rule: RingRule) -> Option<Finding> {
+fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Finding>) -> Option<Finding> {
     let found = t.rings.iter().filter_map(|r| Some((r, rule(t, r)?)));
     let mut found: Vec<(&RingRecord, Finding)> = found.collect();
     found.sort_by_key(|(r, f)| std::cmp::Reverse((f.warns(), r.completions)));

@@ -1,14 +1,23 @@
 //! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
 
-use super::{ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from};
-use crate::delivered::{self, has, share, share_of};
-use iotrail_base::words::{percent, three_digits};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
+use crate::delivered::{WORTH_SAYING, has, share, share_of, tick_rate, why_the_tick};
+use iotrail_base::words::{count, percent, span, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::measurement::{Interrupt, Ipi};
+use iotrail_schema::measurement::{Interrupt, Ipi, Measurement, VehicleCount};
 use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
 use iotrail_schema::vehicle::Vehicle;
 
-pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub const STRANDED: Rule = Rule {
+    code: "stranded",
+    about: "5 % of a ring's completions, and 20, waited for the timer tick, and half of these 50 µs or longer",
+    rests_on: RestsOn::Completions,
+    advice: "wait in io_uring_enter rather than look at the ring from user mode: a thread in the kernel needs no tick",
+    checks: &[Check::Ring(stranded), Check::Measurement(stranded_load)],
+    ..RULE
+};
+
+fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
     }
@@ -17,7 +26,7 @@ pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if ticks < ENOUGH_EVENTS {
         return None;
     }
-    let mut f = from(delivered::stranded(&r.vehicles, &r.flags, true)?, From::Completions(r.completions));
+    let mut f = STRANDED.from(r.completions, waited_for_tick(&r.vehicles, &r.flags, true)?);
     let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
     if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
         f.remedy +=
@@ -27,24 +36,106 @@ pub fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(f)
 }
 
-pub fn kick_storm(t: &TraceRecord) -> Option<Finding> {
+/// A tick that arrives a moment after the completion was ready carries it, and nothing had waited for it. Ten times what
+/// delivery takes when nothing is wrong, and a hundredth of the tick's own period.
+const WAITED_NS: u64 = 50_000;
+
+/// Completions of a trace's ring or of a load that waited for the timer tick.
+pub fn waited_for_tick(vehicles: &[VehicleCount], ring_flags: &[String], peeks: bool) -> Option<Finding> {
+    let share = share(vehicles, Vehicle::TimerTick);
+    let delay = vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
+    if share < WORTH_SAYING || delay.is_some_and(|ns| ns < WAITED_NS) {
+        return None;
+    }
+    let long =
+        delay.map(|ns| format!(" ({} after they were ready, at the median)", span(ns as f64))).unwrap_or_default();
+    let why = why_the_tick(ring_flags, peeks);
+    let text = format!("{} of completions waited for the timer tick{long}: {why}", percent(share));
+    let mut evidence = vec![("share", share)];
+    evidence.extend(delay.map(|ns| ("delay_p50_ns", ns as f64)));
+    let mut f = STRANDED.finding(Severity::warning_if(share >= 0.5), text, &evidence);
+    if has(ring_flags, "coop_taskrun") {
+        f.remedy = match has(ring_flags, "taskrun_flag") {
+            false => {
+                "add taskrun_flag, with which a thread that peeks enters the kernel when the ring says that task work waits; \
+                 or wait in io_uring_enter; or leave coop_taskrun out"
+            }
+            true => {
+                "look at IORING_SQ_TASKRUN in the ring's flags and enter the kernel when it is set, as taskrun_flag is there \
+                 for; or wait in io_uring_enter"
+            }
+        }
+        .into();
+    }
+    Some(f)
+}
+
+fn stranded_load(m: &Measurement) -> Option<Finding> {
+    let mut f = waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
+    let iops = m.iops?;
+    f.evidence.insert("iops".into(), iops);
+    if let Some(ticks) = tick_rate(m) {
+        f.text += &format!(
+            ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
+            count(ticks.round()),
+            count(iops.round()),
+            three_digits(iops / (ticks * m.load.cpus.len() as f64))
+        );
+        f.evidence.insert("ticks_per_s".into(), ticks);
+    }
+    Some(f)
+}
+
+pub const KICK_STORM: Rule = Rule {
+    code: "kick_storm",
+    about: "every other I/O took a kick, 100 in all and a thousand times a second or more (a warning from 10,000 on)",
+    rests_on: RestsOn::Completions,
+    advice: "coop_taskrun sends none (a thread that only looks at the ring needs taskrun_flag beside it), nor does defer_taskrun; and a \
+             thread on the CPU that takes the interrupts needs none",
+    checks: &[Check::Trace(kick_storm), Check::Measurement(|m| kicks(m.per_io.kicks?, m.iops?, ""))],
+    ..RULE
+};
+
+fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     if t.total.ios < ENOUGH {
         return None;
     }
-    let kicks = t.total.per_io.kicks?;
-    if kicks * (t.total.ios as f64) < ENOUGH as f64 {
+    let per_io = t.total.per_io.kicks?;
+    if per_io * (t.total.ios as f64) < ENOUGH as f64 {
         return None;
     }
     // The rate of all I/Os is over the whole span.
     let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
-    let f = delivered::kick_storm(Some(kicks), ios_per_s, " while the rings were in use")?;
-    let mut f = from(f, From::Completions(t.total.ios));
+    let mut f = KICK_STORM.from(t.total.ios, kicks(per_io, ios_per_s, " while the rings were in use")?);
     // Kicks are not counted by ring, but only these ask for them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
     if let [one] = kicked.as_slice() {
         f.ring = Some(one.ring);
     }
     Some(f)
+}
+
+/// A kick for every other I/O: below it, most I/Os found the thread in the kernel already, or came several at a time.
+const KICKS_PER_IO: f64 = 0.5;
+/// A kick takes about a microsecond of the thread it interrupts (in a virtual machine several): a thousandth of a CPU.
+const KICKS_PER_S: f64 = 1_000.0;
+/// A hundredth of a CPU.
+const KICKS_COST_PER_S: f64 = 10_000.0;
+
+/// Interrupts sent to make a running thread notice its completions, at a rate that costs.
+fn kicks(per_io: f64, ios_per_s: f64, within: &str) -> Option<Finding> {
+    let per_s = per_io * ios_per_s;
+    if per_io < KICKS_PER_IO || per_s < KICKS_PER_S {
+        return None;
+    }
+    let text = format!(
+        "{} kicks per I/O, {} a second{within}: the thread was running when completions were ready, and another CPU sent it a \
+         reschedule interrupt to make it notice",
+        three_digits(per_io),
+        count(per_s)
+    );
+    let evidence = [("kicks_per_io", per_io), ("kicks_per_s", per_s)];
+    Some(KICK_STORM.finding(Severity::warning_if(per_s >= KICKS_COST_PER_S), text, &evidence))
 }
 
 fn asks_for_kicks(r: &RingRecord) -> bool {
@@ -76,8 +167,17 @@ fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
     t.total.interrupts.iter().filter(own).max_by_key(|i| i.credited)
 }
 
+pub const WRONG_CORE: Rule = Rule {
+    code: "wrong_core",
+    about: "three in four completions were ready on one CPU, in a device's interrupts, and posted on one other, which had to be told at least \
+            once in four I/Os. Where several threads submit them, the advice is not to send all to one CPU",
+    rests_on: RestsOn::Followed,
+    checks: &[Check::Trace(wrong_core)],
+    ..RULE
+};
+
 /// The thread runs on one CPU and its device interrupts another, which has to tell it each time.
-pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
+fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let pair = crossing(t)?;
     let line = line_on(t, pair.ready_cpu)?;
     let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
@@ -141,6 +241,5 @@ pub fn wrong_core(t: &TraceRecord) -> Option<Finding> {
         ("ready_cpu", f64::from(ready)),
         ("posted_cpu", f64::from(posted)),
     ];
-    let f = Finding::new("wrong_core", Severity::Warning, text, &remedy, &evidence);
-    Some(from(f, From::Followed(followed)))
+    Some(Finding { remedy, ..WRONG_CORE.finding_from(followed, Severity::Warning, text, &evidence) })
 }

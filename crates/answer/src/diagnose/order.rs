@@ -1,7 +1,7 @@
 //! Completions in another order than their requests were submitted in, or than they were ready in; and where the order was lost.
 
 use super::batch::version;
-use super::{ENOUGH, From, from};
+use super::{Check, ENOUGH, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
 use iotrail_schema::finding::{Finding, Severity};
@@ -24,8 +24,18 @@ fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
     (delivery.inversions as f64 / delivery.completions as f64 >= WORTH_SAYING).then_some(delivery)
 }
 
+pub const DELIVERED_OUT_OF_ORDER: Rule = Rule {
+    code: "delivered_out_of_order",
+    about: "5 % of a ring's completions that were seen to become ready were posted before one that was ready earlier (a warning where the \
+            kernel runs task work last in, first out)",
+    rests_on: RestsOn::Followed,
+    advice: "a program that needs an order goes by what it has received, not by the queue",
+    checks: &[Check::Ring(delivered_out_of_order)],
+    ..RULE
+};
+
 /// What waits for a peer is ready when the peer sends, whatever was submitted first: the order that the kernel can lose is that one.
-pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let delivery = delivered_otherwise(r.order.as_ref()?)?;
     let share = |n: u64| n as f64 / delivery.completions as f64;
     let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
@@ -38,10 +48,9 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
     let reverses = before(6, 5);
     let at_submission = delivery.by.inline.is_some_and(|n| 2 * n > delivery.inversions);
-    const GO_BY_RESULTS: &str = "a program that needs an order goes by what it has received, not by the queue";
     let (place, why, remedy) = if at_submission {
         let why = "what is done when its submission returns is posted at once, and what was ready before still waits for task work";
-        ("submission", why, GO_BY_RESULTS)
+        ("submission", why, DELIVERED_OUT_OF_ORDER.advice)
     } else if file_system.is_some_and(|share| share > task_work) {
         let remedy = "what needs no worker, reads mostly, on a ring of its own";
         ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
@@ -50,7 +59,7 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
         ("task work", "this kernel runs last what was queued first", remedy)
     } else if one_poster {
         let why = "CPUs that make requests ready at the same time queue them in either order";
-        ("task work", why, GO_BY_RESULTS)
+        ("task work", why, DELIVERED_OUT_OF_ORDER.advice)
     } else {
         let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
         let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
@@ -71,12 +80,21 @@ pub fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
     evidence.extend(delivery.by.inline.map(|n| ("inline_share", share(n))));
     let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
-    let f = Finding::new("delivered_out_of_order", severity, text, remedy, &evidence);
-    Some(from(f, From::Followed(delivery.completions)))
+    let f = DELIVERED_OUT_OF_ORDER.finding_from(delivery.completions, severity, text, &evidence);
+    Some(Finding { remedy: remedy.into(), ..f })
 }
 
+pub const REORDERED: Rule = Rule {
+    code: "reordered",
+    about: "there is no `delivered_out_of_order`, and completions overtook ones submitted before them, and were overtaken, more than chance would make them, or 5 % \
+            of them in task work or in a file system's workers",
+    rests_on: RestsOn::Followed,
+    checks: &[Check::Trace(reordered)],
+    ..RULE
+};
+
 /// Where the order of delivery says it already, nothing.
-pub fn reordered(t: &TraceRecord) -> Option<Finding> {
+fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
     if t.rings.iter().filter_map(|r| r.order.as_ref()).any(|o| delivered_otherwise(o).is_some()) {
         return None;
@@ -132,6 +150,5 @@ pub fn reordered(t: &TraceRecord) -> Option<Finding> {
         ("task_work_share", task_work),
     ];
     evidence.extend(file_system.map(|share| ("file_system_share", share)));
-    let f = Finding::new("reordered", Severity::Note, text, &remedy, &evidence);
-    Some(from(f, From::Followed(order.completions)))
+    Some(Finding { remedy, ..REORDERED.finding_from(order.completions, Severity::Note, text, &evidence) })
 }

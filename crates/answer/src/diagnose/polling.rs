@@ -1,6 +1,6 @@
 //! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
 
-use super::{ENOUGH, From, from};
+use super::{Check, ENOUGH, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of};
 use iotrail_base::words::{count, percent, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
@@ -12,7 +12,17 @@ use iotrail_stats::expansion::is_narrow;
 /// Half: what the ring mostly does.
 const MOSTLY: f64 = 0.5;
 
-pub fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
+    code: "iopoll_without_queues",
+    about: "a ring with IOPOLL has EOPNOTSUPP for 5 % of its requests, or nothing that was polled",
+    rests_on: RestsOn::Completions,
+    advice: "give the driver poll queues, which the kernel polls instead of waiting for interrupts (`nvme.poll_queues=N` when it is loaded; \
+             /sys/block/*/queue/io_poll says whether there are any); or leave IOPOLL out",
+    checks: &[Check::Ring(iopoll_without_queues)],
+    ..RULE
+};
+
+fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if !has(&r.flags, "iopoll") || r.completions < ENOUGH {
         return None;
     }
@@ -31,14 +41,11 @@ pub fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding>
         return None;
     };
     let text = format!("{what}: the device has no poll queues, or the file is not open with O_DIRECT");
-    let remedy = "give the driver poll queues, which the kernel polls instead of waiting for interrupts (`nvme.poll_queues=N` \
-                  when it is loaded; /sys/block/*/queue/io_poll says whether there are any); or leave IOPOLL out";
     let mut evidence = vec![("eopnotsupp_share", refused_share)];
     if known {
         evidence.push(("iopoll_share", polled));
     }
-    let f = Finding::new("iopoll_without_queues", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Completions(r.completions)))
+    Some(IOPOLL_WITHOUT_QUEUES.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
 /// Operations that IOPOLL finds by polling; others on such a ring complete as everywhere.
@@ -57,8 +64,18 @@ fn from_user_mode(vehicles: &[VehicleCount]) -> f64 {
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
 }
 
+pub const FAULTING_POLLER: Rule = Rule {
+    code: "faulting_poller",
+    about: "page faults carried 5 % of the completions; or a program that looks from user mode took one fault per I/O and 10,000 in all",
+    rests_on: RestsOn::Completions,
+    advice: "touch the memory of the loop beforehand (MAP_POPULATE, mlock, or writing to it once), use it again instead of mapping it anew, or \
+             map huge pages: then the loop stays in user mode",
+    checks: &[Check::Ring(faulting)],
+    ..RULE
+};
+
 /// Page faults enter the kernel from a loop that was meant to stay out of it.
-pub fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let carried = share(&r.vehicles, Vehicle::PageFault);
     let faults = t.total.page_faults;
     let per_io = faults.map(|n| n as f64 / t.total.ios.max(1) as f64);
@@ -71,12 +88,9 @@ pub fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     text +=
         &per_io.map(|x| format!(", and the program took {} page faults per I/O", three_digits(x))).unwrap_or_default();
     text += ": the loop that looks for completions touches memory for the first time, and each such touch enters the kernel";
-    let remedy = "touch the memory of the loop beforehand (MAP_POPULATE, mlock, or writing to it once), use it again instead \
-                  of mapping it anew, or map huge pages: then the loop stays in user mode";
     let mut evidence = vec![("page_fault_share", carried)];
     evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
-    let f = Finding::new("faulting_poller", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Completions(r.completions)))
+    Some(FAULTING_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
 /// Calls in which a thread sleeps for events (of another kind, or of the ring's descriptor): what wakes it carries the
@@ -135,9 +149,19 @@ const AT_HOME: [&str; 47] = [
 /// System calls for each I/O beside io_uring_enter: one and two may belong to the I/O itself (an eventfd, a message).
 const STRAY_PER_IO: f64 = 3.0;
 
+pub const CHATTY_POLLER: Rule = Rule {
+    code: "chatty_poller",
+    about: "a quarter of the completions came in on the way out of calls that neither wait nor make anything ready; or a program that looks \
+            from user mode made three calls per I/O beside those that submit (where calls were counted)",
+    rests_on: RestsOn::Completions,
+    advice: "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os",
+    checks: &[Check::Ring(chatty)],
+    ..RULE
+};
+
 /// A loop that looks for completions makes system calls while it does: they carry completions they have nothing to do
 /// with, or there are many of them for each I/O.
-pub fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
     }
@@ -176,8 +200,7 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
     evidence
         .extend(exact_or_narrow(t.total.per_io.mode_switches, "mode_switches").map(|x| ("mode_switches_per_io", x)));
-    let f = Finding::new("chatty_poller", Severity::Warning, text, &remedy, &evidence);
-    Some(from(f, From::Completions(r.completions)))
+    Some(Finding { remedy, ..CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence) })
 }
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -194,10 +217,8 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         three_digits(stray),
         percent(looks)
     );
-    let remedy = "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os";
     let evidence = [("stray_syscalls_per_io", stray), ("from_user_mode_share", looks)];
-    let f = Finding::new("chatty_poller", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Completions(r.completions)))
+    Some(CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
 #[cfg(test)]

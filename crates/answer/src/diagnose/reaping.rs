@@ -1,6 +1,6 @@
 //! Completions that the program lets lie in the completion queue.
 
-use super::{ENOUGH_EVENTS, From, from};
+use super::{Check, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
 use iotrail_base::words::{count, percent, span};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
@@ -14,9 +14,24 @@ const MOST: f64 = 0.5;
 /// A stay of which one is enough to be told, where it is a tenth of all there were: no scheduler makes it.
 const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
+pub const LEFT_LYING: Rule = Rule {
+    code: "left_lying",
+    about: "a tenth of a ring's completions, and 20 that were looked at or one for 100 ms, lay in the completion queue for 10 ms or longer by \
+            the lower bound, while no thread waited for more in io_uring_enter and the ring's thread had a CPU or slept elsewhere (a warning \
+            from one half on, and where completions found the queue full). Ten milliseconds: no kernel's tick is longer, and so each was \
+            seen there more than once",
+    rests_on: RestsOn::Followed,
+    matter: Matter::Time,
+    advice: "take completions out before long work and between its parts, leave that to a thread of its own, or wait in \
+             io_uring_enter with a timeout (io_uring_wait_cqes) where the program sleeps elsewhere; what is behind a completion \
+             (a client, the next request of a chain) waits as long, and a full queue costs memory and ends multishot requests",
+    checks: &[Check::Ring(left_lying)],
+    ..RULE
+};
+
 /// It rests on the lower bounds alone, and on what lay there while no thread waited for more: who waits for a whole batch in
 /// io_uring_enter lets its first completions lie on purpose. Nor on what lay there while the program had no CPU.
-pub fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reaping = r.reaping.as_ref()?;
     let all = (reaping.estimated + reaping.unreaped_estimated) as f64;
     let share = reaping.left_long_estimated as f64 / all;
@@ -43,9 +58,6 @@ pub fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         reaping.deepest,
         r.cq_entries
     );
-    let remedy = "take completions out before long work and between its parts, leave that to a thread of its own, or wait in \
-                  io_uring_enter with a timeout (io_uring_wait_cqes) where the program sleeps elsewhere; what is behind a completion \
-                  (a client, the next request of a chain) waits as long, and a full queue costs memory and ends multishot requests";
     let mut evidence = vec![
         ("share", share),
         ("left_long", reaping.left_long_estimated as f64),
@@ -57,6 +69,5 @@ pub fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(longest.map(|ns| ("left_max_ns", ns as f64)));
     let habit = reaping.left_long >= ENOUGH_EVENTS && share >= MOST;
     let severity = Severity::warning_if(habit || r.overflows > 0);
-    let f = Finding::new("left_lying", severity, text, remedy, &evidence);
-    Some(from(f, From::Followed(reaping.completions + reaping.unreaped)))
+    Some(LEFT_LYING.finding_from(reaping.completions + reaping.unreaped, severity, text, &evidence))
 }

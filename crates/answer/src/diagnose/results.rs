@@ -1,6 +1,6 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
-use super::{ENOUGH, From, from};
+use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{count, list, percent, plural};
 use iotrail_schema::finding::{Finding, Severity};
@@ -17,7 +17,17 @@ pub fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
     o.errnos.iter().filter(|e| names.contains(&e.errno.as_str())).map(|e| e.count).sum()
 }
 
-pub fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub const CQ_OVERFLOW: Rule = Rule {
+    code: "cq_overflow",
+    about: "a completion found the queue full (a warning from 1 % on)",
+    rests_on: RestsOn::Completions,
+    advice: "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it has twice the \
+             submission queue's entries, and multishot requests complete more than once), or look more often",
+    checks: &[Check::Ring(cq_overflow)],
+    ..RULE
+};
+
+fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.overflows == 0 {
         return None;
     }
@@ -29,11 +39,8 @@ pub fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         percent(share),
         r.cq_entries
     );
-    let remedy = "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it \
-                  has twice the submission queue's entries, and multishot requests complete more than once), or look more often";
     let evidence = [("overflows", r.overflows as f64), ("share", share), ("cq_entries", f64::from(r.cq_entries))];
-    let f = Finding::new("cq_overflow", Severity::warning_if(share >= COSTS), text, remedy, &evidence);
-    Some(from(f, From::Completions(r.completions)))
+    Some(CQ_OVERFLOW.finding_from(r.completions, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
 /// Requests that take a provided buffer, some before they look whether there is something to put into it.
@@ -41,8 +48,18 @@ fn receives(opcode: &str) -> bool {
     opcode.starts_with("recv") || opcode.starts_with("read")
 }
 
+pub const BUFFERS_EXHAUSTED: Rule = Rule {
+    code: "buffers_exhausted",
+    about: "a receive or read ended with ENOBUFS (a warning from 1 % on)",
+    rests_on: RestsOn::Completions,
+    advice: "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; with incremental \
+             buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one",
+    checks: &[Check::Trace(buffers_exhausted)],
+    ..RULE
+};
+
 /// Provided buffers ran out.
-pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
+fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let receiving: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| receives(&o.opcode)).collect();
     let hit: Vec<&&OpcodeRecord> = receiving.iter().filter(|o| errno(o, &["ENOBUFS"]) > 0).collect();
     let ended: u64 = hit.iter().map(|o| errno(o, &["ENOBUFS"])).sum();
@@ -58,11 +75,8 @@ pub fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
         count(ended as f64),
         percent(share)
     );
-    let remedy = "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; \
-                  with incremental buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one";
     let evidence = [("enobufs", ended as f64), ("share", share)];
-    let f = Finding::new("buffers_exhausted", Severity::warning_if(share >= COSTS), text, remedy, &evidence);
-    Some(from(f, From::Completions(outcomes)))
+    Some(BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
 /// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
@@ -83,8 +97,20 @@ fn moves_data(opcode: &str) -> bool {
         .any(|name| opcode.starts_with(name))
 }
 
+pub const ERRORS: Rule = Rule {
+    code: "errors",
+    about: "1 % of the I/Os that move data or make it durable failed, with errors that no other finding explains and that are not a peer's or \
+            the program's own doing",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    advice: "find out what the error means for this operation: a failing request is not the same work, and its times say nothing about the \
+             others",
+    checks: &[Check::Trace(errors)],
+    ..RULE
+};
+
 /// Failed I/O that no other finding explains.
-pub fn errors(t: &TraceRecord) -> Option<Finding> {
+fn errors(t: &TraceRecord) -> Option<Finding> {
     let polls = t.rings.iter().any(|r| has(&r.flags, "iopoll"));
     let explained = |o: &OpcodeRecord, name: &str| {
         name == OF_BUFFERS
@@ -107,25 +133,16 @@ pub fn errors(t: &TraceRecord) -> Option<Finding> {
     let shown: Vec<String> =
         failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
     let text = format!("{} of the requests that move data or make it durable failed, {}", percent(share), list(&shown));
-    let remedy = "find out what the error means for this operation: a failing request is not the same work, and its times say \
-                  nothing about the others";
     let evidence = [("errors", all as f64), ("share", share)];
-    let f = Finding::new("errors", Severity::Warning, text, remedy, &evidence);
-    Some(from(f, From::Completions(outcomes)))
+    Some(ERRORS.finding_from(outcomes, Severity::Warning, text, &evidence))
 }
 
 fn of_kind<'a>(t: &'a TraceRecord, kind: &'a str) -> impl Iterator<Item = &'a OpcodeRecord> {
     t.total.opcodes.iter().filter(move |o| operation(&o.opcode).starts_with(kind))
 }
 
-/// Why a finding that is not there says nothing: of these requests it is not looked at what it is about.
-pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
-    // A splice or tee is both.
-    let kinds = match code {
-        "short_reads" => ["read", "recv", "splice", "tee"],
-        "short_writes" => ["write", "send", "splice", "tee"],
-        _ => return None,
-    };
+/// Why a finding that is not there says nothing: of these requests it is not looked at what it is about. A splice or tee is both.
+fn sizes_unknown(t: &TraceRecord, kinds: [&str; 4]) -> Option<String> {
     let such = || kinds.iter().flat_map(|kind| of_kind(t, kind));
     let of: Vec<&OpcodeRecord> = such().filter(|o| o.short_not_told()).collect();
     let n: u64 = of.iter().map(|o| o.outcomes()).sum();
@@ -136,41 +153,45 @@ pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
     })
 }
 
-/// Plain reads, writes and sends of fewer bytes than asked for. One finding for each of them.
-pub fn short(t: &TraceRecord) -> Vec<Finding> {
-    [
-        (
-            "read",
-            "short_reads",
-            Severity::Note,
-            "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read \
-             again, so ask for as much as is there",
-        ),
-        (
-            "write",
-            "short_writes",
-            Severity::Warning,
-            "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
-        ),
-        (
-            "send",
-            "short_writes",
-            Severity::Warning,
-            "a send that does not wait takes as much as the socket has room for, and the rest is not sent unless the program submits it \
-             again; with MSG_WAITALL the kernel sends all of it (Linux 5.19)",
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(kind, code, severity, remedy)| {
-        let judged = of_kind(t, kind).filter_map(|o| Some((o.short?, o.outcomes())));
-        let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
-        let share = short as f64 / all.max(1) as f64;
-        if all < ENOUGH || share < WORTH_SAYING {
-            return None;
-        }
-        let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
-        let f = Finding::new(code, severity, text, remedy, &[("share", share), ("short", short as f64)]);
-        Some(from(f, From::Completions(all)))
-    })
-    .collect()
+pub const SHORT_READS: Rule = Rule {
+    code: "short_reads",
+    about: "5 % of the reads, of 100 or more, gave fewer bytes than asked for. Where 5 % of the reads moved data and have no `short`, `--fail-on` \
+            exits with 4",
+    rests_on: RestsOn::Completions,
+    advice: "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read again, so ask \
+             for as much as is there",
+    checks: &[Check::Trace(|t| short(&SHORT_READS, Severity::Note, t, "read"))],
+    unjudged: |t| sizes_unknown(t, ["read", "recv", "splice", "tee"]),
+    ..RULE
+};
+
+pub const SHORT_WRITES: Rule = Rule {
+    code: "short_writes",
+    about: "5 % of the writes, or of the sends, of 100 or more, gave fewer bytes than asked for; one finding for each. As for reads, `--fail-on` \
+            exits with 4",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    advice: "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
+    checks: &[
+        Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write")),
+        Check::Trace(|t| {
+            Some(Finding { remedy: SHORT_SENDS.into(), ..short(&SHORT_WRITES, Severity::Warning, t, "send")? })
+        }),
+    ],
+    unjudged: |t| sizes_unknown(t, ["write", "send", "splice", "tee"]),
+};
+
+const SHORT_SENDS: &str = "a send that does not wait takes as much as the socket has room for, and the rest is not sent unless the program submits it \
+                           again; with MSG_WAITALL the kernel sends all of it (Linux 5.19)";
+
+/// Plain requests of this kind that moved fewer bytes than asked for.
+fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str) -> Option<Finding> {
+    let judged = of_kind(t, kind).filter_map(|o| Some((o.short?, o.outcomes())));
+    let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
+    let share = short as f64 / all.max(1) as f64;
+    if all < ENOUGH || share < WORTH_SAYING {
+        return None;
+    }
+    let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
+    Some(rule.finding_from(all, severity, text, &[("share", share), ("short", short as f64)]))
 }

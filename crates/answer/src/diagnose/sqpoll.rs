@@ -1,6 +1,6 @@
 //! The submission-queue thread's use of its CPU.
 
-use super::ring_seconds;
+use super::{Check, Matter, RULE, Rule, ring_seconds};
 use iotrail_base::words::{percent, span, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
@@ -23,8 +23,17 @@ fn naps(s: &SqpollRecord, requests: u64) -> Option<(u64, f64)> {
     (per_request >= WAKEUPS_PER_REQUEST).then_some((wakeups, per_request))
 }
 
+pub const SQPOLL_NAPPING: Rule = Rule {
+    code: "sqpoll_napping",
+    about: "the submission thread had to be woken for every tenth request, 10 times or more for 10 requests or more",
+    advice: "a sq_thread_idle longer than the gaps between requests keeps it awake and costs a CPU for that long; where requests are far \
+             apart, a ring without SQPOLL submits them with the one call that wakes it now",
+    checks: &[Check::Ring(napping)],
+    ..RULE
+};
+
 /// It falls asleep between requests, and each one has to wake it.
-pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let requests = served(t, s);
     let (wakeups, per_request) = naps(s, requests)?;
@@ -38,11 +47,9 @@ pub fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         span(apart_ns),
         three_digits(per_request)
     );
-    let remedy = "a sq_thread_idle longer than the gaps between requests keeps it awake and costs a CPU for that long; where requests \
-                  are far apart, a ring without SQPOLL submits them with the one call that wakes it now";
     let evidence =
         [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
-    Some(Finding::new("sqpoll_napping", Severity::Warning, text, remedy, &evidence))
+    Some(SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence))
 }
 
 /// CPU time for each request: a device's time for one is well below, so that a thread which waits for each still does not
@@ -54,8 +61,18 @@ const OF_A_CPU: f64 = 0.1;
 /// The kernel counts the thread's time by its ticks on some configurations: in less, a few of them decide.
 const LONG_ENOUGH_NS: u64 = 100_000_000;
 
+pub const SQPOLL_SPINNING: Rule = Rule {
+    code: "sqpoll_spinning",
+    about: "the submission thread took a tenth of a CPU, and 1 ms of it or more per request",
+    matter: Matter::Time,
+    advice: "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a shorter sq_thread_idle, so \
+             that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)",
+    checks: &[Check::Ring(spinning)],
+    ..RULE
+};
+
 /// It burns a CPU to look at an empty queue.
-pub fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let cpu = s.cpu_ns.filter(|ns| *ns > 0)?;
     let elapsed_ns = s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)?;
@@ -80,8 +97,6 @@ pub fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
             n => format!("{n} requests{of_rings}, {} for each", span(per_request)),
         }
     );
-    let remedy = "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a \
-                  shorter sq_thread_idle, so that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)";
     let mut evidence = vec![
         ("cpu_per_request_ns", per_request),
         ("cpu_share", of_a_cpu),
@@ -89,5 +104,5 @@ pub fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         ("requests", requests as f64),
     ];
     evidence.extend(s.work_ns.map(|work| ("work_share", work as f64 / cpu as f64)));
-    Some(Finding::new("sqpoll_spinning", Severity::Warning, text, remedy, &evidence))
+    Some(SQPOLL_SPINNING.finding(Severity::Warning, text, &evidence))
 }

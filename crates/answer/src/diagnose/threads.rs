@@ -1,6 +1,6 @@
 //! Which threads submit to a ring, and which wait for what they submitted.
 
-use super::{ENOUGH_EVENTS, ENOUGH_FOLLOWED, From, from};
+use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{list, percent, plural, so_many, span};
 use iotrail_schema::finding::{Finding, Severity};
@@ -13,9 +13,21 @@ const NAMED: usize = 3;
 /// A delivery that takes longer costs something: a thread that waits for its own completions has them within a wake-up, some 10 µs.
 const LATE_NS: f64 = 50_000.0;
 
+pub const REAPED_ELSEWHERE: Rule = Rule {
+    code: "reaped_elsewhere",
+    about: "5 % of a ring's followed completions, and 50, were posted by the task work of threads that leave it to others to wait for this ring, \
+            which did so 20 times or more (a warning where their delivery took 50 µs on average, and twice as long as others')",
+    rests_on: RestsOn::Followed,
+    advice: "let the thread that waits submit as well (hand it the requests), or give each thread that submits a ring of its own and let it \
+             wait there; with sqpoll a kernel thread submits and posts, whoever waits. defer_taskrun needs one thread that does both, and is \
+             refused to two",
+    checks: &[Check::Ring(reaped_elsewhere)],
+    ..RULE
+};
+
 /// The kernel hands task work to the thread that submitted; where that one does something else, whoever waits for its completions has them
 /// when it next leaves or enters the kernel.
-pub fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let threads = r.threads.as_ref()?;
     let detour = threads.detour.as_ref()?;
     // Whoever waits may do so in another process, which has a record of its own for its use of the ring.
@@ -61,9 +73,6 @@ pub fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         list(&waiters),
         list(&by.collect::<Vec<_>>()),
     );
-    let remedy = "let the thread that waits submit as well (hand it the requests), or give each thread that submits a ring of its own and let \
-                  it wait there; with sqpoll a kernel thread submits and posts, whoever waits. defer_taskrun needs one thread that does \
-                  both, and is refused to two";
     let mut evidence = vec![
         ("share", detour.share),
         ("submitting_threads", detour.threads as f64),
@@ -74,8 +83,7 @@ pub fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(detour.others_delivery_ns.map(|ns| ("others_delivery_ns", ns)));
     let late =
         detour.delivery_ns.is_some_and(|ns| ns >= LATE_NS && ns >= 2.0 * detour.others_delivery_ns.unwrap_or(0.0));
-    let f = Finding::new("reaped_elsewhere", Severity::warning_if(late), text, remedy, &evidence);
-    Some(from(f, From::Followed(detour.completions)))
+    Some(REAPED_ELSEWHERE.finding_from(detour.completions, Severity::warning_if(late), text, &evidence))
 }
 
 /// `ib_read (4711)`.

@@ -1,5 +1,6 @@
 //! Requests that had no completion when watching ended.
 
+use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, plural, span};
 use iotrail_path::waits::only_waits;
 use iotrail_schema::finding::{Finding, Severity};
@@ -12,8 +13,19 @@ const LONG_NS: u64 = 10_000_000_000;
 /// Rows that are told one by one.
 const TOLD: usize = 3;
 
+pub const NEVER_COMPLETED: Rule = Rule {
+    code: "never_completed",
+    about: "requests were in flight when the command ended, or, in no poll, for 10 s when watching ended (then a warning); not those that only \
+            wait (timeouts, accepts …) and multishot ones that have had completions",
+    matter: Matter::Data,
+    advice: "`cat /proc/PID/fdinfo/RING` and the kernel's log say more: a device that does not answer, a lock that io-wq waits for; a linked \
+             timeout (IORING_OP_LINK_TIMEOUT) bounds such requests",
+    checks: &[Check::Trace(never_completed)],
+    ..RULE
+};
+
 /// Those whose program has ended, and those that nobody answers for very long. A poll of a program that runs on is what it waits in.
-pub fn never_completed(t: &TraceRecord) -> Option<Finding> {
+fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
     let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;
     let lost = |o: &&OpenRecord| o.multishot < o.requests && !only_waits(&o.opcode) && (ended || hangs(o));
@@ -46,19 +58,13 @@ pub fn never_completed(t: &TraceRecord) -> Option<Finding> {
     }
     let when = if ended { "when the program ended" } else { "when watching ended" };
     let text = format!("{about}{} had no completion {when}: {}", plural(requests as usize, "request"), list(&rows));
-    let remedy = match ended {
-        true => {
-            "wait for them, or take them back (IORING_OP_ASYNC_CANCEL), before the ring is closed: until the kernel has done so it \
-                 may still write into their buffers; `grep` the program's own log for the user_data"
-        }
-        false => {
-            "`cat /proc/PID/fdinfo/RING` and the kernel's log say more: a device that does not answer, a lock that io-wq waits for; \
-                  a linked timeout (IORING_OP_LINK_TIMEOUT) bounds such requests"
-        }
-    };
     let evidence = [("requests", requests as f64), ("oldest_ns", oldest.oldest_ns as f64)];
-    let mut f =
-        Finding::new("never_completed", Severity::warning_if(open.iter().any(|o| hangs(o))), text, remedy, &evidence);
-    f.ring = oldest.ring;
+    let severity = Severity::warning_if(open.iter().any(|o| hangs(o)));
+    let mut f = Finding { ring: oldest.ring, ..NEVER_COMPLETED.finding(severity, text, &evidence) };
+    if ended {
+        f.remedy = "wait for them, or take them back (IORING_OP_ASYNC_CANCEL), before the ring is closed: until the kernel has done so it \
+                    may still write into their buffers; `grep` the program's own log for the user_data"
+            .into();
+    }
     Some(f)
 }

@@ -1,6 +1,6 @@
 //! What goes to io-wq's worker threads, why, and to how many of them.
 
-use super::{From, from};
+use super::{Check, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
 use iotrail_schema::finding::{Finding, Severity};
@@ -10,8 +10,16 @@ use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 /// Fewer requests in a worker are no habit.
 const PUNTS: u64 = 50;
 
+pub const PUNTED: Rule = Rule {
+    code: "punted",
+    about: "5 % of an opcode's requests, 50 or more, went to io-wq, however often each; one finding for each opcode and cause",
+    rests_on: RestsOn::Requests,
+    checks: &[Check::Each(punted)],
+    ..RULE
+};
+
 /// Requests that were handed to io-wq: one finding for each opcode and cause.
-pub fn punted(t: &TraceRecord) -> Vec<Finding> {
+fn punted(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
     opcodes.into_iter().flat_map(|o| [asked(o), drained(o), would_block(o)]).flatten().collect()
@@ -54,7 +62,7 @@ fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, rem
         count(punted.requests.round())
     );
     let evidence = [("share", punted.share), ("punted", punted.requests), ("hand_overs", punted.hand_overs as f64)];
-    from(Finding::new("punted", severity, text, remedy, &evidence), From::Requests(o.requests))
+    Finding { remedy: remedy.into(), ..PUNTED.finding_from(o.requests, severity, text, &evidence) }
 }
 
 fn asked(o: &OpcodeRecord) -> Option<Finding> {
@@ -116,7 +124,15 @@ const WORKERS_PER_CPU: u64 = 2;
 /// Below it, threads are no burden anywhere.
 const WORKERS: u64 = 8;
 
-pub fn fanout(t: &TraceRecord) -> Option<Finding> {
+pub const IOWQ_FANOUT: Rule = Rule {
+    code: "iowq_fanout",
+    about: "two workers for each CPU at one time, and eight at least",
+    rests_on: RestsOn::Requests,
+    checks: &[Check::Trace(fanout)],
+    ..RULE
+};
+
+fn fanout(t: &TraceRecord) -> Option<Finding> {
     let (most, cpus) = (t.total.iowq.most_at_once?, u64::from(t.total.host.cpus));
     let punted: u64 = t.total.opcodes.iter().map(|o| punts(o).min(o.requests)).sum();
     if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punted.max(t.total.iowq.completions) < PUNTS {
@@ -135,6 +151,6 @@ pub fn fanout(t: &TraceRecord) -> Option<Finding> {
          rest), to {cpus} and upwards from there; or keep the requests out of io-wq, as under `punted`"
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
-    let f = Finding::new("iowq_fanout", Severity::Warning, text, &remedy, &evidence);
-    Some(from(f, From::Requests(punted.max(t.total.iowq.completions))))
+    let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);
+    Some(Finding { remedy, ..f })
 }

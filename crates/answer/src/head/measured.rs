@@ -1,7 +1,7 @@
 //! The answer of one measurement, a load's or a watched program's: what costs most and what to do, or that there is nothing to fix.
 
+use crate::diagnose::findings_of;
 use crate::doubt::NOT_SEEN;
-use crate::finding;
 use crate::per_io;
 use crate::unit::Unit;
 use iotrail_base::words::{UNKNOWN, count, percent, span};
@@ -52,7 +52,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
     if let Some(ns) = per_io::cpu_ns(m).filter(|_| m.net.is_some()) {
         rate += &format!(", {} of the server's CPU time a request", span(ns));
     }
-    let found = finding::findings(m);
+    let found = findings_of(m);
     // Where the sender is at its limit, there may be something to fix, and it is not at the server.
     let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {

@@ -4,7 +4,7 @@ use super::ByArm;
 use super::change::value;
 use super::effect::Effect;
 use crate::compare::{Metric, failed};
-use crate::delivered;
+use crate::diagnose::notify::waited_for_tick;
 use crate::group::vehicle_shares;
 use crate::per_io;
 use crate::spread::over_repeats;
@@ -90,7 +90,7 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
             tick.delay_ns.as_ref()?.p50.map(|ns| ns as f64)
         };
         let late = over_repeats(cell, late).map(|ns| format!(", {} late at the median", span(ns))).unwrap_or_default();
-        let remedy = delivered::stranded(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == "peek");
+        let remedy = waited_for_tick(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == "peek");
         let text = format!("{range} of its completions waited for the timer tick{late}{before}");
         return Some((text, remedy.map(|f| f.remedy)));
     }

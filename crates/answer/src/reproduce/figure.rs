@@ -4,7 +4,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::vehicle::Vehicle;
 
 use crate::compare::Metric;
-use crate::finding::tick_rate;
+use crate::delivered::tick_rate;
 use crate::per_io;
 
 /// A number of one measurement.

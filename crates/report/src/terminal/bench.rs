@@ -5,7 +5,7 @@ use super::layout::Screen;
 use super::measured::{SPLIT_NS, TOO_SHORT};
 use super::style::Style;
 use super::{measured, verdict};
-use iotrail_answer::finding::findings;
+use iotrail_answer::diagnose::findings_of;
 use iotrail_answer::head::measured::{Verdict, of_measurement};
 use iotrail_base::words::{UNKNOWN, bytes, count, numbers, percent, plural, span};
 use iotrail_schema::measurement::{LoadRecord, Measurement};
@@ -49,7 +49,7 @@ fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     measured::counts(o, "per I/O", m);
     measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_deref());
     o.field("host", &measured::host(&m.host));
-    measured::remarks(o, &findings(m), &m.warnings);
+    measured::remarks(o, &findings_of(m), &m.warnings);
     out
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::layout::{Column, Screen};
 use super::style::Style;
 use super::{measured, verdict};
-use iotrail_answer::finding::findings;
+use iotrail_answer::diagnose::findings_of;
 use iotrail_answer::head::measured::of_measurement;
 use iotrail_answer::per_io;
 use iotrail_base::words::{UNKNOWN, bytes, count, list, percent, plural, span};
@@ -271,7 +271,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     if let Some(host) = &net.sender_host {
         o.field("sender's", &measured::host(host));
     }
-    measured::remarks(o, &findings(m), &m.warnings);
+    measured::remarks(o, &findings_of(m), &m.warnings);
     out
 }
 

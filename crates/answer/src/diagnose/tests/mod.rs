@@ -1,6 +1,9 @@
 //! Each finding on a trace of its own, and on no other's.
 
+use std::collections::BTreeSet;
+
 use super::*;
+use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::measurement::{Delay, Interrupt, Ipi, Latency, Order, OrderBy, VehicleCount};
 use iotrail_schema::runnable::{HadCpu, Runnable};
 use iotrail_schema::trace_record::{
@@ -32,7 +35,7 @@ fn only(t: &TraceRecord, code: &str) -> Finding {
 type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
-const MATRIX: [(&str, Make); 26] = [
+const MATRIX: &[(&str, Make)] = &[
     ("waiting_for_cpu", waiting_for_cpu),
     ("reaped_elsewhere", reaped_elsewhere),
     ("bad_buffers", bad_buffers),
@@ -62,20 +65,33 @@ const MATRIX: [(&str, Make); 26] = [
 ];
 
 #[test]
-fn the_codes_are_those_that_findings_have_and_the_documents_list() {
-    let mut made = MATRIX.map(|(code, _)| code);
-    let mut codes = CODES;
-    // One item for each, or for two; before the colon stand the codes.
-    let documents = include_str!("../../../../../docs/formats.md");
-    let list = documents.split_once("### The findings").expect("the list of findings").1;
-    let items = list.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("- "));
-    let mut documented: Vec<&str> =
-        items.flat_map(|item| item.split_once(": ").unwrap().0.split('`').skip(1).step_by(2)).collect();
-    made.sort_unstable();
-    codes.sort_unstable();
-    documented.sort_unstable();
-    assert_eq!(made, codes);
-    assert_eq!(documented, codes);
+fn each_rule_of_traces_has_a_trace_and_a_code_of_its_own() {
+    let sorted = |mut codes: Vec<&'static str>| {
+        codes.sort_unstable();
+        codes
+    };
+    let codes = sorted(RULES.iter().filter(|rule| rule.is_of_traces()).map(|rule| rule.code).collect());
+    assert_eq!(sorted(MATRIX.iter().map(|(code, _)| *code).collect()), codes);
+    let all: BTreeSet<&str> = RULES.iter().map(|rule| rule.code).collect();
+    assert_eq!(all.len(), RULES.len());
+    assert!(RULES.iter().all(|rule| !rule.about.is_empty()));
+}
+
+#[test]
+fn failures_come_first_then_the_largest_bound() {
+    let bound = |share| Some(Bound { of: BoundOf::ThreadTime, share });
+    let with = |rule: &Rule, bound| Finding { bound, ..rule.finding(Severity::Warning, String::new(), &[]) };
+    let found = ranked(|rule| match rule.code {
+        "kick_storm" => vec![with(rule, None)],
+        "stranded" => vec![with(rule, bound(0.019))],
+        "punted" => vec![with(rule, bound(0.2)), with(rule, bound(0.5))],
+        "errors" => vec![with(rule, None)],
+        _ => vec![],
+    });
+    let order: Vec<(&str, bool)> = found.iter().map(|f| (f.code.as_str(), f.warns())).collect();
+    let expected = [("errors", true), ("punted", true), ("punted", true), ("stranded", false), ("kick_storm", true)];
+    assert_eq!(order, expected);
+    assert_eq!(found[1].bound, bound(0.5));
 }
 
 #[test]
@@ -90,7 +106,7 @@ fn each_finding_is_on_its_own_trace_and_on_no_other() {
     for (code, make) in MATRIX {
         let mut got = codes(&make());
         got.dedup();
-        assert_eq!(got, [code], "in the trace of {code}");
+        assert_eq!(got, [*code], "in the trace of {code}");
     }
 }
 
@@ -101,12 +117,14 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
         t.total.host.virtualisation = Some("qemu".into());
         t
     };
-    let silent = MATRIX.map(|(code, make)| (code, codes(&emulated(make)).is_empty(), unjudged(&emulated(make), code)));
-    let silent: Vec<&str> =
-        silent.iter().filter(|(_, none, why)| *none && why.is_some()).map(|(code, ..)| *code).collect();
+    let is_silent = |(code, make): &&(&'static str, Make)| {
+        let t = emulated(*make);
+        codes(&t).is_empty() && unjudged(&t, code).is_some()
+    };
+    let silent: Vec<&str> = MATRIX.iter().filter(is_silent).map(|(code, _)| *code).collect();
     assert_eq!(silent, ["waiting_for_cpu", "sqpoll_spinning", "left_lying"]);
     for (code, make) in MATRIX {
-        assert_eq!(codes(&emulated(make)).is_empty(), silent.contains(&code), "{code}");
+        assert_eq!(codes(&emulated(*make)).is_empty(), silent.contains(code), "{code}");
         assert_eq!(unjudged(&make(), code), None, "{code}");
     }
 }

@@ -1,58 +1,18 @@
-//! Diagnoses of a single measurement: what stands out, the numbers that show it, and what would change it. What puts the
-//! numbers in doubt is not here: the measurement has it in its warnings (`doubt.rs`).
+//! Rules of a single measurement.
 
-use super::delivered::{self, WORTH_SAYING, share};
-use iotrail_base::words::{count, percent, three_digits};
+use super::{Check, RULE, Rule};
+use crate::delivered::{WORTH_SAYING, share};
+use iotrail_base::words::percent;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::vehicle::Vehicle;
 
-/// Everything that can be said of one measurement, the most telling first.
-pub fn findings(m: &Measurement) -> Vec<Finding> {
-    [
-        stranded(m),
-        m.iops.and_then(|iops| delivered::kick_storm(m.per_io.kicks, iops, "")),
-        device_irq(m),
-        iowq(m),
-        not_granted(m),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
-/// kernel's tick rate.
-pub fn tick_rate(m: &Measurement) -> Option<f64> {
-    let ticks: Vec<u64> =
-        m.interrupts.iter().filter(|i| i.vector == "LOC" && m.load.cpus.contains(&i.cpu)).map(|i| i.count).collect();
-    if ticks.is_empty() || m.elapsed_ns == 0 {
-        return None;
-    }
-    let seconds = m.elapsed_ns as f64 / 1e9;
-    Some(ticks.iter().sum::<u64>() as f64 / ticks.len() as f64 / seconds)
-}
-
-/// Why completions wait for the tick under these options, and nothing more than these options say.
-pub fn why_the_tick(m: &Measurement) -> &'static str {
-    delivered::why_the_tick(&m.load.ring.requested, m.load.wait == "peek")
-}
-
-fn stranded(m: &Measurement) -> Option<Finding> {
-    let mut f = delivered::stranded(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
-    let iops = m.iops?;
-    f.evidence.insert("iops".into(), iops);
-    if let Some(ticks) = tick_rate(m) {
-        f.text += &format!(
-            ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
-            count(ticks.round()),
-            count(iops.round()),
-            three_digits(iops / (ticks * m.load.cpus.len() as f64))
-        );
-        f.evidence.insert("ticks_per_s".into(), ticks);
-    }
-    Some(f)
-}
+pub const DEVICE_IRQ: Rule = Rule {
+    code: "device_irq",
+    about: "half of the completions were posted on return from a device's interrupt on the job's own CPU",
+    checks: &[Check::Measurement(device_irq)],
+    ..RULE
+};
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
     let share = share(&m.vehicles, Vehicle::DeviceIrq);
@@ -67,8 +27,16 @@ fn device_irq(m: &Measurement) -> Option<Finding> {
          the kernel without a kick",
         percent(share)
     );
-    Some(Finding::new("device_irq", Severity::Note, text, "", &[("share", share)]))
+    Some(DEVICE_IRQ.finding(Severity::Note, text, &[("share", share)]))
 }
+
+pub const IOWQ: Rule = Rule {
+    code: "iowq",
+    about: "5 % of the completions came from io-wq workers, without `--force-async`",
+    advice: "the file system or the device could not take these requests without waiting: try --direct, laid-out files, or a smaller depth",
+    checks: &[Check::Measurement(iowq)],
+    ..RULE
+};
 
 fn iowq(m: &Measurement) -> Option<Finding> {
     let share = share(&m.vehicles, Vehicle::Iowq);
@@ -76,10 +44,16 @@ fn iowq(m: &Measurement) -> Option<Finding> {
         return None;
     }
     let text = format!("{} of completions came from io-wq workers, which nobody asked for", percent(share));
-    let remedy = "the file system or the device could not take these requests without waiting: try --direct, laid-out files, or \
-                  a smaller depth";
-    Some(Finding::new("iowq", Severity::Warning, text, remedy, &[("share", share)]))
+    Some(IOWQ.finding(Severity::Warning, text, &[("share", share)]))
 }
+
+pub const NOT_GRANTED: Rule = Rule {
+    code: "not_granted",
+    about: "the kernel did not grant a ring flag that the load requested",
+    advice: "run `iotrail check`",
+    checks: &[Check::Measurement(not_granted)],
+    ..RULE
+};
 
 fn not_granted(m: &Measurement) -> Option<Finding> {
     let missing: Vec<String> =
@@ -88,23 +62,18 @@ fn not_granted(m: &Measurement) -> Option<Finding> {
         return None;
     }
     let text = format!("ring flags asked for and not granted: {}", missing.join(", "));
-    Some(Finding::new(
-        "not_granted",
-        Severity::Warning,
-        text,
-        "run `iotrail check`",
-        &[("flags", missing.len() as f64)],
-    ))
+    Some(NOT_GRANTED.finding(Severity::Warning, text, &[("flags", missing.len() as f64)]))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::findings_of;
     use super::*;
     use iotrail_schema::measurement::VehicleCount;
     use iotrail_testing::sample;
 
     fn only(m: &Measurement, code: &str) -> Option<Finding> {
-        findings(m).into_iter().find(|f| f.code == code)
+        findings_of(m).into_iter().find(|f| f.code == code)
     }
 
     fn carried_by(vehicle: Vehicle, detail: Option<&str>) -> Measurement {
