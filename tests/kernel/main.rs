@@ -4,6 +4,7 @@
 //! CI a skip fails the run, since the gate's machine can run them all.
 
 mod abroad;
+mod account;
 mod agreement;
 mod bench;
 mod beside;
@@ -55,6 +56,7 @@ fn main() {
     let missing = bench::missing();
     let all: Vec<Trial> = [
         abroad::trials(),
+        account::trials(),
         vehicles::trials(),
         cases::trials(),
         ground::trials(),

@@ -56,7 +56,8 @@ pub const IO_URING_ENTER: u32 = 426;
 /// A call of the 32-bit table (`NR_I386` of probe/bpf/arch/): a 32-bit program's, or one made by int 0x80.
 const I386: u32 = 1 << 29;
 
-fn syscall_name(nr: u32) -> String {
+/// Its name; of a number without one, the number.
+pub fn syscall_name(nr: u32) -> String {
     if nr & I386 != 0 {
         let nr = nr & !I386;
         if cfg!(target_arch = "aarch64") {

@@ -15,6 +15,7 @@ pub mod place;
 pub mod reaped;
 pub mod runnable;
 pub mod sample;
+pub mod sleep;
 pub mod slowest;
 pub mod times;
 pub mod waits;

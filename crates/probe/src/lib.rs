@@ -12,6 +12,8 @@
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`.
 
+mod account;
+mod calls;
 mod carrier;
 pub mod choice;
 pub mod cost;

@@ -705,4 +705,106 @@ struct event {
 	enum event_flag flags; /* any of them together */
 };
 
+/* Functions of a sleeper's kernel stack that are kept, the innermost ones. */
+#define SLEEP_FRAMES 32
+
+struct sleep_stack {
+	__u64 frames[SLEEP_FRAMES]; /* unused ones are 0 */
+};
+
+enum sleep_flag {
+	SLEEP_DEEP = 1,	   /* uninterruptible */
+	SLEEP_IO = 2,	   /* counted as waiting for I/O */
+	SLEEP_SAMPLED = 4, /* a short one, whose stack was taken as one of many */
+};
+
+/* Sleeps of one thread that cannot be told apart. */
+struct sleep_key {
+	__u64 stack;  /* its hash; 0: not taken */
+	__u32 thread; /* its number in `thread_totals` */
+	__s32 nr;     /* the system call; -1: none */
+	enum sleep_flag flags;
+	__u32 unused;
+};
+
+struct sleep_sum {
+	__u64 ns;
+	__u64 count;
+	__u64 longest_ns;
+};
+
+/* What the kernel counts for a thread all the time. */
+struct thread_counters {
+	__u64 ns; /* when they were read */
+	__u64 ran_ns;
+	__u64 queued_ns; /* ready to run, without a CPU */
+	__u64 user_ns;	 /* these two by the timer tick, on most kernels */
+	__u64 system_ns;
+};
+
+/* A thread's states but sleeps, as far as its switches were seen; and its counters from one end of the accounted time to the other. */
+struct thread_total {
+	struct thread_counters began;
+	struct thread_counters ended;
+	__u64 running_ns;
+	struct sleep_sum woken;	    /* woken, and not yet running */
+	struct sleep_sum preempted; /* … */
+	struct sleep_sum throttled; /* by its cgroup's CPU quota */
+	__u32 tid;
+	__u32 tgid;
+	__u32 flags; /* PF_… */
+	__u32 unused;
+	char comm[16];
+};
+
+enum thread_doing {
+	THREAD_RUNNING = 0,
+	THREAD_NEW, /* not yet run */
+	THREAD_PREEMPTED,
+	THREAD_THROTTLED,
+	THREAD_ASLEEP,
+};
+
+/* The state of a thread's account, kept with the thread. */
+struct thread_account {
+	__u64 since;  /* when the present state began; 0: it is not accounted now */
+	__u64 off_ns; /* how long it was off the CPU before it came onto it; a part of this was the wait for the CPU */
+	__u64 queued_ns; /* `thread_counters.queued_ns` when it left the CPU */
+	enum thread_doing doing;
+	__u32 number; /* 0: not met yet */
+	__u32 closed; /* the span that its account was closed in */
+	__s32 slept_in; /* the system call that it slept in last; -1: none since that one returned */
+	__u32 samples;
+	__u32 unused;
+	struct sleep_key sleep; /* the one under way, or the last */
+	struct sleep_key last;	/* `sum` is of these, until there are others */
+	struct sleep_sum sum;
+	struct thread_total total;
+};
+
+/* How a system call waits, so far as that decides what its result means. */
+enum wait_kind {
+	WAIT_NONE = 0,
+	WAIT_ENTER,  /* io_uring_enter(2) */
+	WAIT_EVENTS, /* returns the number of events */
+	WAIT_FUTEX,  /* … if the operation is a wait */
+	WAIT_SLEEP,  /* ends with its time limit */
+};
+
+/* System calls of one number. */
+struct call_count {
+	__u64 count;
+	/* Of those that wait: how they ended. */
+	__u64 completions;
+	__u64 time_limits;
+	__u64 signals;
+	__u64 nothing;
+};
+#define CALLS_MAX 512 /* power of two: it masks an index */
+
+struct call_error {
+	__u32 nr;
+	__u32 errno;
+};
+
 #endif

@@ -76,10 +76,14 @@ impl SampledEvents {
     pub fn total(&self, of: fn(&Sums) -> u64) -> Option<expansion::Total> {
         let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
         let windows: Vec<Window> = self.windows.iter().map(window).collect();
-        let rest = Rest {
+        expansion::total(of(&self.whole) as f64, &windows, self.rest())
+    }
+
+    /// The time that the windows are a sample of.
+    pub fn rest(&self) -> Rest {
+        Rest {
             span: self.all.ns.saturating_sub(self.whole.ns) as f64,
             counted: self.all.completions.saturating_sub(self.whole.completions) as f64,
-        };
-        expansion::total(of(&self.whole) as f64, &windows, rest)
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! | `opening` | loading and attaching |
 //! | `aio` | what is attached when native or POSIX AIO is used |
 //! | `costly`, `windows` | what is attached a part of the time |
+//! | `account` | the threads' account, and their system calls |
 //! | `span` | counting, from its beginning to its end |
 //! | `counters`, `tables` | the counts in the maps and in the CPUs' slots |
 //! | `sweep` | rings that are no more |
@@ -16,6 +17,7 @@
 //! | `programs` | what the kernel says of the programs |
 //! | `errors` | what it refuses |
 
+mod account;
 mod aio;
 mod attached;
 mod costly;

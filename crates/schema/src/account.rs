@@ -81,6 +81,8 @@ pub enum ThreadState {
     Throttled,
     /// Asleep.
     Blocked,
+    /// Its switches were not seen.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -140,6 +142,8 @@ pub enum Reason {
     UringCompletions,
     /// A free SQ entry, under SQPOLL.
     UringSqSpace,
+    /// The start of a ring's SQPOLL thread.
+    UringSetup,
     /// The end of a ring's requests.
     UringTeardown,
     /// The SQPOLL thread has nothing to submit.
@@ -172,6 +176,24 @@ pub enum Reason {
     Child,
     /// A signal.
     Signal,
+    /// timerfd to expire.
+    Timer,
+    /// eventfd to be written.
+    EventFd,
+    /// The other end of a FIFO to be opened.
+    Fifo,
+    /// A terminal.
+    Terminal,
+    /// A lock on a file.
+    FileLock,
+    /// A System V semaphore.
+    Semaphore,
+    /// The server of a FUSE file system.
+    FuseServer,
+    /// The NFS server.
+    NfsServer,
+    /// The server of a 9p file system.
+    NinePServer,
     /// The CPU quota of its cgroup.
     CpuQuota,
     /// A grace period of RCU.
@@ -184,6 +206,10 @@ pub enum Reason {
     Ptrace,
     /// The cgroup freezer.
     Frozen,
+    /// Runnable: a CPU, since it was woken or created.
+    Woken,
+    /// Runnable: a CPU, since another thread took its CPU.
+    Preempted,
     /// No known function is on the stack: the innermost one outside the scheduler.
     #[serde(untagged)]
     Function(String),

@@ -6,6 +6,8 @@
 #include "threads.h"
 #include "credit.h"
 #include "reap.h"
+#include "account.h"
+#include "calls.h"
 #include "ring.bpf.c"
 #include "delivery.bpf.c"
 #include "sched.bpf.c"
@@ -22,6 +24,7 @@
 #include "block.bpf.c"
 #include "credit.bpf.c"
 #include "process.bpf.c"
+#include "account.bpf.c"
 #include "function.bpf.c"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

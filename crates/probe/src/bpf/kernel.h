@@ -29,22 +29,31 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
+enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 enum { BPF_F_NO_PREALLOC = 1 }; /* allowed here since 6.1 (96da3f7d489d) */
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
 /* include/uapi/asm-generic/errno-base.h, errno.h */
+#define EINTR 4
 #define EBADF 9
 #define EINVAL 22
 #define EOPNOTSUPP 95
-#define ECANCELED 125
+#define ETIME 62
+#define ETIMEDOUT 110
 #define EINPROGRESS 115
+#define ECANCELED 125
+#define ERESTARTSYS 512 /* and up to 516: a signal interrupts the call, which may begin again */
+#define ERESTART_RESTARTBLOCK 516
+#define MAX_ERRNO 4095
 
 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000
+#define TASK_UNINTERRUPTIBLE 0x00000002 /* of __state */
 #define TASK_DEAD 0x00000080 /* of __state: it will never run again */
 
 /* include/uapi/linux/io_uring.h */
@@ -151,8 +160,17 @@ struct thread_info {
 	u32 cpu;
 };
 
+struct cfs_rq {
+	int throttle_count;
+};
+
 struct sched_entity {
 	u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_info {
+	unsigned long long run_delay;
 };
 
 /* include/linux/prandom.h */
@@ -181,6 +199,18 @@ struct task_struct {
 	u64 utime;
 	u64 stime;
 	struct sched_entity se;
+	struct sched_info sched_info;
+	unsigned in_iowait : 1;
+	bool throttled; /* since 6.18 */
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct pt_regs; /* arch.h */

@@ -47,8 +47,10 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	if (following && nr == NR_io_uring_enter) {
 		bool traced = traced_caller(slot);
 		slot->waiting = slot->slept = 0;
-		if (counting && traced)
+		if (counting && traced) {
 			slot->syscalls++;
+			count_call(regs, nr, ret);
+		}
 		return 0;
 	}
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -60,8 +62,11 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	if (following ? !counting || !traced_caller(slot) : !watched(task))
 		return 0;
 	slot->syscalls++;
-	if (following && slot->submits)
-		slot->stray_calls++;
+	if (following) {
+		count_call(regs, nr, ret);
+		if (slot->submits)
+			slot->stray_calls++;
+	}
 	if (rw)
 		slot->rw_calls++;
 	return 0;

@@ -41,15 +41,6 @@ struct task_struct___numbered {
 
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-};
-
 #pragma clang attribute pop
 
 static __always_inline __u32 number_at(struct pid *pid, __u32 level)

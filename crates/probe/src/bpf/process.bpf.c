@@ -61,6 +61,17 @@ int BPF_PROG(process_exits, struct task_struct *task)
 
 	if (!watched(task))
 		return 0;
+	/* Nothing sees its last switch. */
+	if (following && accounts_began_ns && !account_span) {
+		struct thread_account *account =
+			bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (account) {
+			__u64 now = bpf_ktime_get_ns();
+			if (!account->number)
+				account_opens(account, task, now);
+			account_closes(account, task, now);
+		}
+	}
 	if (counting) {
 		here(task, slot);
 		all_inline();

@@ -200,10 +200,6 @@ struct seq_file {
 	void *private;
 };
 
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

@@ -77,6 +77,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	}
 	if (!out && !in)
 		return 0;
+	if (following && account_span) {
+		__u64 now = bpf_ktime_get_ns();
+		if (out)
+			account_out(prev, preempt || !prev_state, prev_state, now);
+		if (in)
+			account_in(next, now);
+	}
 	if (frozen) {
 		slot->tid = 0;
 		slot->current = CURRENT_UNSEEN;

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::{Link, OpenObject, ProgramMut};
 
 use super::errors::load_error;
+use crate::calls::CallWindow;
 use crate::cost::Account;
 use crate::pace::Pace;
 use crate::past::Past;
@@ -43,6 +44,9 @@ pub struct Watch<'room> {
     pub(super) recorder: Option<Recorder>,
     pub(super) account: Option<Account>,
     pub(super) costly: Option<Costly>,
+    /// Spans of the threads' account so far.
+    pub(super) account_spans: u32,
+    pub(super) call_windows: Windowed,
     /// Slots that are in use: possible CPUs.
     pub(super) cpus: usize,
     /// The end of a ring can be told from other work of the kernel's.
@@ -75,6 +79,14 @@ impl Watch<'_> {
 pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
     let function = plan.functions.iter().find(|f| program.name() == f.program);
     function.map_or_else(|| program.attach(), |f| f.attach(program)).map_err(load_error)
+}
+
+/// Calls by number in windows, of all programs or of those that cost much.
+#[derive(Default)]
+pub(super) struct Windowed {
+    pub(super) windows: Vec<CallWindow>,
+    /// When the one that is open began, completions then, and the counts of [`calls::reported`](crate::calls::reported).
+    pub(super) opened: Option<(u64, u64, Vec<u64>)>,
 }
 
 /// What is kept of the programs that cost much while they come and go.

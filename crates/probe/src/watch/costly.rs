@@ -86,16 +86,22 @@ impl Watch<'_> {
                 self.attach_costly()?;
                 costly.pace.opened(Instant::now(), self.costly_runs());
                 costly.opened = Some((self.sums(), Span::Window));
-                Ok(())
+                self.open_calls()
             }
             Some(Step::Stay) => {
                 let now = self.sums();
                 costly.end_span(now);
                 costly.opened = Some((now, Span::Whole));
-                Ok(())
+                self.close_calls()
             }
             Some(Step::Close) => {
+                // The first step closes the whole time before it.
+                let is_window = costly.opened.is_some_and(|(_, span)| span == Span::Window);
                 costly.end_span(self.sums());
+                match is_window {
+                    true => self.close_calls()?,
+                    false => self.call_windows.opened = None,
+                }
                 self.detach_costly()
             }
         }

@@ -21,6 +21,10 @@ const _: () = assert!(size_of::<types::stay>() == 64);
 const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
 const _: () = assert!(size_of::<types::trail>() == 280);
 const _: () = assert!(size_of::<types::file_name>() == 96);
+const _: () = assert!(size_of::<types::sleep_key>() == 24);
+const _: () = assert!(size_of::<types::sleep_sum>() == 24);
+const _: () = assert!(size_of::<types::thread_total>() == 192);
+const _: () = assert!(size_of::<types::call_count>() == 40);
 
 /// `IOTRAIL_MAX_CPUS`.
 pub(super) const MAX_CPUS: usize = 1024;

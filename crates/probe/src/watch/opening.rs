@@ -6,10 +6,12 @@ use std::mem::MaybeUninit;
 use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
+use super::account::WALK;
 use super::aio::{AWAITED, aio_is_due};
-use super::attached::{Room, Watch, attach};
+use super::attached::{Room, Watch, Windowed, attach};
 use super::errors::{load_error, refused};
 use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, FILES_NAMED, LYING_QUEUES, MANY, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
+use crate::calls;
 use crate::choice::Window;
 use crate::numbers::Own;
 use crate::past::Past;
@@ -66,6 +68,9 @@ impl<'room> Watch<'room> {
         constants.recording = recording.is_some();
         tell_asked(constants, &subject, &plan);
         tell_kernel(constants, symbols, &plan);
+        for (nr, kind) in constants.wait_kinds.iter_mut().enumerate() {
+            *kind = calls::kind_of(nr as u32);
+        }
         if let Some(follow) = subject.follow {
             tell_choice(constants, follow, symbols);
             constants.everyone = subject.who == Who::Everyone;
@@ -77,7 +82,7 @@ impl<'room> Watch<'room> {
         if let Some(capacity) = recording {
             open.maps.events.set_max_entries(capacity.ring_bytes).map_err(load_error)?;
         }
-        choose_programs(&mut open, &plan)?;
+        choose_programs(&mut open, &plan, subject.follow.is_some())?;
         let mut skel = open.load().map_err(load_error)?;
         let links = attach_all(&mut skel, &plan, subject.aio_awaited)?;
         let recorder =
@@ -99,6 +104,8 @@ impl<'room> Watch<'room> {
             recorder,
             account: None,
             costly: None,
+            account_spans: 0,
+            call_windows: Windowed::default(),
             cpus,
             exit_work_known: address(symbols, EXIT_WORK) != 0,
             past: Past::default(),
@@ -208,9 +215,9 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
 }
 
 /// Those of the plan are loaded, and no others.
-fn choose_programs(open: &mut OpenIotrailSkel<'_>, plan: &Plan) -> Result<()> {
+fn choose_programs(open: &mut OpenIotrailSkel<'_>, plan: &Plan, following: bool) -> Result<()> {
     for mut program in open.open_object_mut().progs_mut() {
-        let wanted = plan.attach.iter().any(|name| program.name() == *name);
+        let wanted = plan.attach.iter().any(|name| program.name() == *name) || (following && program.name() == WALK);
         program.set_autoload(wanted);
         if let Some(function) = plan.functions.iter().find(|f| program.name() == f.program) {
             function.aim(&mut program).map_err(load_error)?;

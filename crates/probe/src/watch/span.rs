@@ -21,6 +21,7 @@ impl Watch<'_> {
             self.account_begins()?;
             self.before = iotrail_host::irq::snapshot().ok();
             self.bss_mut().counting = 1;
+            self.open_account()?;
             return Ok(());
         }
         // Else what a thread that is just going to sleep has not counted yet would go from a place that is still to be emptied to one

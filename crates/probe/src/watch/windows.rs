@@ -38,6 +38,9 @@ impl Watch<'_> {
         // For names.
         self.before = iotrail_host::irq::snapshot().ok();
         self.windows = Some(Windows::default());
+        // For the counters of the threads that are there.
+        self.open_account()?;
+        self.close_account()?;
         self.detach();
         Ok(())
     }
@@ -58,6 +61,7 @@ impl Watch<'_> {
         (bss.costly_since, bss.costly_gone) = (now, 0);
         bss.finishing = 0;
         bss.counting = 1;
+        self.open_account()?;
         let sums = self.sums();
         self.costly.iter_mut().for_each(|costly| costly.begin(sums));
         Ok(())
@@ -78,6 +82,7 @@ impl Watch<'_> {
 
     /// Counting stops, the programs go. Requests that were not followed to their end are unfinished.
     pub fn close_window(&mut self) -> Result<()> {
+        self.close_account()?;
         self.bss_mut().counting = 0;
         let now = iotrail_host::irq::snapshot().ok();
         let sums = self.sums();

@@ -1,5 +1,6 @@
 //! The screen of a watched program.
 
+mod account;
 mod contexts;
 mod files;
 mod opcodes;
@@ -10,6 +11,7 @@ mod times;
 mod watched;
 mod whole;
 
+use self::account::{account, calls};
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
 use self::watched::{cpu, followed, processes, subject, throughput};
@@ -87,6 +89,8 @@ fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     o.blank();
     whole(o, t);
 
+    t.account.iter().for_each(|of_threads| account(o, of_threads));
+    t.calls.iter().for_each(|of_threads| calls(o, of_threads));
     measured::remarks(o, &t.findings, &t.total.warnings);
     out
 }

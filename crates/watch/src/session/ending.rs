@@ -17,6 +17,7 @@ use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
+use iotrail_schema::account::Account;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::End;
 use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
@@ -34,6 +35,8 @@ pub struct Traced {
 
 impl Running<'_> {
     pub fn end(mut self) -> Result<Traced> {
+        // First, so that the threads' time ends with the trace.
+        self.watch.close_account()?;
         let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
         let elapsed_ns = windows.and_then(|w| w.open_for_ns()).unwrap_or(self.began.elapsed().as_nanos() as u64);
         let ended_ns = recorder::now().monotonic_ns;
@@ -45,6 +48,8 @@ impl Running<'_> {
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
         let observed = self.watch.end()?;
+        let (threads, more_threads) = self.watch.threads()?;
+        let calls = self.watch.calls(&threads)?;
         self.take()?;
 
         self.end_command();
@@ -69,6 +74,8 @@ impl Running<'_> {
         let loss = observed.follow_loss;
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);
+        record.calls = calls;
+        record.account = Some(Account { threads, more_threads, requests: None });
         record.total.reaping_lost = Some(self.watch.stays_lost());
         // The probes know of all of them; a name that was used again is there once.
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);

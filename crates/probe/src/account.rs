@@ -1,0 +1,259 @@
+//! One thread's account as rows that sum to its wall time. They come from the thread's switches, and between windows from the kernel's counters.
+
+use std::collections::BTreeMap;
+
+use crate::raw::text;
+use crate::skel::types;
+use iotrail_path::delivery::syscall_name;
+use iotrail_path::sleep::reason_of_call;
+use iotrail_schema::account::{Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+
+/// include/linux/sched.h
+const PF_IO_WORKER: u32 = 0x10;
+
+/// User and system time by the tick are printed from this number of ticks on.
+const TICKS: u64 = 25;
+const TICK_NS: u64 = 4_000_000;
+
+/// A system call's number and the flags of its sleeps.
+type Call = (i32, u32);
+
+/// Sleeps of one kind.
+pub(crate) struct Sleep {
+    pub key: types::sleep_key,
+    pub sum: types::sleep_sum,
+    /// By its stack; `None`: no stack was taken.
+    pub reason: Option<Reason>,
+}
+
+impl Sleep {
+    fn has(&self, flag: types::sleep_flag) -> bool {
+        self.key.flags.0 & flag.0 != 0
+    }
+
+    fn call(&self) -> Call {
+        (self.key.nr, self.key.flags.0 & !types::sleep_flag::SLEEP_SAMPLED.0)
+    }
+}
+
+/// The name of a call by its number, where the thread was in one.
+pub(crate) fn call_name(nr: i32) -> Option<String> {
+    u32::try_from(nr).ok().map(syscall_name)
+}
+
+/// `sampled`: between windows its switches were not seen, and what they were a sample of is known by the kernel's counters.
+pub(crate) fn thread(total: &types::thread_total, sleeps: &[Sleep], sampled: bool) -> ThreadAccount {
+    let comm = text(&total.comm);
+    let role = match total.flags & PF_IO_WORKER {
+        0 => Role::Thread,
+        _ if comm.starts_with("iou-sqp") => Role::Sqpoll,
+        _ => Role::Iowq,
+    };
+    let (began, ended) = (&total.began, &total.ended);
+    let since = |of: fn(&types::thread_counters) -> u64| of(ended).saturating_sub(of(began));
+    let wall_ns = since(|c| c.ns);
+    let cpu_ns = since(|c| c.ran_ns);
+    let mut waiting = vec![
+        row(ThreadState::Runnable, Some(Reason::Woken), &total.woken),
+        row(ThreadState::Runnable, Some(Reason::Preempted), &total.preempted),
+        row(ThreadState::Throttled, None, &total.throttled),
+    ];
+    let mut blocked = sleep_rows(sleeps);
+    let mut running_ns = total.running_ns;
+    if sampled {
+        let off = wall_ns.saturating_sub(cpu_ns);
+        running_ns = wall_ns - off;
+        let queued = since(|c| c.queued_ns).min(off);
+        expand(&mut waiting, queued, ThreadState::Runnable);
+        expand(&mut blocked, off - queued, ThreadState::Blocked);
+    }
+    let mut rows = running_rows(running_ns, since(|c| c.user_ns), since(|c| c.system_ns));
+    rows.append(&mut waiting);
+    rows.append(&mut blocked);
+    let seen: u64 = rows.iter().map(|row| row.ns).sum();
+    rows.push(plain(ThreadState::Unknown, wall_ns.saturating_sub(seen)));
+    rows.retain(|row| row.ns > 0);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
+    ThreadAccount { tid: total.tid, tgid: total.tgid, comm, role, wall_ns, cpu_ns: Some(cpu_ns), rows }
+}
+
+fn plain(state: ThreadState, ns: u64) -> ThreadRow {
+    ThreadRow { state, mode: None, syscall: None, reason: None, ns, longest_ns: None, count: None, exact: true }
+}
+
+fn row(state: ThreadState, reason: Option<Reason>, sum: &types::sleep_sum) -> ThreadRow {
+    ThreadRow { reason, longest_ns: Some(sum.longest_ns), count: Some(sum.count), ..plain(state, sum.ns) }
+}
+
+/// `part` of `whole` of `ns`.
+fn share(ns: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(ns) * u128::from(part)).checked_div(whole.into()).unwrap_or(0) as u64
+}
+
+/// Divided by mode as the ticks are, if there are enough of them.
+fn running_rows(ns: u64, user_ns: u64, system_ns: u64) -> Vec<ThreadRow> {
+    if user_ns + system_ns < TICKS * TICK_NS {
+        return vec![plain(ThreadState::Running, ns)];
+    }
+    let user = share(ns, user_ns, user_ns + system_ns);
+    let of = |mode, ns| ThreadRow { mode: Some(mode), exact: false, ..plain(ThreadState::Running, ns) };
+    vec![of(Mode::User, user), of(Mode::Kernel, ns - user)]
+}
+
+/// Sleeps without a stack are divided as the sampled ones of their call are; without a sample, the call may say what they waited for.
+fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
+    let mut samples: BTreeMap<Call, BTreeMap<&Reason, u64>> = BTreeMap::new();
+    for sleep in sleeps.iter().filter(|sleep| sleep.has(types::sleep_flag::SLEEP_SAMPLED)) {
+        if let Some(reason) = &sleep.reason {
+            *samples.entry(sleep.call()).or_default().entry(reason).or_default() += sleep.sum.ns.max(1);
+        }
+    }
+    let mut rows: BTreeMap<(i32, Option<Reason>), ThreadRow> = BTreeMap::new();
+    let mut add = |nr: i32, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
+        let empty = || ThreadRow {
+            syscall: call_name(nr),
+            ..row(ThreadState::Blocked, reason.cloned(), &types::sleep_sum::default())
+        };
+        let row = rows.entry((nr, reason.cloned())).or_insert_with(empty);
+        row.ns += sum.ns;
+        row.count = row.count.map(|count| count + sum.count);
+        row.longest_ns = row.longest_ns.max(Some(sum.longest_ns));
+        row.exact &= exact;
+    };
+    for sleep in sleeps {
+        let (nr, sum) = (sleep.key.nr, sleep.sum);
+        if sleep.reason.is_some() {
+            add(nr, sleep.reason.as_ref(), sum, true);
+            continue;
+        }
+        match samples.get(&sleep.call()) {
+            Some(of) if of.len() > 1 => {
+                let all: u64 = of.values().sum();
+                let mut left = sum;
+                for (i, (reason, ns)) in of.iter().enumerate() {
+                    let last = i + 1 == of.len();
+                    let part = |n: u64, left: u64| if last { left } else { share(n, *ns, all).min(left) };
+                    let (ns, count) = (part(sum.ns, left.ns), part(sum.count, left.count));
+                    (left.ns, left.count) = (left.ns - ns, left.count - count);
+                    add(nr, Some(reason), types::sleep_sum { ns, count, longest_ns: 0 }, false);
+                }
+            }
+            Some(of) => add(nr, of.keys().next().copied(), sum, false),
+            None => {
+                let deep = sleep.has(types::sleep_flag::SLEEP_DEEP);
+                let name = call_name(nr).filter(|_| !deep).unwrap_or_default();
+                add(nr, reason_of_call(&name).as_ref(), sum, true);
+            }
+        }
+    }
+    rows.into_values().collect()
+}
+
+/// The rows are a sample of this time: they keep their proportions. Without rows, all of it is of this state.
+fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
+    let seen: u64 = rows.iter().map(|row| row.ns).sum();
+    if seen == 0 {
+        *rows = vec![plain(state, ns)];
+        return;
+    }
+    let mut left = ns;
+    rows.retain(|row| row.ns > 0);
+    let last = rows.len() - 1;
+    for (i, row) in rows.iter_mut().enumerate() {
+        row.ns = if i == last { left } else { share(ns, row.ns, seen).min(left) };
+        left -= row.ns;
+        // Counts and the longest are of the windows only.
+        (row.count, row.longest_ns, row.exact) = (None, None, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(ns: u64, ran_ns: u64, queued_ns: u64) -> types::thread_counters {
+        types::thread_counters { ns, ran_ns, queued_ns, ..Default::default() }
+    }
+
+    fn sleep(nr: i32, flags: u32, ns: u64, count: u64, reason: Option<Reason>) -> Sleep {
+        let key = types::sleep_key { nr, flags: types::sleep_flag(flags), ..Default::default() };
+        Sleep { key, sum: types::sleep_sum { ns, count, longest_ns: ns }, reason }
+    }
+
+    const SAMPLED: u32 = types::sleep_flag::SLEEP_SAMPLED.0;
+    const ENTER: i32 = 426;
+
+    fn total() -> types::thread_total {
+        types::thread_total {
+            began: counters(1000, 500, 10),
+            ended: counters(11_000, 2500, 1010),
+            running_ns: 2000,
+            woken: types::sleep_sum { ns: 1000, count: 10, longest_ns: 500 },
+            ..Default::default()
+        }
+    }
+
+    fn ns(account: &ThreadAccount, state: ThreadState) -> u64 {
+        account.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum()
+    }
+
+    #[test]
+    fn rows_sum_to_the_wall_time_and_what_was_not_seen_is_a_row() {
+        let whole = thread(&total(), &[sleep(ENTER, 0, 7000, 10, Some(Reason::RequestTag))], false);
+        assert_eq!((whole.wall_ns, whole.cpu_ns), (10_000, Some(2000)));
+        assert_eq!(whole.rows.iter().map(|row| row.ns).sum::<u64>(), whole.wall_ns);
+        assert_eq!(ns(&whole, ThreadState::Unknown), 0);
+        let first = &whole.rows[0];
+        assert_eq!(
+            (first.syscall.as_deref(), first.reason.clone()),
+            (Some("io_uring_enter"), Some(Reason::RequestTag))
+        );
+        let part = thread(&total(), &[sleep(ENTER, 0, 6000, 10, None)], false);
+        assert_eq!(ns(&part, ThreadState::Unknown), 1000);
+    }
+
+    #[test]
+    fn short_sleeps_are_divided_as_the_sampled_ones_of_their_call() {
+        let sleeps = [
+            sleep(0, SAMPLED, 30, 3, Some(Reason::PipeEmpty)),
+            sleep(0, SAMPLED, 10, 1, Some(Reason::SocketData)),
+            sleep(0, 0, 4000, 400, None),
+            sleep(ENTER, 0, 500, 50, None),
+            sleep(ENTER, types::sleep_flag::SLEEP_DEEP.0, 700, 7, None),
+        ];
+        let rows = sleep_rows(&sleeps);
+        let of = |nr: &str, reason: Option<Reason>| {
+            let row = rows.iter().find(|r| r.syscall.as_deref() == Some(nr) && r.reason == reason).unwrap();
+            (row.ns, row.count, row.exact)
+        };
+        assert_eq!(of("read", Some(Reason::PipeEmpty)), (3030, Some(303), false));
+        assert_eq!(of("read", Some(Reason::SocketData)), (1010, Some(101), false));
+        assert_eq!(of("io_uring_enter", Some(Reason::UringCompletions)), (500, Some(50), true));
+        assert_eq!(of("io_uring_enter", None), (700, Some(7), true), "a deep sleep is not a wait for completions");
+    }
+
+    #[test]
+    fn windows_divide_what_the_counters_have_in_all() {
+        let mut seen = total();
+        seen.running_ns = 20;
+        seen.woken = types::sleep_sum { ns: 5, count: 1, longest_ns: 5 };
+        seen.preempted = types::sleep_sum { ns: 15, count: 1, longest_ns: 15 };
+        let sleeps =
+            [sleep(ENTER, 0, 30, 1, Some(Reason::UringCompletions)), sleep(74, 0, 40, 1, Some(Reason::Writeback))];
+        let account = thread(&seen, &sleeps, true);
+        assert_eq!(ns(&account, ThreadState::Running), 2000);
+        assert_eq!(ns(&account, ThreadState::Runnable), 1000);
+        let rows: Vec<_> = account.rows.iter().map(|row| (row.ns, row.reason.clone(), row.exact)).collect();
+        assert_eq!(rows[0], (4000, Some(Reason::Writeback), false));
+        assert_eq!(rows[1], (3000, Some(Reason::UringCompletions), false));
+        let unseen = thread(&seen, &[], true);
+        assert!(unseen.rows.iter().any(|row| row.state == ThreadState::Blocked && row.ns == 7000 && row.exact));
+    }
+
+    #[test]
+    fn running_time_is_divided_by_mode_from_enough_ticks_on() {
+        assert_eq!(running_rows(1000, TICK_NS, 3 * TICK_NS).len(), 1);
+        let rows = running_rows(1000, 25 * TICK_NS, 75 * TICK_NS);
+        assert_eq!((rows[0].mode, rows[0].ns, rows[1].ns, rows[0].exact), (Some(Mode::User), 250, 750, false));
+    }
+}

@@ -1,0 +1,64 @@
+/* The ends of the accounted time, where threads need not switch. */
+
+__u32 account_ends; /* what the next walk over all threads does */
+
+/* One that has not switched since the span began is taken up as it is found. */
+static __always_inline void account_taken_up(struct thread_account *account, struct task_struct *task, __u64 now)
+{
+	if (account->since || account->closed == account_span)
+		return;
+	account_opens(account, task, now);
+	if (task->on_cpu) {
+		account->doing = THREAD_RUNNING;
+	} else if (task->__state == 0) {
+		account->doing = THREAD_PREEMPTED;
+	} else {
+		account->doing = THREAD_ASLEEP;
+		sleep_begins(account, task, task->__state);
+	}
+}
+
+static __always_inline void account_left(struct thread_account *account, struct task_struct *task, __u64 now)
+{
+	if (!account->since || account->closed == account_span)
+		return;
+	__u64 ns = account_turns(account, now);
+	switch (account->doing) {
+	case THREAD_RUNNING:
+		account->total.running_ns += ns;
+		settle(account, task);
+		break;
+	case THREAD_NEW:
+		one_more(&account->total.woken, ns);
+		break;
+	case THREAD_PREEMPTED:
+		one_more(&account->total.preempted, ns);
+		break;
+	case THREAD_THROTTLED:
+		one_more(&account->total.throttled, ns);
+		break;
+	default:
+		account->sleep.stack = ns >= LONG_SLEEP_NS ? stack_of_sleep(task) : 0;
+		slept(account, ns);
+	}
+	account_closes(account, task, now);
+}
+
+SEC("iter/task")
+int account_walk(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task || !watched(task))
+		return 0;
+	__u64 now = bpf_ktime_get_ns();
+	struct thread_account *account =
+		bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!account)
+		accounts_lost++;
+	else if (account_ends)
+		account_left(account, task, now);
+	else
+		account_taken_up(account, task, now);
+	return 0;
+}

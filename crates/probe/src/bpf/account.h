@@ -1,0 +1,300 @@
+/* The account of each traced thread: how long it ran, was ready to run, and slept where. What it waited for at the scheduler is no event of
+ * its own: the kernel's counter of that wait grows when the thread has its CPU again, so a time off the CPU is divided when the thread leaves
+ * the CPU the next time.
+ */
+#ifndef IOTRAIL_ACCOUNT_H
+#define IOTRAIL_ACCOUNT_H
+
+#include "state.h"
+
+/* 113 ns per switch with stacks of the sleeps of 100 µs or more, taken on the way in; with all stacks 650 ns. */
+#define LONG_SLEEP_NS 100000
+/* Of a thread's shorter sleeps: the first ones, and then 1 in 64 at random. */
+#define FIRST_SAMPLES 8
+#define SAMPLE_MASK 63
+
+__u64 account_opened_ns;  /* the span began */
+__u64 accounts_began_ns;  /* the first one did */
+__u32 account_span;	  /* its number; 0: none is under way */
+__u32 accounts_made;
+__u64 accounts_lost; /* threads and sleeps without memory */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_account);
+} thread_accounts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct thread_total);
+} thread_totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct sleep_key);
+	__type(value, struct sleep_sum);
+} sleeps SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct sleep_stack);
+} sleep_stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sleep_stack);
+} sleep_room SEC(".maps");
+
+/* Its kernel stack's hash; 0: the stack cannot be read. */
+static __noinline __u64 stack_of_sleep(struct task_struct *task)
+{
+	__u32 only = 0;
+	__u64 hash = 0x9e3779b97f4a7c15ULL;
+	struct sleep_stack *stack = bpf_map_lookup_elem(&sleep_room, &only);
+
+	if (!stack)
+		return 0;
+	long bytes = bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0);
+	if (bytes <= 0)
+		return 0;
+	for (int i = 0; i < SLEEP_FRAMES; i++) {
+		if (i * (long)sizeof(__u64) >= bytes)
+			stack->frames[i] = 0;
+		hash = (hash ^ stack->frames[i]) * 0xff51afd7ed558ccdULL;
+		hash ^= hash >> 32;
+	}
+	hash |= 1;
+	if (!bpf_map_lookup_elem(&sleep_stacks, &hash) && bpf_map_update_elem(&sleep_stacks, &hash, stack, BPF_ANY))
+		return 0;
+	return hash;
+}
+
+static __always_inline void one_more(struct sleep_sum *sum, __u64 ns)
+{
+	sum->ns += ns;
+	sum->count++;
+	if (ns > sum->longest_ns)
+		sum->longest_ns = ns;
+}
+
+static __noinline int sleeps_put_away(struct thread_account *account)
+{
+	if (!account || !account->sum.count)
+		return 0;
+	struct sleep_sum *known = bpf_map_lookup_elem(&sleeps, &account->last);
+	if (known) {
+		known->ns += account->sum.ns;
+		known->count += account->sum.count;
+		if (account->sum.longest_ns > known->longest_ns)
+			known->longest_ns = account->sum.longest_ns;
+	} else if (bpf_map_update_elem(&sleeps, &account->last, &account->sum, BPF_NOEXIST)) {
+		accounts_lost++;
+	}
+	__builtin_memset(&account->sum, 0, sizeof(account->sum));
+	return 0;
+}
+
+static __always_inline void slept(struct thread_account *account, __u64 ns)
+{
+	if (!same((__u64 *)&account->last, (__u64 *)&account->sleep, sizeof(account->last) / sizeof(__u64))) {
+		sleeps_put_away(account);
+		account->last = account->sleep;
+	}
+	one_more(&account->sum, ns);
+}
+
+static __always_inline __u64 queued(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
+}
+
+/* The time off the CPU before the present run, now that the kernel has counted what of it was a wait for the CPU. */
+static __always_inline void settle(struct thread_account *account, struct task_struct *task)
+{
+	__u64 off = account->off_ns;
+
+	if (!off)
+		return;
+	__u64 waited = queued(task) - account->queued_ns;
+	if (waited > off)
+		waited = off;
+	one_more(&account->total.woken, waited);
+	slept(account, off - waited);
+	account->off_ns = 0;
+}
+
+static __always_inline void read_counters(struct thread_counters *counters, struct task_struct *task, __u64 now)
+{
+	counters->ns = now;
+	counters->ran_ns = task->se.sum_exec_runtime;
+	counters->queued_ns = queued(task);
+	counters->user_ns = task->utime;
+	counters->system_ns = task->stime;
+}
+
+static __always_inline void sleep_begins(struct thread_account *account, struct task_struct *task, unsigned int state)
+{
+	__u32 flags = state & TASK_UNINTERRUPTIBLE ? SLEEP_DEEP : 0;
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		flags |= SLEEP_IO;
+	account->sleep.nr = -1;
+	if (!(task->flags & PF_IO_WORKER)) {
+		struct entry entry;
+		entry_of(task, &entry, false);
+		if (entry.nr >= 0)
+			account->sleep.nr = entry.nr;
+	}
+	account->sleep.stack = 0;
+	account->sleep.flags = flags;
+	account->slept_in = account->sleep.nr;
+}
+
+/* The thread is accounted from now, or from its beginning if that is in the span. */
+static __noinline int account_opens(struct thread_account *account, struct task_struct *task, __u64 now)
+{
+	__u64 started = task->start_time;
+
+	account->doing = THREAD_RUNNING;
+	account->since = now;
+	account->off_ns = 0;
+	account->queued_ns = queued(task);
+	account->slept_in = -1;
+	if (account->number)
+		return 0;
+	account->number = __sync_fetch_and_add(&accounts_made, 1) + 1;
+	account->sleep.thread = account->number;
+	account->total.tid = task->pid;
+	account->total.tgid = task->tgid;
+	if (started <= accounts_began_ns) {
+		read_counters(&account->total.began, task, now);
+		return 0;
+	}
+	account->total.began.ns = started;
+	if (started >= account_opened_ns) {
+		account->since = started;
+		account->doing = THREAD_NEW;
+	}
+	return 0;
+}
+
+/* What its state lasted up to now. Who asks first on another CPU gets it, and no one else. */
+static __always_inline __u64 account_turns(struct thread_account *account, __u64 now)
+{
+	__u64 since = __sync_lock_test_and_set(&account->since, now);
+
+	return now > since && since ? now - since : 0;
+}
+
+/* `now` 0: the switches of the thread are not seen at present. */
+static __noinline int account_closes(struct thread_account *account, struct task_struct *task, __u64 now)
+{
+	account->closed = account_span;
+	account->total.flags = task->flags;
+	bpf_probe_read_kernel(account->total.comm, sizeof(account->total.comm), task->comm);
+	sleeps_put_away(account);
+	account->since = 0;
+	read_counters(&account->total.ended, task, now);
+	if (bpf_map_update_elem(&thread_totals, &account->number, &account->total, BPF_ANY))
+		accounts_lost++;
+	return 0;
+}
+
+static __always_inline struct thread_account *account_of(struct task_struct *task, __u64 now)
+{
+	struct thread_account *account =
+		bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!account) {
+		accounts_lost++;
+		return 0;
+	}
+	if (account->since)
+		return account;
+	if (account->closed == account_span)
+		return 0;
+	account_opens(account, task, now);
+	return account;
+}
+
+static __always_inline bool is_throttled(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->throttled))
+		return task->throttled;
+	struct cfs_rq *queue = task->se.cfs_rq;
+	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count;
+}
+
+/* The thread leaves the CPU. */
+static __noinline int account_out(struct task_struct *task, bool runnable, unsigned int state, __u64 now)
+{
+	struct thread_account *account = account_of(task, now);
+
+	if (!account)
+		return 0;
+	__u64 ns = account_turns(account, now);
+	/* Of a thread that was not seen to come, nothing is known. */
+	if (account->doing == THREAD_RUNNING) {
+		account->total.running_ns += ns;
+		settle(account, task);
+	}
+	account->queued_ns = queued(task);
+	if (runnable) {
+		account->doing = is_throttled(task) ? THREAD_THROTTLED : THREAD_PREEMPTED;
+		return 0;
+	}
+	account->doing = THREAD_ASLEEP;
+	sleep_begins(account, task, state);
+	if (state & TASK_DEAD)
+		account_closes(account, task, now);
+	return 0;
+}
+
+/* The thread comes onto the CPU. */
+static __noinline int account_in(struct task_struct *task, __u64 now)
+{
+	struct thread_account *account = account_of(task, now);
+
+	if (!account)
+		return 0;
+	__u64 ns = account_turns(account, now);
+	switch (account->doing) {
+	case THREAD_NEW:
+		one_more(&account->total.woken, ns);
+		break;
+	case THREAD_PREEMPTED:
+		one_more(&account->total.preempted, ns);
+		break;
+	case THREAD_THROTTLED:
+		one_more(&account->total.throttled, ns);
+		break;
+	case THREAD_ASLEEP:
+		account->off_ns = ns;
+		if (ns >= LONG_SLEEP_NS) {
+			account->sleep.stack = stack_of_sleep(task);
+		} else if (account->samples < FIRST_SAMPLES || !(bpf_get_prandom_u32() & SAMPLE_MASK)) {
+			account->samples++;
+			account->sleep.stack = stack_of_sleep(task);
+			account->sleep.flags |= SLEEP_SAMPLED;
+		}
+		break;
+	default:
+		break;
+	}
+	account->doing = THREAD_RUNNING;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,199 @@
+//! The system calls that are reported, and their counts over all the time.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use crate::skel::types::{call_count, wait_kind};
+use iotrail_base::error::errno_name;
+use iotrail_path::delivery::syscall_name;
+use iotrail_schema::account::{CallRecord, WaitEnds};
+use iotrail_stats::expansion::{self, Rest, Total, Window};
+
+/// `CALLS_MAX` of record.h.
+pub(crate) const CALLS_MAX: u32 = 512;
+
+/// That set up, submit, wait, read, write, sync and poll.
+const CALLS: [&str; 76] = [
+    "io_uring_setup",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_setup",
+    "io_submit",
+    "io_getevents",
+    "io_pgetevents",
+    "io_cancel",
+    "io_destroy",
+    "epoll_create",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_wait",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "sendfile",
+    "splice",
+    "copy_file_range",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "socket",
+    "bind",
+    "listen",
+    "accept",
+    "accept4",
+    "connect",
+    "shutdown",
+    "close",
+    "fsync",
+    "fdatasync",
+    "sync",
+    "syncfs",
+    "sync_file_range",
+    "msync",
+    "fallocate",
+    "truncate",
+    "ftruncate",
+    "open",
+    "openat",
+    "openat2",
+    "stat",
+    "fstat",
+    "newfstatat",
+    "statx",
+    "lseek",
+    "fadvise64",
+    "futex",
+    "futex_wait",
+    "futex_waitv",
+    "nanosleep",
+    "clock_nanosleep",
+    "timerfd_create",
+    "timerfd_settime",
+    "eventfd2",
+    "sched_yield",
+    "madvise",
+    "mlock",
+    "wait4",
+];
+
+/// How the call of this number waits.
+pub(crate) fn kind_of(nr: u32) -> wait_kind {
+    match syscall_name(nr).as_str() {
+        "io_uring_enter" => wait_kind::WAIT_ENTER,
+        "io_getevents" | "io_pgetevents" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll"
+        | "select" | "pselect6" => wait_kind::WAIT_EVENTS,
+        "futex" => wait_kind::WAIT_FUTEX,
+        "nanosleep" | "clock_nanosleep" => wait_kind::WAIT_SLEEP,
+        _ => wait_kind::WAIT_NONE,
+    }
+}
+
+/// The numbers of the calls that are reported.
+pub(crate) fn reported() -> &'static [u32] {
+    static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
+    NUMBERS.get_or_init(|| (0..CALLS_MAX).filter(|nr| CALLS.contains(&syscall_name(*nr).as_str())).collect())
+}
+
+/// Calls while they were counted, one of several such times.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct CallWindow {
+    pub ns: u64,
+    pub completions: u64,
+    /// By number, those that there were.
+    pub counts: Vec<(u32, u64)>,
+}
+
+impl CallWindow {
+    fn count(&self, nr: u32) -> u64 {
+        self.counts.iter().find(|(n, _)| *n == nr).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// One call's count over all the time; `None`: there is time outside the windows, and no window.
+pub(crate) fn total(nr: u32, seen: u64, windows: &[CallWindow], rest: Rest) -> Option<Total> {
+    let in_windows: u64 = windows.iter().map(|w| w.count(nr)).sum();
+    let window =
+        |w: &CallWindow| Window { span: w.ns as f64, counted: w.completions as f64, events: w.count(nr) as f64 };
+    let windows: Vec<Window> = windows.iter().map(window).collect();
+    expansion::total(seen.saturating_sub(in_windows) as f64, &windows, rest)
+}
+
+/// The record of the calls of one number. The caller adds the time that threads were blocked in them.
+pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: Total) -> CallRecord {
+    let exact = total.interval == Some((total.total, total.total));
+    let scale = |n: u64| if exact { n } else { (n as f64 * total.total / seen.count.max(1) as f64).round() as u64 };
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    for (errno, n) in errors {
+        *by_name.entry(name(*errno)).or_default() += scale(*n);
+    }
+    CallRecord {
+        syscall: syscall_name(nr),
+        count: total.total.round() as u64,
+        errors: by_name,
+        blocked_ns: 0,
+        ended: (kind_of(nr) != wait_kind::WAIT_NONE).then(|| WaitEnds {
+            completions: scale(seen.completions),
+            time_limit: scale(seen.time_limits),
+            signal: scale(seen.signals),
+            nothing: scale(seen.nothing),
+        }),
+        count_ci95: total.interval.filter(|_| !exact).map(|(lo, hi)| [lo, hi]),
+    }
+}
+
+/// The kernel's own numbers, for a call that a signal interrupts and that may begin again, count as EINTR.
+fn name(errno: u32) -> String {
+    errno_name(if (512..=516).contains(&errno) { libc::EINTR } else { errno as i32 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(name: &str) -> u32 {
+        *reported().iter().find(|nr| syscall_name(**nr) == name).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_was_counted_all_the_time_is_exact() {
+        let nr = number("io_uring_setup");
+        let rest = Rest { span: 0.0, counted: 0.0 };
+        let seen = call_count { count: 3, ..Default::default() };
+        let all = record(nr, &seen, &[(12, 2), (512, 1)], total(nr, 3, &[], rest).unwrap());
+        assert_eq!((all.syscall.as_str(), all.count), ("io_uring_setup", 3));
+        assert_eq!(all.errors, BTreeMap::from([("ENOMEM".into(), 2), ("EINTR".into(), 1)]));
+        assert_eq!((all.ended, all.count_ci95), (None, None));
+    }
+
+    #[test]
+    fn counts_of_windows_are_expanded_with_what_else_was_counted_in_them() {
+        let nr = number("read");
+        let window = |n| CallWindow { ns: 5_000_000, completions: 0, counts: vec![(nr, n)] };
+        let windows: Vec<CallWindow> = (0..20).map(|i| window(95 + i % 10)).collect();
+        let rest = Rest { span: 1e9, counted: 0.0 };
+        let count: u64 = windows.iter().map(|w| w.count(nr)).sum();
+        let seen = call_count { count, ..Default::default() };
+        let read = record(nr, &seen, &[(11, count / 2)], total(nr, count, &windows, rest).unwrap());
+        assert_eq!(read.count, 19_900, "1990 in 100 ms of 1 s");
+        assert_eq!(read.errors["EAGAIN"], 9950);
+        let [lo, hi] = read.count_ci95.unwrap();
+        assert!(lo < 19_900.0 && hi > 19_900.0, "{lo} {hi}");
+        assert_eq!(total(nr, 5, &[], rest), None, "nothing is known outside");
+    }
+}

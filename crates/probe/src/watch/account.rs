@@ -1,0 +1,187 @@
+//! The threads' account and their system calls: begun, ended, and read out of the maps.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read as _;
+
+use libbpf_rs::{Iter, MapCore, MapFlags};
+
+use super::attached::Watch;
+use super::errors::unreadable;
+use super::tables::entries;
+use crate::account::{self, Sleep};
+use crate::calls::{self, CallWindow};
+use crate::raw::read;
+use crate::skel::types;
+use iotrail_base::error::Result;
+use iotrail_path::sleep;
+use iotrail_schema::account::{CallRecord, Reason, ThreadAccount, ThreadState};
+use iotrail_stats::expansion::Rest;
+
+/// The one program that is not attached: it runs once at each end of the accounted time.
+pub(super) const WALK: &str = "account_walk";
+
+/// Threads that are listed.
+const LISTED: usize = 1024;
+
+impl Watch<'_> {
+    /// From here on the threads' states are accounted for.
+    pub(super) fn open_account(&mut self) -> Result<()> {
+        let now = iotrail_host::clock::monotonic_ns();
+        let bss = self.bss_mut();
+        bss.account_opened_ns = now;
+        if bss.accounts_began_ns == 0 {
+            bss.accounts_began_ns = now;
+        }
+        bss.account_ends = 0;
+        self.account_spans += 1;
+        self.open_calls()?;
+        self.bss_mut().account_span = self.account_spans;
+        self.walk_threads()
+    }
+
+    /// Up to here; nothing happens if they are not. Before the programs are detached.
+    pub fn close_account(&mut self) -> Result<()> {
+        if self.bss().account_span == 0 {
+            return Ok(());
+        }
+        self.bss_mut().account_ends = 1;
+        let done = self.walk_threads();
+        self.bss_mut().account_span = 0;
+        self.close_calls()?;
+        done
+    }
+
+    /// A window of calls begins: all that is counted from here on is in it.
+    pub(super) fn open_calls(&mut self) -> Result<()> {
+        let counts = self.call_counts()?;
+        let now = iotrail_host::clock::monotonic_ns();
+        self.call_windows.opened = Some((now, self.completions(), counts));
+        Ok(())
+    }
+
+    pub(super) fn close_calls(&mut self) -> Result<()> {
+        let window = self.open_call_window()?;
+        self.call_windows.opened = None;
+        self.call_windows.windows.extend(window);
+        Ok(())
+    }
+
+    /// The one that is open, up to now.
+    fn open_call_window(&self) -> Result<Option<CallWindow>> {
+        let Some((opened, completions, before)) = &self.call_windows.opened else { return Ok(None) };
+        let now = iotrail_host::clock::monotonic_ns();
+        let grown = self.call_counts()?.into_iter().zip(before).map(|(now, before)| now - before);
+        let counts = calls::reported().iter().copied().zip(grown).filter(|(_, n)| *n > 0).collect();
+        Ok(Some(CallWindow { ns: now - opened, completions: self.completions() - completions, counts }))
+    }
+
+    fn call_counts(&self) -> Result<Vec<u64>> {
+        calls::reported().iter().map(|nr| Ok(self.call_count(*nr)?.count)).collect()
+    }
+
+    fn call_count(&self, nr: u32) -> Result<types::call_count> {
+        let mut sum = types::call_count::default();
+        let found = self.skel.maps.call_counts.lookup_percpu(&nr.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?;
+        for of_cpu in found.unwrap_or_default() {
+            let more: types::call_count = read(&of_cpu);
+            sum.count += more.count;
+            sum.completions += more.completions;
+            sum.time_limits += more.time_limits;
+            sum.signals += more.signals;
+            sum.nothing += more.nothing;
+        }
+        Ok(sum)
+    }
+
+    /// The system calls of the traced threads, the most frequent first; `None`: most of them were not seen. `threads`: who waited in them.
+    pub fn calls(&self, threads: &[ThreadAccount]) -> Result<Option<Vec<CallRecord>>> {
+        let sampled = self.sampled_events();
+        let (windows, rest) = match (&self.windows, &sampled) {
+            (Some(_), Some(_)) => return Ok(None),
+            (Some(_), None) => {
+                let span = iotrail_host::clock::monotonic_ns() - self.bss().accounts_began_ns;
+                // Completions between windows are not counted.
+                let windows = self.call_windows.windows.iter().map(|w| CallWindow { completions: 0, ..w.clone() });
+                (windows.collect(), Rest { span: span as f64, counted: 0.0 })
+            }
+            (None, Some(events)) => {
+                let open = self.open_call_window()?;
+                ([self.call_windows.windows.clone(), Vec::from_iter(open)].concat(), events.rest())
+            }
+            (None, None) => (vec![], Rest { span: 0.0, counted: 0.0 }),
+        };
+        let mut errors: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+        for (key, n) in entries::<types::call_error, u64>(&self.skel.maps.call_errors)? {
+            errors.entry(key.nr).or_default().push((key.errno, n));
+        }
+        let mut blocked: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in threads.iter().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Blocked) {
+            *blocked.entry(row.syscall.as_deref().unwrap_or_default()).or_default() += row.ns;
+        }
+        let mut records = vec![];
+        for nr in calls::reported() {
+            let seen = self.call_count(*nr)?;
+            if seen.count == 0 {
+                continue;
+            }
+            let Some(total) = calls::total(*nr, seen.count, &windows, rest) else { return Ok(None) };
+            let errors = errors.remove(nr).unwrap_or_default();
+            let record = calls::record(*nr, &seen, &errors, total);
+            let blocked_ns = blocked.get(record.syscall.as_str()).copied().unwrap_or_default();
+            records.push(CallRecord { blocked_ns, ..record });
+        }
+        records.sort_by_key(|record| std::cmp::Reverse(record.count));
+        Ok(Some(records))
+    }
+
+    fn walk_threads(&self) -> Result<()> {
+        let link = self.skel.progs.account_walk.attach().map_err(unreadable)?;
+        let mut nothing = vec![];
+        Iter::new(&link).map_err(unreadable)?.read_to_end(&mut nothing).map_err(|e| unreadable(e.into()))?;
+        Ok(())
+    }
+
+    /// The traced threads, the longest wall time first, and how many more there were.
+    pub fn threads(&self) -> Result<(Vec<ThreadAccount>, u64)> {
+        let mut sleeps = self.sleeps()?;
+        let sampled = self.windows.is_some();
+        let mut threads: Vec<ThreadAccount> = entries::<u32, types::thread_total>(&self.skel.maps.thread_totals)?
+            .into_iter()
+            .map(|(number, total)| account::thread(&total, &sleeps.remove(&number).unwrap_or_default(), sampled))
+            .collect();
+        threads.sort_by_key(|thread| (std::cmp::Reverse(thread.wall_ns), thread.tid));
+        let more = u64::from(self.bss().accounts_made).saturating_sub(threads.len().min(LISTED) as u64);
+        threads.truncate(LISTED);
+        Ok((threads, more))
+    }
+
+    /// By the number of their thread.
+    fn sleeps(&self) -> Result<HashMap<u32, Vec<Sleep>>> {
+        let mut reasons: BTreeMap<u64, Option<Reason>> = BTreeMap::new();
+        let mut sleeps: HashMap<u32, Vec<Sleep>> = HashMap::new();
+        for (key, sum) in entries::<types::sleep_key, types::sleep_sum>(&self.skel.maps.sleeps)? {
+            let reason = match reasons.get(&key.stack) {
+                Some(known) => known.clone(),
+                None => {
+                    let reason = self.reason(key.stack)?;
+                    reasons.insert(key.stack, reason.clone());
+                    reason
+                }
+            };
+            sleeps.entry(key.thread).or_default().push(Sleep { key, sum, reason });
+        }
+        Ok(sleeps)
+    }
+
+    /// `None`: no stack was taken, or the kernel hides its symbols.
+    fn reason(&self, stack: u64) -> Result<Option<Reason>> {
+        let Some(symbols) = self.symbols.filter(|_| stack != 0) else { return Ok(None) };
+        let found = self.skel.maps.sleep_stacks.lookup(&stack.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?;
+        let Some(found) = found else { return Ok(None) };
+        let frames = read::<types::sleep_stack>(&found).frames;
+        // All of a sleeper's are where a call returns to.
+        let names: Vec<&str> =
+            frames.iter().take_while(|frame| **frame != 0).filter_map(|frame| symbols.caller(*frame)).collect();
+        Ok(sleep::reason(&names))
+    }
+}

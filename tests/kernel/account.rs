@@ -1,0 +1,166 @@
+//! The threads' account and their system calls, on programs whose doings are known. Shares and sums within one run; no time is asserted.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use iotrail_schema::account::{CallRecord, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::trace_record::TraceRecord;
+use libtest_mimic::{Failed, Trial};
+
+use crate::ground::{ground, watch_with};
+use crate::trial;
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 7] = [
+        ("a_sleeping_thread_is_blocked_in_its_sleep", sleeps),
+        ("a_thread_that_never_switches_is_accounted", never_switches),
+        ("both_ends_of_a_pipe_wait_for_each_other", pipe),
+        ("fsync_is_blocked_by_writeback", fsync),
+        ("rings_of_ground_sum_to_their_wall_time", rings),
+        ("windows_divide_the_whole_wall_time", windows),
+        ("calls_are_counted_with_their_errors", calls),
+    ];
+    tests.into_iter().map(|(name, test)| trial::test(format!("account::{name}"), test)).collect()
+}
+
+fn trace(args: &[&str]) -> Result<TraceRecord, Failed> {
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).args(["trace", "--json"]).args(args).output()?;
+    assert!(out.status.success(), "trace {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+fn shell(script: &str) -> Result<TraceRecord, Failed> {
+    trace(&["--", "sh", "-c", script])
+}
+
+fn threads(t: &TraceRecord) -> Result<&[ThreadAccount], Failed> {
+    Ok(&t.account.as_ref().ok_or("an account")?.threads)
+}
+
+fn named<'t>(t: &'t TraceRecord, comm: &str) -> Result<&'t ThreadAccount, Failed> {
+    let found = threads(t)?.iter().find(|thread| thread.comm == comm);
+    found.ok_or_else(|| format!("no thread {comm}: {:?}", t.account).into())
+}
+
+fn sum(thread: &ThreadAccount, of: impl Fn(&ThreadRow) -> bool) -> u64 {
+    thread.rows.iter().filter(|row| of(row)).map(|row| row.ns).sum()
+}
+
+/// The rows sum to the wall time, next to nothing is unknown, and the running time is the scheduler's own up to what a switch takes.
+fn closes(thread: &ThreadAccount) {
+    assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
+    let unknown = sum(thread, |row| row.state == ThreadState::Unknown);
+    assert!(unknown <= thread.wall_ns / 100 + 5_000_000, "{thread:?}");
+    let running = sum(thread, |row| row.state == ThreadState::Running);
+    let cpu = thread.cpu_ns.expect("it is read");
+    let switches: u64 = thread.rows.iter().filter_map(|row| row.count).sum();
+    // The tracepoint comes some time after the scheduler has looked at its clock, and programs of others may run between the two.
+    let apart = thread.wall_ns / 50 + 10_000_000 + switches * 20_000;
+    assert!(running.abs_diff(cpu) <= apart, "running {running}, {cpu} by the scheduler: {thread:?}");
+}
+
+fn sleeps() -> Result<(), Failed> {
+    let t = shell("sleep 0.5")?;
+    threads(&t)?.iter().for_each(closes);
+    // A shell becomes its last command.
+    let sleep = named(&t, "sleep")?;
+    let asleep = sum(sleep, |row| row.reason == Some(Reason::Sleep));
+    assert!((490_000_000..=sleep.wall_ns).contains(&asleep), "{sleep:?}");
+    let call = sleep.rows.iter().find(|row| row.reason == Some(Reason::Sleep)).and_then(|row| row.syscall.as_deref());
+    assert_eq!((call, sleep.role), (Some("clock_nanosleep"), Role::Thread));
+    Ok(())
+}
+
+/// Of a process that sleeps throughout, and of one that computes.
+fn never_switches() -> Result<(), Failed> {
+    let mut sleeper = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn()?;
+    let traced = trace(&["-p", &sleeper.id().to_string(), "--duration", "300ms"]);
+    sleeper.kill()?;
+    sleeper.wait()?;
+    let traced = traced?;
+    let [thread] = threads(&traced)? else { return Err(format!("{:?}", traced.account).into()) };
+    closes(thread);
+    assert_eq!(sum(thread, |row| row.reason == Some(Reason::Sleep)), thread.wall_ns, "{thread:?}");
+    Ok(())
+}
+
+fn pipe() -> Result<(), Failed> {
+    let t = shell("yes | head -c 300000000 > /dev/null")?;
+    threads(&t)?.iter().for_each(closes);
+    for (comm, syscall, reason) in [("yes", "write", Reason::PipeFull), ("head", "read", Reason::PipeEmpty)] {
+        let thread = named(&t, comm)?;
+        let blocked = |row: &ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(syscall);
+        let all = sum(thread, blocked);
+        let known = sum(thread, |row| blocked(row) && row.reason.as_ref() == Some(&reason));
+        assert!(known >= all / 10 * 9, "{thread:?}");
+    }
+    Ok(())
+}
+
+fn fsync() -> Result<(), Failed> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let file = folder.path().join("synced");
+    let of = format!("of={}", file.display());
+    let t = trace(&["--", "dd", "if=/dev/zero", &of, "bs=64k", "count=64", "conv=fsync", "status=none"])?;
+    threads(&t)?.iter().for_each(closes);
+    assert_eq!(call(&t, "fsync")?.count, 1);
+    assert!(call(&t, "write")?.count >= 64);
+    let dd = named(&t, "dd")?;
+    // A file system in memory writes nothing back.
+    let blocked = |row: &ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some("fsync");
+    assert_eq!(call(&t, "fsync")?.blocked_ns, sum(dd, blocked));
+    assert!(dd.rows.iter().filter(|row| blocked(row)).all(|row| row.reason.is_some() || row.ns < 100_000), "{dd:?}");
+    Ok(())
+}
+
+/// SQPOLL threads and io-wq workers are among the threads.
+fn rings() -> Result<(), Failed> {
+    for (scenario, role) in [("reaped_elsewhere_sqpoll", Role::Sqpoll), ("punted", Role::Iowq)] {
+        let (t, truth) = watch_with(scenario, &[]);
+        if !truth["unsupported"].is_null() {
+            continue;
+        }
+        threads(&t)?.iter().for_each(closes);
+        let of_role: Vec<&ThreadAccount> = threads(&t)?.iter().filter(|thread| thread.role == role).collect();
+        assert!(!of_role.is_empty(), "{scenario}: {:?}", t.account);
+        let calls = of_role.iter().flat_map(|thread| &thread.rows).filter_map(|row| row.syscall.as_ref()).count();
+        assert_eq!(calls, 0, "{of_role:?}");
+        let enters = call(&t, "io_uring_enter")?;
+        assert!(enters.count > 0 && enters.ended.is_some(), "{enters:?}");
+    }
+    Ok(())
+}
+
+fn windows() -> Result<(), Failed> {
+    let ground = ground();
+    let program = ground.to_str().ok_or("a plain path")?;
+    let t = trace(&["--windows", "50ms/200ms", "--", program, "reaped_elsewhere", "--count", "200000"])?;
+    for thread in threads(&t)? {
+        assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
+        // The counters are the kernel's, and are read at both ends.
+        let cpu = thread.cpu_ns.map(|ns| ns.min(thread.wall_ns));
+        assert_eq!(Some(sum(thread, |row| row.state == ThreadState::Running)), cpu, "{thread:?}");
+        assert_eq!(sum(thread, |row| row.state == ThreadState::Unknown), 0, "{thread:?}");
+    }
+    Ok(())
+}
+
+fn call<'t>(t: &'t TraceRecord, name: &str) -> Result<&'t CallRecord, Failed> {
+    let calls = t.calls.as_ref().ok_or("calls")?;
+    calls.iter().find(|call| call.syscall == name).ok_or_else(|| format!("no {name}: {calls:?}").into())
+}
+
+/// A program without any ring.
+fn calls() -> Result<(), Failed> {
+    let t = shell("for i in 1 2 3 4 5; do true < /nonexistent-$i; done 2>/dev/null; exit 0")?;
+    let open = call(&t, "openat")?;
+    assert!(open.errors.get("ENOENT").is_some_and(|n| *n >= 5 && *n <= open.count), "{open:?}");
+    assert!(open.count_ci95.is_none() && open.ended.is_none(), "{open:?}");
+    let slept = shell("sleep 0.01; sleep 0.01")?;
+    let sleeps = call(&slept, "clock_nanosleep")?;
+    let ended = sleeps.ended.ok_or("it waits")?;
+    assert_eq!((sleeps.count, ended.time_limit, &sleeps.errors), (2, 2, &BTreeMap::new()));
+    Ok(())
+}
