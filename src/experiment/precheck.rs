@@ -15,6 +15,7 @@ use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
 use iotrail_host::refusal::{Circumstances, Refusal};
+use iotrail_schema::opcode;
 use iotrail_schema::program_record::{Hang, Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
 use iotrail_schema::setup_flag;
@@ -307,7 +308,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             return TriedArm { legal: Legal::No, reason, ..arm };
         }
         if added & setup_flag::bit("iopoll") != 0
-            && let Some(other) = record.opcodes.iter().find(|o| !POLLED.contains(&o.opcode.as_str()))
+            && let Some(other) = record.opcodes.iter().find(|o| !opcode::is(&o.opcode, opcode::POLLED))
         {
             let reason =
                 format!("iopoll: the program makes {} requests, and only reads and writes can be polled", other.opcode);
@@ -348,9 +349,6 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
     }
     arm
 }
-
-/// Operations that a polled ring takes.
-const POLLED: [&str; 7] = ["read", "write", "readv", "writev", "read_fixed", "write_fixed", "uring_cmd"];
 
 /// Why its run is not one of the same program; `None`: it is.
 fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<String> {

@@ -12,6 +12,7 @@ use rustix::mm::MapFlags;
 use super::kernel::Version;
 use super::refusal::{self, Circumstances, Refusal};
 use iotrail_base::mapping::Mapping;
+use iotrail_schema::opcode;
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
 /// A ring's setup flag and the kernel's answer.
@@ -51,43 +52,6 @@ fn tried() -> impl Iterator<Item = &'static SetupFlag> {
     setup_flag::ALL.iter().filter(|f| !NOT_TRIED.contains(&f.name))
 }
 
-macro_rules! opcodes {
-    ($(($major:literal, $minor:literal): $($name:literal)*;)*) => {
-        &[$($(($name, ($major, $minor, 0)),)*)*]
-    };
-}
-
-/// In the order of `enum io_uring_op`: the position is the number.
-#[rustfmt::skip]
-const OPCODES: &[(&str, Version)] = opcodes! {
-    (5, 1): "nop" "readv" "writev" "fsync" "read_fixed" "write_fixed" "poll_add" "poll_remove";
-    (5, 2): "sync_file_range";
-    (5, 3): "sendmsg" "recvmsg";
-    (5, 4): "timeout";
-    (5, 5): "timeout_remove" "accept" "async_cancel" "link_timeout" "connect";
-    (5, 6): "fallocate" "openat" "close" "files_update" "statx" "read" "write" "fadvise" "madvise" "send" "recv"
-            "openat2" "epoll_ctl";
-    (5, 7): "splice" "provide_buffers" "remove_buffers";
-    (5, 8): "tee";
-    (5, 11): "shutdown" "renameat" "unlinkat";
-    (5, 15): "mkdirat" "symlinkat" "linkat";
-    (5, 18): "msg_ring";
-    (5, 19): "fsetxattr" "setxattr" "fgetxattr" "getxattr" "socket" "uring_cmd";
-    (6, 0): "send_zc";
-    (6, 1): "sendmsg_zc";
-    (6, 7): "read_multishot" "waitid" "futex_wait" "futex_wake" "futex_waitv";
-    (6, 8): "fixed_fd_install";
-    (6, 9): "ftruncate";
-    (6, 11): "bind" "listen";
-    (6, 15): "recv_zc" "epoll_wait" "readv_fixed" "writev_fixed";
-    (6, 16): "pipe";
-};
-
-/// The name of an operation; `None`: this version does not know the number.
-pub fn opcode_name(number: u32) -> Option<&'static str> {
-    OPCODES.get(number as usize).map(|(name, _)| *name)
-}
-
 /// A ring without any flag.
 pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
     setup(0).map(drop).map_err(|e| circumstances.ring(errno(&e)))
@@ -124,19 +88,19 @@ pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
 
 /// `supported`: by opcode number.
 fn named(supported: &[bool]) -> Opcodes {
-    let known = OPCODES.iter().enumerate().map(|(number, &(name, since))| Opcode {
-        name,
+    let known = opcode::ALL.iter().enumerate().map(|(number, o)| Opcode {
+        name: o.name,
         answer: match supported.get(number) {
             Some(true) => Ok(()),
             // Known and refused: left out of the kernel's configuration (the network's, epoll's, futexes').
             Some(false) => Err(Refusal::new(
                 "this kernel was built without it",
-                format!("{}, with the subsystem it belongs to", refusal::or_later(since)),
+                format!("{}, with the subsystem it belongs to", refusal::or_later((o.since.0, o.since.1, 0))),
             )),
-            None => Err(Refusal::new("this kernel does not have it", refusal::or_later(since))),
+            None => Err(Refusal::new("this kernel does not have it", refusal::or_later((o.since.0, o.since.1, 0)))),
         },
     });
-    Opcodes { known: known.collect(), unnamed: supported.iter().skip(OPCODES.len()).filter(|&&s| s).count() }
+    Opcodes { known: known.collect(), unnamed: supported.iter().skip(opcode::ALL.len()).filter(|&&s| s).count() }
 }
 
 /// Registered files, buffers and the ring's own descriptor.
@@ -273,32 +237,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opcodes_position_is_its_number() {
-        use sys::io_uring_op as op;
-        let number = |name| OPCODES.iter().position(|o| o.0 == name).unwrap() as u32;
-        assert_eq!(OPCODES.len() as u32, op::IORING_OP_LAST as u32);
-        for (name, is) in [
-            ("write_fixed", op::IORING_OP_WRITE_FIXED),
-            ("connect", op::IORING_OP_CONNECT),
-            ("read", op::IORING_OP_READ),
-            ("uring_cmd", op::IORING_OP_URING_CMD),
-            ("listen", op::IORING_OP_LISTEN),
-            ("pipe", op::IORING_OP_PIPE),
-        ] {
-            assert_eq!(number(name), is as u32, "{name}");
-        }
-    }
-
-    #[test]
     fn opcodes_that_are_unknown_left_out_or_unnamed() {
-        let mut supported = vec![true; OPCODES.len()];
+        let mut supported = vec![true; opcode::ALL.len()];
         supported[13] = false;
         supported.extend([true, false, true]);
         let got = named(&supported);
         assert_eq!(got.unnamed, 2);
         let accept = got.known[13].answer.as_ref().unwrap_err();
         assert!(got.known[13].name == "accept" && accept.why.contains("built without"));
-        assert_eq!(got.known.iter().filter(|o| o.answer.is_ok()).count(), OPCODES.len() - 1);
+        assert_eq!(got.known.iter().filter(|o| o.answer.is_ok()).count(), opcode::ALL.len() - 1);
         let old = named(&[true; 8]);
         assert_eq!(old.known[8].answer.as_ref().unwrap_err().restore, "Linux 5.2 or later");
     }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
+use iotrail_schema::opcode;
 use iotrail_schema::trail::Trail;
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::Taken;
@@ -40,12 +41,11 @@ pub(crate) enum Does {
     Other,
 }
 
-/// By the operation's name. What splice and tee name is the file that they write to.
-pub(crate) fn does(opcode: &str) -> Does {
-    let begins = |verbs: &[&str]| verbs.iter().any(|verb| opcode.starts_with(verb));
+/// The file that splice and tee name is the one that they write to.
+pub(crate) fn does(name: &str) -> Does {
     match () {
-        () if begins(&["read", "recv", "pread", "aio_read"]) => Does::Reads,
-        () if begins(&["write", "send", "pwrite", "aio_write", "splice", "tee"]) => Does::Writes,
+        () if opcode::is(name, opcode::READS) => Does::Reads,
+        () if opcode::is(name, opcode::WRITES) => Does::Writes,
         () => Does::Other,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use iotrail_schema::opcode;
 use iotrail_schema::trail::{Course, Punt, Trail};
 
 /// Of a process so many reads are kept, to compare later ones with: more are hardly in flight at a time.
@@ -79,7 +80,7 @@ impl Memory {
     }
 
     pub fn take(&mut self, trail: &Trail) {
-        if matches!(trail.opcode.as_str(), "read_fixed" | "write_fixed") {
+        if opcode::is(&trail.opcode, opcode::INDEXED) {
             self.take_fixed(trail);
         }
         // A drained ring does one after the other. Of a sample, neighbours are not known.

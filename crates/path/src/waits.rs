@@ -4,16 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use iotrail_schema::opcode::{WAITS, is};
 use iotrail_schema::trail::{Course, Trail};
-
-/// Operations that do nothing but wait.
-const ONLY_WAIT: [&str; 8] =
-    ["accept", "epoll_wait", "futex_wait", "futex_waitv", "link_timeout", "poll_add", "timeout", "waitid"];
-
-/// It does nothing but wait for something else than work to be done: however many are in flight, they may have come one by one.
-pub fn only_waits(opcode: &str) -> bool {
-    ONLY_WAIT.contains(&opcode)
-}
 
 /// A tenth of a ring's requests: what is less is not what the ring is for.
 const SHARE: u64 = 10;
@@ -120,11 +112,11 @@ pub fn limits<'a>(ring: impl Iterator<Item = (&'a String, &'a Spans)>) -> BTreeM
     let mut all = Powers::default();
     by_opcode.iter().for_each(|(_, spans)| all.add(&spans.latency));
     let waiting: u64 =
-        by_opcode.iter().filter(|(opcode, _)| only_waits(opcode)).map(|(_, spans)| spans.latency.weight()).sum();
+        by_opcode.iter().filter(|(opcode, _)| is(opcode, WAITS)).map(|(_, spans)| spans.latency.weight()).sum();
     let is_much = |weight: u64| weight * SHARE >= all.weight();
     let works = is_much(all.weight() - waiting);
     let limit = |opcode: &str, spans: &Spans| {
-        if only_waits(opcode) && works {
+        if is(opcode, WAITS) && works {
             return Limit::All;
         }
         // Many that wait alike are compared with one another: a server's receives, say.

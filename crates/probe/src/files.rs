@@ -2,6 +2,7 @@
 
 use super::skel::types;
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
+use iotrail_schema::opcode::has_no_file;
 
 /// The last part of a file's name, cut off after 79 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,52 +45,13 @@ pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
 
 /// What the program named it by.
 pub(super) fn descriptor(raw: &types::trail, opcode: &str) -> Option<Descriptor> {
-    if raw.file & SEEN == 0 && !has_file(opcode) {
+    if raw.file & SEEN == 0 && has_no_file(opcode) {
         return None;
     }
     Some(match raw.file & FIXED != 0 {
         true => Descriptor::Fixed(raw.fd as u32),
         false => Descriptor::Fd(raw.fd),
     })
-}
-
-/// Operations of io_uring without a file of their own (`needs_file` of io_uring/opdef.c): what stands in its place says nothing.
-fn has_file(opcode: &str) -> bool {
-    const NONE: [&str; 32] = [
-        "nop",
-        "poll_remove",
-        "timeout",
-        "timeout_remove",
-        "async_cancel",
-        "link_timeout",
-        "openat",
-        "close",
-        "files_update",
-        "statx",
-        "openat2",
-        "epoll_ctl",
-        "provide_buffers",
-        "remove_buffers",
-        "renameat",
-        "unlinkat",
-        "mkdirat",
-        "symlinkat",
-        "linkat",
-        "setxattr",
-        "getxattr",
-        "madvise",
-        "socket",
-        "waitid",
-        "futex_wait",
-        "futex_wake",
-        "futex_waitv",
-        "epoll_wait",
-        "pipe",
-        "unknown",
-        "invalid",
-        "nop128",
-    ];
-    !NONE.contains(&opcode) && !opcode.starts_with("op_")
 }
 
 #[cfg(test)]

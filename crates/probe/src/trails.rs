@@ -20,7 +20,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::Stay;
-use iotrail_schema::opcode::may_force_a_worker;
+use iotrail_schema::opcode::{self, MAY_FORCE_WORKER};
 use iotrail_schema::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
 use iotrail_schema::waker::Line;
 
@@ -331,8 +331,8 @@ impl Words<'_> {
             notification: raw.cqe_flags & IORING_CQE_F_NOTIF != 0,
             enter_batch: (raw.enter_batch != 0).then_some(raw.enter_batch),
             punted: match raw.punt {
-                p::PUNT_ASKED if !may_force_a_worker(&opcode) => Some(Punt::Asked),
-                p::PUNT_DRAINED if !may_force_a_worker(&opcode) => Some(Punt::Drained),
+                p::PUNT_ASKED if !opcode::is(&opcode, MAY_FORCE_WORKER) => Some(Punt::Asked),
+                p::PUNT_DRAINED if !opcode::is(&opcode, MAY_FORCE_WORKER) => Some(Punt::Drained),
                 p::PUNT_ASKED | p::PUNT_WOULD_BLOCK | p::PUNT_DRAINED => Some(Punt::WouldBlock),
                 _ => None,
             },
@@ -364,7 +364,7 @@ mod tests {
     fn operations_have_the_names_of_the_headers() {
         // include/uapi/linux/io_uring.h
         for (number, name) in
-            [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (62, "pipe")]
+            [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (64, "uring_cmd128")]
         {
             assert_eq!(opcode(number), name);
         }

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::opcode;
+
 use super::file::{Descriptor, FileSeen};
 use super::vehicle::Vehicle;
 use super::waker::Waker;
@@ -181,7 +183,7 @@ impl Trail {
 
     /// Its result announces nothing but its notification: `more` is set, and no other result comes.
     pub fn is_zero_copy_send(&self) -> bool {
-        matches!(self.opcode.as_str(), "send_zc" | "sendmsg_zc")
+        opcode::is(&self.opcode, opcode::ZERO_COPY)
     }
 
     /// No other result of its request follows.

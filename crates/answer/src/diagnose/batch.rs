@@ -3,8 +3,8 @@
 use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, ring_seconds};
 use crate::delivered::has;
 use iotrail_base::words::{count, percent, three_digits};
-use iotrail_path::waits::only_waits;
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
 use iotrail_schema::vehicle::Vehicle;
 
@@ -51,7 +51,7 @@ impl Calls {
                 / r.enter_batches.iter().map(stands_for).sum::<f64>(),
             // Those of requests that came while windows finished are not among them.
             per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
-            in_flight: in_flight(t, r, |opcode| !only_waits(opcode))?,
+            in_flight: in_flight(t, r, |name| !opcode::is(name, opcode::WAITS))?,
         })
     }
 

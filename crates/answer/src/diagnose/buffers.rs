@@ -4,26 +4,8 @@ use super::results::{OF_BUFFERS, errno};
 use super::{Check, Matter, RULE, RestsOn, Rule};
 use iotrail_base::words::{count, list, percent};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::opcode::{INDEXED, MAYBE_INDEXED, is};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
-
-/// What the kernel takes a buffer by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Named {
-    /// The index of a registered one.
-    Index,
-    /// An address.
-    Address,
-    /// Either: which, its opcode does not say (IORING_RECVSEND_FIXED_BUF, IORING_URING_CMD_FIXED).
-    Either,
-}
-
-fn named(opcode: &str) -> Named {
-    match opcode {
-        "send_zc" | "sendmsg_zc" | "uring_cmd" | "uring_cmd128" => Named::Either,
-        fixed if fixed.ends_with("_fixed") => Named::Index,
-        _ => Named::Address,
-    }
-}
 
 fn faults(o: &OpcodeRecord) -> u64 {
     errno(o, &[OF_BUFFERS])
@@ -59,21 +41,20 @@ fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
         percent(share),
         list(&hit.iter().map(row).collect::<Vec<_>>())
     );
-    let is = |of: &[Named]| hit.iter().any(|o| of.contains(&named(&o.opcode)));
     let by_index = "a request with a registered buffer names one that is not there: its index is wrong, its address and length do not lie \
                     within the buffer, or it was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was issued";
     let by_address = "a request's memory is not mapped, or not any more (freed or moved while the request was under way), or may not be \
                       written to; buffers, iovecs and other arguments have to stay until the completion";
     let mut causes = vec![];
-    if is(&[Named::Index, Named::Either]) {
+    if hit.iter().any(|o| is(&o.opcode, INDEXED | MAYBE_INDEXED)) {
         causes.push(by_index);
     }
-    if is(&[Named::Address, Named::Either]) {
+    if hit.iter().any(|o| !is(&o.opcode, INDEXED)) {
         causes.push(by_address);
     }
     let remedy = format!("{}: look for the user_data in the program's own log", causes.join("; "));
-    let of = |of: Named| hit.iter().filter(|o| named(&o.opcode) == of).map(|o| faults(o)).sum::<u64>();
-    let evidence = [("efault", all as f64), ("share", share), ("of_fixed_opcodes", of(Named::Index) as f64)];
+    let by_index: u64 = hit.iter().filter(|o| is(&o.opcode, INDEXED)).map(|o| faults(o)).sum();
+    let evidence = [("efault", all as f64), ("share", share), ("of_fixed_opcodes", by_index as f64)];
     let mut rings = t.rings.iter().filter(|r| r.opcodes.iter().any(|o| faults(o) > 0));
     let ring = rings.next().map(|r| r.ring).filter(|_| rings.next().is_none());
     Some(Finding { ring, remedy, ..BAD_BUFFERS.finding_from(outcomes, Severity::Warning, text, &evidence) })

@@ -5,6 +5,7 @@ use crate::delivered::{WORTH_SAYING, has, share, share_of};
 use iotrail_base::words::{count, percent, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::expansion::is_narrow;
@@ -32,7 +33,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let known = !r.vehicles.is_empty();
     let what = if refused_share >= WORTH_SAYING {
         format!("{} of the requests on a ring with IOPOLL ended with EOPNOTSUPP", percent(refused_share))
-    } else if known && polled == 0.0 && r.opcodes.iter().any(|o| can_be_polled(&o.opcode)) {
+    } else if known && polled == 0.0 && r.opcodes.iter().any(|o| opcode::is(&o.opcode, opcode::POLLED)) {
         format!(
             "a ring with IOPOLL, and not one of its {} completions was found by polling",
             count(r.completions as f64)
@@ -46,11 +47,6 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         evidence.push(("iopoll_share", polled));
     }
     Some(IOPOLL_WITHOUT_QUEUES.finding_from(r.completions, Severity::Warning, text, &evidence))
-}
-
-/// Operations that IOPOLL finds by polling; others on such a ring complete as everywhere.
-fn can_be_polled(opcode: &str) -> bool {
-    ["read", "write", "uring_cmd"].iter().any(|verb| opcode.starts_with(verb))
 }
 
 /// Page faults of a program that starts, with room to spare: an interpreter takes some thousands.

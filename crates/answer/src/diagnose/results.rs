@@ -4,6 +4,7 @@ use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{count, list, percent, plural};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::opcode::{READS, SOCKET, SPLICES, STORES, WRITES, is};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// From one in a hundred on it costs; single ones only show that the limit was reached.
@@ -43,11 +44,6 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(CQ_OVERFLOW.finding_from(r.completions, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
-/// Requests that take a provided buffer, some before they look whether there is something to put into it.
-fn receives(opcode: &str) -> bool {
-    opcode.starts_with("recv") || opcode.starts_with("read")
-}
-
 pub const BUFFERS_EXHAUSTED: Rule = Rule {
     code: "buffers_exhausted",
     about: "a receive or read ended with ENOBUFS (a warning from 1 % on)",
@@ -60,7 +56,7 @@ pub const BUFFERS_EXHAUSTED: Rule = Rule {
 
 /// Provided buffers ran out.
 fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
-    let receiving: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| receives(&o.opcode)).collect();
+    let receiving: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| is(&o.opcode, READS)).collect();
     let hit: Vec<&&OpcodeRecord> = receiving.iter().filter(|o| errno(o, &["ENOBUFS"]) > 0).collect();
     let ended: u64 = hit.iter().map(|o| errno(o, &["ENOBUFS"])).sum();
     if ended == 0 {
@@ -83,18 +79,9 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
 const ORDINARY: [&str; 8] =
     ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
 
-/// What native and POSIX AIO call `pread` and `aio_read` is a read.
-fn operation(opcode: &str) -> &str {
-    let positioned = opcode.strip_prefix('p').filter(|o| o.starts_with("read") || o.starts_with("write"));
-    opcode.strip_prefix("aio_").or(positioned).unwrap_or(opcode)
-}
-
-/// Opcodes that move data or make it durable: an open of a file that is not there is an answer, a read that fails is not.
-fn moves_data(opcode: &str) -> bool {
-    let opcode = operation(opcode);
-    ["read", "write", "fsync", "sync_file_range", "send", "recv", "splice", "tee", "uring_cmd", "fallocate"]
-        .iter()
-        .any(|name| opcode.starts_with(name))
+/// An open of a file that is not there is an answer, a read that fails is not.
+fn moves_data(o: &OpcodeRecord) -> bool {
+    is(&o.opcode, READS | WRITES | STORES)
 }
 
 pub const ERRORS: Rule = Rule {
@@ -115,15 +102,15 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
     let explained = |o: &OpcodeRecord, name: &str| {
         name == OF_BUFFERS
             || ORDINARY.contains(&name)
-            || (name == "ENOBUFS" && receives(&o.opcode))
+            || (name == "ENOBUFS" && is(&o.opcode, READS))
             || (name == "EOPNOTSUPP" && polls)
     };
     let mut failed: Vec<(&str, &str, u64)> = Vec::new();
-    for o in t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)) {
+    for o in t.total.opcodes.iter().filter(|o| moves_data(o)) {
         let odd = o.errnos.iter().filter(|e| !explained(o, &e.errno));
         failed.extend(odd.map(|e| (o.opcode.as_str(), e.errno.as_str(), e.count)));
     }
-    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(OpcodeRecord::outcomes).sum();
+    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(o)).map(OpcodeRecord::outcomes).sum();
     let all: u64 = failed.iter().map(|f| f.2).sum();
     let share = all as f64 / outcomes.max(1) as f64;
     if outcomes < ENOUGH || share < COSTS {
@@ -137,13 +124,9 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
     Some(ERRORS.finding_from(outcomes, Severity::Warning, text, &evidence))
 }
 
-fn of_kind<'a>(t: &'a TraceRecord, kind: &'a str) -> impl Iterator<Item = &'a OpcodeRecord> {
-    t.total.opcodes.iter().filter(move |o| operation(&o.opcode).starts_with(kind))
-}
-
 /// Why a finding that is not there says nothing: of these requests it is not looked at what it is about. A splice or tee is both.
-fn sizes_unknown(t: &TraceRecord, kinds: [&str; 4]) -> Option<String> {
-    let such = || kinds.iter().flat_map(|kind| of_kind(t, kind));
+fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
+    let such = || t.total.opcodes.iter().filter(|o| is(&o.opcode, traits));
     let of: Vec<&OpcodeRecord> = such().filter(|o| o.short_not_told()).collect();
     let n: u64 = of.iter().map(|o| o.outcomes()).sum();
     let all: u64 = such().map(OpcodeRecord::outcomes).sum();
@@ -160,8 +143,8 @@ pub const SHORT_READS: Rule = Rule {
     rests_on: RestsOn::Completions,
     advice: "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read again, so ask \
              for as much as is there",
-    checks: &[Check::Trace(|t| short(&SHORT_READS, Severity::Note, t, "read"))],
-    unjudged: |t| sizes_unknown(t, ["read", "recv", "splice", "tee"]),
+    checks: &[Check::Trace(|t| short(&SHORT_READS, Severity::Note, t, "read", |o| is(o, READS)))],
+    unjudged: |t| sizes_unknown(t, READS | SPLICES),
     ..RULE
 };
 
@@ -173,20 +156,23 @@ pub const SHORT_WRITES: Rule = Rule {
     matter: Matter::Data,
     advice: "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
     checks: &[
-        Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write")),
+        Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write", |o| is(o, WRITES) && !is(o, SOCKET))),
         Check::Trace(|t| {
-            Some(Finding { remedy: SHORT_SENDS.into(), ..short(&SHORT_WRITES, Severity::Warning, t, "send")? })
+            Some(Finding {
+                remedy: SHORT_SENDS.into(),
+                ..short(&SHORT_WRITES, Severity::Warning, t, "send", |o| is(o, WRITES) && is(o, SOCKET))?
+            })
         }),
     ],
-    unjudged: |t| sizes_unknown(t, ["write", "send", "splice", "tee"]),
+    unjudged: |t| sizes_unknown(t, WRITES),
 };
 
 const SHORT_SENDS: &str = "a send that does not wait takes as much as the socket has room for, and the rest is not sent unless the program submits it \
                            again; with MSG_WAITALL the kernel sends all of it (Linux 5.19)";
 
 /// Plain requests of this kind that moved fewer bytes than asked for.
-fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str) -> Option<Finding> {
-    let judged = of_kind(t, kind).filter_map(|o| Some((o.short?, o.outcomes())));
+fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&str) -> bool) -> Option<Finding> {
+    let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.outcomes())));
     let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
     let share = short as f64 / all.max(1) as f64;
     if all < ENOUGH || share < WORTH_SAYING {

@@ -2,8 +2,8 @@
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, plural, span};
-use iotrail_path::waits::only_waits;
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpenRecord, Subject, TraceRecord};
 use iotrail_schema::trail::Course;
 
@@ -28,7 +28,8 @@ pub const NEVER_COMPLETED: Rule = Rule {
 fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
     let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;
-    let lost = |o: &&OpenRecord| o.multishot < o.requests && !only_waits(&o.opcode) && (ended || hangs(o));
+    let lost =
+        |o: &&OpenRecord| o.multishot < o.requests && !opcode::is(&o.opcode, opcode::WAITS) && (ended || hangs(o));
     let open: Vec<&OpenRecord> = t.total.open.iter().filter(lost).collect();
     let oldest = open.first()?;
     let requests: u64 = open.iter().map(|o| o.estimated).sum();

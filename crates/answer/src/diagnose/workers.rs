@@ -4,7 +4,7 @@ use super::{Check, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::always_by_a_worker;
+use iotrail_schema::opcode::{READS, SOCKET, WORKER, WRITES, is};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 
 /// Fewer requests in a worker are no habit.
@@ -91,27 +91,25 @@ const NOTHING_HELPS: &str = "nothing makes it run without a worker; if the worke
 fn would_block(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_would_block, o)?;
     let (severity, why, remedy) = match o.opcode.as_str() {
-        op if op.starts_with("read") => (
+        op if is(op, READS) && !is(op, SOCKET) => (
             Severity::Warning,
             "they could not be done without waiting",
             "a file system without FMODE_NOWAIT does no read without waiting, and a full request queue or metadata that is not in \
              memory makes one wait: O_DIRECT on files laid out beforehand, or fewer requests in flight than the device's nr_requests",
         ),
-        op if op.starts_with("write") => (
+        op if is(op, WRITES) && !is(op, SOCKET | WORKER) => (
             Severity::Warning,
             "they could not be done without waiting",
             "some file systems do no buffered write without waiting (ext4, overlayfs; XFS and btrfs do), so that every one goes \
              there; else what waits for memory or a lock, or allocates blocks, does: O_DIRECT into a file that is laid out and \
              written before (fallocate alone leaves extents to convert), no two writers that extend one file",
         ),
-        op if op.starts_with("send") || op.starts_with("recv") || matches!(op, "accept" | "connect") => (
+        op if is(op, SOCKET) => (
             Severity::Warning,
             "they would have blocked and could not be polled",
             "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker",
         ),
-        op if always_by_a_worker(op) => {
-            (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS)
-        }
+        op if is(op, WORKER) => (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS),
         _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS),
     };
     let mut f = finding(o, &punted, severity, why, remedy);

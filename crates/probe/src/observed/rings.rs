@@ -11,7 +11,7 @@ use crate::{opcode, raw};
 use iotrail_host::clock::tick_hz;
 use iotrail_path::delivery::Carrier;
 use iotrail_schema::measurement::VehicleCount;
-use iotrail_schema::opcode::counts_bytes;
+use iotrail_schema::opcode::{MAY_FORCE_WORKER, READS, WRITES, is};
 use iotrail_schema::waker::Line;
 
 /// So many ticks are right within 5 %.
@@ -130,12 +130,12 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
     used.map(|(&number, op)| {
         let errnos = counted.errnos.range((number, 0)..=(number, u32::MAX));
         let opcode = opcode::opcode(number);
-        let always = iotrail_schema::opcode::may_force_a_worker(&opcode);
+        let always = is(&opcode, MAY_FORCE_WORKER);
         OpcodeCounts {
             requests: op.requests,
             skips: op.skips,
             completions: op.completions,
-            bytes: if counts_bytes(&opcode) { op.bytes } else { 0 },
+            bytes: if is(&opcode, READS | WRITES) { op.bytes } else { 0 },
             errors: op.errors,
             short: op.shorts,
             more: op.more,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::estimates::Estimate;
 use crate::measurement::{Latency, StageRecord, Waits};
-use crate::opcode::counts_bytes;
+use crate::opcode::{self, READS, UNSIZED, WRITES};
 
 /// The opcode of completions whose request is not known.
 const UNKNOWN: &str = "unknown";
@@ -63,13 +63,17 @@ pub struct OpcodeRecord {
 impl OpcodeRecord {
     /// It moved data, and how much was asked for is not looked at. A multishot read or zero-copy receive asks for no length.
     pub fn short_not_told(&self) -> bool {
-        let asks_for_none = ["read_multishot", "recv_zc"].contains(&self.opcode.as_str());
-        self.short.is_none() && !asks_for_none && counts_bytes(&self.opcode) && self.outcomes() > self.errors
+        let asks_for_none = opcode::is(&self.opcode, UNSIZED);
+        self.short.is_none() && !asks_for_none && self.counts_bytes() && self.outcomes() > self.errors
     }
 
     /// What succeeded without a completion moved bytes, and how many is not known.
     pub fn bytes_unknown(&self) -> bool {
-        counts_bytes(&self.opcode) && self.silent() > 0
+        self.counts_bytes() && self.silent() > 0
+    }
+
+    fn counts_bytes(&self) -> bool {
+        opcode::is(&self.opcode, READS | WRITES)
     }
 
     /// Requests that succeeded without a completion, as they asked (IOSQE_CQE_SKIP_SUCCESS). What they moved is not known.

@@ -9,7 +9,7 @@ use iotrail_path::times::{Delays, Times};
 use iotrail_path::waits::{self, Limit};
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_schema::measurement::VehicleCount;
-use iotrail_schema::opcode::asks_for_a_length;
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{ErrnoCount, Estimate, OpcodeRecord, RunItems};
 use iotrail_schema::trail::Trail;
 use iotrail_stats::estimate::{self, Taken};
@@ -115,7 +115,7 @@ impl Part {
             completions: counts.completions,
             bytes: counts.bytes,
             errors: counts.errors,
-            short: asks_for_a_length(&counts.opcode).then_some(counts.short),
+            short: opcode::is(&counts.opcode, opcode::SIZED).then_some(counts.short),
             more: counts.more,
             notifications: counts.notifications,
             unposted: counts.unposted,

@@ -3,6 +3,7 @@
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, plural, span};
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{FileRecord, FileRequests, Total};
 
 /// Files that are listed.
@@ -62,7 +63,7 @@ pub fn files(o: &mut Screen, total: &Total) {
     } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
         o.line("(requests that were refused at their submission have no file here)");
     }
-    if total.opcodes.iter().any(|op| matches!(op.opcode.as_str(), "splice" | "tee") && op.requests > 0) {
+    if total.opcodes.iter().any(|op| opcode::is(&op.opcode, opcode::SPLICES) && op.requests > 0) {
         o.line("(splice and tee count where they write: what they read from is not looked at)");
     }
     o.blank();

@@ -3,7 +3,7 @@
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span};
 use iotrail_schema::measurement::{Followed, Latency};
-use iotrail_schema::opcode::always_by_a_worker;
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::OpcodeRecord;
 
 pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
@@ -70,7 +70,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
         some(
             op.punted_would_block,
-            if always_by_a_worker(&op.opcode) {
+            if opcode::is(&op.opcode, opcode::WORKER) {
                 "handed to io-wq: always done by a worker"
             } else {
                 "handed to io-wq: could not be done without waiting"

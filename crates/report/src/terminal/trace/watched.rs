@@ -2,6 +2,7 @@
 
 use crate::terminal::measured::{SPLIT_NS, TOO_SHORT};
 use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
+use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
 
 /// Processes that are named.
@@ -79,9 +80,6 @@ pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     items
 }
 
-/// Reads and writes of which it is not known how much they ask for.
-const VECTORED: [&str; 6] = ["readv", "writev", "readv_fixed", "writev_fixed", "preadv", "pwritev"];
-
 pub fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
     // What requests moved that succeeded without a completion is not known.
@@ -127,7 +125,7 @@ fn errnos(opcodes: &[OpcodeRecord]) -> String {
 fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
     let of = opcodes.iter().filter(|o| o.short_not_told());
     let (vectored, mut named): (Vec<String>, Vec<String>) =
-        of.map(|o| o.opcode.clone()).partition(|name| VECTORED.contains(&name.as_str()));
+        of.map(|o| o.opcode.clone()).partition(|name| opcode::is(name, opcode::VECTORED));
     named.sort_unstable();
     if !vectored.is_empty() {
         named.push("vectored ones".into());
