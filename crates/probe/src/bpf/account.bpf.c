@@ -23,23 +23,14 @@ static __always_inline void account_left(struct thread_account *account, struct 
 	if (!account->since || account->closed == account_span)
 		return;
 	__u64 ns = account_turns(account, now);
-	switch (account->doing) {
-	case THREAD_RUNNING:
+	if (account->doing == THREAD_RUNNING) {
 		account->total.running_ns += ns;
 		settle(account, task);
-		break;
-	case THREAD_NEW:
-		one_more(&account->total.woken, ns);
-		break;
-	case THREAD_PREEMPTED:
-		one_more(&account->total.preempted, ns);
-		break;
-	case THREAD_THROTTLED:
-		one_more(&account->total.throttled, ns);
-		break;
-	default:
+	} else if (account->doing == THREAD_ASLEEP) {
 		account->sleep.stack = ns >= LONG_SLEEP_NS ? stack_of_sleep(task) : 0;
 		slept(account, ns);
+	} else {
+		off_ends(account, ns);
 	}
 	account_closes(account, task, now);
 }
@@ -54,11 +45,9 @@ int account_walk(struct bpf_iter__task *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct thread_account *account =
 		bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!account)
-		accounts_lost++;
-	else if (account_ends)
+	if (account && account_ends)
 		account_left(account, task, now);
-	else
+	else if (account)
 		account_taken_up(account, task, now);
 	return 0;
 }

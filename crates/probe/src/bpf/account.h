@@ -17,7 +17,6 @@ __u64 account_opened_ns;  /* the span began */
 __u64 accounts_began_ns;  /* the first one did */
 __u32 account_span;	  /* its number; 0: none is under way */
 __u32 accounts_made;
-__u64 accounts_lost; /* threads and sleeps without memory */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -99,8 +98,9 @@ static __noinline int sleeps_put_away(struct thread_account *account)
 		known->count += account->sum.count;
 		if (account->sum.longest_ns > known->longest_ns)
 			known->longest_ns = account->sum.longest_ns;
-	} else if (bpf_map_update_elem(&sleeps, &account->last, &account->sum, BPF_NOEXIST)) {
-		accounts_lost++;
+	} else {
+		/* Without memory its time is unknown. */
+		bpf_map_update_elem(&sleeps, &account->last, &account->sum, BPF_NOEXIST);
 	}
 	__builtin_memset(&account->sum, 0, sizeof(account->sum));
 	return 0;
@@ -171,6 +171,7 @@ static __noinline int account_opens(struct thread_account *account, struct task_
 	account->since = now;
 	account->off_ns = 0;
 	account->queued_ns = queued(task);
+	account->ran_ns = task->se.sum_exec_runtime;
 	account->slept_in = -1;
 	if (account->number)
 		return 0;
@@ -183,6 +184,7 @@ static __noinline int account_opens(struct thread_account *account, struct task_
 		return 0;
 	}
 	account->total.began.ns = started;
+	account->queued_ns = account->ran_ns = 0;
 	if (started >= account_opened_ns) {
 		account->since = started;
 		account->doing = THREAD_NEW;
@@ -207,8 +209,7 @@ static __noinline int account_closes(struct thread_account *account, struct task
 	sleeps_put_away(account);
 	account->since = 0;
 	read_counters(&account->total.ended, task, now);
-	if (bpf_map_update_elem(&thread_totals, &account->number, &account->total, BPF_ANY))
-		accounts_lost++;
+	bpf_map_update_elem(&thread_totals, &account->number, &account->total, BPF_ANY);
 	return 0;
 }
 
@@ -217,16 +218,30 @@ static __always_inline struct thread_account *account_of(struct task_struct *tas
 	struct thread_account *account =
 		bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (!account) {
-		accounts_lost++;
-		return 0;
-	}
-	if (account->since)
+	if (!account || account->since)
 		return account;
 	if (account->closed == account_span)
 		return 0;
 	account_opens(account, task, now);
 	return account;
+}
+
+/* A time off the CPU is over. */
+static __always_inline void off_ends(struct thread_account *account, __u64 ns)
+{
+	switch (account->doing) {
+	case THREAD_NEW:
+		one_more(&account->total.woken, ns);
+		break;
+	case THREAD_PREEMPTED:
+		one_more(&account->total.preempted, ns);
+		break;
+	case THREAD_THROTTLED:
+		one_more(&account->total.throttled, ns);
+		break;
+	default:
+		account->off_ns = ns;
+	}
 }
 
 static __always_inline bool is_throttled(struct task_struct *task)
@@ -245,12 +260,18 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 	if (!account)
 		return 0;
 	__u64 ns = account_turns(account, now);
-	/* Of a thread that was not seen to come, nothing is known. */
-	if (account->doing == THREAD_RUNNING) {
-		account->total.running_ns += ns;
-		settle(account, task);
+	if (account->doing != THREAD_RUNNING) {
+		/* The switch to it was missed, as those from threads that no BPF program runs for are. How long it ran is the scheduler's count. */
+		__u64 ran = task->se.sum_exec_runtime - account->ran_ns;
+		if (ran > ns)
+			ran = ns;
+		off_ends(account, ns - ran);
+		ns = ran;
 	}
+	account->total.running_ns += ns;
+	settle(account, task);
 	account->queued_ns = queued(task);
+	account->ran_ns = task->se.sum_exec_runtime;
 	if (runnable) {
 		account->doing = is_throttled(task) ? THREAD_THROTTLED : THREAD_PREEMPTED;
 		return 0;
@@ -270,28 +291,16 @@ static __noinline int account_in(struct task_struct *task, __u64 now)
 	if (!account)
 		return 0;
 	__u64 ns = account_turns(account, now);
-	switch (account->doing) {
-	case THREAD_NEW:
-		one_more(&account->total.woken, ns);
-		break;
-	case THREAD_PREEMPTED:
-		one_more(&account->total.preempted, ns);
-		break;
-	case THREAD_THROTTLED:
-		one_more(&account->total.throttled, ns);
-		break;
-	case THREAD_ASLEEP:
-		account->off_ns = ns;
-		if (ns >= LONG_SLEEP_NS) {
-			account->sleep.stack = stack_of_sleep(task);
-		} else if (account->samples < FIRST_SAMPLES || !(bpf_get_prandom_u32() & SAMPLE_MASK)) {
-			account->samples++;
-			account->sleep.stack = stack_of_sleep(task);
-			account->sleep.flags |= SLEEP_SAMPLED;
-		}
-		break;
-	default:
-		break;
+	/* One that runs already has come unseen before. */
+	if (account->doing != THREAD_RUNNING)
+		off_ends(account, ns);
+	if (account->doing == THREAD_ASLEEP && ns >= LONG_SLEEP_NS) {
+		account->sleep.stack = stack_of_sleep(task);
+	} else if (account->doing == THREAD_ASLEEP &&
+		   (account->samples < FIRST_SAMPLES || !(bpf_get_prandom_u32() & SAMPLE_MASK))) {
+		account->samples++;
+		account->sleep.stack = stack_of_sleep(task);
+		account->sleep.flags |= SLEEP_SAMPLED;
 	}
 	account->doing = THREAD_RUNNING;
 	return 0;
