@@ -28,6 +28,7 @@ use iotrail_path::slowest::By;
 use iotrail_probe::choice::Choice;
 use iotrail_report::terminal;
 use iotrail_schema::recorded::Ending;
+use iotrail_schema::state::Moment;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::recorder::{Flight, Keep};
@@ -255,6 +256,7 @@ fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
         Asked::Everyone => "all programs".into(),
     };
     let mut tell = |news: News<'_>| match news {
+        News::Now(moment) => bar.suspend(|| now(moment)),
         News::Goes(p) => {
             let seconds = p.elapsed.as_secs_f64();
             bar.set_message(format!("watching: {seconds:.1} s, {} completions followed (Ctrl-C ends it)", p.followed));
@@ -270,6 +272,14 @@ fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
     let record = session::watch(asked, how, extra, &mut tell, &stop);
     bar.finish_and_clear();
     record
+}
+
+/// What named processes do before they are watched, if their rings stand still.
+fn now(moment: &Moment) {
+    let lines = diagnose::state::now(moment);
+    let Some(still_ns) = moment.still_ns.filter(|ns| *ns > 0 && !lines.is_empty()) else { return };
+    terminal::say(&format!("no ring took a request or posted a completion for {}:", words::span(still_ns as f64)));
+    lines.iter().for_each(|line| terminal::say(&format!("  {line}")));
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -24,6 +24,12 @@ pub fn monotonic_ns() -> u64 {
 /// This second since 1970, as the machine's clock has it.
 pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// CPU time of the calling thread.
+pub fn of_this_thread() -> Duration {
+    let at = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(at.tv_sec as u64, at.tv_nsec as u32)
 }
 
 /// The CPU time of a process, of its ended threads too, exact to the scheduler's clock. `None`: there is none of that number in this

@@ -1,8 +1,8 @@
 //! The probes: BPF programs on tracepoints, and on functions where the kernel allows it. `bpf/` holds the kernel half, `record.h`
 //! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
 //! addresses (`symbols`), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
-//! ([`profile`], [`sampled`]) are an object of their own, and so are what tells the kernel's own numbers of processes ([`numbers`]) and
-//! what sees rings made, for runs that are not watched ([`created`]).
+//! ([`profile`], [`sampled`]) are an object of their own, and so are what tells the kernel's own numbers of processes ([`numbers`]),
+//! what sees rings made, for runs that are not watched ([`created`]), and what reads threads' and rings' state without a probe ([`snapshot`]).
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
 //! room); requests followed whole cross one by one, each with its file ([`files`]).
@@ -36,6 +36,7 @@ pub mod role;
 pub mod sampled;
 pub mod sampled_events;
 pub mod sampling;
+pub mod snapshot;
 pub mod subject;
 pub mod support;
 pub mod survey;
@@ -61,4 +62,9 @@ pub(crate) mod numbers_skel {
 pub(crate) mod profile_skel {
     #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
     include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
+}
+
+pub(crate) mod snapshot_skel {
+    #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
+    include!(concat!(env!("OUT_DIR"), "/snapshot.skel.rs"));
 }

@@ -29,6 +29,7 @@ pub mod search_record;
 pub mod setup_flag;
 pub mod shared;
 pub mod stage;
+pub mod state;
 pub mod timeline;
 pub mod top_record;
 pub mod trace_record;

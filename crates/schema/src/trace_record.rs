@@ -21,6 +21,7 @@ use crate::measurement::{
     CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
     TaskWorkBatch, VehicleCount, Waits, Warning,
 };
+use crate::state::StateRecord;
 use crate::trail::Course;
 pub use estimates::{CpuPair, EnterBatch, Estimate, RunItems};
 pub use files::{FileRecord, FileRequests, OtherFiles};
@@ -57,6 +58,9 @@ pub struct TraceRecord {
     /// The system calls of I/O; null: not counted.
     #[serde(default)]
     pub calls: Option<Vec<CallRecord>>,
+    /// What the kernel kept of rings, threads and sockets meanwhile, in samples; null: not read.
+    #[serde(default)]
+    pub state: Option<StateRecord>,
     /// What stands out, and what would change it.
     pub findings: Vec<Finding>,
 }

@@ -3,4 +3,5 @@
 pub mod hostile;
 pub mod run;
 pub mod sample;
+pub mod state;
 pub mod trace;

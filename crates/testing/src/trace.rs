@@ -276,6 +276,7 @@ pub fn clean() -> TraceRecord {
         contexts: Vec::new(),
         account: None,
         calls: None,
+        state: None,
         others: Vec::new(),
         findings: Vec::new(),
     }

@@ -18,6 +18,7 @@
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | `sampler` | samples of their CPU time |
+//! | `state` | what the kernel keeps of threads, rings and sockets anyway, sampled |
 //! | [`session`] | one watched span from its beginning to its end |
 //! | [`windows`] | when the probes are attached, where they are not all the time; pure |
 //! | `light` | whether a watch costs too much, and by which windows it goes on then; pure |
@@ -45,6 +46,7 @@ pub mod recording;
 mod rings;
 mod sampler;
 pub mod session;
+mod state;
 pub mod subject;
 mod summary;
 mod threads;

@@ -14,6 +14,7 @@ mod polling;
 mod reaping;
 mod results;
 mod sqpoll;
+pub mod state;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -39,6 +40,13 @@ const ENOUGH_EVENTS: u64 = 20;
 
 /// The rules. Findings without a bound keep this order: the costliest first.
 pub const RULES: &[Rule] = &[
+    state::PENDING_WORK_NOT_RUN,
+    state::OVERFLOW_NOT_FLUSHED,
+    state::UNSUBMITTED,
+    state::HELD_BY_REQUESTS,
+    state::NAGLE,
+    state::CGROUP_IO_MAX,
+    state::NO_PROGRESS,
     notify::STRANDED,
     notify::KICK_STORM,
     measurement::DEVICE_IRQ,

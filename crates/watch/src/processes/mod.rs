@@ -161,6 +161,11 @@ impl Processes {
         }
     }
 
+    /// Those that have not ended.
+    pub fn running(&self) -> impl Iterator<Item = u32> {
+        self.tracked.keys().copied()
+    }
+
     pub fn tracks(&self, tgid: u32) -> bool {
         self.tracked.contains_key(&tgid)
     }

@@ -41,6 +41,7 @@ impl Running<'_> {
         let elapsed_ns = windows.and_then(|w| w.open_for_ns()).unwrap_or(self.began.elapsed().as_nanos() as u64);
         let ended_ns = recorder::now().monotonic_ns;
         let over = self.watched.have_ended();
+        let state = self.state.end(self.processes.running(), !over || self.stopped);
         self.processes.look(true);
         let posted = windows.and_then(|w| w.whole_ns).map(|_| self.processes.rings.posted());
         let cpu = cpu(&mut self.watch, &mut self.processes, &self.watched, &self.how.numbers)?;
@@ -76,6 +77,7 @@ impl Running<'_> {
         let mut record = self.summary.record(observed, &seen, span);
         record.calls = calls;
         record.account = Some(Account { threads, more_threads, requests: None });
+        record.state = state;
         record.total.reaping_lost = Some(self.watch.stays_lost());
         // The probes know of all of them; a name that was used again is there once.
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);

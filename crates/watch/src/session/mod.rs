@@ -22,6 +22,7 @@ mod terms;
 mod watched;
 
 use super::allowed::allowed;
+use super::state::State;
 use super::subject::Asked;
 pub use ending::Traced;
 use iotrail_base::error::{Error, Result};
@@ -51,11 +52,17 @@ pub fn watch(
     // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
     // program, in the program's time.
     let watched = Watched::of(asked, how)?;
+    let mut state = State::open(&how.numbers);
+    // What hangs now is answered before anything is loaded that takes its time.
+    if let Watched::Processes(processes) = &watched {
+        let tgids: Vec<u32> = processes.iter().map(|p| p.tgid).collect();
+        state.start(&tgids).into_iter().for_each(|moment| tell(News::Now(moment)));
+    }
     let host = iotrail_host::facts(None)?;
     let mut room = Room::default();
     let watch = Watch::open(&mut room, subject)?;
     let mut sampling_room = profile::Room::default();
-    let mut span = Running::begin(watched, watch, &mut sampling_room, host, how, extra, tell)?;
+    let mut span = Running::begin(watched, watch, state, &mut sampling_room, host, how, extra, tell)?;
     span.run(extra, tell, stop)?;
     span.end()
 }

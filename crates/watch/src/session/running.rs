@@ -15,6 +15,7 @@ use crate::processes::Processes;
 use crate::quota::Quotas;
 use crate::recorder::{self, Recorder};
 use crate::sampler::Sampler;
+use crate::state::State;
 use crate::summary::Summary;
 use crate::{end, metrics};
 use iotrail_base::error::Result;
@@ -54,6 +55,7 @@ pub(super) struct Running<'room> {
     pub recorder: Option<Recorder>,
     pub processes: Processes,
     pub sampler: Option<Sampler<'room>>,
+    pub state: State,
     pub watch: Watch<'room>,
     pub watched: Watched,
     until: Option<Instant>,
@@ -66,6 +68,7 @@ impl<'room> Running<'room> {
     pub fn begin(
         mut watched: Watched,
         mut watch: Watch<'room>,
+        state: State,
         sampling_room: &'room mut profile::Room,
         host: Host,
         how: &How,
@@ -132,6 +135,7 @@ impl<'room> Running<'room> {
             recorder,
             processes,
             sampler,
+            state,
             watch,
             watched,
             until: how.duration.map(|d| began + d),
@@ -198,6 +202,7 @@ impl<'room> Running<'room> {
             self.take()?;
             self.processes.sample();
         }
+        self.state.turn(self.processes.running());
         if let Some(sampler) = &mut self.sampler {
             sampler.tell(&self.processes);
         }

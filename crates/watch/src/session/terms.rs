@@ -12,6 +12,7 @@ use crate::recorder::Keep;
 use crate::windows::Windows;
 use iotrail_probe::choice::Choice;
 use iotrail_probe::sampling::Sampling;
+use iotrail_schema::state::Moment;
 
 /// How it is watched.
 #[derive(Debug, Clone)]
@@ -59,6 +60,8 @@ pub struct Extra {
 /// What is told while it lasts.
 #[derive(Debug)]
 pub enum News<'a> {
+    /// What named processes do before they are watched.
+    Now(&'a Moment),
     /// Named processes are watched, and so many that descend from them.
     Begins {
         descendants: usize,

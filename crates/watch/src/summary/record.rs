@@ -79,6 +79,7 @@ impl Summary {
             contexts,
             account: None,
             calls: None,
+            state: None,
             others,
             findings: vec![],
         }

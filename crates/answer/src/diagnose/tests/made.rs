@@ -334,3 +334,47 @@ pub(super) fn delivered_out_of_order() -> TraceRecord {
 pub(super) fn left_lying() -> TraceRecord {
     with_ring(|r| r.reaping = Some(reaping()))
 }
+
+fn with_state(change: impl FnOnce(&mut StateRecord)) -> TraceRecord {
+    let mut state = state::calm();
+    change(&mut state);
+    TraceRecord { state: Some(state), ..clean() }
+}
+
+fn with_ring_state(change: impl FnOnce(&mut RingState)) -> TraceRecord {
+    with_state(|state| change(&mut state.rings[0]))
+}
+
+pub(super) fn pending_work_not_run() -> TraceRecord {
+    with_ring_state(|ring| (ring.unrun, ring.unrun_longest_ns, ring.runner) = (90, 1_900_000_000, Some(77)))
+}
+
+pub(super) fn overflow_not_flushed() -> TraceRecord {
+    with_ring_state(|ring| (ring.overflowed, ring.most_overflowed) = (95, Some(136)))
+}
+
+pub(super) fn unsubmitted() -> TraceRecord {
+    with_ring_state(|ring| ring.unsubmitted = 80)
+}
+
+pub(super) fn held_by_requests() -> TraceRecord {
+    with_ring_state(|ring| ring.most_held = Some(20))
+}
+
+pub(super) fn nagle() -> TraceRecord {
+    with_state(|state| {
+        let sum = state.nagle.as_mut().unwrap();
+        (sum.held, sum.held_asleep, sum.fd_held, sum.unsent_bytes) = (95, 90, 95, 200);
+        (sum.tgid, sum.fd) = (Some(7), Some(4));
+    })
+}
+
+pub(super) fn cgroup_io_max() -> TraceRecord {
+    with_state(|state| (state.cgroup.as_mut().unwrap().throttled, state.cgroup.as_mut().unwrap().most_bios) = (60, 12))
+}
+
+pub(super) fn no_progress() -> TraceRecord {
+    let mut t = with_state(|state| state.end = Some(state::hanging()));
+    t.total.ios = 0;
+    t
+}

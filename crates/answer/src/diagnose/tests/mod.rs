@@ -6,12 +6,14 @@ use super::*;
 use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::measurement::{Delay, Interrupt, Ipi, Latency, Order, OrderBy, VehicleCount};
 use iotrail_schema::runnable::{HadCpu, Runnable};
+use iotrail_schema::state::{RingState, StateRecord};
 use iotrail_schema::trace_record::{
     CpuPair, Detour, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpenRecord, OverlapRecord, Reaping,
     RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord, VehicleShare,
 };
 use iotrail_schema::trail::Course;
 use iotrail_schema::vehicle::Vehicle;
+use iotrail_testing::state;
 use iotrail_testing::trace::{carried, clean, delivered_in_order, latency, opcode, reaping, ring, with_ring};
 use made::*;
 
@@ -62,6 +64,13 @@ const MATRIX: &[(&str, Make)] = &[
     ("overlapping_buffers", overlapping_buffers),
     ("unregistered_in_flight", unregistered_in_flight),
     ("left_lying", left_lying),
+    ("pending_work_not_run", pending_work_not_run),
+    ("overflow_not_flushed", overflow_not_flushed),
+    ("unsubmitted", unsubmitted),
+    ("held_by_requests", held_by_requests),
+    ("nagle", nagle),
+    ("cgroup_io_max", cgroup_io_max),
+    ("no_progress", no_progress),
 ];
 
 #[test]

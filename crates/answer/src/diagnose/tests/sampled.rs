@@ -4,8 +4,17 @@ use super::*;
 use serde_json::Value;
 
 /// Counts of which a rule takes a share, or which are a habit, wherever they are in a trace.
-const COUNTS: &[&str] =
-    &["completions", "requests", "ios", "wakeups", "left_long", "punted_asked", "punted_would_block", "punted_drained"];
+const COUNTS: &[&str] = &[
+    "completions",
+    "requests",
+    "ios",
+    "wakeups",
+    "samples",
+    "left_long",
+    "punted_asked",
+    "punted_would_block",
+    "punted_drained",
+];
 
 fn few(value: &mut Value) {
     match value {
@@ -38,6 +47,8 @@ fn too_few_completions_say_nothing() {
             "overlapping_buffers",
             "unregistered_in_flight",
             "left_lying",
+            "held_by_requests",
+            "no_progress",
         ];
         assert_eq!(codes(&t).is_empty(), !exact.contains(code), "{code}: {:?}", findings(&t));
     }

@@ -1,0 +1,384 @@
+//! What the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and what
+//! a program does that makes no progress.
+
+use super::{Check, ENOUGH_EVENTS, RULE, Rule};
+use iotrail_base::words::{count, plural, span};
+use iotrail_schema::account::{Bound, BoundOf, Reason};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow};
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Shares of the samples below which a state is passed through.
+const PART: f64 = 0.05;
+const MOST: f64 = 0.5;
+
+/// Without a completion for so long, a ring waits for a call and not for its turn.
+const STUCK_NS: u64 = 100_000_000;
+
+/// Lines about one moment, and parts of one line.
+const LINES: usize = 12;
+
+pub(super) const PENDING_WORK_NOT_RUN: Rule = Rule {
+    code: "pending_work_not_run",
+    about: "in 5 % of a ring's samples (`state`) task work was pending while no thread was in io_uring_enter(2) for completions: those \
+            in which its threads slept, or all if nothing was posted for 100 ms",
+    checks: &[Check::Trace(pending_work_not_run)],
+    ..RULE
+};
+
+pub(super) const OVERFLOW_NOT_FLUSHED: Rule = Rule {
+    code: "overflow_not_flushed",
+    about: "in half of a ring's samples completions were in the overflow list",
+    advice: "call io_uring_enter(2) with IORING_ENTER_GETEVENTS when IORING_SQ_CQ_OVERFLOW is set (liburing's io_uring_peek_cqe does), \
+             or make the CQ larger (IORING_SETUP_CQSIZE)",
+    checks: &[Check::Trace(overflow_not_flushed)],
+    ..RULE
+};
+
+pub(super) const UNSUBMITTED: Rule = Rule {
+    code: "unsubmitted",
+    about: "in half of a ring's samples published SQEs were not taken: no thread was in io_uring_enter(2), or the SQPOLL thread slept \
+            and had set IORING_SQ_NEED_WAKEUP",
+    checks: &[Check::Trace(unsubmitted)],
+    ..RULE
+};
+
+pub(super) const HELD_BY_REQUESTS: Rule = Rule {
+    code: "held_by_requests",
+    about: "in two deep samples in a row (half a second apart) a request was in flight on a file that only requests kept open",
+    advice: "call shutdown(2) before close(2) of a socket with requests in flight; or cancel them (IORING_OP_ASYNC_CANCEL with \
+             IORING_ASYNC_CANCEL_FD) and await their completions first",
+    checks: &[Check::Trace(held_by_requests)],
+    ..RULE
+};
+
+pub(super) const NAGLE: Rule = Rule {
+    code: "nagle",
+    about: "in 5 % of the samples, and 20, a TCP socket without TCP_NODELAY kept back a short segment behind unacknowledged packets",
+    advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
+    checks: &[Check::Trace(nagle)],
+    ..RULE
+};
+
+pub(super) const CGROUP_IO_MAX: Rule = Rule {
+    code: "cgroup_io_max",
+    about: "in 5 % of the samples blk-throttle held back bios of the program's cgroup",
+    advice: "raise `io.max` (cgroup v1: `blkio.throttle.*`) of the program's cgroup or of one above it, or do less I/O",
+    checks: &[Check::Trace(cgroup_io_max)],
+    ..RULE
+};
+
+pub(super) const NO_PROGRESS: Rule = Rule {
+    code: "no_progress",
+    about: "no completion was seen, and a program still runs that has a ring",
+    advice: "an idle program is no fault; otherwise end a request whose peer stays silent with IORING_OP_LINK_TIMEOUT or \
+             IORING_OP_ASYNC_CANCEL",
+    checks: &[Check::Trace(no_progress)],
+    ..RULE
+};
+
+/// Of the samples; `None`: too few of them.
+fn share(part: u64, samples: u64) -> Option<f64> {
+    (samples >= ENOUGH_EVENTS).then(|| part as f64 / samples as f64)
+}
+
+/// About the ring of which `share` is largest, if that is at least `least`.
+fn worst(
+    t: &TraceRecord,
+    least: f64,
+    of: impl Fn(&RingState) -> Option<f64>,
+    finding: impl Fn(&RingState, f64) -> Finding,
+) -> Option<Finding> {
+    let state = t.state.as_ref()?;
+    let shares = state.rings.iter().filter_map(|r| Some((r, of(r)?)));
+    let (r, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share >= least)?;
+    let mut f = finding(r, share);
+    let same = |of: &&iotrail_schema::trace_record::RingRecord| {
+        of.tgid == r.tgid && r.fd.is_some_and(|fd| of.fds.contains(&fd))
+    };
+    f.ring = t.rings.iter().find(same).map(|of| of.ring);
+    if state.rings.len() > 1 {
+        f.text = format!("{}: {}", ring_name(r.tgid, r.fd), f.text);
+    }
+    Some(f)
+}
+
+fn bound(mut f: Finding, of: BoundOf, share: f64) -> Finding {
+    f.bound = Some(Bound { of, share });
+    f
+}
+
+fn ring_name(tgid: u32, fd: Option<u32>) -> String {
+    match fd {
+        Some(fd) => format!("ring {fd} of process {tgid}"),
+        None => format!("a ring of process {tgid} without a descriptor"),
+    }
+}
+
+/// A DEFER_TASKRUN ring's thread does not enter for completions, or a COOP_TASKRUN ring's does not enter at all.
+fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
+    let waits = |r: &RingState| {
+        let part = if r.unrun_longest_ns >= STUCK_NS { r.unrun } else { r.unrun_asleep };
+        share(part, r.samples)
+    };
+    worst(t, PART, waits, |r, share| {
+        let (thread, defer) = (r.runner.unwrap_or_default(), r.flags.iter().any(|f| f == "defer_taskrun"));
+        let (who, call) = match defer {
+            true => (format!("DEFER_TASKRUN leaves it to thread {thread}"), "with IORING_ENTER_GETEVENTS"),
+            false => {
+                (format!("COOP_TASKRUN leaves it to the next kernel entry of thread {thread}"), "or any other call")
+            }
+        };
+        let text = format!(
+            "requests are ready, and their completions are not posted, in {} of {} samples, up to {} without a break: {who}, which did not \
+             call io_uring_enter(2) {call} then",
+            count(r.unrun as f64),
+            count(r.samples as f64),
+            span(r.unrun_longest_ns as f64),
+        );
+        let remedy = match defer {
+            true => {
+                "set IORING_ENTER_GETEVENTS in io_uring_enter(2) whenever the ring is looked at (io_uring_get_events, \
+                     io_uring_submit_and_get_events), or wait there; a min_complete of 0 does not block"
+            }
+            false => {
+                "set `taskrun_flag`, and call io_uring_enter(2) with IORING_ENTER_GETEVENTS when IORING_SQ_TASKRUN is set"
+            }
+        };
+        let evidence = [("share", share), ("longest_ns", r.unrun_longest_ns as f64), ("samples", r.samples as f64)];
+        let f = Finding { remedy: remedy.into(), ..PENDING_WORK_NOT_RUN.finding(Severity::Warning, text, &evidence) };
+        bound(f, BoundOf::ThreadTime, share)
+    })
+}
+
+/// Completions that found the CQ full stay with the kernel until a thread enters for completions.
+fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
+    worst(
+        t,
+        MOST,
+        |r| share(r.overflowed, r.samples),
+        |r, share| {
+            let most =
+                r.most_overflowed.filter(|n| *n > 0).map(|n| format!("up to {} ", plural(n as usize, "completion")));
+            let text = format!(
+                "{}waited in the kernel's overflow list in {} of {} samples: the CQ was full, and only io_uring_enter(2) with \
+             IORING_ENTER_GETEVENTS moves them to the CQ",
+                most.unwrap_or_else(|| "completions ".into()),
+                count(r.overflowed as f64),
+                count(r.samples as f64),
+            );
+            let mut evidence = vec![("share", share), ("samples", r.samples as f64)];
+            evidence.extend(r.most_overflowed.map(|n| ("most_overflowed", n as f64)));
+            let f = OVERFLOW_NOT_FLUSHED.finding(Severity::Warning, text, &evidence);
+            bound(f, BoundOf::ThreadTime, share)
+        },
+    )
+}
+
+/// SQEs that the program published and the kernel does not take: the call that would tell it is missing.
+fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
+    let sqpoll = |r: &RingState| r.flags.iter().any(|f| f == "sqpoll");
+    let waits = |r: &RingState| share(if sqpoll(r) { r.need_wakeup } else { r.unsubmitted }, r.samples);
+    worst(t, MOST, waits, |r, share| {
+        let (why, remedy) = match sqpoll(r) {
+            true => (
+                "the SQPOLL thread sleeps and has set IORING_SQ_NEED_WAKEUP",
+                "after publishing SQEs, call io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP if IORING_SQ_NEED_WAKEUP is set; a full memory \
+                 barrier must be between the two (io_uring_submit does both)",
+            ),
+            false => (
+                "no thread called io_uring_enter(2) for them",
+                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel does not look at \
+                 the SQ by itself",
+            ),
+        };
+        let samples = if sqpoll(r) { r.need_wakeup } else { r.unsubmitted };
+        let text = format!(
+            "SQEs that the program had published waited in the SQ in {} of {} samples: {why}",
+            count(samples as f64),
+            count(r.samples as f64)
+        );
+        let evidence = [("share", share), ("samples", r.samples as f64)];
+        let f = Finding { remedy: remedy.into(), ..UNSUBMITTED.finding(Severity::Warning, text, &evidence) };
+        bound(f, BoundOf::ThreadTime, share)
+    })
+}
+
+/// close(2) of a descriptor does not end the requests on its file.
+fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
+    worst(
+        t,
+        1.0,
+        |r| r.most_held.map(|n| n as f64),
+        |r, most| {
+            let text = format!(
+                "{} in flight on files that the program has closed: only these requests keep the files open, so that a socket sends no FIN and \
+             the requests do not end",
+                plural(most as usize, "request"),
+            );
+            let evidence = [("requests", most), ("samples", r.samples as f64)];
+            HELD_BY_REQUESTS.finding(Severity::Warning, text, &evidence)
+        },
+    )
+}
+
+/// A short segment waits until the peer acknowledges what is on its way, which its delayed ACK makes 40 ms.
+fn nagle(t: &TraceRecord) -> Option<Finding> {
+    let state = t.state.as_ref()?;
+    let sum = state.nagle.filter(|sum| sum.held >= ENOUGH_EVENTS)?;
+    let held = share(sum.held, state.samples).filter(|held| *held >= PART)?;
+    let (tgid, fd) = sum.tgid.zip(sum.fd)?;
+    let text = format!(
+        "Nagle's algorithm held back short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}: up to {} waited \
+         there until the peer acknowledged earlier data, which a delayed ACK makes 40 ms",
+        count(sum.held as f64),
+        count(state.samples as f64),
+        count(sum.fd_held as f64),
+        plural(sum.unsent_bytes as usize, "byte"),
+    );
+    let evidence = [("share", held), ("samples", state.samples as f64), ("fd", f64::from(fd))];
+    let f = NAGLE.finding(Severity::Warning, text, &evidence);
+    let asleep = share(sum.held_asleep, state.samples).unwrap_or(0.0);
+    Some(bound(f, BoundOf::ThreadTime, asleep))
+}
+
+/// Nothing sleeps for it: the kernel puts the bios aside.
+fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
+    let state = t.state.as_ref()?;
+    let sum = state.cgroup.as_ref()?;
+    let throttled = share(sum.throttled, state.samples).filter(|throttled| *throttled >= PART)?;
+    let text = format!(
+        "`io.max` of the cgroup held back block I/O in {} of {} samples, up to {} at one time",
+        count(sum.throttled as f64),
+        count(state.samples as f64),
+        plural(sum.most_bios as usize, "bio"),
+    );
+    let evidence = [("share", throttled), ("most_bios", sum.most_bios as f64), ("samples", state.samples as f64)];
+    let f = CGROUP_IO_MAX.finding(Severity::Warning, text, &evidence);
+    Some(bound(f, BoundOf::Latency, throttled))
+}
+
+/// No completion was seen: what the program waits for.
+fn no_progress(t: &TraceRecord) -> Option<Finding> {
+    let state: &StateRecord = t.state.as_ref().filter(|_| t.total.ios == 0)?;
+    let moment = state.end.as_ref()?;
+    let still_ns = moment.still_ns.filter(|ns| *ns > 0)?;
+    let lines = now(moment);
+    if moment.rings.is_empty() || lines.is_empty() {
+        return None;
+    }
+    let text =
+        format!("no ring took a request or posted a completion for {}: {}", span(still_ns as f64), lines.join("; "));
+    let evidence = [("still_ns", still_ns as f64), ("rings", moment.rings.len() as f64)];
+    Some(NO_PROGRESS.finding(Severity::Warning, text, &evidence))
+}
+
+/// What waits for what, a line each: what is ready or stuck first.
+pub fn now(moment: &Moment) -> Vec<String> {
+    let several = moment.rings.len() > 1;
+    let of_ring = |r: &RingNow| {
+        let name = if several { format!("{}: ", ring_name(r.tgid, r.fd)) } else { String::new() };
+        ring_now(r).into_iter().map(move |line| format!("{name}{line}")).collect::<Vec<_>>()
+    };
+    let mut lines: Vec<String> = moment.rings.iter().flat_map(of_ring).collect();
+    lines.extend(threads_now(&moment.threads, moment.more_threads));
+    lines.truncate(LINES);
+    lines
+}
+
+fn ring_now(r: &RingNow) -> Vec<String> {
+    let some = |n: u64, noun: &str| (n > 0).then(|| plural(n as usize, noun));
+    let of = |thread: Option<u32>| thread.map_or("a thread".into(), |tid| format!("thread {tid}"));
+    let defer = r.flags.iter().flatten().any(|f| f == "defer_taskrun");
+    let with = if defer { " with IORING_ENTER_GETEVENTS (DEFER_TASKRUN)" } else { "" };
+    let mut lines = vec![];
+    if r.unrun == Some(true) {
+        lines.push(format!(
+            "requests are ready, and their completions are not posted: {} has to call io_uring_enter(2){with}",
+            of(r.runner)
+        ));
+    }
+    lines.extend(some(r.overflowed.unwrap_or(0), "completion").map(|n| {
+        format!("{n} in the overflow list: a thread has to call io_uring_enter(2) with IORING_ENTER_GETEVENTS")
+    }));
+    lines.extend(some(r.unsubmitted, "published SQE").map(|n| match r.need_wakeup {
+        true => format!("{n} not taken: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP"),
+        false => format!("{n} not taken by the kernel"),
+    }));
+    lines.extend(some(r.unreaped, "completion").map(|n| format!("{n} in the CQ, not reaped by the program")));
+    lines.extend(r.armed.iter().map(|of| armed_now(of, r.unrun == Some(true))));
+    let armed: u64 = r.armed.iter().map(|of| of.requests).sum();
+    let others = r.in_flight.unwrap_or(0).saturating_sub(armed);
+    lines.extend(some(others, "other request").filter(|_| r.timeouts == Some(0)).map(|n| format!("{n} in flight")));
+    lines.extend(some(r.timeouts.unwrap_or(0), "timeout").map(|n| match r.soonest_timeout_ns {
+        Some(ns) if ns >= 0 => format!("{n} armed, the first ends in {}", span(ns as f64)),
+        Some(ns) => format!("{n} armed, the first was due {} ago", span(ns.unsigned_abs() as f64)),
+        None => format!("{n} armed"),
+    }));
+    lines
+}
+
+fn armed_now(of: &ArmedRequests, some_are_ready: bool) -> String {
+    let name = if of.opcode == "any" { String::new() } else { format!("{} ", of.opcode) };
+    let mut first: Vec<String> = of.fd.map(|fd| format!("descriptor {fd}")).into_iter().collect();
+    first.extend(of.user_data.as_ref().map(|data| format!("user_data {data}")));
+    let first = match (first.is_empty(), of.requests) {
+        (true, _) => String::new(),
+        (false, 1) => format!(" ({})", first.join(", ")),
+        (false, _) => format!(" (the first: {})", first.join(", ")),
+    };
+    let (noun, wait) = match (of.requests, some_are_ready) {
+        (1, false) => ("request", "waits for data or a peer"),
+        (1, true) => ("request", "is in flight"),
+        (_, false) => ("requests", "wait for data or a peer"),
+        (_, true) => ("requests", "are in flight"),
+    };
+    let since = of.at_least_ns.map(|ns| format!(", for at least {}", span(ns as f64))).unwrap_or_default();
+    let held = match of.held.filter(|n| *n > 0) {
+        Some(n) => format!(
+            "; only requests keep the files of {} open: close(2) does not end them, shutdown(2) before it does",
+            count(n as f64)
+        ),
+        None => String::new(),
+    };
+    format!("{} {name}{noun}{first} {wait}{since}{held}", count(of.requests as f64))
+}
+
+/// Threads that do the same are one line.
+fn threads_now(threads: &[ThreadNow], more: u64) -> Vec<String> {
+    let key = |t: &ThreadNow| (t.syscall.clone(), t.reason.clone());
+    let mut kinds: Vec<(&ThreadNow, u64)> = vec![];
+    for t in threads {
+        match kinds.iter_mut().find(|(of, _)| key(of) == key(t)) {
+            Some((longest, n)) => {
+                *n += 1;
+                if t.asleep_ns > longest.asleep_ns {
+                    *longest = t;
+                }
+            }
+            None => kinds.push((t, 1)),
+        }
+    }
+    let line = |(t, n): &(&ThreadNow, u64)| {
+        let who = match n {
+            1 => format!("thread {} ({})", t.tid, t.comm),
+            n => format!("{} threads ({}, …)", count(*n as f64), t.tid),
+        };
+        let Some(call) = &t.syscall else {
+            return format!("{who} {}", if *n == 1 { "runs" } else { "run" });
+        };
+        let sleeps = if *n == 1 { "sleeps" } else { "sleep" };
+        let time = t.asleep_ns.map(|ns| format!(" for {}", span(ns as f64))).unwrap_or_default();
+        let reason = t.reason.as_ref().map(|r| format!(": {}", reason_name(r))).unwrap_or_default();
+        format!("{who} {sleeps} in {call}(2){time}{reason}")
+    };
+    let mut lines: Vec<String> = kinds.iter().map(line).collect();
+    lines.extend((more > 0).then(|| format!("{} more", plural(more as usize, "thread"))));
+    lines
+}
+
+/// As records name it.
+fn reason_name(reason: &Reason) -> String {
+    let text = serde_json::to_value(reason).ok().and_then(|name| name.as_str().map(str::to_owned));
+    text.map_or_else(|| "unknown".into(), |name| name.replace('_', " "))
+}

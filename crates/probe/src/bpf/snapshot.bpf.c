@@ -1,0 +1,750 @@
+/* What the kernel keeps of a process's threads, rings, sockets and cgroup anyway, read without a probe: by a task iterator, in the reader's
+ * context. All that is followed is read by bpf_probe_read_kernel, since it changes meanwhile. An object of its own.
+ */
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "../record.h"
+#include "arch.h"
+
+#define FRAMES 16
+#define RINGS 8       /* of one process by its descriptors: with their requests they fit the iterator's 32 KiB per task */
+#define REQUESTS 32   /* of one ring, in a deep reading */
+#define SOCKETS 64
+#define DESCRIPTORS (1 << 16)
+#define LONGEST_LIST 4096
+
+enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_PROCESS };
+
+struct snapshot_thread {
+	__u32 kind;
+	__u32 tid;
+	__u32 tgid;
+	__u32 state; /* __state; 0: it runs or is ready to */
+	__s32 call;  /* number of the system call; negative: none */
+	__u16 frames;
+	__u8 task_work; /* of io_uring, not yet run */
+	__u8 kernels;   /* a thread that the kernel made: SQPOLL, io-wq */
+	__u64 arguments[4];
+	__u64 asleep_ns; /* since it was last put on a CPU; 0: not known */
+	__u64 switches;
+	__u64 last_ring; /* that it entered */
+	char comm[16];
+	__u64 stack[FRAMES];
+};
+
+struct snapshot_ring {
+	__u32 kind;
+	__u32 tgid;
+	__u64 ring;
+	__s32 fd; /* -1: found by a thread that entered it */
+	__u32 setup_flags;
+	__u32 sq_flags;
+	__u32 sq_entries;
+	__u32 cq_entries;
+	__u32 sq_tail;
+	__u32 sq_taken; /* the kernel's own head */
+	__u32 cq_head;
+	__u32 cq_tail;
+	__u32 submitter; /* of a ring with one issuer; 0: none */
+	__u32 sq_thread;
+	__u32 sq_state;
+	__u8 task_work; /* DEFER_TASKRUN: not yet run */
+	__u8 overflowed;
+	__u16 pad;
+};
+
+/* Of the ring, behind its requests. */
+struct snapshot_depth {
+	__u32 kind;
+	__u32 overflow_list;
+	__u64 ring;
+	__u32 allocated_known;
+	__u32 allocated;
+	__u32 free;
+	__u32 armed;
+	__u64 soonest_ns; /* CLOCK_MONOTONIC; 0: none, or of another clock */
+	__u32 timeouts;
+	__u32 pad;
+};
+
+/* A request that waits for its file to become ready. */
+struct snapshot_request {
+	__u32 kind;
+	__u32 tgid;
+	__u64 ring;
+	__u64 request;
+	__u64 user_data;
+	__u64 file;
+	__s64 references; /* on the file; 0: not known */
+	__s32 fd;
+	__u32 opcode;
+	__u32 fixed;
+	__u32 pad;
+};
+
+/* A TCP socket whose last, short segment waits for an acknowledgement. */
+struct snapshot_socket {
+	__u32 kind;
+	__u32 tgid;
+	__u32 fd;
+	__u32 unsent;
+	__u32 unacknowledged; /* packets */
+	__u32 pad;
+};
+
+struct snapshot_process {
+	__u32 kind;
+	__u32 tgid;
+	__u32 tcp_sockets;
+	__u32 held_sockets;
+	__u32 throttled_bios; /* by blk-throttle, of its cgroup */
+	__u32 pad;
+	__u64 quota_ns; /* throttled by its cgroup's CPU quota, summed over CPUs */
+};
+
+struct snapshot_thread unused_thread; /* for their twins in user space */
+struct snapshot_ring unused_ring;
+struct snapshot_request unused_request;
+struct snapshot_depth unused_depth;
+struct snapshot_socket unused_socket;
+struct snapshot_process unused_process;
+enum snapshot_kind unused_kind;
+
+/* f_op of the reader's own ring and socket: kernels without data symbols name them nowhere. 0: not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} operations SEC(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct llist_node;
+
+struct llist_head {
+	struct llist_node *first;
+};
+
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+struct file_ref {
+	atomic_long_t refcnt;
+};
+
+struct file___held {
+	void *f_op;
+	void *private_data;
+	atomic_long_t f_count; /* before 6.13: the references */
+	struct file_ref f_ref; /* since: one less */
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct sched_info___state {
+	u64 last_arrival;
+};
+
+struct cfs_bandwidth {
+	u64 throttled_time;
+};
+
+struct task_group {
+	struct cfs_bandwidth cfs_bandwidth;
+};
+
+struct css_set {
+	void *subsys[1];
+};
+
+struct io_uring_task___state {
+	const struct io_ring_ctx *last;
+	struct llist_head task_list;
+};
+
+struct task_struct___state {
+	unsigned long nivcsw;
+	struct sched_info___state sched_info;
+	struct files_struct *files;
+	struct io_uring_task *io_uring;
+	struct task_group *sched_task_group;
+	struct css_set *cgroups;
+};
+
+struct io_rings___state {
+	struct io_uring sq, cq;
+	atomic_t sq_flags;
+};
+
+struct io_hash_bucket {
+	struct hlist_head list;
+};
+
+struct io_hash_table {
+	struct io_hash_bucket *hbs;
+	unsigned int hash_bits;
+};
+
+struct io_sq_data {
+	struct task_struct *thread;
+};
+
+struct io_submit_state___state {
+	struct io_wq_work_node free_list;
+};
+
+struct io_ring_ctx___state {
+	struct io_submit_state submit_state;
+	struct task_struct *submitter_task;
+	struct llist_head work_llist;
+	struct llist_head retry_llist; /* not in 6.1 */
+	struct list_head timeout_list;
+	struct list_head ltimeout_list;
+	struct list_head cq_overflow_list;
+	struct io_sq_data *sq_data;
+	struct io_hash_table cancel_table;
+	struct io_hash_table cancel_table_locked; /* in 6.1 */
+	unsigned int nr_req_allocated; /* not in 6.1 */
+};
+
+struct io_kiocb___state {
+	void *async_data;
+	struct hlist_node hash_node;
+};
+
+struct io_timeout {
+	struct list_head list;
+};
+
+struct timerqueue_node {
+	__s64 expires;
+};
+
+struct hrtimer___state {
+	struct timerqueue_node node;
+};
+
+struct io_timeout_data {
+	struct hrtimer___state timer;
+	u32 flags;
+};
+
+struct sock_common {
+	__u16 skc_family;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct tcp_sock {
+	u32 snd_nxt;
+	u32 write_seq;
+	u32 packets_out;
+	u32 mss_cache;
+	u8 nonagle : 4;
+};
+
+enum cgroup_subsys_id { io_cgrp_id = 1 };
+
+struct request_queue;
+
+struct blkcg {
+	struct hlist_head blkg_list;
+};
+
+struct blkcg_gq {
+	struct request_queue *q;
+	struct hlist_node blkcg_node;
+	void *pd[6];
+};
+
+struct throtl_data {
+	struct request_queue *queue;
+};
+
+struct throtl_service_queue {
+	unsigned int nr_queued[2];
+	unsigned int nr_queued_bps[2]; /* 6.18: instead */
+	unsigned int nr_queued_iops[2];
+};
+
+struct throtl_grp {
+	struct throtl_data *td;
+	struct throtl_service_queue service_queue;
+};
+
+#pragma clang attribute pop
+
+#define AF_INET 2
+#define AF_INET6 10
+#define IPPROTO_TCP 6
+#define IORING_TIMEOUT_CLOCK_MASK (1U << 2 | 1U << 3)
+
+/* What a walk over a list or table carries. */
+struct walk {
+	struct seq_file *seq;
+	__u64 at;   /* the next one */
+	__u64 end;
+	__u64 node;
+	__u64 ring;
+	__u64 files;
+	__u64 operations[2];
+	__u64 soonest_ns;
+	__u32 found;
+	__u32 written;
+	__u32 sockets;
+	__u32 tgid;
+};
+
+static long count_one(__u32 i, struct walk *w)
+{
+	__u64 next = 0;
+
+	if (!w->at || w->at == w->end || bpf_probe_read_kernel(&next, sizeof(next), (void *)w->at))
+		return 1;
+	w->found++;
+	w->at = next;
+	return 0;
+}
+
+/* Of a list whose members' first word is the next one. */
+static __always_inline __u32 length(struct walk *w, __u64 first, __u64 end)
+{
+	w->found = 0;
+	w->at = first;
+	w->end = end;
+	bpf_loop(LONGEST_LIST, count_one, w, 0);
+	return w->found;
+}
+
+static long one_timeout(__u32 i, struct walk *w)
+{
+	if (!w->at || w->at == w->end)
+		return 1;
+	struct list_head *here = (void *)w->at;
+	struct io_kiocb *req = (void *)(w->at - bpf_core_field_offset(struct io_timeout, list));
+	struct io_timeout_data *data = BPF_CORE_READ((struct io_kiocb___state *)req, async_data);
+	__u64 expires = BPF_CORE_READ(data, timer.node.expires);
+
+	if (!(BPF_CORE_READ(data, flags) & IORING_TIMEOUT_CLOCK_MASK) && expires &&
+	    (!w->soonest_ns || expires < w->soonest_ns))
+		w->soonest_ns = expires;
+	w->found++;
+	w->at = (__u64)BPF_CORE_READ(here, next);
+	return 0;
+}
+
+static __always_inline void timeouts(struct walk *w, __u64 first, __u64 end)
+{
+	w->at = first;
+	w->end = end;
+	bpf_loop(LONGEST_LIST, one_timeout, w, 0);
+}
+
+static __noinline int write_request(struct walk *w, __u64 node)
+{
+	struct io_kiocb *req = (void *)(node - bpf_core_field_offset(struct io_kiocb___state, hash_node));
+	struct file___held *file = (void *)BPF_CORE_READ(req, file);
+	struct snapshot_request out = {
+		.kind = SNAPSHOT_REQUEST,
+		.tgid = w->tgid,
+		.ring = w->ring,
+		.request = (__u64)req,
+		.user_data = BPF_CORE_READ(req, cqe.user_data),
+		.file = (__u64)file,
+		.fd = BPF_CORE_READ(req, cqe.fd),
+		.opcode = BPF_CORE_READ(req, opcode),
+		.fixed = BPF_CORE_READ(req, flags) & REQ_F_FIXED_FILE,
+	};
+
+	if (file && bpf_core_field_exists(struct file___held, f_ref))
+		out.references = BPF_CORE_READ(file, f_ref.refcnt.counter) + 1;
+	else if (file && bpf_core_field_exists(struct file___held, f_count))
+		out.references = BPF_CORE_READ(file, f_count.counter);
+	bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
+static long one_armed(__u32 i, struct walk *w)
+{
+	struct hlist_node *node = (void *)w->node;
+
+	if (!node)
+		return 1;
+	w->found++;
+	if (w->written < REQUESTS) {
+		w->written++;
+		write_request(w, w->node);
+	}
+	w->node = (__u64)BPF_CORE_READ(node, next);
+	return 0;
+}
+
+static long one_bucket(__u32 i, struct walk *w)
+{
+	struct io_hash_bucket *bucket = (void *)w->at;
+
+	w->node = (__u64)BPF_CORE_READ(bucket, list.first);
+	w->at += bpf_core_type_size(struct io_hash_bucket);
+	bpf_loop(LONGEST_LIST, one_armed, w, 0);
+	return 0;
+}
+
+static __always_inline void buckets(struct walk *w, struct io_hash_table *table)
+{
+	__u32 bits = BPF_CORE_READ(table, hash_bits);
+
+	w->at = (__u64)BPF_CORE_READ(table, hbs);
+	if (w->at && bits <= 12)
+		bpf_loop(1U << bits, one_bucket, w, 0);
+}
+
+/* Lists of a ring: a kernel that changes them meanwhile makes their lengths wrong, and no more. */
+static __noinline int write_depth(struct walk *w, __u64 address)
+{
+	if (!w)
+		return 0;
+	struct io_ring_ctx___state *ring = (void *)address;
+	struct walk own = { .seq = w->seq, .ring = address, .tgid = w->tgid };
+	struct snapshot_depth out = { .kind = SNAPSHOT_DEPTH, .ring = address };
+
+	buckets(&own, &ring->cancel_table);
+	if (bpf_core_field_exists(ring->cancel_table_locked))
+		buckets(&own, &ring->cancel_table_locked);
+	out.armed = own.found;
+
+	own.found = 0;
+	timeouts(&own, (__u64)BPF_CORE_READ(ring, timeout_list.next), (__u64)&ring->timeout_list);
+	timeouts(&own, (__u64)BPF_CORE_READ(ring, ltimeout_list.next), (__u64)&ring->ltimeout_list);
+	out.timeouts = own.found;
+	out.soonest_ns = own.soonest_ns;
+
+	out.overflow_list = length(&own, (__u64)BPF_CORE_READ(ring, cq_overflow_list.next), (__u64)&ring->cq_overflow_list);
+	if (bpf_core_field_exists(ring->nr_req_allocated)) {
+		struct io_submit_state___state *submit = (void *)&ring->submit_state;
+		out.allocated_known = 1;
+		out.allocated = BPF_CORE_READ(ring, nr_req_allocated);
+		out.free = length(&own, (__u64)BPF_CORE_READ(submit, free_list.next), 0);
+	}
+	bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
+static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
+{
+	if (!w)
+		return 0;
+	struct io_ring_ctx *ctx = (void *)address;
+	struct io_ring_ctx___state *state = (void *)ctx;
+	struct io_rings___state *rings = (void *)BPF_CORE_READ(ctx, rings);
+	struct task_struct *submitter = BPF_CORE_READ(state, submitter_task);
+	struct task_struct *sq_thread = BPF_CORE_READ(state, sq_data, thread);
+	struct snapshot_ring out = {
+		.kind = SNAPSHOT_RING,
+		.tgid = w->tgid,
+		.ring = address,
+		.fd = fd,
+		.setup_flags = BPF_CORE_READ(ctx, flags),
+		.sq_flags = BPF_CORE_READ(rings, sq_flags.counter),
+		.sq_entries = BPF_CORE_READ(ctx, sq_entries),
+		.cq_entries = BPF_CORE_READ(ctx, cq_entries),
+		/* The kernel's own numbers first: what the program moves meanwhile is only later. */
+		.cq_tail = BPF_CORE_READ(rings, cq.tail),
+		.cq_head = BPF_CORE_READ(rings, cq.head),
+		.sq_taken = BPF_CORE_READ(ctx, cached_sq_head),
+		.sq_tail = BPF_CORE_READ(rings, sq.tail),
+		.task_work = !!BPF_CORE_READ(state, work_llist.first),
+		.overflowed = BPF_CORE_READ(state, cq_overflow_list.next) != &state->cq_overflow_list,
+	};
+
+	if (!rings)
+		return 0;
+	if (bpf_core_field_exists(state->retry_llist))
+		out.task_work |= !!BPF_CORE_READ(state, retry_llist.first);
+	if (submitter)
+		out.submitter = BPF_CORE_READ(submitter, pid);
+	if (sq_thread) {
+		out.sq_thread = BPF_CORE_READ(sq_thread, pid);
+		out.sq_state = BPF_CORE_READ(sq_thread, __state);
+	}
+	bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
+static __noinline int write_socket(struct walk *w, struct file___held *file, __u32 fd)
+{
+	if (!w)
+		return 0;
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	struct tcp_sock *tcp = (void *)sk;
+
+	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	w->sockets++;
+	struct snapshot_socket out = {
+		.kind = SNAPSHOT_SOCKET,
+		.tgid = w->tgid,
+		.fd = fd,
+		.unsent = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt),
+		.unacknowledged = BPF_CORE_READ(tcp, packets_out),
+	};
+	/* Nagle's algorithm holds the last segment if it is short, and only that; more of it waits for a window. */
+	if (!out.unacknowledged || !out.unsent || out.unsent >= BPF_CORE_READ(tcp, mss_cache) ||
+	    BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle))
+		return 0;
+	w->found++;
+	if (w->found <= SOCKETS)
+		bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
+static __always_inline long one_descriptor(__u32 fd, struct walk *w, bool deep)
+{
+	struct file___held *file = NULL;
+
+	bpf_probe_read_kernel(&file, sizeof(file), (void *)(w->files + fd * sizeof(file)));
+	if (!file)
+		return 0;
+	__u64 operations = (__u64)BPF_CORE_READ(file, f_op);
+	if (operations == w->operations[0]) {
+		if (w->written++ >= RINGS)
+			return 0;
+		write_ring(w, (__u64)BPF_CORE_READ(file, private_data), fd);
+		if (deep)
+			write_depth(w, (__u64)BPF_CORE_READ(file, private_data));
+	} else if (operations == w->operations[1]) {
+		write_socket(w, file, fd);
+	}
+	return 0;
+}
+
+static long descriptor(__u32 fd, struct walk *w)
+{
+	return one_descriptor(fd, w, false);
+}
+
+static long descriptor_deep(__u32 fd, struct walk *w)
+{
+	return one_descriptor(fd, w, true);
+}
+
+/* Bios that blk-throttle (io.max) holds, of one cgroup and device. */
+static long one_group(__u32 i, struct walk *w)
+{
+	struct hlist_node *node = (void *)w->node;
+
+	if (!node)
+		return 1;
+	struct blkcg_gq *group = (void *)(w->node - bpf_core_field_offset(struct blkcg_gq, blkcg_node));
+	struct request_queue *queue = BPF_CORE_READ(group, q);
+	w->node = (__u64)BPF_CORE_READ(node, next);
+	for (int j = 0; j < 6; j++) {
+		struct throtl_grp *throttled = NULL;
+		bpf_probe_read_kernel(&throttled, sizeof(throttled),
+				      (void *)((__u64)group + bpf_core_field_offset(struct blkcg_gq, pd) +
+					       j * sizeof(throttled)));
+		/* Which policy is in which place is not in any type: blk-throttle's has the queue behind its first pointer. */
+		if (!throttled || !queue || BPF_CORE_READ(throttled, td, queue) != queue)
+			continue;
+		if (bpf_core_field_exists(struct throtl_service_queue, nr_queued))
+			w->found += BPF_CORE_READ(throttled, service_queue.nr_queued[0]) +
+				    BPF_CORE_READ(throttled, service_queue.nr_queued[1]);
+		else if (bpf_core_field_exists(struct throtl_service_queue, nr_queued_bps))
+			w->found += BPF_CORE_READ(throttled, service_queue.nr_queued_bps[0]) +
+				    BPF_CORE_READ(throttled, service_queue.nr_queued_bps[1]) +
+				    BPF_CORE_READ(throttled, service_queue.nr_queued_iops[0]) +
+				    BPF_CORE_READ(throttled, service_queue.nr_queued_iops[1]);
+		break;
+	}
+	return 0;
+}
+
+/* The same, of all devices. */
+static __always_inline __u32 throttled_bios(struct walk *w, struct task_struct___state *task)
+{
+	void *css = NULL;
+
+	if (!bpf_core_type_exists(struct throtl_grp) ||
+	    !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))
+		return 0;
+	__u64 at = (__u64)BPF_CORE_READ(task, cgroups) + bpf_core_field_offset(struct css_set, subsys) +
+		   sizeof(css) * bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
+	bpf_probe_read_kernel(&css, sizeof(css), (void *)at);
+	if (!css)
+		return 0;
+	struct blkcg *cgroup = css;
+	w->node = (__u64)BPF_CORE_READ(cgroup, blkg_list.first);
+	w->found = 0;
+	bpf_loop(64, one_group, w, 0);
+	return w->found;
+}
+
+static __always_inline void write_process(struct walk *w, struct task_struct *task, bool deep)
+{
+	struct task_struct___state *state = (void *)task;
+	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
+	struct snapshot_process out = { .kind = SNAPSHOT_PROCESS, .tgid = w->tgid };
+
+	for (__u32 i = 0; i < 2; i++) {
+		__u64 *known = bpf_map_lookup_elem(&operations, &i);
+		/* No file has this one. */
+		w->operations[i] = known && *known ? *known : 1;
+	}
+	w->files = (__u64)BPF_CORE_READ(table, fd);
+	__u32 descriptors = BPF_CORE_READ(table, max_fds);
+	if (w->files)
+		bpf_loop(descriptors < DESCRIPTORS ? descriptors : DESCRIPTORS, deep ? descriptor_deep : descriptor, w, 0);
+	out.tcp_sockets = w->sockets;
+	out.held_sockets = w->found;
+	out.throttled_bios = throttled_bios(w, state);
+	if (bpf_core_field_exists(struct task_group, cfs_bandwidth))
+		out.quota_ns = BPF_CORE_READ(state, sched_task_group, cfs_bandwidth.throttled_time);
+	bpf_seq_write(w->seq, &out, sizeof(out));
+}
+
+static __noinline int write_thread(struct bpf_iter__task *ctx, bool deep)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	struct task_struct___state *state = (void *)task;
+	struct task_struct___state *reader = (void *)bpf_get_current_task_btf();
+	struct io_uring_task___state *uring = (void *)BPF_CORE_READ(state, io_uring);
+	struct snapshot_thread out = {
+		.kind = SNAPSHOT_THREAD,
+		.tid = task->pid,
+		.tgid = task->tgid,
+		.state = task->__state,
+		.call = -1,
+		.kernels = !!(task->flags & (PF_KTHREAD | PF_IO_WORKER)),
+		.switches = task->nvcsw + BPF_CORE_READ(state, nivcsw),
+	};
+
+	bpf_probe_read_kernel_str(out.comm, sizeof(out.comm), task->comm);
+	if (!out.kernels) {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+		out.call = call_number(task, syscall_nr(regs));
+		for (int i = 0; i < 4; i++)
+			out.arguments[i] = call_argument(regs, i + 1);
+	}
+	if (uring) {
+		out.last_ring = (__u64)BPF_CORE_READ(uring, last);
+		out.task_work = !!BPF_CORE_READ(uring, task_list.first);
+	}
+	if (bpf_core_field_exists(struct task_struct___state, sched_info) && out.state) {
+		__u64 now = BPF_CORE_READ(reader, sched_info.last_arrival);
+		__u64 then = BPF_CORE_READ(state, sched_info.last_arrival);
+		out.asleep_ns = then && now > then ? now - then : 0;
+	}
+	if (deep && out.state) {
+		long bytes = bpf_get_task_stack(task, out.stack, sizeof(out.stack), 0);
+		out.frames = bytes > 0 ? bytes / sizeof(out.stack[0]) : 0;
+	}
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}
+
+static __always_inline int snapshot(struct bpf_iter__task *ctx, bool deep)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	write_thread(ctx, deep);
+	struct task_struct___state *state = (void *)task;
+	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid };
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER))
+		return 0;
+	/* A ring whose descriptor was registered and closed, too. */
+	struct task_struct___state *leader = (void *)BPF_CORE_READ(task, group_leader);
+	struct io_uring_task___state *uring = (void *)BPF_CORE_READ(state, io_uring);
+	__u64 last = uring ? (__u64)BPF_CORE_READ(uring, last) : 0;
+	if (last)
+		write_ring(&w, last, -1);
+	if (last && deep)
+		write_depth(&w, last);
+	/* The process's first thread may have ended, and has no files then. */
+	if (task->pid == task->tgid || !BPF_CORE_READ(leader, files))
+		write_process(&w, task, deep);
+	return 0;
+}
+
+SEC("iter/task")
+int snapshot_brief(struct bpf_iter__task *ctx)
+{
+	return snapshot(ctx, false);
+}
+
+SEC("iter/task")
+int snapshot_deep(struct bpf_iter__task *ctx)
+{
+	return snapshot(ctx, true);
+}
+
+struct own_file {
+	__u64 fd;
+	__u64 operations;
+};
+struct own_file unused_own_file;
+
+/* The reader's own files. */
+static long own(__u32 fd, struct walk *w)
+{
+	struct file___held *file = NULL;
+
+	bpf_probe_read_kernel(&file, sizeof(file), (void *)(w->files + fd * sizeof(file)));
+	if (!file)
+		return 0;
+	struct own_file out = { .fd = fd, .operations = (__u64)BPF_CORE_READ(file, f_op) };
+	bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
+SEC("iter/task")
+int snapshot_own(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct task_struct *reader = bpf_get_current_task_btf();
+
+	if (!task || task->pid != reader->pid)
+		return 0;
+	struct fdtable *table = BPF_CORE_READ((struct task_struct___state *)task, files, fdt);
+	struct walk w = { .seq = ctx->meta->seq, .files = (__u64)BPF_CORE_READ(table, fd) };
+	__u32 descriptors = BPF_CORE_READ(table, max_fds);
+	bpf_loop(descriptors < 1024 ? descriptors : 1024, own, &w, 0);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,376 @@
+//! What the kernel keeps of a process's threads, rings, sockets and cgroup anyway, read by a task iterator: no probe is attached, and the
+//! process does not notice.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::libbpf_sys::{self, BPF_TRACE_ITER, bpf_iter_link_info, bpf_link_create_opts};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, ProgramMut};
+
+use super::snapshot_skel::{SnapshotSkelBuilder, types};
+use super::support;
+use crate::opcode::opcode;
+use crate::raw::{read, text};
+use crate::symbols::Symbols;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::clock;
+use iotrail_path::sleep;
+use iotrail_schema::account::Reason;
+
+const _: () = assert!(size_of::<types::snapshot_thread>() == 224);
+const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
+const _: () = assert!(size_of::<types::snapshot_request>() == 64);
+const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
+const _: () = assert!(size_of::<types::snapshot_socket>() == 24);
+const _: () = assert!(size_of::<types::snapshot_process>() == 32);
+
+/// One reading of several processes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// CPU time that it took.
+    pub spent: Duration,
+    pub threads: Vec<Thread>,
+    /// Each once.
+    pub rings: Vec<Ring>,
+    pub sockets: Vec<HeldSocket>,
+    pub processes: Vec<Process>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Thread {
+    pub tid: u32,
+    pub tgid: u32,
+    pub comm: String,
+    pub asleep: bool,
+    /// Number of the system call that it is in; `None`: an SQPOLL thread, a worker, or in no call.
+    pub call: Option<u32>,
+    pub arguments: [u64; 4],
+    /// Since it was last put on a CPU; `None`: it is not asleep.
+    pub asleep_ns: Option<u64>,
+    /// It has task work of io_uring to run.
+    pub has_task_work: bool,
+    pub is_kernels: bool,
+    /// The ring that it entered last.
+    pub last_ring: u64,
+    /// Kernel stack, innermost address first; empty unless the reading was deep.
+    pub stack: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ring {
+    /// The kernel's address of it.
+    pub address: u64,
+    pub tgid: u32,
+    pub fd: Option<u32>,
+    pub setup_flags: u32,
+    pub sq_flags: u32,
+    pub cq_entries: u32,
+    /// SQEs that the kernel has taken, and completions that it has posted, mod 2³².
+    pub taken: u32,
+    pub posted: u32,
+    /// Completions that the program has not reaped.
+    pub unreaped: u32,
+    /// SQEs that the program has published and the kernel has not taken.
+    pub unsubmitted: u32,
+    /// DEFER_TASKRUN: task work waits for its thread.
+    pub has_task_work: bool,
+    /// The overflow list is not empty.
+    pub has_overflowed: bool,
+    /// The only thread that may submit to it.
+    pub submitter: Option<u32>,
+    pub sq_thread: Option<u32>,
+    pub sq_thread_asleep: bool,
+    /// `None`: the reading was not deep.
+    pub depth: Option<Depth>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Depth {
+    /// Requests in flight, if the ring stands still; `None`: this kernel does not count them.
+    pub in_flight: Option<u32>,
+    /// Completions in the overflow list.
+    pub overflow_list: u32,
+    /// Requests that wait for their file to become ready.
+    pub armed: u32,
+    /// The first of them.
+    pub requests: Vec<Request>,
+    pub timeouts: u32,
+    /// CLOCK_MONOTONIC; `None`: none of this clock.
+    pub soonest_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Request {
+    pub address: u64,
+    pub user_data: u64,
+    pub opcode: String,
+    pub fd: i32,
+    /// The kernel's address of it.
+    pub file: u64,
+    /// On the file; `None`: not known.
+    pub references: Option<u64>,
+    pub is_fixed: bool,
+}
+
+/// A TCP socket whose last, short segment waits for an acknowledgement (Nagle's algorithm).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldSocket {
+    pub tgid: u32,
+    pub fd: u32,
+    pub unsent: u32,
+    pub unacknowledged: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Process {
+    pub tgid: u32,
+    pub tcp_sockets: u32,
+    /// Bios of its cgroup that blk-throttle (io.max) holds.
+    pub throttled_bios: u32,
+    /// Time that its cgroup's CPU quota held it back, summed over CPUs, since the cgroup exists.
+    pub quota_ns: u64,
+}
+
+/// Reads; each process costs two descriptors.
+#[derive(Debug)]
+pub struct Reader {
+    /// Brief and deep.
+    programs: [OwnedFd; 2],
+    /// By the process's number in this PID namespace.
+    links: BTreeMap<u32, [OwnedFd; 2]>,
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    /// About 20 ms.
+    pub fn open() -> Result<Self> {
+        support::quiet();
+        let failed = |e: libbpf_rs::Error| {
+            let (why, remedy) = support::refusal(&e);
+            Error::machine(format!("cannot read the state of rings and threads: {why}"), remedy).because(e)
+        };
+        let mut object = MaybeUninit::uninit();
+        let open = SnapshotSkelBuilder::default().open(&mut object).map_err(failed)?;
+        let skel = open.load().map_err(failed)?;
+        let program =
+            |p: &ProgramMut<'_>| p.as_fd().try_clone_to_owned().map_err(|e| failed(libbpf_rs::Error::from(e)));
+        let programs = [program(&skel.progs.snapshot_brief)?, program(&skel.progs.snapshot_deep)?];
+        let own = link(&program(&skel.progs.snapshot_own)?, std::process::id()).map_err(|e| failed(e.into()))?;
+        let mut reader = Reader { programs, links: BTreeMap::new(), bytes: vec![] };
+        for (kind, operations) in reader.operations(&own).into_iter().enumerate() {
+            let key = (kind as u32).to_ne_bytes();
+            skel.maps.operations.update(&key, &operations.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        }
+        Ok(reader)
+    }
+
+    /// What identifies a ring and a socket among files; 0: this process may have none.
+    fn operations(&mut self, own: &OwnedFd) -> [u64; 2] {
+        let mut parameters = [0u64; 15];
+        // SAFETY: the parameters are as long as struct io_uring_params, 120 bytes, all of them zero.
+        let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+        // SAFETY: a new descriptor that nothing else owns.
+        let ring = (ring >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ring as i32) });
+        let socket = TcpListener::bind("127.0.0.1:0").ok();
+        self.bytes.clear();
+        if collect(own, &mut self.bytes).is_err() {
+            return [0; 2];
+        }
+        let files = self.bytes.chunks_exact(size_of::<types::own_file>()).map(read::<types::own_file>);
+        let files: Vec<types::own_file> = files.collect();
+        let of = |fd: Option<i32>| {
+            let fd = fd?;
+            files.iter().find(|f| f.fd == fd as u64).map(|f| f.operations)
+        };
+        [of(ring.map(|r| r.as_raw_fd())), of(socket.map(|s| s.as_raw_fd()))].map(Option::unwrap_or_default)
+    }
+
+    /// Processes by their numbers in this PID namespace. A `deep` reading has stacks, requests and lists too.
+    pub fn read(&mut self, processes: &[u32], deep: bool) -> Snapshot {
+        let began = clock::of_this_thread();
+        self.links.retain(|pid, _| processes.contains(pid));
+        self.bytes.clear();
+        for pid in processes {
+            if !self.links.contains_key(pid) {
+                let [brief, deep] = [0, 1].map(|i| link(&self.programs[i], *pid));
+                // It has ended.
+                let (Ok(brief), Ok(deep)) = (brief, deep) else { continue };
+                self.links.insert(*pid, [brief, deep]);
+            }
+            let before = self.bytes.len();
+            if collect(&self.links[pid][usize::from(deep)], &mut self.bytes).is_err() {
+                self.bytes.truncate(before);
+            }
+        }
+        let mut snapshot = Snapshot { at_ns: clock::monotonic_ns(), ..parse(&self.bytes) };
+        snapshot.spent = clock::of_this_thread().saturating_sub(began);
+        snapshot
+    }
+}
+
+fn link(program: &OwnedFd, pid: u32) -> std::io::Result<OwnedFd> {
+    let mut info = bpf_iter_link_info::default();
+    info.task.pid = pid;
+    let mut options = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, ..Default::default() };
+    options.iter_info = &mut info;
+    options.iter_info_len = size_of::<bpf_iter_link_info>() as u32;
+    // SAFETY: a program that is loaded, and options that outlive the call.
+    let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, BPF_TRACE_ITER, &options) };
+    if link < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// All that one run of the iterator writes.
+fn collect(link: &OwnedFd, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+    // SAFETY: of a link, which is open.
+    let iterator = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
+    if iterator < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    let mut file = unsafe { File::from_raw_fd(iterator) };
+    let mut part = [0; 32 << 10];
+    loop {
+        match file.read(&mut part)? {
+            0 => return Ok(()),
+            n => bytes.extend_from_slice(&part[..n]),
+        }
+    }
+}
+
+fn parse(mut bytes: &[u8]) -> Snapshot {
+    let mut s = Snapshot::default();
+    let mut requests: BTreeMap<u64, Vec<Request>> = BTreeMap::new();
+    while bytes.len() >= 4 {
+        let kind = types::snapshot_kind(read(bytes));
+        let length = match kind {
+            types::snapshot_kind::SNAPSHOT_THREAD => size_of::<types::snapshot_thread>(),
+            types::snapshot_kind::SNAPSHOT_RING => size_of::<types::snapshot_ring>(),
+            types::snapshot_kind::SNAPSHOT_REQUEST => size_of::<types::snapshot_request>(),
+            types::snapshot_kind::SNAPSHOT_DEPTH => size_of::<types::snapshot_depth>(),
+            types::snapshot_kind::SNAPSHOT_SOCKET => size_of::<types::snapshot_socket>(),
+            _ => size_of::<types::snapshot_process>(),
+        };
+        let Some((record, rest)) = bytes.split_at_checked(length) else { break };
+        bytes = rest;
+        match kind {
+            types::snapshot_kind::SNAPSHOT_THREAD => s.threads.push(thread(read(record))),
+            types::snapshot_kind::SNAPSHOT_RING => take_ring(&mut s.rings, read(record)),
+            types::snapshot_kind::SNAPSHOT_REQUEST => {
+                let r: types::snapshot_request = read(record);
+                requests.entry(r.ring).or_default().push(request(&r));
+            }
+            types::snapshot_kind::SNAPSHOT_DEPTH => {
+                let d: types::snapshot_depth = read(record);
+                let requests = requests.remove(&d.ring).unwrap_or_default();
+                if let Some(ring) = s.rings.iter_mut().find(|r| r.address == d.ring) {
+                    ring.depth = Some(depth(&d, requests));
+                }
+            }
+            types::snapshot_kind::SNAPSHOT_SOCKET => {
+                let k: types::snapshot_socket = read(record);
+                let held = HeldSocket { tgid: k.tgid, fd: k.fd, unsent: k.unsent, unacknowledged: k.unacknowledged };
+                s.sockets.push(held);
+            }
+            _ => {
+                let p: types::snapshot_process = read(record);
+                if s.processes.iter().all(|known| known.tgid != p.tgid) {
+                    s.processes.push(Process {
+                        tgid: p.tgid,
+                        tcp_sockets: p.tcp_sockets,
+                        throttled_bios: p.throttled_bios,
+                        quota_ns: p.quota_ns,
+                    });
+                }
+            }
+        }
+    }
+    s
+}
+
+fn thread(t: types::snapshot_thread) -> Thread {
+    Thread {
+        tid: t.tid,
+        tgid: t.tgid,
+        comm: text(&t.comm),
+        asleep: t.state != 0,
+        call: u32::try_from(t.call).ok(),
+        arguments: t.arguments,
+        asleep_ns: (t.asleep_ns != 0).then_some(t.asleep_ns),
+        has_task_work: t.task_work != 0,
+        is_kernels: t.kernels != 0,
+        last_ring: t.last_ring,
+        stack: t.stack[..usize::from(t.frames).min(t.stack.len())].to_vec(),
+    }
+}
+
+fn request(r: &types::snapshot_request) -> Request {
+    Request {
+        address: r.request,
+        user_data: r.user_data,
+        opcode: opcode(r.opcode),
+        fd: r.fd,
+        file: r.file,
+        references: u64::try_from(r.references).ok().filter(|n| *n > 0),
+        is_fixed: r.fixed != 0,
+    }
+}
+
+fn depth(d: &types::snapshot_depth, requests: Vec<Request>) -> Depth {
+    Depth {
+        in_flight: (d.allocated_known != 0).then(|| d.allocated.saturating_sub(d.free)),
+        overflow_list: d.overflow_list,
+        armed: d.armed,
+        requests,
+        timeouts: d.timeouts,
+        soonest_ns: (d.soonest_ns != 0).then_some(d.soonest_ns),
+    }
+}
+
+/// A ring is met by its descriptor, and by each thread that entered it.
+fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
+    let fd = u32::try_from(r.fd).ok();
+    if let Some(known) = rings.iter_mut().find(|known| known.address == r.ring) {
+        known.fd = known.fd.or(fd);
+        return;
+    }
+    let nonzero = |n: u32| (n != 0).then_some(n);
+    // Both ends move meanwhile, and a program may write anything there.
+    let within = |ahead: u32, behind: u32, entries: u32| Some(ahead.wrapping_sub(behind)).filter(|n| *n <= entries);
+    rings.push(Ring {
+        address: r.ring,
+        tgid: r.tgid,
+        fd,
+        setup_flags: r.setup_flags,
+        sq_flags: r.sq_flags,
+        cq_entries: r.cq_entries,
+        taken: r.sq_taken,
+        posted: r.cq_tail,
+        unreaped: within(r.cq_tail, r.cq_head, r.cq_entries).unwrap_or(0),
+        unsubmitted: within(r.sq_tail, r.sq_taken, r.sq_entries).unwrap_or(0),
+        has_task_work: r.task_work != 0,
+        has_overflowed: r.overflowed != 0,
+        submitter: nonzero(r.submitter),
+        sq_thread: nonzero(r.sq_thread),
+        sq_thread_asleep: r.sq_state != 0,
+        depth: None,
+    });
+}
+
+/// Why a thread sleeps, by its kernel stack, innermost address first; `None`: the stack is empty, or the kernel hides its symbols.
+pub fn reason(stack: &[u64]) -> Option<Reason> {
+    let symbols = Symbols::of_this_kernel()?;
+    let names: Vec<&str> = stack.iter().filter_map(|address| symbols.caller(*address)).collect();
+    sleep::reason(&names)
+}

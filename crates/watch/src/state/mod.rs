@@ -1,0 +1,89 @@
+//! What the kernel keeps of the watched threads, rings and sockets anyway: read from time to time, without a probe.
+
+mod sums;
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::namespace::Numbers;
+use iotrail_probe::snapshot::{Reader, Snapshot};
+use iotrail_schema::state::{Moment, StateRecord};
+use sums::Sums;
+
+/// Between two samples, at least.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Between two that read lists and stacks too.
+const DEEP: Duration = Duration::from_millis(500);
+
+/// A sample may cost this part of a CPU.
+const PART: u32 = 100;
+
+/// Between the two readings of the first moment.
+const APART: Duration = Duration::from_millis(200);
+
+/// Processes that are read at one time.
+const PROCESSES: usize = 32;
+
+/// Samples, and what they add up to.
+#[derive(Debug)]
+pub struct State {
+    reader: Option<Reader>,
+    numbers: Rc<Numbers>,
+    sums: Sums,
+    start: Option<Moment>,
+    next: Instant,
+    deep: Instant,
+}
+
+impl State {
+    pub fn open(numbers: &Rc<Numbers>) -> Self {
+        let now = Instant::now();
+        let reader = Reader::open().ok();
+        State { reader, numbers: Rc::clone(numbers), sums: Sums::default(), start: None, next: now, deep: now }
+    }
+
+    /// Before the trace: what these processes, by the kernel's numbers, do now. They are read twice.
+    pub fn start(&mut self, tgids: &[u32]) -> Option<&Moment> {
+        let mut sums = Sums::default();
+        for i in 0..2 {
+            if i > 0 {
+                std::thread::sleep(APART);
+            }
+            let now = self.read(tgids.iter().copied(), true)?;
+            sums.take(&now);
+        }
+        self.start = sums.moment();
+        self.start.as_ref()
+    }
+
+    /// Takes a sample, if it is time to.
+    pub fn turn(&mut self, tgids: impl Iterator<Item = u32>) {
+        let began = Instant::now();
+        if began < self.next {
+            return;
+        }
+        let is_deep = began >= self.deep;
+        let Some(now) = self.read(tgids, is_deep) else { return };
+        self.sums.take(&now);
+        self.next = began + PERIOD.max(now.spent * PART);
+        if is_deep {
+            self.deep = began + DEEP;
+        }
+    }
+
+    /// Of processes that still run, or did when the trace was stopped, `runs`.
+    pub fn end(&mut self, tgids: impl Iterator<Item = u32>, runs: bool) -> Option<StateRecord> {
+        if let Some(now) = self.read(tgids, true).filter(|now| runs && !now.threads.is_empty()) {
+            self.sums.take(&now);
+        }
+        self.reader.as_ref()?;
+        Some(self.sums.record(self.start.take(), runs))
+    }
+
+    fn read(&mut self, tgids: impl Iterator<Item = u32>, deep: bool) -> Option<Snapshot> {
+        let reader = self.reader.as_mut()?;
+        let here: Vec<u32> = tgids.filter_map(|tgid| self.numbers.here(tgid)).take(PROCESSES).collect();
+        Some(reader.read(&here, deep))
+    }
+}

@@ -1,0 +1,352 @@
+//! Samples of threads, rings and sockets → the record; pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iotrail_path::delivery::{IO_URING_ENTER, syscall_name};
+use iotrail_probe::snapshot::{self, Depth, Request, Ring, Snapshot, Thread};
+use iotrail_schema::setup_flag;
+use iotrail_schema::state::{
+    ArmedRequests, CgroupState, Moment, NagleState, RingNow, RingState, StateRecord, StateSource, ThreadNow,
+};
+
+use crate::rings::SQPOLL;
+
+const DEFER_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_DEFER_TASKRUN;
+const COOP_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_COOP_TASKRUN;
+const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
+const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
+
+/// Threads of a moment that are listed.
+const THREADS: usize = 16;
+
+/// Rings that are told one by one.
+const RINGS: usize = 64;
+
+/// Sockets that are counted one by one.
+const SOCKETS: usize = 1024;
+
+/// What samples add up to.
+#[derive(Debug, Default)]
+pub struct Sums {
+    samples: u64,
+    first_ns: u64,
+    last_ns: u64,
+    cost_ns: u64,
+    /// By the kernel's address.
+    rings: BTreeMap<u64, RingSum>,
+    nagle: Option<NagleState>,
+    /// By process and descriptor: samples, and the most bytes.
+    sockets: BTreeMap<(u32, u32), (u64, u32)>,
+    cgroup: Option<CgroupState>,
+    /// By process: of its cgroup at the first sample, and at the last.
+    quota_ns: BTreeMap<u32, (u64, u64)>,
+    /// Of the last deep sample: requests whose file only requests keep open, by address and user data.
+    held: BTreeSet<(u64, u64)>,
+    /// Requests that are armed, by address and user data: when they were met first.
+    met_ns: BTreeMap<(u64, u64), u64>,
+    /// The last deep one in which there was a thread.
+    last: Option<Snapshot>,
+}
+
+#[derive(Debug)]
+struct RingSum {
+    state: RingState,
+    /// SQEs taken and completions posted, and since when these have been the same.
+    progress: (u32, u32, u64),
+    /// Since when task work is pending, and how much was posted then.
+    unrun_since: Option<(u64, u32)>,
+}
+
+/// A ring's threads in one sample.
+struct Users<'s>(Vec<&'s Thread>);
+
+impl<'s> Users<'s> {
+    /// Those that entered it last. Of a ring that no thread entered, all of the process's.
+    fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
+        let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
+        let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
+        let users: Vec<&Thread> = of_process().filter(entered).collect();
+        Users(if users.is_empty() { of_process().collect() } else { users })
+    }
+
+    fn enter(&self) -> bool {
+        self.0.iter().any(|t| t.call == Some(IO_URING_ENTER))
+    }
+
+    fn wait(&self) -> bool {
+        self.0.iter().any(|t| waits(t))
+    }
+
+    fn sleep(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
+    }
+
+    /// The thread that has to run the task work that is pending; `None`: none is, or it is about to.
+    fn runner(&self, ring: &Ring) -> Option<u32> {
+        match ring.setup_flags {
+            flags if flags & DEFER_TASKRUN != 0 => {
+                (ring.has_task_work && !self.wait()).then(|| ring.submitter.or(self.0.first().map(|t| t.tid))).flatten()
+            }
+            flags if flags & COOP_TASKRUN != 0 => self.0.iter().find(|t| t.has_task_work && !t.asleep).map(|t| t.tid),
+            _ => None,
+        }
+    }
+}
+
+/// In io_uring_enter(2) with IORING_ENTER_GETEVENTS.
+fn waits(t: &Thread) -> bool {
+    t.call == Some(IO_URING_ENTER) && t.arguments[3] & GETEVENTS != 0
+}
+
+fn needs_wakeup(ring: &Ring) -> bool {
+    ring.unsubmitted > 0 && ring.sq_thread_asleep && ring.sq_flags & NEED_WAKEUP != 0
+}
+
+fn flags(ring: &Ring) -> Vec<String> {
+    setup_flag::names(ring.setup_flags, Some(ring.cq_entries))
+}
+
+/// Requests of the ring whose file has no other reference than theirs.
+fn held<'d>(depth: &'d Depth) -> impl Iterator<Item = &'d Request> {
+    let mut holders: BTreeMap<u64, u64> = BTreeMap::new();
+    for request in depth.requests.iter().filter(|r| !r.is_fixed) {
+        *holders.entry(request.file).or_default() += 1;
+    }
+    depth.requests.iter().filter(move |r| !r.is_fixed && r.references == holders.get(&r.file).copied())
+}
+
+impl Sums {
+    pub fn take(&mut self, sample: &Snapshot) {
+        if sample.threads.is_empty() {
+            return;
+        }
+        if self.samples == 0 {
+            self.first_ns = sample.at_ns;
+        }
+        self.samples += 1;
+        self.last_ns = sample.at_ns;
+        self.cost_ns += sample.spent.as_nanos() as u64;
+        sample.rings.iter().for_each(|ring| self.ring(ring, sample));
+        self.sockets(sample);
+        self.cgroup(sample);
+        if sample.rings.iter().any(|ring| ring.depth.is_some()) || sample.threads.iter().any(|t| !t.stack.is_empty()) {
+            let requests = || sample.rings.iter().filter_map(|r| r.depth.as_ref()).flat_map(|d| &d.requests);
+            let met = requests().map(|r| {
+                let key = (r.address, r.user_data);
+                (key, self.met_ns.get(&key).copied().unwrap_or(sample.at_ns))
+            });
+            self.met_ns = met.collect();
+            let depths = sample.rings.iter().filter_map(|r| r.depth.as_ref());
+            self.held = depths.flat_map(held).map(|r| (r.address, r.user_data)).collect();
+            self.last = Some(sample.clone());
+        }
+    }
+
+    fn ring(&mut self, ring: &Ring, sample: &Snapshot) {
+        if self.rings.len() >= RINGS && !self.rings.contains_key(&ring.address) {
+            return;
+        }
+        let now = sample.at_ns;
+        let sum = self.rings.entry(ring.address).or_insert_with(|| RingSum {
+            state: RingState {
+                tgid: ring.tgid,
+                fd: ring.fd,
+                flags: flags(ring),
+                samples: 0,
+                unreaped: 0,
+                unrun: 0,
+                unrun_asleep: 0,
+                unrun_longest_ns: 0,
+                runner: None,
+                unsubmitted: 0,
+                need_wakeup: 0,
+                overflowed: 0,
+                most_overflowed: None,
+                most_held: None,
+            },
+            progress: (ring.taken, ring.posted, now),
+            unrun_since: None,
+        });
+        let users = Users::of(ring, sample);
+        let s = &mut sum.state;
+        s.samples += 1;
+        s.fd = s.fd.or(ring.fd);
+        s.unreaped += u64::from(ring.unreaped > 0 && users.sleep() && !users.wait());
+        match users.runner(ring) {
+            Some(tid) => {
+                s.unrun += 1;
+                s.unrun_asleep += u64::from(users.sleep());
+                s.runner = Some(tid);
+                let since = sum.unrun_since.filter(|(_, posted)| *posted == ring.posted).unwrap_or((now, ring.posted));
+                s.unrun_longest_ns = s.unrun_longest_ns.max(now - since.0);
+                sum.unrun_since = Some(since);
+            }
+            None => sum.unrun_since = None,
+        }
+        let submits = ring.setup_flags & SQPOLL == 0 && users.enter();
+        s.unsubmitted += u64::from(ring.unsubmitted > 0 && !submits);
+        s.need_wakeup += u64::from(needs_wakeup(ring));
+        s.overflowed += u64::from(ring.has_overflowed);
+        if let Some(depth) = &ring.depth {
+            s.most_overflowed = s.most_overflowed.max(Some(depth.overflow_list.into()));
+            // A program that closes files before it ends its requests passes through that.
+            let twice = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).count();
+            s.most_held = s.most_held.max(Some(twice as u64));
+        }
+        if (sum.progress.0, sum.progress.1) != (ring.taken, ring.posted) {
+            sum.progress = (ring.taken, ring.posted, now);
+        }
+    }
+
+    fn sockets(&mut self, sample: &Snapshot) {
+        if sample.processes.is_empty() {
+            return;
+        }
+        let none =
+            NagleState { sockets: 0, held: 0, held_asleep: 0, tgid: None, fd: None, fd_held: 0, unsent_bytes: 0 };
+        let sum = self.nagle.get_or_insert(none);
+        sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
+        sum.held += u64::from(!sample.sockets.is_empty());
+        // Threads of one process, since another one's may work on.
+        let asleep = |tgid| sample.threads.iter().filter(|t| t.tgid == tgid && !t.is_kernels).all(|t| t.asleep);
+        sum.held_asleep += u64::from(sample.sockets.iter().any(|socket| asleep(socket.tgid)));
+        for socket in &sample.sockets {
+            let key = (socket.tgid, socket.fd);
+            if self.sockets.len() < SOCKETS || self.sockets.contains_key(&key) {
+                let (samples, bytes) = self.sockets.entry(key).or_default();
+                (*samples, *bytes) = (*samples + 1, (*bytes).max(socket.unsent));
+            }
+        }
+    }
+
+    fn cgroup(&mut self, sample: &Snapshot) {
+        for process in &sample.processes {
+            let first = self.quota_ns.get(&process.tgid).map_or(process.quota_ns, |(first, _)| *first);
+            self.quota_ns.insert(process.tgid, (first, process.quota_ns));
+        }
+        let Some(bios) = sample.processes.iter().map(|p| u64::from(p.throttled_bios)).max() else { return };
+        let sum = self.cgroup.get_or_insert(CgroupState { throttled: 0, most_bios: 0, quota_ns: 0 });
+        sum.throttled += u64::from(bios > 0);
+        sum.most_bios = sum.most_bios.max(bios);
+    }
+
+    pub fn record(&self, start: Option<Moment>, with_end: bool) -> StateRecord {
+        let spans = self.samples.checked_sub(1).filter(|n| *n > 0);
+        let most = self.sockets.iter().max_by_key(|(_, (samples, _))| *samples);
+        let nagle = self.nagle.map(|sum| match most {
+            Some(((tgid, fd), (samples, bytes))) => {
+                NagleState { tgid: Some(*tgid), fd: Some(*fd), fd_held: *samples, unsent_bytes: (*bytes).into(), ..sum }
+            }
+            None => sum,
+        });
+        // Processes of one cgroup lose the same time.
+        let quota_ns = self.quota_ns.values().map(|(first, last)| last.saturating_sub(*first)).max().unwrap_or(0);
+        StateRecord {
+            source: StateSource::Iterators,
+            samples: self.samples,
+            every_ns: spans.map(|n| (self.last_ns - self.first_ns) / n),
+            cost_ns: self.cost_ns,
+            rings: self.rings.values().map(|sum| sum.state.clone()).collect(),
+            nagle,
+            cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
+            start,
+            end: if with_end { self.moment() } else { None },
+        }
+    }
+
+    /// The last that is known in depth.
+    pub fn moment(&self) -> Option<Moment> {
+        let last = self.last.as_ref()?;
+        let of_rings = last.rings.iter().filter_map(|r| self.rings.get(&r.address));
+        // Of a ring that was met once nothing is known.
+        let still = |sum: &RingSum| (sum.state.samples > 1).then(|| last.at_ns.saturating_sub(sum.progress.2));
+        let still_ns = of_rings.map(still).min().flatten();
+        let mut threads: Vec<&Thread> = last.threads.iter().filter(|t| !t.is_kernels).collect();
+        threads.sort_by_key(|t| (t.call != Some(IO_URING_ENTER), t.tid));
+        Some(Moment {
+            still_ns,
+            more_threads: threads.len().saturating_sub(THREADS) as u64,
+            threads: threads.into_iter().take(THREADS).map(thread_now).collect(),
+            rings: last.rings.iter().map(|ring| self.ring_now(ring, last)).collect(),
+        })
+    }
+
+    fn ring_now(&self, ring: &Ring, sample: &Snapshot) -> RingNow {
+        let users = Users::of(ring, sample);
+        let runner = users.runner(ring);
+        let depth = ring.depth.as_ref();
+        let progress_ns = self.rings.get(&ring.address).map_or(sample.at_ns, |sum| sum.progress.2);
+        let stands = progress_ns < sample.at_ns;
+        // All that its only thread submitted was submitted before that fell asleep.
+        let asleep_ns = match users.0.as_slice() {
+            [only] if waits(only) && ring.setup_flags & SQPOLL == 0 => only.asleep_ns,
+            _ => None,
+        };
+        RingNow {
+            tgid: ring.tgid,
+            fd: ring.fd,
+            flags: Some(flags(ring)),
+            in_flight: depth.and_then(|d| d.in_flight).filter(|_| stands).map(u64::from),
+            unreaped: ring.unreaped.into(),
+            unsubmitted: ring.unsubmitted.into(),
+            need_wakeup: needs_wakeup(ring),
+            unrun: Some(runner.is_some()),
+            runner,
+            overflowed: depth.map(|d| d.overflow_list.into()),
+            armed: depth.map(|d| self.armed(ring, d, sample.at_ns, asleep_ns)).unwrap_or_default(),
+            timeouts: depth.map(|d| d.timeouts.into()),
+            soonest_timeout_ns: depth.and_then(|d| d.soonest_ns).map(|ns| ns as i64 - sample.at_ns as i64),
+        }
+    }
+
+    fn armed(&self, ring: &Ring, depth: &Depth, now: u64, asleep_ns: Option<u64>) -> Vec<ArmedRequests> {
+        let mut all: BTreeMap<&str, ArmedRequests> = BTreeMap::new();
+        let held: Vec<u64> = held(depth).map(|r| r.address).collect();
+        for r in &depth.requests {
+            let of = all.entry(&r.opcode).or_insert_with(|| ArmedRequests {
+                opcode: r.opcode.clone(),
+                requests: 0,
+                held: r.references.map(|_| 0),
+                // A result is kept in the same place when it is ready.
+                fd: (!r.is_fixed && !ring.has_task_work).then_some(r.fd),
+                user_data: Some(format!("{:#x}", r.user_data)),
+                at_least_ns: asleep_ns,
+            });
+            of.requests += 1;
+            of.held = of.held.map(|n| n + u64::from(held.contains(&r.address)));
+            let met = self.met_ns.get(&(r.address, r.user_data)).map(|met| now - met).filter(|ns| *ns > 0);
+            of.at_least_ns = of.at_least_ns.max(met);
+        }
+        let mut all: Vec<ArmedRequests> = all.into_values().collect();
+        // Those that were not read one by one.
+        let more = u64::from(depth.armed).saturating_sub(depth.requests.len() as u64);
+        match all.as_mut_slice() {
+            [only] => only.requests += more,
+            _ if more > 0 => {
+                let (fd, user_data, at_least_ns) = (None, None, None);
+                all.push(ArmedRequests {
+                    opcode: "any".into(),
+                    requests: more,
+                    held: None,
+                    fd,
+                    user_data,
+                    at_least_ns,
+                });
+            }
+            _ => {}
+        }
+        all.sort_by_key(|of| std::cmp::Reverse(of.requests));
+        all
+    }
+}
+
+fn thread_now(t: &Thread) -> ThreadNow {
+    ThreadNow {
+        tid: t.tid,
+        tgid: t.tgid,
+        comm: t.comm.clone(),
+        syscall: t.call.filter(|_| t.asleep).map(syscall_name),
+        reason: snapshot::reason(&t.stack),
+        asleep_ns: t.asleep_ns.filter(|_| t.asleep),
+    }
+}
