@@ -610,17 +610,22 @@ static __always_inline __u32 throttled_bios(struct walk *w, struct task_struct__
 	return w->found;
 }
 
+static __always_inline __u64 operations_of(__u32 kind)
+{
+	__u64 *known = bpf_map_lookup_elem(&operations, &kind);
+
+	/* No file has this one. */
+	return known && *known ? *known : 1;
+}
+
 static __always_inline void write_process(struct walk *w, struct task_struct *task, bool deep)
 {
 	struct task_struct___state *state = (void *)task;
 	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
 	struct snapshot_process out = { .kind = SNAPSHOT_PROCESS, .tgid = w->tgid };
 
-	for (__u32 i = 0; i < 2; i++) {
-		__u64 *known = bpf_map_lookup_elem(&operations, &i);
-		/* No file has this one. */
-		w->operations[i] = known && *known ? *known : 1;
-	}
+	w->operations[0] = operations_of(0);
+	w->operations[1] = operations_of(1);
 	w->files = (__u64)BPF_CORE_READ(table, fd);
 	__u32 descriptors = BPF_CORE_READ(table, max_fds);
 	if (w->files)
