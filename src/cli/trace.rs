@@ -71,8 +71,8 @@ pub struct TraceArgs {
     #[arg(long)]
     exact: bool,
 
-    /// Watch everything for this long, then by windows if that costs the program more than 1.5 % of its CPU time: counts cover only those windows
-    /// then. Default: 10s of a process that runs already (-p, -a), never of a command; --exact, and what implies it, and --profile: never
+    /// Trace everything for this long, then in windows of 10 to 500 ms if the probes cost the program more than 3 % of its CPU time. Counts of the
+    /// windows are expanded to the time between them, and estimates are marked (default: 10s; never with --profile, --exact or what implies it)
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["exact", "windows", "one_in", "record", "slowest", "metrics", "profile"])]
     light_after: Option<Duration>,
 
@@ -153,8 +153,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     };
     let spare = choice.adaptive && !args.exact && args.metrics.is_none();
     let sampling = args.profile.sampling();
-    let running = args.command.is_empty().then_some(LIGHT_AFTER);
-    let light_after = args.light_after.or(running).filter(|_| spare && sampling.is_none());
+    let light_after = Some(args.light_after.unwrap_or(LIGHT_AFTER)).filter(|_| spare && sampling.is_none());
     let until = match args.until {
         UntilArg::Last => Until::Last,
         UntilArg::Command => Until::Command,

@@ -59,9 +59,9 @@ pub struct Moved {
 }
 
 impl Moved {
-    fn bytes_taken(&mut self, weight: u32, bytes: u64) {
+    fn bytes_taken(&mut self, (weight, scale): (u32, u32), bytes: u64) {
         if let Some(power) = bytes.checked_ilog2() {
-            self.bytes.entry(power).or_default().take(weight, bytes as f64);
+            self.bytes.entry(power).or_default().take(weight, bytes as f64 * f64::from(scale));
         }
     }
 
@@ -156,18 +156,19 @@ pub struct Files {
 }
 
 impl Files {
-    /// `is_first`: no other completion of its request came before.
-    pub fn take(&mut self, trail: &Trail, is_first: bool) {
+    /// `is_first`: no other completion of its request came before. `scale`: how many times as long as it was traced the time is that
+    /// it is a sample of.
+    pub fn take(&mut self, trail: &Trail, is_first: bool, scale: u32) {
         let Some(of) = self.used(trail) else { return };
         let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
         let is_whole = is_first && trail.is_last_result();
-        of.done(does(&trail.opcode), trail.weight, is_first, bytes, is_whole.then(|| trail.latency_ns()));
+        of.done(does(&trail.opcode), (trail.weight, scale), is_first, bytes, is_whole.then(|| trail.latency_ns()));
     }
 
     /// One whose completion found the queue full: how long it took is not known.
     pub fn take_overflowed(&mut self, trail: &Trail) {
         let Some(of) = self.used(trail) else { return };
-        of.done(does(&trail.opcode), trail.weight, true, trail.result.max(0) as u64, None);
+        of.done(does(&trail.opcode), (trail.weight, 1), true, trail.result.max(0) as u64, None);
     }
 
     /// A request of native or POSIX AIO: of its file only the descriptor is known.
@@ -175,7 +176,7 @@ impl Files {
         let descriptor = Descriptor::Fd(fd);
         let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
         of.used_by(tgid, Some(descriptor));
-        of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
+        of.done(does(opcode), (weight, 1), true, result.max(0) as u64, Some(latency_ns));
     }
 
     /// The file of a followed request; `None`: it had none.
@@ -215,19 +216,20 @@ impl Files {
 }
 
 impl Use {
-    fn done(&mut self, does: Does, weight: u32, is_first: bool, bytes: u64, latency_ns: Option<u64>) {
+    fn done(&mut self, does: Does, of: (u32, u32), is_first: bool, bytes: u64, latency_ns: Option<u64>) {
+        let (weight, scale) = of;
         match self.moved(does) {
             Some(moved) => {
                 if is_first {
-                    moved.requests.take(weight, 1.0);
+                    moved.requests.take(weight, scale.into());
                 }
-                moved.bytes_taken(weight, bytes);
+                moved.bytes_taken(of, bytes);
             }
-            None if is_first => self.others.take(weight, 1.0),
+            None if is_first => self.others.take(weight, scale.into()),
             None => {}
         }
         if let Some(ns) = latency_ns {
-            self.latency.take(ns, weight);
+            self.latency.take(ns, weight.max(1).saturating_mul(scale));
         }
     }
 }
@@ -251,12 +253,12 @@ mod tests {
     fn a_file_is_one_whatever_it_is_named_by() {
         let mut files = Files::default();
         for (fd, opcode, result) in [(3, "read", 4096), (4, "readv", 100), (3, "write", 512), (3, "fsync", 0)] {
-            files.take(&on(77, fd, opcode, result), true);
+            files.take(&on(77, fd, opcode, result), true, 1);
         }
-        files.take(&Trail { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true);
-        files.take(&on(78, 3, "read", 1), true);
+        files.take(&Trail { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true, 1);
+        files.take(&on(78, 3, "read", 1), true, 1);
         // A timeout has none.
-        files.take(&Trail { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true);
+        files.take(&Trail { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true, 1);
         assert_eq!(files.iter().count(), 2);
         let key = Key::Inode { device: 8 << 20 | 1, inode: 77, generation: 5 };
         let of = &files.apart[&key];
@@ -272,9 +274,9 @@ mod tests {
         let mut files = Files::default();
         let recv = |tgid, fd, more| Trail { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };
         // Two completions of one request.
-        files.take(&recv(1, 5, true), true);
-        files.take(&recv(1, 5, false), false);
-        files.take(&recv(2, 5, false), true);
+        files.take(&recv(1, 5, true), true, 1);
+        files.take(&recv(1, 5, false), false, 1);
+        files.take(&recv(2, 5, false), true, 1);
         assert_eq!(files.iter().count(), 2);
         let key = Key::Descriptor { tgid: 1, kind: Kind::Socket, descriptor: Descriptor::Fd(5) };
         let of = &files.apart[&key];
@@ -286,8 +288,8 @@ mod tests {
     fn the_least_busy_of_many_are_summed_up() {
         let mut files = Files::default();
         for inode in 0..2000 {
-            files.take(&on(inode, 3, "read", 1), true);
-            files.take(&on(1_000_000, 3, "read", 1), true);
+            files.take(&on(inode, 3, "read", 1), true, 1);
+            files.take(&on(1_000_000, 3, "read", 1), true, 1);
         }
         assert!(files.iter().count() <= 2 * APART);
         let busiest = files.iter().map(|(_, of)| of.requests().items()).max();

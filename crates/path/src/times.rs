@@ -157,11 +157,12 @@ impl Times {
     /// `one_in`: as of [`Durations::latency`]. `None`: there are none.
     pub fn waits(&self, one_in: u32) -> Option<Waits> {
         let Sums { completions, weight, latency, .. } = &self.waits;
-        // Each stands for itself or for `one_in`.
+        // Each stands for itself or for `one_in`, unless it was traced in a window.
         let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
         let some = |n: u64| (n, n as f64);
         let taken = Taken { whole: some(completions - sampled), sampled: some(sampled) };
-        let estimated_ci95 = estimate::interval(&[taken], one_in).map(|t| [t.lo, t.hi]);
+        let is_all = taken.stands_for(one_in) == *weight;
+        let estimated_ci95 = estimate::interval(&[taken], one_in).filter(|_| is_all).map(|t| [t.lo, t.hi]);
         Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
     }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use iotrail_probe::pace::{Pace, Step};
-use iotrail_probe::sampled_events::{SampledEvents, Sums};
+use iotrail_probe::sampled_events::{Sampled, SampledEvents, Sums};
 use iotrail_stats::expansion;
 
 const MS: Duration = Duration::from_millis(1);
@@ -28,7 +28,10 @@ fn read(path: &str) -> Result<Stream, String> {
         let numbers: Option<Vec<u64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
         let [us, completions, enters, syscalls] = numbers?[..] else { return None };
         let stray_calls = syscalls.saturating_sub(enters);
-        Some((us, Sums { ns: 1_000_000, completions, syscalls, stray_calls, rw_calls: 0, credits: 0 }))
+        let mut sums = Sums { ns: 1_000_000, completions, ..Sums::default() };
+        sums.events[Sampled::Syscalls as usize] = syscalls;
+        sums.events[Sampled::StrayCalls as usize] = stray_calls;
+        Some((us, sums))
     };
     // The last line may be cut.
     let lines: Vec<(u64, Sums)> = text.lines().map_while(line).collect();
@@ -41,12 +44,7 @@ fn read(path: &str) -> Result<Stream, String> {
 fn spread(us: u64, of: Sums) -> Vec<Sums> {
     let parts = ((us + 500) / 1000).max(1);
     let part = |n: u64, i: u64| n * (i + 1) / parts - n * i / parts;
-    let one = |i| Sums {
-        completions: part(of.completions, i),
-        syscalls: part(of.syscalls, i),
-        stray_calls: part(of.stray_calls, i),
-        ..of
-    };
+    let one = |i| Sums { completions: part(of.completions, i), events: of.events.map(|n| part(n, i)), ..of };
     (0..parts).map(one).collect()
 }
 
@@ -79,13 +77,13 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
             }
             None => {}
         }
-        runs += sums.syscalls;
+        runs += sums.events[Sampled::Syscalls as usize];
     }
     events
 }
 
 /// A number of a trace, and how it is counted.
-type Number = (&'static str, fn(&Sums) -> u64);
+type Number = (&'static str, Sampled);
 
 /// The replays of one stream and one number.
 #[derive(Default)]
@@ -98,8 +96,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn take(&mut self, events: &SampledEvents, of: fn(&Sums) -> u64) {
-        let (truth, per) = (of(&events.all) as f64, events.all.completions.max(1) as f64);
+    fn take(&mut self, events: &SampledEvents, of: Sampled) {
+        let (truth, per) = (events.all.events[of as usize] as f64, events.all.completions.max(1) as f64);
         let Some(t) = events.total(of) else { return };
         let Some((lo, hi)) = t.interval else { return };
         self.replays += 1;
@@ -155,7 +153,7 @@ fn run() -> Result<(), String> {
         "{:<14} {:<13} {:>8} {:>9} {:>9} {:>11} {:>8}",
         "program", "number", "covered", "printed", "> 25 % off", "error p50", "p99"
     );
-    let numbers: [Number; 2] = [("system calls", |s| s.syscalls), ("other calls", |s| s.stray_calls)];
+    let numbers: [Number; 2] = [("system calls", Sampled::Syscalls), ("other calls", Sampled::StrayCalls)];
     let mut all = [Tally::default(), Tally::default()];
     for path in &paths {
         let stream = read(path)?;

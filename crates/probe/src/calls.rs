@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_call_that_was_counted_all_the_time_is_exact() {
         let nr = number("io_uring_setup");
-        let rest = Rest { span: 0.0, counted: 0.0 };
+        let rest = Rest { span: 0.0, counted: 0.0, slowed: 1.0 };
         let seen = call_count { count: 3, ..Default::default() };
         let all = record(nr, &seen, &[(12, 2), (512, 1)], total(nr, 3, &[], rest).unwrap());
         assert_eq!((all.syscall.as_str(), all.count), ("io_uring_setup", 3));
@@ -186,7 +186,7 @@ mod tests {
         let nr = number("read");
         let window = |n| CallWindow { ns: 5_000_000, completions: 0, counts: vec![(nr, n)] };
         let windows: Vec<CallWindow> = (0..20).map(|i| window(95 + i % 10)).collect();
-        let rest = Rest { span: 1e9, counted: 0.0 };
+        let rest = Rest { span: 1e9, counted: 0.0, slowed: 1.0 };
         let count: u64 = windows.iter().map(|w| w.count(nr)).sum();
         let seen = call_count { count, ..Default::default() };
         let read = record(nr, &seen, &[(11, count / 2)], total(nr, count, &windows, rest).unwrap());

@@ -1,6 +1,6 @@
 //! What was counted of each ring, in the maps' own words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::skel::types;
 
@@ -13,7 +13,7 @@ type Way = (u32, u32, u64, u32, u32, u32);
 /// Numbers that are counted together.
 trait Counts {
     /// Each made of its own and the same of `other`.
-    fn combine(&mut self, other: &Self, of: fn(u64, u64) -> u64);
+    fn combine(&mut self, other: &Self, of: &dyn Fn(u64, u64) -> u64);
 
     fn is_any(&self) -> bool;
 }
@@ -21,7 +21,7 @@ trait Counts {
 macro_rules! counts {
     ($($counts:ident: $($number:ident)*;)*) => {
         $(impl Counts for types::$counts {
-            fn combine(&mut self, other: &Self, of: fn(u64, u64) -> u64) {
+            fn combine(&mut self, other: &Self, of: &dyn Fn(u64, u64) -> u64) {
                 let types::$counts { $($number),* } = self;
                 $(*$number = of(*$number, other.$number);)*
             }
@@ -58,11 +58,11 @@ pub(super) struct Counted {
 
 impl Counted {
     pub fn op(&mut self, opcode: u32, n: &types::op_count) {
-        self.ops.entry(opcode).or_default().combine(n, u64::wrapping_add);
+        self.ops.entry(opcode).or_default().combine(n, &u64::wrapping_add);
     }
 
     pub fn ring(&mut self, n: &types::ring_count) {
-        self.ring.combine(n, u64::wrapping_add);
+        self.ring.combine(n, &u64::wrapping_add);
     }
 
     pub fn errno(&mut self, key: &types::errno_key, n: u64) {
@@ -122,26 +122,32 @@ impl Counted {
         fn less(n: u64, told: u64) -> u64 {
             if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 }
         }
-        let op = |opcode: &u32, n: &types::op_count| {
-            let mut left = *n;
-            left.combine(&told.ops.get(opcode).copied().unwrap_or_default(), less);
-            left
-        };
+        self.combine(told, &less)
+    }
+
+    /// Each number made of its own and the one of `other`; a missing one is 0.
+    pub fn combine(&self, other: &Counted, of: &dyn Fn(u64, u64) -> u64) -> Counted {
+        let mut ops = self.ops.clone();
+        for opcode in self.ops.keys().chain(other.ops.keys()).copied().collect::<BTreeSet<u32>>() {
+            ops.entry(opcode).or_default().combine(other.ops.get(&opcode).unwrap_or(&Default::default()), of);
+        }
         let mut ring = self.ring;
-        ring.combine(&told.ring, less);
-        let told_of = |way| told.deliveries.get(way).copied().unwrap_or_default();
-        let told_batches = |of| told.batches.get(of).copied().unwrap_or_default();
-        let told_waits = |tid| told.threads.get(tid).map_or(0, |n| n.waits);
-        let thread = |tid, n: &types::ring_thread| types::ring_thread { waits: less(n.waits, told_waits(tid)), ..*n };
-        let told_errnos = |key| told.errnos.get(key).copied().unwrap_or_default();
+        ring.combine(&other.ring, of);
+        let mut threads = self.threads.clone();
+        for (tid, n) in &other.threads {
+            threads.entry(*tid).or_insert(types::ring_thread { waits: 0, ..*n });
+        }
+        for (tid, n) in &mut threads {
+            n.waits = of(n.waits, other.threads.get(tid).map_or(0, |n| n.waits));
+        }
         Counted {
-            ops: self.ops.iter().map(|(opcode, n)| (*opcode, op(opcode, n))).collect(),
+            ops,
             ring,
-            undecided: less(self.undecided, told.undecided),
-            errnos: self.errnos.iter().map(|(key, n)| (*key, less(*n, told_errnos(key)))).collect(),
-            threads: self.threads.iter().map(|(tid, n)| (*tid, thread(tid, n))).collect(),
-            deliveries: self.deliveries.iter().map(|(way, n)| (*way, less(*n, told_of(way)))).collect(),
-            batches: self.batches.iter().map(|(of, n)| (*of, less(*n, told_batches(of)))).collect(),
+            undecided: of(self.undecided, other.undecided),
+            errnos: by_key(&self.errnos, &other.errnos, of),
+            threads,
+            deliveries: by_key(&self.deliveries, &other.deliveries, of),
+            batches: by_key(&self.batches, &other.batches, of),
         }
     }
 
@@ -157,6 +163,15 @@ impl Counted {
     pub fn activity(&self) -> u64 {
         self.ops.values().map(|op| op.requests.saturating_add(op.completions)).sum()
     }
+}
+
+fn by_key<K: Ord + Copy>(
+    own: &BTreeMap<K, u64>,
+    other: &BTreeMap<K, u64>,
+    of: &dyn Fn(u64, u64) -> u64,
+) -> BTreeMap<K, u64> {
+    let n = |of: &BTreeMap<K, u64>, key| of.get(key).copied().unwrap_or_default();
+    own.keys().chain(other.keys()).map(|key| (*key, of(n(own, key), n(other, key)))).collect()
 }
 
 /// A ring or context, or a process's others: then `info.others` says how many.

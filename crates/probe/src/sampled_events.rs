@@ -8,46 +8,94 @@ pub struct Sums {
     /// The moment, or the time between the two.
     pub ns: u64,
     pub completions: u64,
-    pub syscalls: u64,
-    pub stray_calls: u64,
-    pub rw_calls: u64,
-    /// Interrupts in which I/O of the traced processes ended.
-    pub credits: u64,
+    /// By [`Sampled`].
+    pub events: [u64; Sampled::ALL.len()],
 }
 
 impl Sums {
     pub fn since(&self, before: &Sums) -> Sums {
-        Sums {
-            ns: self.ns - before.ns,
-            completions: self.completions - before.completions,
-            syscalls: self.syscalls - before.syscalls,
-            stray_calls: self.stray_calls - before.stray_calls,
-            rw_calls: self.rw_calls - before.rw_calls,
-            credits: self.credits - before.credits,
-        }
+        self.combine(before, u64::saturating_sub)
     }
 
     pub fn add(&mut self, more: &Sums) {
-        self.ns += more.ns;
-        self.completions += more.completions;
-        self.syscalls += more.syscalls;
-        self.stray_calls += more.stray_calls;
-        self.rw_calls += more.rw_calls;
-        self.credits += more.credits;
+        *self = self.combine(more, u64::wrapping_add);
+    }
+
+    fn combine(&self, other: &Sums, of: fn(u64, u64) -> u64) -> Sums {
+        Sums {
+            ns: of(self.ns, other.ns),
+            completions: of(self.completions, other.completions),
+            events: std::array::from_fn(|i| of(self.events[i], other.events[i])),
+        }
+    }
+}
+
+/// A number that is estimated if its programs are attached part of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampled {
+    Syscalls,
+    StrayCalls,
+    PreadPwriteCalls,
+    DeviceIrqs,
+    Kicks,
+    ReschedIpis,
+    /// Returns to user mode from interrupts and exceptions.
+    Returns,
+    ContextSwitches,
+    TaskWorkRuns,
+}
+
+impl Sampled {
+    pub const ALL: [Sampled; 9] = [
+        Sampled::Syscalls,
+        Sampled::StrayCalls,
+        Sampled::PreadPwriteCalls,
+        Sampled::DeviceIrqs,
+        Sampled::Kicks,
+        Sampled::ReschedIpis,
+        Sampled::Returns,
+        Sampled::ContextSwitches,
+        Sampled::TaskWorkRuns,
+    ];
+
+    /// Those of programs that can be attached in windows without the others.
+    pub fn is_costly(self) -> bool {
+        matches!(self, Sampled::Syscalls | Sampled::StrayCalls | Sampled::PreadPwriteCalls | Sampled::DeviceIrqs)
+    }
+
+    /// Its field in the records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sampled::Syscalls => "syscalls",
+            Sampled::StrayCalls => "stray_calls",
+            Sampled::PreadPwriteCalls => "pread_pwrite_calls",
+            Sampled::DeviceIrqs => "device_irqs",
+            Sampled::Kicks => "kicks",
+            Sampled::ReschedIpis => "resched_ipis",
+            Sampled::Returns => "returns",
+            Sampled::ContextSwitches => "context_switches",
+            Sampled::TaskWorkRuns => "task_work_runs",
+        }
     }
 }
 
 /// Counts while the programs were attached.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SampledEvents {
     /// While they stayed attached.
-    whole: Sums,
+    pub(crate) whole: Sums,
     windows: Vec<Sums>,
     /// Over the accounted time; events of these programs only as far as they were seen.
     pub all: Sums,
+    /// Of the programs, as a share of the CPU time that is traced; the highest that was measured.
+    cost: f64,
 }
 
 impl SampledEvents {
+    pub fn cost(&mut self, share: f64) {
+        self.cost = self.cost.max(share);
+    }
+
     pub fn whole(&mut self, seen: Sums) {
         self.whole.add(&seen);
     }
@@ -73,7 +121,8 @@ impl SampledEvents {
     }
 
     /// A count over all the time, with its 95 % interval if there are enough windows. `None`: without a window.
-    pub fn total(&self, of: fn(&Sums) -> u64) -> Option<expansion::Total> {
+    pub fn total(&self, of: Sampled) -> Option<expansion::Total> {
+        let of = |s: &Sums| s.events[of as usize];
         let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
         let windows: Vec<Window> = self.windows.iter().map(window).collect();
         expansion::total(of(&self.whole) as f64, &windows, self.rest())
@@ -84,6 +133,8 @@ impl SampledEvents {
         Rest {
             span: self.all.ns.saturating_sub(self.whole.ns) as f64,
             counted: self.all.completions.saturating_sub(self.whole.completions) as f64,
+            // What the kernel does not count as theirs costs as much again.
+            slowed: 1.0 + 2.0 * self.cost,
         }
     }
 }

@@ -100,10 +100,10 @@ pub enum Subject {
 /// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// Time watched; by windows, the sum of `choosing_ns` and `finishing_ns`.
+    /// Time traced; of windows that were asked for, the sum of `choosing_ns` and `finishing_ns`.
     pub elapsed_ns: u64,
-    /// Windows in which the probes were attached; null: all the time. Counts, rates and findings are of the windows alone then. `cpu`,
-    /// `active_ns` and what /proc tells of helper threads are null.
+    /// Windows in which the probes were attached; null: all the time. With `whole_ns`, counts are estimates for all the time. Otherwise
+    /// counts, rates and findings are of the windows only, and `cpu`, `active_ns` and what /proc knows of helper threads are null.
     #[serde(default)]
     pub windows: Option<Windows>,
     /// Completions.

@@ -36,6 +36,8 @@ pub struct Window {
 pub struct Rest {
     pub span: f64,
     pub counted: f64,
+    /// How many times as long as outside of windows an operation may take inside, because of the programs there; at least 1.
+    pub slowed: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -89,11 +91,10 @@ pub fn total(known: f64, windows: &[Window], rest: Rest) -> Option<Total> {
             // 97.5 % of a Poisson count of which none was seen.
             false => 3.69 * expansion * outside,
         };
-        // Operations that the windows do not account for, even with their error, belong to a phase that no window met, or the probes slow the program
-        // down inside windows. How many events each has
-        // there is not known.
+        // Operations that the windows do not account for, even with their error and slowed down, belong to a phase that no window met. How
+        // many events each has there is not known.
         let count_error = expansion * (spread * outside).sqrt();
-        let unmet = (rest.counted - count_rate * rest.span - 2.0 * count_error).max(0.0);
+        let unmet = (rest.counted - rest.slowed * (count_rate * rest.span + 2.0 * count_error)).max(0.0);
         let most = windows.iter().filter(|w| w.counted > 0.0).map(|w| w.events / w.counted).fold(1.0, f64::max);
         (known + (unseen - reach - slope * unmet).max(events), known + hi + (most - slope).max(0.0) * unmet)
     });
@@ -111,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_span_that_was_seen_completely_is_exact() {
-        let none = Rest { span: 0.0, counted: 0.0 };
-        let rest = Rest { span: 10.0, counted: 10.0 };
+        let none = Rest { span: 0.0, counted: 0.0, slowed: 1.0 };
+        let rest = Rest { span: 10.0, counted: 10.0, slowed: 1.0 };
         assert_eq!(total(7.0, &[], none), Some(Total { total: 7.0, interval: Some((7.0, 7.0)) }));
         assert_eq!(total(7.0, &[], rest), None);
         assert_eq!(total(7.0, &[window(2.0, 5.0)], rest), Some(Total { total: 11.0, interval: None }));
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn events_of_operations_follow_their_count_and_others_the_time() {
-        let rest = Rest { span: 1000.0, counted: 3000.0 };
+        let rest = Rest { span: 1000.0, counted: 3000.0, slowed: 1.0 };
         let counts = [10.0, 0.0, 40.0, 10.0, 0.0, 20.0];
         // The windows met 80 operations in 30 ms, 2,667 of 3,000.
         let followed = counts.map(|n| window(2.0 * n, n));
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn none_seen_is_not_none() {
         let windows = [window(0.0, 10.0); 40];
-        let t = total(0.0, &windows, Rest { span: 5000.0, counted: 10_000.0 }).unwrap();
+        let t = total(0.0, &windows, Rest { span: 5000.0, counted: 10_000.0, slowed: 1.0 }).unwrap();
         let (lo, hi) = t.interval.unwrap();
         assert_eq!((t.total, lo), (0.0, 0.0));
         assert!((80.0..100.0).contains(&hi), "{hi}");
@@ -143,9 +144,21 @@ mod tests {
     fn operations_that_no_window_met_may_have_other_events() {
         // 2,000 operations in 30 ms that no window met, of 4,000.
         let windows = [window(30.0, 10.0); 40];
-        let t = total(0.0, &windows, Rest { span: 1000.0, counted: 4000.0 }).unwrap();
+        let t = total(0.0, &windows, Rest { span: 1000.0, counted: 4000.0, slowed: 1.0 }).unwrap();
         let (lo, hi) = t.interval.unwrap();
         assert!(lo < 6100.0 && hi > 11_900.0, "{t:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_slowed_down_in_windows_has_no_phase_that_they_missed() {
+        // Half as many operations per time as outside.
+        let windows = [window(20.0, 10.0); 40];
+        let width = |slowed| {
+            let (lo, hi) =
+                total(0.0, &windows, Rest { span: 1000.0, counted: 4000.0, slowed }).unwrap().interval.unwrap();
+            hi / lo
+        };
+        assert!(width(1.0) > 1.4 && width(2.0) < 1.2, "{} {}", width(1.0), width(2.0));
     }
 
     /// Events of one millisecond of a synthetic program; the second number is what is counted all the time.
@@ -195,7 +208,7 @@ mod tests {
             })
             .collect();
         let sum = |of: fn(&(f64, f64)) -> f64| ms.iter().map(of).sum::<f64>();
-        let t = total(0.0, &windows, Rest { span: 5000.0, counted: sum(|ms| ms.1) }).expect("windows");
+        let t = total(0.0, &windows, Rest { span: 5000.0, counted: sum(|ms| ms.1), slowed: 1.0 }).expect("windows");
         let (lo, hi) = t.interval.expect("40 windows");
         (lo..=hi).contains(&sum(|ms| ms.0))
     }

@@ -68,23 +68,21 @@ fn cost(before: Used, after: Used, taken: f64) -> f64 {
     taken / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - taken).max(1.0)
 }
 
-/// Whether the probes cost more than they may, if it was as little as it can have been.
-pub(crate) fn is_too_much(before: Used, after: Used, span: Duration) -> bool {
+/// What the probes cost, if it is more than they may, and was so even if it was as little as it can have been.
+pub(crate) fn too_much(before: Used, after: Used, span: Duration) -> Option<f64> {
     let least = after.taken_since(before, busy_resolution_ns());
-    cost(before, after, least) > MOST && least > FELT * span.as_nanos() as f64
+    let is_too_much = cost(before, after, least) > MOST && least > FELT * span.as_nanos() as f64;
+    is_too_much.then(|| cost(before, after, after.taken_since(before, 0)).min(MOST_SAID))
 }
 
 impl Light {
     /// By which windows to go on after this span, if it cost the watched too much. `None`: all can be watched.
     pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
-        if !is_too_much(before, after, span) {
-            return None;
-        }
-        let cost = cost(before, after, after.taken_since(before, 0));
+        let cost = too_much(before, after, span)?;
         let open = PERIOD.mul_f64(AIM / cost).clamp(SHORTEST, LONGEST);
         // Whole milliseconds read better.
         let open = Duration::from_millis(open.as_millis() as u64);
-        Some(Light { windows: Windows { open, period: PERIOD }, cost: cost.min(MOST_SAID) })
+        Some(Light { windows: Windows { open, period: PERIOD }, cost })
     }
 }
 

@@ -15,8 +15,9 @@ pub const TRACE: Page = Page {
          went and what delivered the completions. --full adds each ring, file, opcode and interrupt.",
         "Counts cover every request. Latencies, stages and order come from requests that are traced end to end: all of them up to 20,000 a second \
          and CPU, 1 in 100 beyond. --one-in sets another rate.",
-        "With -p and -a, counts cover every request of the first ten seconds. If the probes cost the program more than 1.5 % of its CPU time then, \
-         the trace goes on by windows and says so; completions of the whole time come from the rings' own counters then. --exact keeps counting every request.",
+        "After ten seconds iotrail measures what the probes cost. If they cost the program more than 3 % of its CPU time, the trace continues in \
+         windows. Their counts are expanded to the time between them; an estimate is printed as ~16.2, or as – if its interval is wide. \
+         --exact traces everything.",
         "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running \
          before go on.",
         "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",

@@ -212,11 +212,14 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
     let (whole, cost) = w.whole_ns.zip(w.cost).ok_or("why, and since when")?;
     assert!(whole >= 500_000_000 && cost > 0.015 && w.opened >= 3, "{w:?}");
-    assert_eq!(w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b), Some(t.total.elapsed_ns), "{w:?}");
-    assert!(t.total.elapsed_ns < w.span_ns / 2, "{} ns: {w:?}", t.total.elapsed_ns);
+    let open = w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b).ok_or("they are measured")?;
+    assert!(open < w.span_ns / 2 && t.total.elapsed_ns.abs_diff(w.span_ns) < 100_000_000, "{open} ns: {w:?}");
     // The rings' counters were read a second before the load's end at the latest; its windows alone are a lot less.
     let (posted, all) = (w.posted.ok_or("they are read")?, measured(&said, "ios")?);
-    assert!(t.total.ios < posted && posted <= all, "{} of {posted} of {all}: {w:?}", t.total.ios);
+    assert!(posted <= all, "{posted} of {all}: {w:?}");
+    // By the time, since the ring is closed at the end.
+    let ratio = t.total.ios as f64 / all as f64;
+    assert!((0.2..5.0).contains(&ratio), "{} of {all}: {w:?}", t.total.ios);
     assert!(posted as f64 > 0.6 * all as f64 && w.posted_is_all == Some(false), "{posted} of {all}: {w:?}");
 
     let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 1 --rate 200 --runtime 3s")?;
@@ -238,13 +241,16 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
     let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
     let posted = w.posted.ok_or("they are read")?;
-    assert!(
-        t.total.ios < posted && posted <= after - before && w.posted_is_all == Some(true),
-        "{before} {after} {w:?}"
-    );
-    // As much as was used in all the span, though it was watched for a part of it.
+    assert!(posted <= after - before && w.posted_is_all == Some(true), "{before} {after} {w:?}");
+    // Rounded by ring, opcode and delivery path.
+    assert!(t.total.ios.abs_diff(posted) * 1000 < posted, "{} of {posted}: {w:?}", t.total.ios);
+    // Batches of 8, by the time of the windows and by their completions.
+    let calls = t.total.per_io.syscalls.zip(t.total.per_io_intervals.get("syscalls").copied());
+    if let Some((calls, [lo, hi])) = calls {
+        assert!((lo..=hi).contains(&calls) && lo <= 0.126 && hi >= 0.125, "{calls} [{lo}, {hi}]");
+    }
     let used = w.user_ns.zip(w.system_ns).map(|(user, system)| user + system).ok_or("/proc tells")?;
-    assert!(used > t.total.elapsed_ns && used < 2 * w.span_ns, "{used}: {w:?}");
+    assert!(used > w.whole_ns.unwrap_or(0) / 10 && used < 2 * w.span_ns, "{used}: {w:?}");
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! What the probes counted, in the measurement's words.
 
+mod expanded;
 mod interrupts;
 mod losses;
 mod open;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use super::carrier::handler;
 use super::function::sees_page_faults;
 use super::rings::{ContextCounts, FollowLoss, OpenCounts, OtherCounts, Process, RingCounts};
-use super::sampled_events::{SampledEvents, Sums};
+use super::sampled_events::{Sampled, SampledEvents, Sums};
 use super::skel::types;
 use super::subject::{Interface, Subject};
 use super::support::Plan;
@@ -114,7 +115,7 @@ pub(super) fn observe(
     let tells_whose = interrupts::tells_whose(plan) && symbols.is_some();
     let estimates = estimates(raw);
     // The count, or the estimate if it was not counted all the time.
-    let number = |sampled: Sampled, counted: Option<u64>| match raw.sampled_events {
+    let number = |sampled: Sampled, counted: Option<u64>| match raw.events(sampled) {
         None => counted,
         Some(_) => counted.and(estimates.get(sampled.name())).map(|(total, _)| total.round() as u64),
     };
@@ -122,19 +123,20 @@ pub(super) fn observe(
     let credits =
         device_irqs.map(|_| Credits { seen: credited, estimate: estimates.get(Sampled::DeviceIrqs.name()).copied() });
     let calls = |of: fn(&types::cpu_slot) -> u64| has("mode_sys_exit").then(|| sum(of));
+    let switches = sum(|s| s.switches);
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
     Observed {
         seen: vehicles.iter().map(|v| v.completions).sum(),
         vehicles,
         lost: lost(raw, subject),
         missed: missed.map(|(program, events)| Missed { program: (*program).into(), events: *events }).collect(),
-        kicks,
-        resched_ipis: sent.then(|| resched_ipis(raw)),
+        kicks: number(Sampled::Kicks, kicks),
+        resched_ipis: number(Sampled::ReschedIpis, sent.then(|| resched_ipis(raw))),
         device_irqs,
         any_device_irqs: any_device_irqs(raw),
         returns: returns(raw, symbols, page_faults, &line),
-        context_switches: sum(|s| s.switches),
-        task_work_runs: is_ring.then(|| sum(|s| s.runs)),
+        context_switches: number(Sampled::ContextSwitches, Some(switches)).unwrap_or(switches),
+        task_work_runs: number(Sampled::TaskWorkRuns, is_ring.then(|| sum(|s| s.runs))),
         run_batches: (0..16)
             .map(|i| (1 << i, raw.slots.iter().map(|s| s.run_batch[i]).sum::<u64>()))
             .filter(|(_, runs)| *runs > 0)
@@ -162,45 +164,29 @@ pub(super) fn observe(
     }
 }
 
-/// A number that is estimated while its programs are attached part of the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampled {
-    Syscalls,
-    StrayCalls,
-    PreadPwriteCalls,
-    DeviceIrqs,
-}
-
-impl Sampled {
-    pub const ALL: [Sampled; 4] =
-        [Sampled::Syscalls, Sampled::StrayCalls, Sampled::PreadPwriteCalls, Sampled::DeviceIrqs];
-
-    /// Its field in the records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sampled::Syscalls => "syscalls",
-            Sampled::StrayCalls => "stray_calls",
-            Sampled::PreadPwriteCalls => "pread_pwrite_calls",
-            Sampled::DeviceIrqs => "device_irqs",
-        }
-    }
-
-    fn of(self) -> fn(&Sums) -> u64 {
-        match self {
-            Sampled::Syscalls => |s| s.syscalls,
-            Sampled::StrayCalls => |s| s.stray_calls,
-            Sampled::PreadPwriteCalls => |s| s.rw_calls,
-            Sampled::DeviceIrqs => |s| s.credits,
-        }
+impl Observed {
+    /// The counts that are estimated in windows of all programs, up to the moment `ns`.
+    pub(super) fn sums(&self, ns: u64, completions: u64) -> Sums {
+        let of = |sampled| match sampled {
+            Sampled::Syscalls => self.syscalls,
+            Sampled::StrayCalls => self.stray_calls,
+            Sampled::PreadPwriteCalls => self.pread_pwrite_calls,
+            Sampled::DeviceIrqs => self.device_irqs,
+            Sampled::Kicks => self.kicks,
+            Sampled::ReschedIpis => self.resched_ipis,
+            Sampled::Returns => self.returns.as_ref().map(|r| r.values().sum()),
+            Sampled::ContextSwitches => Some(self.context_switches),
+            Sampled::TaskWorkRuns => self.task_work_runs,
+        };
+        Sums { ns, completions, events: Sampled::ALL.map(|sampled| of(sampled).unwrap_or(0)) }
     }
 }
 
 /// The estimates with their intervals, at most as many interrupts as there were of any device. One without an interval is not known.
 fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
-    let Some(events) = &raw.sampled_events else { return BTreeMap::new() };
     let any_irqs = any_device_irqs(raw) as f64;
     let estimate = |sampled: Sampled| {
-        let t = events.total(sampled.of())?;
+        let t = raw.events(sampled)?.total(sampled)?;
         let (lo, hi) = t.interval?;
         let most = if sampled == Sampled::DeviceIrqs { any_irqs } else { f64::INFINITY };
         Some((sampled.name(), (t.total.min(most), (lo.min(most), hi.min(most)))))

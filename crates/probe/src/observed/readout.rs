@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::counted::{Counted, RawRing};
 use crate::rings::Process;
-use crate::sampled_events::SampledEvents;
+use crate::sampled_events::{Sampled, SampledEvents};
 use crate::skel::types;
 
 /// The counters as they were read.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Raw {
     pub slots: Vec<types::cpu_slot>,
     /// Completions whose thread is off the CPU.
@@ -34,6 +34,8 @@ pub(crate) struct Raw {
     pub open: Vec<types::trail>,
     /// Some programs were attached a part of the time.
     pub sampled_events: Option<SampledEvents>,
+    /// All programs were, since they cost too much.
+    pub light: Option<SampledEvents>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
     /// Followed requests without a completion at the end: those that ask for none, and the others.
@@ -41,4 +43,11 @@ pub(crate) struct Raw {
     pub unfinished: u64,
     pub unreaped: u64,
     pub overflowed: u64,
+}
+
+impl Raw {
+    /// What this number is estimated from; `None`: it was counted all the time.
+    pub fn events(&self, sampled: Sampled) -> Option<&SampledEvents> {
+        if sampled.is_costly() { self.sampled_events.as_ref() } else { self.light.as_ref() }
+    }
 }

@@ -97,18 +97,17 @@ impl Watch<'_> {
     pub fn calls(&self, threads: &[ThreadAccount]) -> Result<Option<Vec<CallRecord>>> {
         let sampled = self.sampled_events();
         let (windows, rest) = match (&self.windows, &sampled) {
-            (Some(_), Some(_)) => return Ok(None),
-            (Some(_), None) => {
+            (Some(_), _) => {
                 let span = iotrail_host::clock::monotonic_ns() - self.bss().accounts_began_ns;
                 // Completions between windows are not counted.
                 let windows = self.call_windows.windows.iter().map(|w| CallWindow { completions: 0, ..w.clone() });
-                (windows.collect(), Rest { span: span as f64, counted: 0.0 })
+                (windows.collect(), Rest { span: span as f64, counted: 0.0, slowed: 1.0 })
             }
             (None, Some(events)) => {
                 let open = self.open_call_window()?;
                 ([self.call_windows.windows.clone(), Vec::from_iter(open)].concat(), events.rest())
             }
-            (None, None) => (vec![], Rest { span: 0.0, counted: 0.0 }),
+            (None, None) => (vec![], Rest { span: 0.0, counted: 0.0, slowed: 1.0 }),
         };
         let mut errors: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         for (key, n) in entries::<types::call_error, u64>(&self.skel.maps.call_errors)? {
@@ -124,7 +123,9 @@ impl Watch<'_> {
             if seen.count == 0 {
                 continue;
             }
-            let Some(total) = calls::total(*nr, seen.count, &windows, rest) else { return Ok(None) };
+            // Those of spans that are in no window, which `rest` includes, are left out.
+            let known = if self.windows.is_some() { 0 } else { seen.count };
+            let Some(total) = calls::total(*nr, known, &windows, rest) else { return Ok(None) };
             let errors = errors.remove(nr).unwrap_or_default();
             let record = calls::record(*nr, &seen, &errors, total);
             let blocked_ns = blocked.get(record.syscall.as_str()).copied().unwrap_or_default();

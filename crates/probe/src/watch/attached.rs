@@ -8,6 +8,7 @@ use libbpf_rs::{Link, OpenObject, ProgramMut};
 use super::errors::load_error;
 use crate::calls::CallWindow;
 use crate::cost::Account;
+use crate::observed::Raw;
 use crate::pace::Pace;
 use crate::past::Past;
 use crate::posix_aio::Libraries;
@@ -35,6 +36,8 @@ pub struct Watch<'room> {
     pub(super) posix_aio: Libraries,
     /// Where it is watched by windows.
     pub(super) windows: Option<Windows>,
+    /// It became one by windows, since it cost too much.
+    pub(super) light: Option<Light>,
     pub(super) plan: Plan,
     pub(super) subject: Subject,
     pub(super) symbols: Option<&'static Symbols>,
@@ -108,8 +111,8 @@ pub(super) enum Span {
 
 impl Costly {
     /// All programs are attached: nothing is missed until [`end`](Self::end).
-    pub(super) fn begin(&mut self, now: Sums) {
-        (self.began, self.opened) = (Some(now), Some((now, Span::Whole)));
+    pub(super) fn begin(&mut self, now: Sums, span: Span) {
+        (self.began, self.opened) = (Some(now), Some((now, span)));
     }
 
     /// All programs are detached.
@@ -127,6 +130,18 @@ impl Costly {
             None => {}
         }
     }
+}
+
+/// What a trace keeps that became one by windows.
+#[derive(Default)]
+pub(super) struct Light {
+    /// What was counted while all programs stayed attached,
+    pub(super) whole: Raw,
+    /// and what had been counted before they stayed last; `None`: there are windows now.
+    pub(super) since: Option<Raw>,
+    /// The counts when all programs were attached last.
+    pub(super) opened: Sums,
+    pub(super) events: SampledEvents,
 }
 
 /// What the windows that are over have left.

@@ -11,7 +11,7 @@ use super::attached::{Costly, Span, Watch, attach};
 use super::tables;
 use crate::pace::{Pace, Step};
 use crate::raw::peek;
-use crate::sampled_events::{SampledEvents, Sums};
+use crate::sampled_events::{Sampled, SampledEvents, Sums};
 use crate::skel::types;
 use iotrail_base::error::Result;
 
@@ -39,7 +39,7 @@ impl Watch<'_> {
     pub fn spare(&mut self) {
         let pace = Pace::new(Instant::now(), iotrail_host::clock::monotonic_ns());
         let mut costly = Costly { pace, began: None, opened: None, events: SampledEvents::default() };
-        costly.begin(self.sums());
+        costly.begin(self.sums(), Span::Whole);
         self.costly = Some(costly);
     }
 
@@ -48,9 +48,10 @@ impl Watch<'_> {
         self.windows.is_none() && self.costly.as_ref().is_some_and(|costly| costly.pace.is_busy())
     }
 
-    /// They cost too much: from now on they are attached in windows.
-    pub fn sample(&mut self) -> Result<()> {
+    /// They cost too much, this share of the traced CPU time: from now on they are attached in windows.
+    pub fn sample(&mut self, cost: f64) -> Result<()> {
         let Some(mut costly) = self.costly.take() else { return Ok(()) };
+        costly.events.cost(cost);
         let step = costly.pace.close(Instant::now());
         let done = self.follow_pace(&mut costly, step);
         self.costly = Some(costly);
@@ -157,14 +158,13 @@ impl Watch<'_> {
         self.sum(|s| &s.posted)
     }
 
+    /// Of the costly programs.
     pub(super) fn sums(&self) -> Sums {
-        Sums {
-            ns: iotrail_host::clock::monotonic_ns(),
-            completions: self.sum(|s| &s.posted),
-            syscalls: self.sum(|s| &s.syscalls),
-            stray_calls: self.sum(|s| &s.stray_calls),
-            rw_calls: self.sum(|s| &s.rw_calls),
-            credits: self.sum(|s| &s.credits),
-        }
+        let mut events = [0; Sampled::ALL.len()];
+        events[Sampled::Syscalls as usize] = self.sum(|s| &s.syscalls);
+        events[Sampled::StrayCalls as usize] = self.sum(|s| &s.stray_calls);
+        events[Sampled::PreadPwriteCalls as usize] = self.sum(|s| &s.rw_calls);
+        events[Sampled::DeviceIrqs as usize] = self.sum(|s| &s.credits);
+        Sums { ns: iotrail_host::clock::monotonic_ns(), completions: self.completions(), events }
     }
 }

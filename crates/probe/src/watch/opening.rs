@@ -96,6 +96,7 @@ impl<'room> Watch<'room> {
             aio_as_i386: false,
             posix_aio: Libraries::default(),
             windows: None,
+            light: None,
             plan,
             subject,
             symbols,

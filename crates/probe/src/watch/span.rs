@@ -8,6 +8,7 @@ use crate::counted::{Counted, RawRing};
 use crate::observed::{self, Observed, Raw};
 use crate::overflow;
 use crate::raw::peek;
+use crate::sampled_events::Sums;
 use crate::skel::types;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
@@ -78,6 +79,7 @@ impl Watch<'_> {
             let mut raw = self.counters()?;
             (raw.skipped, raw.overflowed) = (skipped, overflowed);
             (raw.unfinished, raw.unreaped) = (unfinished, unreaped);
+            self.expand(&mut raw);
             self.add_segments(&mut raw, &undecided, |counted, n| counted.undecided += n);
             raw.rings = std::mem::take(&mut self.past).told(raw.rings);
             return Ok(self.observed(&raw, self.interrupts().as_ref()));
@@ -132,6 +134,35 @@ impl Watch<'_> {
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
+    /// Where the trace became one by windows: all that it lasted, and the completions that the rings posted in it, where they are known.
+    pub fn lasted(&mut self, span: std::time::Duration, posted: Option<u64>) {
+        if let Some(light) = &mut self.light {
+            light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted.unwrap_or(0), ..Sums::default() };
+        }
+    }
+
+    /// Expands what windows have counted, by the completions where all are known, else by the time.
+    fn expand(&self, raw: &mut Raw) {
+        /// Such a ring counts two for a large completion.
+        const CQE_MIXED: u32 = 1 << 18;
+        let Some(light) = &self.light else { return };
+        let mut events = light.events.clone();
+        let (whole, windows, all) = (events.whole, events.seen().since(&events.whole), events.all);
+        let is_mixed = raw.rings.iter().any(|ring| ring.info.setup_flags & CQE_MIXED != 0);
+        let ratio = |all: u64, whole: u64, windows: u64| all.saturating_sub(whole) as f64 / windows as f64;
+        let posted = |raw: &Raw| raw.slots.iter().map(|s| s.posted).sum::<u64>();
+        let (seen, seen_whole) = (posted(raw), posted(&light.whole));
+        let factor = match all.completions > seen && seen > seen_whole && !is_mixed {
+            true => ratio(all.completions, seen_whole, seen - seen_whole),
+            false => ratio(all.ns, whole.ns, windows.ns.max(1)),
+        };
+        raw.expand(&light.whole, factor.max(1.0));
+        events.all.completions = posted(raw);
+        let mut costly = raw.sampled_events.take().unwrap_or_default();
+        costly.all = events.all;
+        (raw.sampled_events, raw.light) = (Some(costly), Some(events));
+    }
+
     /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
     /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
     pub fn look(&mut self) -> Result<Observed> {
@@ -181,13 +212,13 @@ impl Watch<'_> {
 
     /// /proc's counts since [`begin`](Self::begin), or in the windows.
     fn interrupts(&self) -> Option<Interrupts> {
-        if let Some(windows) = &self.windows {
+        if let Some(windows) = self.windows.as_ref().filter(|_| self.light.is_none()) {
             return windows.interrupts.clone();
         }
         Some(iotrail_host::irq::snapshot().ok()?.since(self.before.as_ref()?))
     }
 
-    fn observed(&self, raw: &Raw, interrupts: Option<&Interrupts>) -> Observed {
+    pub(super) fn observed(&self, raw: &Raw, interrupts: Option<&Interrupts>) -> Observed {
         observed::observe(raw, &self.subject, &self.plan, self.symbols, interrupts)
     }
 }

@@ -7,11 +7,13 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::aio::{AWAITED, aio_is_due};
-use super::attached::{Watch, Windows, attach};
+use super::attached::{Light, Span, Watch, Windows, attach};
 use super::errors::unreadable;
 use super::tables::{self, entries};
+use crate::observed::Raw;
 use crate::posix_aio;
 use crate::raw::peek;
+use crate::sampled_events::Sums;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
@@ -63,7 +65,55 @@ impl Watch<'_> {
         bss.counting = 1;
         self.open_account()?;
         let sums = self.sums();
-        self.costly.iter_mut().for_each(|costly| costly.begin(sums));
+        let span = if self.light.is_some() { Span::Window } else { Span::Whole };
+        self.costly.iter_mut().for_each(|costly| costly.begin(sums, span));
+        if let Some(light) = &mut self.light {
+            (light.opened.ns, light.opened.completions) = (sums.ns, sums.completions);
+        }
+        Ok(())
+    }
+
+    /// From the next [close](Self::close_window) on there are windows, and counts are expanded to the time between them. Up to there all was
+    /// traced, for `whole` by now. `cost`: of all programs, as a share of the traced CPU time.
+    pub fn lighten(&mut self, whole: Duration, cost: f64) {
+        let ns = iotrail_host::clock::monotonic_ns() - whole.as_nanos() as u64;
+        let opened = Sums { ns, ..Sums::default() };
+        let first = || Light { since: Some(Raw::default()), opened, ..Light::default() };
+        self.light.get_or_insert_with(first).events.cost(cost);
+        self.costly.iter_mut().for_each(|costly| costly.events.cost(cost));
+    }
+
+    /// The window that is open stays so: from here on all is traced again.
+    pub fn stay(&mut self) -> Result<()> {
+        self.account(self.sums())?;
+        let raw = self.counters()?;
+        let sums = self.sums();
+        if let Some(costly) = &mut self.costly {
+            costly.end_span(sums);
+            costly.opened = Some((sums, Span::Whole));
+        }
+        self.light.iter_mut().for_each(|light| light.since = Some(raw.clone()));
+        Ok(())
+    }
+
+    /// What was counted since all programs were attached is a window's, or it is known whole.
+    fn account(&mut self, at: Sums) -> Result<()> {
+        if self.light.is_none() {
+            return Ok(());
+        }
+        let mut raw = self.counters()?;
+        let sums = self.observed(&raw, None).sums(at.ns, at.completions);
+        let Some(light) = &mut self.light else { return Ok(()) };
+        let seen = sums.since(&light.opened);
+        light.opened = sums;
+        match light.since.take() {
+            Some(since) => {
+                raw.since(&since);
+                light.whole.add(&raw);
+                light.events.whole(seen);
+            }
+            None => light.events.window(seen),
+        }
         Ok(())
     }
 
@@ -90,6 +140,7 @@ impl Watch<'_> {
         self.detach();
         // Programs that are under way come to their end.
         std::thread::sleep(Duration::from_millis(2));
+        self.account(sums)?;
         // Mostly there are none: then the table need not be walked.
         let (_, mut open) = if self.bss().followed_now > 0 { self.kept()? } else { Default::default() };
         let overflowed = self.without_overflowed(&mut open)?;

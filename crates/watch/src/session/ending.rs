@@ -38,7 +38,9 @@ impl Running<'_> {
         // First, so that the threads' time ends with the trace.
         self.watch.close_account()?;
         let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
-        let elapsed_ns = windows.and_then(|w| w.open_for_ns()).unwrap_or(self.began.elapsed().as_nanos() as u64);
+        let lasted = self.began.elapsed();
+        let asked = windows.filter(|w| w.whole_ns.is_none());
+        let elapsed_ns = asked.and_then(|w| w.open_for_ns()).unwrap_or(lasted.as_nanos() as u64);
         let ended_ns = recorder::now().monotonic_ns;
         let over = self.watched.have_ended();
         let state = self.state.end(self.processes.running(), !over || self.stopped);
@@ -48,6 +50,7 @@ impl Running<'_> {
         // What ends the watch is none of the watched programs' CPU time.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
+        self.watch.lasted(lasted, posted.and_then(|(posted, each)| each.then_some(posted)));
         let observed = self.watch.end()?;
         let (threads, more_threads) = self.watch.threads()?;
         let calls = self.watch.calls(&threads)?;
@@ -64,10 +67,10 @@ impl Running<'_> {
             elapsed_ns,
             subject: subject(&mut self.watched, self.descendants),
             host: self.host,
-            cpu: cpu.filter(|_| windows.is_none()),
+            cpu: cpu.filter(|_| asked.is_none()),
             processes: processes(&self.processes, &observed),
             most_workers: self.processes.most_workers(),
-            workers_cpu_ns: workers_cpu_ns.filter(|_| windows.is_none()),
+            workers_cpu_ns: workers_cpu_ns.filter(|_| asked.is_none()),
             warnings: self.warnings,
         };
         let sq_thread = |tgid, tid| self.processes.sq_thread(tgid, tid);

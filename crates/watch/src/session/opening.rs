@@ -49,10 +49,11 @@ impl Opening {
     }
 
     /// Of a watch that watched all since it began, and goes on by windows from now.
-    pub fn instead(light: Light, began: Instant, watch: &Watch<'_>) -> Self {
+    pub fn instead(light: Light, began: Instant, watch: &mut Watch<'_>) -> Self {
         let mut opening = Opening::of(light.windows, Schedule::whole(began, recorder::now().monotonic_ns));
         opening.opened = 1;
         opening.open = Some(Open { since: began, before: 0, finishing_since: None, is_whole: true });
+        watch.lighten(began.elapsed(), light.cost);
         opening.close_whole(light, watch);
         opening
     }
@@ -89,7 +90,7 @@ impl Opening {
     }
 
     /// Does what is due. Whether a window is about to close.
-    pub fn turn(&mut self, watch: &mut Watch<'_>) -> Result<bool> {
+    pub fn turn(&mut self, watch: &mut Watch<'_>, scale: &mut u32) -> Result<bool> {
         let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
         match self.schedule.step(Instant::now(), unfinished) {
             Some(Step::Open) => {
@@ -102,13 +103,25 @@ impl Opening {
             }
             Some(Step::Finish) if self.stays_quiet(watch) => {
                 self.schedule.stay();
-                self.open.iter_mut().for_each(|open| open.is_whole = true);
+                watch.stay()?;
+                if let Some(open) = &mut self.open {
+                    // What was counted up to now is a window's.
+                    let now = Instant::now();
+                    self.choosing += now - open.since;
+                    (open.is_whole, open.since) = (true, now);
+                }
+                *scale = 1;
             }
             Some(Step::Finish) => {
                 watch.finish_window();
                 self.open.iter_mut().for_each(|open| open.finishing_since = Some(Instant::now()));
             }
-            Some(Step::Close) => self.close(watch)?,
+            Some(Step::Close) => {
+                self.close(watch)?;
+                if self.light.is_some() {
+                    *scale = self.windows.period.div_duration_f64(self.windows.open).round() as u32;
+                }
+            }
             None => {}
         }
         Ok(self.open.is_some() && self.schedule.rest(Instant::now()) <= PERIOD)
@@ -175,6 +188,11 @@ fn rate(open: Open, now: Instant, watch: &Watch<'_>) -> f64 {
 pub(super) fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows, came_later: u64) {
     record.total.windows = Some(windows);
     record.total.followed.came_later = Some(came_later);
+    if windows.whole_ns.is_some() {
+        // They are of the windows only, and their requests stand for others by two numbers.
+        (record.total.followed.requests_estimated, record.total.followed.requests_ci95) = (None, None);
+        return;
+    }
     for ring in &mut record.rings {
         ring.active_ns = None;
         if let Some(sqpoll) = &mut ring.sqpoll {

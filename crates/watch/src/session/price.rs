@@ -76,8 +76,10 @@ impl Price {
                 return Ok(Some(light));
             }
         }
-        if watch.costly_are_busy() && light::is_too_much(look.used.costly(), used.costly(), span) {
-            watch.sample()?;
+        if watch.costly_are_busy()
+            && let Some(cost) = light::too_much(look.used.costly(), used.costly(), span)
+        {
+            watch.sample(cost)?;
         }
         Ok(None)
     }

@@ -196,7 +196,7 @@ impl<'room> Running<'room> {
     fn look(&mut self, extra: &Extra) -> Result<()> {
         self.weigh()?;
         // First of all, since taking takes its time: a window that should have closed costs the watched.
-        let closing = self.windows.as_mut().map(|windows| windows.turn(&mut self.watch)).transpose()?;
+        let closing = self.turn_windows()?;
         self.watch.pace()?;
         if closing != Some(true) {
             self.take()?;
@@ -214,6 +214,18 @@ impl<'room> Running<'room> {
             desk.answer(metrics::record(self.watch.look()?, &self.summary, elapsed_ns, own_cpu()));
         }
         Ok(())
+    }
+
+    /// Whether a window is about to close. What was traced up to a change of windows stands for less than what comes after it.
+    fn turn_windows(&mut self) -> Result<Option<bool>> {
+        let Some(windows) = &mut self.windows else { return Ok(None) };
+        let mut scale = self.summary.scale;
+        let closing = windows.turn(&mut self.watch, &mut scale)?;
+        if scale != self.summary.scale {
+            self.take()?;
+            self.summary.scale = scale;
+        }
+        Ok(Some(closing))
     }
 
     /// All is watched as long as that costs little.

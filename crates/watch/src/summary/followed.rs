@@ -22,6 +22,8 @@ use iotrail_stats::estimate::{self, Taken};
 #[derive(Debug)]
 pub struct Summary {
     pub(super) choice: Choice,
+    /// How many times as long as it is traced now the time is that this is a sample of.
+    pub(crate) scale: u32,
     pub(super) completions: u64,
     /// Of them, of requests that stand for themselves alone.
     pub(super) whole: u64,
@@ -37,6 +39,7 @@ impl Summary {
     pub fn new(choice: Choice) -> Self {
         Summary {
             choice,
+            scale: 1,
             completions: 0,
             whole: 0,
             parts: BTreeMap::new(),
@@ -86,22 +89,25 @@ impl Summary {
         self.completions
     }
 
-    pub fn take(&mut self, trail: Trail) {
+    pub fn take(&mut self, mut trail: Trail) {
         self.completions += 1;
         self.whole += u64::from(trail.weight <= 1);
         let is_first = !self.multishot.is_later(&trail);
         let is_whole = is_first && trail.is_last_result();
         let part = self.parts.entry(trail.ring).or_default();
         if is_first && trail.punted.is_some() {
-            part.by_opcode.entry(trail.opcode.clone()).or_default().handed_over.take(trail.weight, 1.0);
+            part.by_opcode.entry(trail.opcode.clone()).or_default().handed_over.take(trail.weight, self.scale.into());
         }
         part.tid = trail.tid;
-        self.files.take(&trail, is_first);
-        part.threads.take(&trail, is_first);
+        self.files.take(&trail, is_first, self.scale);
         part.take_error(&trail);
         self.passages.take(&trail, is_whole);
         if is_whole {
             self.memory.take(&trail);
+        }
+        trail.weight = trail.weight.max(1).saturating_mul(self.scale);
+        part.threads.take(&trail, is_first);
+        if is_whole {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
         }
         if let Some(items) = trail.run_items {
@@ -138,7 +144,8 @@ impl Summary {
 
     /// A completion that was looked at in the completion queue.
     pub fn take_stay(&mut self, stay: &Stay) {
-        self.parts.entry(stay.ring).or_default().stays.take(stay);
+        let weight = stay.weight.max(1).saturating_mul(self.scale);
+        self.parts.entry(stay.ring).or_default().stays.take(&Stay { weight, ..*stay });
     }
 
     /// What was followed since the last turn, by ring; only what later completions rest on is kept.

@@ -14,9 +14,9 @@ use iotrail_path::memory::Memory;
 use iotrail_path::order::{IsWait, sees_ends};
 use iotrail_path::times::Times;
 use iotrail_probe::function;
-use iotrail_probe::observed::{Observed, Sampled};
+use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
-use iotrail_probe::sampled_events;
+use iotrail_probe::sampled_events::{self, Sampled};
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
 use iotrail_schema::trace_record::{
     IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
@@ -162,17 +162,26 @@ fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
 /// As they are named in [`PerIo`].
 fn per_io_intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
     let ios = observed.seen as f64;
-    let of = |sampled: Sampled, more: u64| {
-        let (lo, hi) = observed.intervals.get(sampled.name()).filter(|_| ios > 0.0)?;
-        Some([lo, hi].map(|n| (n + more as f64) / ios))
-    };
-    let returns = observed.returns.as_ref().map(|r| r.values().sum::<u64>());
-    let all = [
-        (Sampled::Syscalls.name(), of(Sampled::Syscalls, 0)),
-        (Sampled::DeviceIrqs.name(), of(Sampled::DeviceIrqs, 0)),
-        ("mode_switches", returns.and_then(|returns| of(Sampled::Syscalls, returns))),
+    let of = |sampled: Sampled| observed.intervals.get(sampled.name()).copied();
+    // Returns that were counted all the time are exact.
+    let counted = || observed.returns.as_ref().map(|r| r.values().sum::<u64>() as f64);
+    let returns = || of(Sampled::Returns).or(counted().map(|n| (n, n)));
+    let switches = || of(Sampled::Syscalls).zip(returns()).map(|(calls, more)| (calls.0 + more.0, calls.1 + more.1));
+    let own = [
+        Sampled::Syscalls,
+        Sampled::DeviceIrqs,
+        Sampled::Kicks,
+        Sampled::ReschedIpis,
+        Sampled::ContextSwitches,
+        Sampled::TaskWorkRuns,
     ];
-    all.into_iter().filter_map(|(name, interval)| Some((name.to_owned(), interval?))).collect()
+    let own = own.into_iter().map(|sampled| (sampled.name(), of(sampled)));
+    let all = own.chain([("mode_switches", switches())]);
+    all.filter_map(|(name, interval)| {
+        let (lo, hi) = interval.filter(|_| ios > 0.0)?;
+        Some((name.to_owned(), [lo / ios, hi / ios]))
+    })
+    .collect()
 }
 
 fn intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {

@@ -40,12 +40,13 @@ fn windows(watched: &str, w: &Windows) -> Vec<String> {
         let more = plural(w.opened.saturating_sub(1) as usize, "window");
         let all = w.posted.map(|posted| {
             let least = if w.posted_is_all == Some(false) { "at least " } else { "" };
-            format!("{least}{} completions in all, by the rings' own counters", count(posted as f64))
+            format!("{least}{} completions by the rings' own counters", count(posted as f64))
         });
         let items = [
-            format!("for {watched} of {}: all that follows is of these alone", span(w.span_ns as f64)),
+            format!("for {watched}"),
             format!(
-                "all of {}, then {more} of {}, one in each {}, since watching all cost {} of its CPU time (--exact does all the same)",
+                "all of the first {}, then {more} of {}, one per {}, because tracing everything costs {} of its CPU time; counts are \
+                 estimates (--exact traces everything)",
                 span(whole as f64),
                 span(w.open_ns as f64),
                 span(w.period_ns as f64),
@@ -89,9 +90,12 @@ pub fn throughput(t: &TraceRecord) -> Vec<String> {
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
+    // Windows are a sample, unless the rings' counters are known to the end.
+    let about = total.windows.is_some_and(|w| w.whole_ns.is_some() && w.posted_is_all != Some(true));
+    let about = if about { "~" } else { "" };
     let mut items = vec![
-        so_many(total.ios, "completion"),
-        format!("{} a second", count(total.iops)),
+        format!("{about}{}", so_many(total.ios, "completion")),
+        format!("{about}{} a second", count(total.iops)),
         moved(total.bytes, ""),
         format!("{}{}", plural(total.errors as usize, "error"), errnos(&total.opcodes)),
         format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),

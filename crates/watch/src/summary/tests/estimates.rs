@@ -153,3 +153,17 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
     let all = followed(1, (0..20).map(|i| trail(i * 1_000)));
     assert_eq!((all.latency_ns.mean, all.latency_ns.mean_ci95), (Some(100.0), Some([100.0, 100.0])));
 }
+
+#[test]
+fn requests_in_windows_weigh_as_much_as_the_time_they_stand_for() {
+    let mut summary = Summary::new(Choice::fixed(1));
+    let took = |ns| Trail { posted: at(ns, 0), ..trail(0) };
+    // A second that was traced completely, and five windows of 10 ms in ten seconds.
+    (0..1000).for_each(|_| summary.take(took(500_000)));
+    summary.scale = 200;
+    (0..50).for_each(|_| summary.take(took(100_000)));
+    let latency = summary.parts[&trail(0).ring].times().latency(1);
+    assert_eq!((latency.count, latency.p50.map(|ns| ns / 1000)), (1050, Some(100)));
+    let mean = (1000.0 * 500_000.0 + 10_000.0 * 100_000.0) / 11_000.0;
+    assert!((latency.mean.unwrap() / mean - 1.0).abs() < 1e-3, "{latency:?}");
+}
