@@ -26,6 +26,7 @@ use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_report::terminal;
 use iotrail_schema::run_record::{CONTROL, RunRecord};
+use iotrail_schema::setup_flag;
 use iotrail_supervise::change::{AS_IS, Change};
 
 /// Blocks, where nothing is said.
@@ -266,7 +267,7 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     let rings = if none { &usual } else { &args.rings };
     for ring in rings.iter().filter(|r| r.as_str() != AS_IS) {
         let mut options = vec![("ring", Value::from(ring.clone()))];
-        let polls = ring.contains("sqpoll") && !ring.contains("-sqpoll");
+        let polls = ring.parse::<Change>().is_ok_and(|change| change.sets(setup_flag::bit("sqpoll")));
         let takes = |name: &str| polls || name == "cq-entries";
         options.extend(
             values

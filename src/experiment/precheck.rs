@@ -166,7 +166,7 @@ pub fn spare(plan: &mut Plan) {
         return;
     }
     for cell in &mut plan.cells {
-        if matches!(&cell.load, Load::Program(o) if o.change.flags().is_some_and(|f| f.contains("sqpoll"))) {
+        if matches!(&cell.load, Load::Program(o) if o.change.sets(setup_flag::bit("sqpoll"))) {
             cell.untestable.get_or_insert_with(|| {
                 format!("sqpoll: the program uses {} of a CPU, and a thread that polls uses one", percent(share))
             });

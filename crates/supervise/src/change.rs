@@ -55,6 +55,11 @@ impl Change {
         *self == Change::default()
     }
 
+    /// Whether it sets this flag.
+    pub fn sets(&self, flag: u32) -> bool {
+        (self.set.unwrap_or(0) | self.add) & flag != 0
+    }
+
     /// Its flags as `--ring` takes them; `None`: they are as the program asks.
     pub fn flags(&self) -> Option<String> {
         let flags = Change { sq_idle_ms: None, sq_cpu: None, cq_entries: None, ..*self };
@@ -155,6 +160,14 @@ mod tests {
         );
         assert_eq!(flags("+coop_taskrun", &["single_issuer"]), ["coop_taskrun", "single_issuer"]);
         assert_eq!(flags("-defer_taskrun,-single_issuer", &["defer_taskrun", "single_issuer", "sqe128"]), ["sqe128"]);
+    }
+
+    #[test]
+    fn a_change_sets_a_flag_that_it_names_without_minus() {
+        let sets = |text: &str| text.parse::<Change>().unwrap().sets(SQPOLL);
+        assert_eq!(["sqpoll,iopoll", "+sqpoll", "-sqpoll", "+coop_taskrun,-sqpoll", "none", "as-is"].map(sets), {
+            [true, true, false, false, false, false]
+        });
     }
 
     #[test]
