@@ -30,9 +30,8 @@ pub fn does(timeline: Timeline) -> &'static str {
 }
 
 pub fn of(v: &VehicleCount) -> Timeline {
-    let slept = || v.detail.as_deref().is_some_and(|d| d.starts_with("slept"));
     match v.vehicle {
-        Vehicle::Enter if slept() => Timeline::Slept,
+        Vehicle::Enter if v.waker().is_some() => Timeline::Slept,
         Vehicle::Enter => Timeline::Ready,
         Vehicle::Inline
         | Vehicle::SyscallExit
@@ -118,10 +117,11 @@ impl Kind {
 
 /// The waker of one that slept; else the vehicle, with the call that it came out of.
 fn name(v: &VehicleCount) -> String {
-    let detail = v.detail.as_deref().unwrap_or_default();
-    match (of(v), v.vehicle) {
-        (Timeline::Slept, _) => detail.strip_prefix("slept, woken by ").unwrap_or("an unseen waker").to_owned(),
-        (_, Vehicle::SyscallExit) => format!("task work on the way out of {detail}"),
+    match (v.waker(), v.vehicle) {
+        (Some(waker), _) => waker.to_string(),
+        (_, Vehicle::SyscallExit) => {
+            format!("task work on the way out of {}", v.detail.as_deref().unwrap_or_default())
+        }
         _ => v.vehicle.to_string(),
     }
 }

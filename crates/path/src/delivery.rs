@@ -1,6 +1,7 @@
 //! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
 
 use super::entry::{self, Entry, Fired};
+use iotrail_schema::detail::Detail;
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_schema::waker::{Line, Waker};
 
@@ -86,10 +87,10 @@ impl Carrier {
     pub fn vehicle(&self) -> (Vehicle, Option<String>) {
         match self {
             Carrier::Inline | Carrier::Submitter => (Vehicle::Inline, None),
-            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some("ready".into())),
+            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some(Detail::Ready.to_string())),
             // Task work also runs inside a few other calls (exit_group, io_uring_register).
             Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
-            Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(format!("slept, woken by {waker}"))),
+            Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(Detail::Slept(waker.clone()).to_string())),
             Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, fired, line } => {
                 // A system call without a number: rt_sigreturn puts the registers of the interrupted code in their place.

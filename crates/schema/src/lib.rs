@@ -6,6 +6,7 @@
 pub mod account;
 mod bytes;
 pub mod comparison;
+pub mod detail;
 pub mod file;
 pub mod finding;
 pub mod fleet_answer;

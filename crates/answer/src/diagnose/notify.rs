@@ -192,10 +192,7 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let ipis: u64 = t.total.ipis.iter().filter(across).map(|i| i.count).sum();
     let ipis_per_io = ipis as f64 / t.total.ios.max(1) as f64;
     // A CPU that polls while it is idle is told without an interrupt: then the thread's sleeps count.
-    let place = format!("on CPU {}", pair.ready_cpu);
-    let woken =
-        |detail: &str| detail.starts_with("slept") && detail.trim_end_matches(" (its softirq)").ends_with(&place);
-    let woken = share_of(&t.total.vehicles, |v| v.detail.as_deref().is_some_and(woken));
+    let woken = share_of(&t.total.vehicles, |v| v.waker().and_then(|w| w.cpu()) == Some(pair.ready_cpu));
     let sleeps_per_io = if woken >= CROSSING { t.total.per_io.context_switches.unwrap_or(0.0) } else { 0.0 };
     let told = ipis_per_io.max(sleeps_per_io);
     if told < TOLD_PER_IO {

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::detail::Detail;
 use crate::latency::Delay;
 use crate::name::Name;
 use crate::vehicle::Vehicle;
+use crate::waker::Waker;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VehicleCount {
@@ -18,6 +20,16 @@ pub struct VehicleCount {
     /// Delivery delay of its followed completions; left out where none was followed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Box<Delay>>,
+}
+
+impl VehicleCount {
+    /// The waker, if the thread slept in io_uring_enter.
+    pub fn waker(&self) -> Option<Waker> {
+        match Detail::from(self.detail.as_deref().filter(|_| self.vehicle == Vehicle::Enter)?) {
+            Detail::Slept(waker) => Some(waker),
+            _ => None,
+        }
+    }
 }
 
 /// Requests handed to io-wq workers.
