@@ -63,26 +63,28 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 }
 
 /* The end of I/O that may be a watched process's native aio. */
-static __always_inline void aio_ended(struct kiocb *iocb)
+__noinline int aio_ended(__u64 address)
 {
+	struct kiocb *iocb = (struct kiocb *)address;
+
 	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
-		return;
+		return 0;
 	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
 	struct kioctx *ctx = context_of_kiocb(iocb);
 	if (!ctx)
-		return;
+		return 0;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct cpu_slot *slot = this_slot();
 	struct delivery_key key = {};
 	if (following) {
-		__u64 address = (__u64)ctx;
-		__u32 *known = bpf_map_lookup_elem(&ring_numbers, &address);
+		__u64 of_context = (__u64)ctx;
+		__u32 *known = bpf_map_lookup_elem(&ring_numbers, &of_context);
 		if (!known)
-			return;
+			return 0;
 		key.ring = *known;
 		aio_end_seen(BPF_CORE_READ(aio, ki_res.obj), key.ring, slot);
 	} else if (!in_watched_mm(ctx)) {
-		return;
+		return 0;
 	}
 
 	credit(slot);
@@ -102,6 +104,7 @@ static __always_inline void aio_ended(struct kiocb *iocb)
 		key.carrier = BY_SOFTIRQ;
 	}
 	deliver(&key, 1, slot);
+	return 0;
 }
 
 /* File systems on iomap (ext4, xfs, btrfs …); the tracepoint is there since 6.6. */
@@ -109,7 +112,7 @@ SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 {
 	if (!not_counting())
-		aio_ended(iocb);
+		aio_ended(address_of(iocb, this_slot()));
 	return 0;
 }
 
@@ -129,7 +132,7 @@ int BPF_PROG(aio_block_complete, struct request *rq)
 			struct blkdev_dio *dio =
 				(struct blkdev_dio *)((void *)bio - bpf_core_field_offset(struct blkdev_dio, bio));
 			if (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1)
-				aio_ended(BPF_CORE_READ(dio, iocb));
+				aio_ended((__u64)BPF_CORE_READ(dio, iocb));
 		}
 		bio = BPF_CORE_READ(bio, bi_next);
 	}

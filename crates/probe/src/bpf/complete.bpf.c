@@ -4,7 +4,7 @@
 /* Threads that share a ring share its cache of requests too: many completed ones of one address may wait for their runs at a time. They
  * don't all wait in that address's bucket.
  */
-static __noinline int spread(__u32 index)
+__noinline int spread(__u32 index)
 {
 	struct cpu_slot *slot = this_slot();
 	__u32 b = index / WAYS, waiting = 0, elsewhere = 0;
@@ -38,7 +38,7 @@ static __always_inline void trail_result(struct trail *trail, __u32 index, __s32
 }
 
 /* The completion of a followed request. */
-static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
+__noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
 	struct trail *trail = trail_at(index);
@@ -82,7 +82,7 @@ static __noinline int trail_posted(__u32 index, enum poster poster, __s32 result
 }
 
 /* It finds no room in the completion queue: when and by what the program gets it is not known. */
-static __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
+__noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
 	struct trail *trail = trail_at(index);
@@ -127,7 +127,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	return trail_posted(index, poster, result, cqe_flags);
 }
 
-static __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
+__noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 {
 	struct errno_key key = { .ring = ring, .opcode = opcode, .number = -result };
 

@@ -4,16 +4,11 @@
 
 #include "rings.h"
 
-/* `n` more are pending, of this ring. */
-static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
+/* Finds the ring's segment among several, and adds to it. */
+__noinline int segment_find_and_add(__u32 ring, __u32 n)
 {
-	struct segment *first = &slot->segments[0];
+	struct cpu_slot *slot = this_slot();
 
-	/* Most threads have one ring. */
-	if (first->count && first->ring == ring && !slot->segments[1].count) {
-		first->count += n;
-		return;
-	}
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
 		bool last = i == SEGMENTS_MAX - 1 || !slot->segments[i + 1].count;
@@ -22,16 +17,29 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 			continue;
 		s->ring = ring;
 		s->count += n;
-		return;
+		return 0;
 	}
 	/* In their order there is no room: what each ring has is right, and which came inline alone is not known so exactly. */
 	for (int i = SEGMENTS_MAX - 2; i >= 0; i--) {
 		if (slot->segments[i].ring == ring) {
 			slot->segments[i].count += n;
-			return;
+			return 0;
 		}
 	}
 	slot->segments[SEGMENTS_MAX - 1].count += n;
+	return 0;
+}
+
+/* `n` more are pending, of this ring. */
+static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
+{
+	struct segment *first = &slot->segments[0];
+
+	/* Most threads have one ring. */
+	if (first->count && first->ring == ring && !slot->segments[1].count)
+		first->count += n;
+	else
+		segment_find_and_add(ring, n);
 }
 
 #define ADD_IF(to, from, member)                                                \
@@ -105,7 +113,7 @@ static __always_inline void ring_put_away(__u32 ring, struct ring_count *count, 
 }
 
 /* The cell is another key's from now on. */
-static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
+__noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 {
 	struct cpu_slot *slot = this_slot();
 	struct op_cell *cell = &slot->ops[place & (OP_CELLS - 1)];
@@ -123,7 +131,7 @@ static __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	return 0;
 }
 
-static __noinline int ring_cell_turns(__u32 place, __u32 ring)
+__noinline int ring_cell_turns(__u32 place, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
 	struct ring_cell *cell = &slot->rings[place & (RING_CELLS - 1)];

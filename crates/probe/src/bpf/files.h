@@ -34,7 +34,7 @@ struct files_near {
 
 struct files_near files_near[IOTRAIL_MAX_CPUS];
 
-static __noinline int name_file(__u32 index)
+__noinline int name_file(__u32 index)
 {
 	struct trail *trail = trail_at(index);
 	__u32 one = 1;
@@ -60,7 +60,7 @@ static __noinline int name_file(__u32 index)
 }
 
 /* Its request still has it. */
-static __noinline int look_at_file(__u32 index)
+__noinline int look_at_file(__u32 index)
 {
 	struct trail *trail = trail_at(index);
 

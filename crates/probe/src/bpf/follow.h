@@ -64,7 +64,7 @@ static __always_inline void trails_end(struct delivery_key *key, __u64 inlined, 
 }
 
 /* What is pending on the current thread was posted inline. */
-static __noinline int all_inline(void)
+__noinline int all_inline(void)
 {
 	struct cpu_slot *slot = this_slot();
 

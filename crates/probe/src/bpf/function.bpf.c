@@ -70,7 +70,7 @@ FUNCTION(kick_asked, kick_asked_for)
 static __always_inline int aio_called(void *context, const void *iocb)
 {
 	if (!not_counting())
-		aio_ended((struct kiocb *)iocb);
+		aio_ended(address_of(iocb, this_slot()));
 	return 0;
 }
 

@@ -96,7 +96,7 @@ static __always_inline void lying_unlock(struct lying_queue *q)
 }
 
 /* Another ring that nothing of lies gives its place away, where all are taken: what it posts next is chosen as if it had posted many. */
-static __noinline __u32 lying_find_or_make(__u64 ring)
+__noinline __u32 lying_find_or_make(__u64 ring)
 {
 	__u32 found = lying_find(ring);
 

@@ -47,7 +47,7 @@ static __always_inline void lying_used(struct lying_queue *q)
 /* One look at a ring, by its queue's place and its address. `weight`: a completion is posted just now that is looked at from here on, and stands for so many; 0: none.
  * `wants`: the program begins to wait for so many. Returns how many are left.
  */
-static __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
+__noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
 {
 	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
 
@@ -121,7 +121,7 @@ static __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32
 }
 
 /* A followed completion is posted, in the ring that the slot names. */
-static __noinline int lying_posted(__u32 weight)
+__noinline int lying_posted(__u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
 	__u32 place = lying_find_or_make(slot->ring_address);

@@ -1,4 +1,8 @@
-/* What every program shares: the filter, the per-CPU slots, the per-thread state. */
+/* What every program shares: the filter, the per-CPU slots, the per-thread state.
+ *
+ * The verifier walks through a static function once for each path that leads to it, and through one that is not static once per program.
+ * A function that many paths of a large program lead to is therefore not static, if its arguments are numbers.
+ */
 #ifndef IOTRAIL_STATE_H
 #define IOTRAIL_STATE_H
 

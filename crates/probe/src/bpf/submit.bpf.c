@@ -94,7 +94,7 @@ static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 }
 
 /* The completion that is a request's last. */
-static __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
+__noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 {
 	struct many_key key = { .user_data = user_data, .ring = ring };
 	struct many *known = bpf_map_lookup_elem(&many, &key);
