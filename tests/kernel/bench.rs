@@ -67,10 +67,12 @@ pub fn file() -> &'static Path {
     })
 }
 
-/// `bench --json` with these options, whole words only.
+/// `bench --json` with these options, whole words only. The default warm-up is for comparisons; counts need none as long.
 pub fn run(options: &str) -> Measurement {
+    let warmup: &[&str] = if options.contains("--warmup") { &[] } else { &["--warmup", "100ms"] };
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["bench", "--json"])
+        .args(warmup)
         .args(options.split_whitespace())
         .output()
         .expect("the built binary starts");

@@ -12,6 +12,7 @@ use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::Trial;
 use serde_json::Value;
 
+use crate::bench::file;
 use crate::trial;
 
 /// Each scenario is a test of its own.
@@ -81,13 +82,13 @@ pub fn watch_with(scenario: &str, options: &[&str]) -> (TraceRecord, Value) {
 }
 
 pub fn watch_one_in(scenario: &str, one_in: u32, options: &[&str]) -> (TraceRecord, Value) {
-    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
-        .args(["trace", "--json", "--one-in", &one_in.to_string(), "--"])
-        .arg(ground())
-        .arg(scenario)
-        .args(options)
-        .output()
-        .expect("iotrail runs");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+    command.args(["trace", "--json", "--one-in", &one_in.to_string(), "--"]).arg(ground()).arg(scenario).args(options);
+    // Each scenario would write a file of its own.
+    if !options.contains(&"--file") {
+        command.arg("--file").arg(file());
+    }
+    let out = command.output().expect("iotrail runs");
     // The watched program's standard output goes to standard error.
     let said = String::from_utf8_lossy(&out.stderr);
     let truth = said.lines().rev().find(|l| l.starts_with('{')).unwrap_or_else(|| panic!("{scenario}: {said}"));
