@@ -43,6 +43,7 @@ fn ready(text: &str) -> std::result::Result<String, String> {
 impl ProgramOptions {
     /// `[load]` of an experiment with this program.
     pub fn load(&self, command: &[OsString]) -> Result<Table> {
+        iotrail_watch::command::find(command)?;
         let words = command.iter().map(|word| {
             word.to_str().map(Value::from).ok_or_else(|| {
                 Error::input(

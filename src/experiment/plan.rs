@@ -15,7 +15,7 @@ use super::budget::Budget;
 use super::file::{Experiment, Point, Scale, settled, to_json};
 use super::load::{Ends, Kind, Load};
 use super::program::expected::Expected;
-use combination::{Combination, each_combination, label, merged, params, refuse_combination};
+use combination::{Combination, each_combination, label, merged, params, refuse_combination, refuse_in};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_host::settings::Conditions;
@@ -275,6 +275,7 @@ fn cell(
             .map(|e| e.to_string())
             .or_else(|| no_poll_queues(load.storage()?, &host, below.as_ref())),
         Err(e) if e.kind == error::Kind::Machine => Some(e.to_string()),
+        Err(e) if kind == Kind::Program => return Err(refuse_in(points, e)),
         Err(e) => return Err(refuse(&e)),
     };
     let options = options.iter().map(|(k, v)| (k.clone(), to_json(v))).collect();

@@ -96,10 +96,7 @@ fn refused() -> End {
         (&["--ready", "port:7", "--", "true"], "--server"),
         (&["--server", "true", "--ready", "soon", "--", "true"], "is not port:N, file:PATH or log:REGEX"),
         (&["--metric", "tps", "--", "true"], "'tps' is not NAME=REGEX"),
-        (
-            &["--metric", "tps=tps = [0-9]+", "--", "/no/such/program"],
-            "'tps = [0-9]+' has no group: put the number in one",
-        ),
+        (&["--metric", "tps=tps = [0-9]+", "--", "true"], "'tps = [0-9]+' has no group: put the number in one"),
         (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail's"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
         (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two of [[arm]] are called"),
@@ -109,6 +106,20 @@ fn refused() -> End {
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
     }
+    let missing = "cannot run /no/such: No such file or directory (os error 2); name a program that is there\n";
+    for command in ["try", "advise"] {
+        let ended = run(&mut place.tool([command, "--plan", "--", "/no/such"]));
+        assert_eq!((ended.status, ended.stderr), (2, format!("iotrail: {missing}")));
+    }
+    let arms = "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nprogram = [\"/no/such\"]\n";
+    place.write(
+        "x.toml",
+        &format!(
+            "name = \"x\"\ntitle = \"X\"\nquestion = \"Q\"\nexpect = \"E\"\nkind = \"program\"\nrepeats = 2\n[load]\nprogram = \"true\"\n{arms}"
+        ),
+    );
+    let ended = run(&mut place.tool(["run", "--plan", "x.toml"]));
+    assert_eq!((ended.status, ended.stderr), (2, format!("iotrail: x.toml:11:1: arm b: {missing}")));
     End::Passed
 }
 

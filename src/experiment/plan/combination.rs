@@ -53,6 +53,12 @@ pub(super) fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn
     Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), kind.remedy())
 }
 
+/// As [`refuse_combination`], of an error that has a remedy of its own.
+pub(super) fn refuse_in(points: &Combination<'_>, e: Error) -> Error {
+    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
+    Error { what: format!("{at}{}: {}", label(&params(points), points), e.what), ..e }
+}
+
 pub(super) fn params(points: &Combination<'_>) -> Map<String, Value> {
     points.iter().map(|(name, p)| ((*name).to_owned(), to_json(&p.value))).collect()
 }
