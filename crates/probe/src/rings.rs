@@ -135,6 +135,12 @@ pub struct OpcodeCounts {
 }
 
 impl OpcodeCounts {
+    /// Requests that have not ended. One that asked for no completion of a success may have ended.
+    pub fn in_flight(&self) -> u64 {
+        let ended = self.completions.saturating_sub(self.more) + self.unposted + self.skips;
+        self.requests.saturating_sub(ended)
+    }
+
     /// Each number made of its own and the same of `other`; those of errnos that only `other` has come behind.
     pub fn combine(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
         let OpcodeCounts {

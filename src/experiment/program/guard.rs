@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use iotrail_base::words::span;
+use iotrail_watch::session::Counts;
 
 /// When a run is ended that does not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,24 +34,24 @@ impl std::error::Error for Hung {}
 pub struct Guard {
     pub patience: Patience,
     /// The counts that were seen last, and since when they are the same.
-    pub last: Option<((u64, u64), Duration)>,
+    pub last: Option<(Counts, Duration)>,
     pub stuck: Option<String>,
 }
 
 impl Guard {
-    pub fn look(&mut self, elapsed: Duration, counts: Option<(u64, u64)>) {
+    pub fn look(&mut self, elapsed: Duration, counts: Option<Counts>) {
         if let Some(most) = self.patience.in_all
             && elapsed > most
         {
             self.stuck.get_or_insert(format!("it had not ended after {}", span(elapsed.as_nanos() as f64)));
         }
-        let Some(now @ (requests, completions)) = counts else { return };
+        let Some(now @ Counts { requests, in_flight, .. }) = counts else { return };
         match self.last {
             Some((then, since)) if then == now => {
-                if requests > completions && elapsed - since > self.patience.stall {
-                    let (waiting, idle) = (requests - completions, span((elapsed - since).as_nanos() as f64));
+                if in_flight > 0 && elapsed - since > self.patience.stall {
+                    let idle = span((elapsed - since).as_nanos() as f64);
                     self.stuck.get_or_insert(format!(
-                        "it stalled: {waiting} of {requests} requests in flight, and none was delivered for {idle}"
+                        "it stalled: {in_flight} of {requests} requests in flight, and none was delivered for {idle}"
                     ));
                 }
             }
@@ -68,8 +69,9 @@ mod tests {
         let guard =
             || Guard { patience: Patience { stall: Duration::from_secs(1), in_all: None }, last: None, stuck: None };
         let after = |looks: &[(u64, Option<(u64, u64)>)]| {
+            let of = |(requests, completions)| Counts { requests, completions, in_flight: requests - completions };
             let mut guard = guard();
-            looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), *counts));
+            looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), counts.map(of)));
             guard.stuck
         };
         assert_eq!(after(&[(500, Some((3, 3))), (9000, Some((3, 3)))]), None);

@@ -31,7 +31,7 @@ use iotrail_probe::watch::{Room, Watch};
 pub(super) use price::Price;
 use running::Running;
 pub(super) use taking::{PERIOD, take};
-pub use terms::{Extra, How, News, Progress, Stop, Until};
+pub use terms::{Counts, Extra, How, News, Progress, Stop, Until};
 pub(super) use watched::{Watched, follow, probed, still_there, whose_numbers};
 
 pub fn watch(

@@ -7,7 +7,7 @@ use super::cpu::own_cpu;
 use super::opening::Opening;
 use super::price::Price;
 use super::taking::{PERIOD, take};
-use super::terms::{Extra, How, News, Progress, Stop, Until};
+use super::terms::{Counts, Extra, How, News, Progress, Stop, Until};
 use super::watched::{Watched, follow, still_there, subject, whose_numbers};
 use crate::files::Names;
 use crate::left::Left;
@@ -253,16 +253,17 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Requests and completions so far, where they are to be told and it is time.
-    fn counts(&mut self) -> Result<Option<(u64, u64)>> {
+    /// So far, where they are to be told and it is time.
+    fn counts(&mut self) -> Result<Option<Counts>> {
         if !self.how.tell_counts || self.counted.elapsed() < COUNTS {
             return Ok(None);
         }
         self.counted = Instant::now();
         let seen = self.watch.look()?;
-        let of_rings: u64 = seen.rings.iter().flat_map(|r| &r.opcodes).map(|o| o.requests).sum();
-        let of_contexts: u64 = seen.contexts.iter().flat_map(|c| &c.opcodes).map(|o| o.requests).sum();
-        Ok(Some((of_rings + of_contexts, seen.seen)))
+        let of_rings = seen.rings.iter().map(|r| &r.opcodes);
+        let all =
+            of_rings.chain(seen.contexts.iter().map(|c| &c.opcodes)).chain(seen.others.iter().map(|o| &o.opcodes));
+        Ok(Some(all.flatten().fold(Counts::default(), Counts::add)))
     }
 
     /// What was followed since the last time.

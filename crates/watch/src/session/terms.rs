@@ -11,6 +11,7 @@ use crate::namespace::Numbers;
 use crate::recorder::Keep;
 use crate::windows::Windows;
 use iotrail_probe::choice::Choice;
+use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampling::Sampling;
 use iotrail_schema::state::Moment;
 
@@ -80,8 +81,26 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Completions of followed requests.
     pub followed: u64,
-    /// Requests and completions so far, every half second; `None` at other times, or where they are not to be told.
-    pub counts: Option<(u64, u64)>,
+    /// Every half second; `None` at other times, or where they are not to be told.
+    pub counts: Option<Counts>,
+}
+
+/// Requests and completions so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub requests: u64,
+    pub completions: u64,
+    /// Requests without a final completion, whether or not their delivery path is decided.
+    pub in_flight: u64,
+}
+
+impl Counts {
+    pub(super) fn add(mut self, of: &OpcodeCounts) -> Self {
+        self.requests += of.requests;
+        self.completions += of.completions;
+        self.in_flight += of.in_flight();
+        self
+    }
 }
 
 /// Whether, and how, it is to be stopped before its end.
@@ -89,4 +108,22 @@ pub struct Stop<'a> {
     pub asked: &'a dyn Fn() -> bool,
     /// The signal that asked for it, where the command has not got it too (as from a terminal).
     pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_in_flight_until_its_last_completion() {
+        let of = |requests, completions| OpcodeCounts { requests, completions, ..OpcodeCounts::default() };
+        let all = [
+            of(5, 3),
+            OpcodeCounts { more: 40, ..of(2, 41) },
+            OpcodeCounts { skips: 3, ..of(4, 1) },
+            OpcodeCounts { unposted: 1, ..of(2, 1) },
+        ];
+        let sum = all.iter().fold(Counts::default(), Counts::add);
+        assert_eq!(sum, Counts { requests: 13, completions: 46, in_flight: 3 });
+    }
 }
