@@ -10,7 +10,7 @@ use super::program::expected::Expected;
 use super::program::guard::Patience;
 use super::program::input;
 use super::program::options::{ProgramOptions, Watched};
-use super::program::run::{Ended, Run, ring_records, run};
+use super::program::run::{Ended, Run, numbered, ring_records, run};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
@@ -247,12 +247,12 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             "run it by hand and mend the command; if it ends so with its work done, name what proves it: --metric or --check",
         ));
     }
-    if changes_rings(plan) && r.rings.is_empty() && !r.background.is_empty() {
+    // Its time is that of its start, and processes that are ended with it have done only part of their work.
+    let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);
+    if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
+        let left: Vec<String> = r.background.iter().map(numbered).collect();
         return Err(Error::input(
-            format!(
-                "{name} set up no io_uring before it ended and left in the background: {}",
-                r.background.join(", ")
-            ),
+            format!("{name} set up no io_uring before it ended and left in the background: {}", left.join(", ")),
             "start it in the foreground; a server that stays: --server COMMAND --ready WHAT, with its client after --",
         ));
     }

@@ -213,6 +213,17 @@ fn without_rings() -> Result<(), Failed> {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("set up no io_uring before it ended and left in the background: "), "{said}");
+    // Nor is a ring that a process in the background has set up by then the command's.
+    let line = format!(
+        "setsid {} tried_enter --count 2000000000 & until ls -l /proc/$!/fd | grep -q io_uring; do :; done",
+        ground().display()
+    );
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_iotrail"));
+    daemon.args(["try", "--watch", "none", "--ring", "coop_taskrun", "--", "sh", "-c", &line]);
+    let out = daemon.output().expect("iotrail runs");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("before it ended and left in the background: ") && said.contains(" (ground)"), "{said}");
     // Where no arm is about rings, none is needed.
     let run = tried("tried_none", &["--env-arm", "A=1"]);
     assert_eq!(done(&run, "A=1"), [200.0, 200.0]);

@@ -57,8 +57,8 @@ pub struct Run {
     /// What the probes saw; `None`: it was not watched.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
-    /// Processes that ran on when the command itself had ended, as `4711 (fio)`: they were ended too.
-    pub background: Vec<String>,
+    /// Processes that ran on when the command itself had ended, by number and name: they were ended too.
+    pub background: Vec<(u32, String)>,
     /// Those that do not end even when they are killed.
     pub remaining: Vec<String>,
 }
@@ -318,15 +318,19 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
 
 /// Ends all processes of a run, or lets them go; the supervisor answers them until then. Returns those that ran on in the background,
 /// and those that do not end.
-fn close(guardian: &Guardian, options: &ProgramOptions, end: &Ended) -> (Vec<String>, Vec<String>) {
-    let named = |(pid, name): (u32, String)| format!("{pid} ({name})");
+fn close(guardian: &Guardian, options: &ProgramOptions, end: &Ended) -> (Vec<(u32, String)>, Vec<String>) {
     if *end == Ended::Stopped && options.leave_running {
         guardian.leave();
         return (Vec::new(), Vec::new());
     }
     let runs_on = *end == Ended::ByItself && options.server.is_none();
     let background = if runs_on { guardian.living() } else { Vec::new() };
-    (background.into_iter().map(named).collect(), guardian.end().into_iter().map(named).collect())
+    (background, guardian.end().iter().map(numbered).collect())
+}
+
+/// `4711 (fio)`
+pub fn numbered((pid, name): &(u32, String)) -> String {
+    format!("{pid} ({name})")
 }
 
 /// Its client's thread has taken the time by then.
@@ -491,9 +495,8 @@ mod tests {
     #[test]
     fn processes_left_in_the_background_are_named_and_ended() {
         let r = alone("program = '(setsid sleep 600 &)'\nprepare = 'sleep 600 &'", None).unwrap();
-        let [left] = &r.background[..] else { panic!("{r:?}") };
-        let pid = left.split(' ').next().unwrap();
-        assert!(!Path::new("/proc").join(pid).exists() && r.remaining.is_empty(), "{left}");
+        let [(pid, left)] = &r.background[..] else { panic!("{r:?}") };
+        assert!(!Path::new("/proc").join(pid.to_string()).exists() && r.remaining.is_empty(), "{left}");
     }
 
     #[test]
