@@ -1,4 +1,4 @@
-//! Finds out by whom a disk or a file is used: a mount, swap, a loop device, a layer above it, a program.
+//! Finds out by whom a disk or a file is used: a mount, swap, a loop device, a layer above it, a target of the kernel's, a program.
 //!
 //! Files and devices are compared by number, not by name: a hard link, a symbolic link and a bind mount are the same file.
 
@@ -13,16 +13,33 @@ use linux_raw_sys::loop_device::LOOP_GET_STATUS64;
 use super::locate::unescape;
 use crate::files;
 
-/// The mount, swap, loop device, layer or program that depends on this file or block device; `None`: none is found.
+/// The mount, swap, loop device, layer, target or program that depends on this file or block device; `None`: none is found.
 pub fn user_of(path: &Path, meta: &Metadata) -> Option<String> {
     let root = Path::new(files::ROOT);
-    if meta.file_type().is_block_device() {
-        let number = format!("{}:{}", libc::major(meta.rdev()), libc::minor(meta.rdev()));
-        let dir = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
-        return user_in(root, &dir).or_else(|| loop_on(root, meta));
+    if is_block(meta) {
+        let dir = fs::canonicalize(format!("/sys/dev/block/{}", number_of(meta))).ok()?;
+        let numbers = with_partitions(&dir).into_iter().chain(whole_of(&dir)).filter_map(|f| files::text(&f, "dev"));
+        let numbers: Vec<String> = numbers.collect();
+        return user_in(root, &dir)
+            .or_else(|| loop_on(root, meta))
+            .or_else(|| target_of(root, meta))
+            .or_else(|| written_by(root, |file| is_block(file) && numbers.contains(&number_of(file))));
     }
     let code = || is_code(path).then(|| run_by(root, meta)).flatten();
-    mount_of(root, meta).or_else(|| loop_on(root, meta)).or_else(|| swap_on(root, meta)).or_else(code)
+    mount_of(root, meta)
+        .or_else(|| loop_on(root, meta))
+        .or_else(|| swap_on(root, meta))
+        .or_else(|| target_of(root, meta))
+        .or_else(|| written_by(root, |file| (file.dev(), file.ino()) == (meta.dev(), meta.ino())))
+        .or_else(code)
+}
+
+fn is_block(meta: &Metadata) -> bool {
+    meta.file_type().is_block_device()
+}
+
+fn number_of(device: &Metadata) -> String {
+    format!("{}:{}", libc::major(device.rdev()), libc::minor(device.rdev()))
 }
 
 /// Whether the path is another name of the file, or of the device.
@@ -78,6 +95,52 @@ fn swap_on(root: &Path, meta: &Metadata) -> Option<String> {
     paths.any(|path| is_same(root, &path, meta)).then(|| "it is swap".into())
 }
 
+/// Where the kernel's own targets (LIO, nvmet) name what is behind them: no process has it open.
+const TARGETS: [(&str, &str); 2] = [
+    ("sys/kernel/config/target/core/*/*", "udev_path"),
+    ("sys/kernel/config/nvmet/subsystems/*/namespaces/*", "device_path"),
+];
+
+fn target_of(root: &Path, meta: &Metadata) -> Option<String> {
+    let below = |folders: Vec<PathBuf>, step: &str| -> Vec<PathBuf> {
+        let each = |folder: PathBuf| match step {
+            "*" => files::entries(root, &folder).into_iter().map(|name| folder.join(name)).collect(),
+            name => vec![folder.join(name)],
+        };
+        folders.into_iter().flat_map(each).collect()
+    };
+    let targets = TARGETS.iter().flat_map(|(folders, file)| {
+        let folders = folders.split('/').fold(vec![PathBuf::new()], below);
+        folders.into_iter().filter_map(move |f| Some((files::text(root, f.join(file))?, f)))
+    });
+    let (_, folder) = targets.into_iter().find(|(path, _)| path.starts_with('/') && is_same(root, path, meta))?;
+    Some(format!("exported by the target /{}", folder.display()))
+}
+
+/// Another process that has a file open for writing, as far as this process may look.
+fn written_by(root: &Path, is_it: impl Fn(&Metadata) -> bool) -> Option<String> {
+    let own = std::process::id().to_string();
+    processes(root).filter(|process| *process != own).find_map(|process| {
+        let is_open = |fd: &String| {
+            let meta = fs::metadata(files::below(root, format!("proc/{process}/fd/{fd}")));
+            meta.is_ok_and(|meta| is_it(&meta)) && may_write(root, &process, fd)
+        };
+        files::entries(root, format!("proc/{process}/fd")).iter().any(is_open).then(|| {
+            let comm = files::text(root, format!("proc/{process}/comm")).unwrap_or_default();
+            format!("process {process} ({comm}) has it open for writing")
+        })
+    })
+}
+
+fn may_write(root: &Path, process: &str, fd: &str) -> bool {
+    let info = files::text(root, format!("proc/{process}/fdinfo/{fd}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    // The access mode is the last octal digit's lower two bits; neither 0 (O_RDONLY) nor 3 writes.
+    flags
+        .and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok())
+        .is_some_and(|flags| matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR))
+}
+
 /// Reading the maps of all processes takes 0.1 ms per process: only for a file that can be code.
 fn is_code(path: &Path) -> bool {
     let mut magic = [0; 4];
@@ -110,8 +173,7 @@ fn processes(root: &Path) -> impl Iterator<Item = String> {
 pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let swaps = files::text(root, "proc/swaps").unwrap_or_default();
-    let disk = dir.parent().filter(|_| dir.join("partition").is_file()).map(Path::to_owned);
-    for folder in with_partitions(dir).into_iter().chain(disk) {
+    for folder in with_partitions(dir).into_iter().chain(whole_of(dir)) {
         let (Some(number), Some(name)) = (files::text(&folder, "dev"), name(&folder)) else { continue };
         if let Some(at) = mounted_at(root, &mounts, &number, &name) {
             return Some(format!("mounted at {at}"));
@@ -156,16 +218,18 @@ fn with_partitions(dir: &Path) -> Vec<PathBuf> {
     std::iter::once(dir.to_owned()).chain(partitions).collect()
 }
 
+/// The disk's folder of a partition's.
+fn whole_of(dir: &Path) -> Option<PathBuf> {
+    dir.parent().filter(|_| dir.join("partition").is_file()).map(Path::to_owned)
+}
+
 fn name(folder: &Path) -> Option<String> {
     Some(folder.file_name()?.to_str()?.to_owned())
 }
 
 /// Whether a path names the device of this number, which sysfs calls `name`: `/dev/mapper/x` is a link to `/dev/dm-0`.
 fn names(root: &Path, path: &str, number: &str, name: &str) -> bool {
-    let is_device = |meta: Metadata| {
-        let rdev = meta.rdev();
-        meta.file_type().is_block_device() && format!("{}:{}", libc::major(rdev), libc::minor(rdev)) == number
-    };
+    let is_device = |meta: Metadata| is_block(&meta) && number_of(&meta) == number;
     path.strip_prefix("/dev/").is_some_and(|n| n == name) || fs::metadata(files::below(root, path)).is_ok_and(is_device)
 }
 
@@ -245,6 +309,38 @@ mod tests {
         let t = t.file("proc/77/maps", &line).file("proc/77/comm", "db\n");
         assert_eq!(run_by(t.root(), &image).as_deref(), Some("process 77 (db) runs code from it"));
         assert_eq!(run_by(t.root(), &other), None);
+        let target = "sys/kernel/config/target/core";
+        let t = t.file(&format!("{target}/iblock_1/other/udev_path"), "/data/nothing\n");
+        let t =
+            t.file(&format!("{target}/fileio_0/disk/udev_path"), "/data/image\n").file(&format!("{target}/alua/x"), "");
+        let exported = target_of(t.root(), &image);
+        assert_eq!(exported.as_deref(), Some("exported by the target /sys/kernel/config/target/core/fileio_0/disk"));
+        assert_eq!(target_of(t.root(), &other), None);
+    }
+
+    #[test]
+    fn a_file_that_another_process_may_write_to_is_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        fs::write(&path, "x").unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        let holder = |access: &str| {
+            let line = format!("exec sleep 60 {access}{}", path.display());
+            let mut child = std::process::Command::new("sh").args(["-c", &line]).spawn().unwrap();
+            let pid = child.id();
+            while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() != "sleep" {
+                std::thread::yield_now();
+            }
+            let user = user_of(&path, &meta);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            (user, format!("process {pid} (sleep) has it open for writing"))
+        };
+        assert_eq!(holder("<").0, None);
+        for access in [">>", "<>"] {
+            let (user, expected) = holder(access);
+            assert_eq!(user, Some(expected));
+        }
     }
 
     #[test]
