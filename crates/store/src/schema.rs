@@ -102,6 +102,15 @@ pub const MIGRATIONS: &[&str] = &["
         PRIMARY KEY (fleet, node)
     ) WITHOUT ROWID;
     CREATE INDEX fleet_runs ON fleet_nodes (run);
+", "
+    -- `ios` and `iops` of a measurement that does not know them were 0. Only the declaration changes, so the rows stay where they are
+    -- (sqlite.org/lang_altertable.html, 7): a new table would be a copy of all measurements.
+    PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET sql = replace(replace(sql, 'INTEGER NOT NULL,\n        iops', 'INTEGER,\n        iops'),
+        'REAL NOT NULL', 'REAL') WHERE type = 'table' AND name = 'measurements';
+    PRAGMA writable_schema = RESET;
+    UPDATE measurements SET ios = json_extract(json, '$.ios'), iops = json_extract(json, '$.iops')
+        WHERE ios = 0 AND json_valid(json);
 "];
 
 /// The version that this program reads and writes.

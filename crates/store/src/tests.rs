@@ -282,6 +282,34 @@ fn a_store_of_the_first_version_is_listed_as_before() {
     assert_eq!(list.iter().map(of).collect::<Vec<_>>(), expected);
 }
 
+#[test]
+fn columns_of_what_a_measurement_does_not_know_are_null_in_older_stores_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s.db");
+    let unknown = Measurement { ios: None, iops: None, ..sample::measurement() };
+    let known = Measurement { ios: Some(0), iops: Some(0.0), ..sample::measurement() };
+    let measured = [&unknown, &known, &sample::measurement()].map(|m| serde_json::to_string(m).unwrap());
+    let db = Connection::open(&path).unwrap();
+    schema::MIGRATIONS[..4].iter().for_each(|step| db.execute_batch(step).unwrap());
+    db.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
+    db.pragma_update(None, "user_version", 4).unwrap();
+    db.execute_batch("INSERT INTO runs VALUES (1, 'experiment', 'e', 0, 9, 1, 4, '', '')").unwrap();
+    db.execute_batch("INSERT INTO cells VALUES (1, 1, '{}', NULL)").unwrap();
+    for (repeat, (ios, json)) in (1..).zip([0, 0, 500].iter().zip(&measured)) {
+        let one = "INSERT INTO measurements VALUES (NULL, 1, 1, ?1, 0, 0, ?2, ?2 / 2, NULL, NULL, 'h', 'k', ?3)";
+        db.execute(one, (repeat, ios, json)).unwrap();
+    }
+    drop(db);
+    let mut store = Store::create_or_open(&path).unwrap();
+    store.save(1, 1, 4, &unknown, &sample::histogram()).unwrap();
+    let mut query = store.db.prepare("SELECT ios, iops FROM measurements ORDER BY repeat").unwrap();
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let rows: Vec<(Option<i64>, Option<f64>)> = rows.map(Result::unwrap).collect();
+    assert_eq!(rows, [(None, None), (Some(0), Some(0.0)), (Some(500), Some(250.0)), (None, None)]);
+    let whole: String = store.db.query_row("PRAGMA integrity_check", [], |r| r.get(0)).unwrap();
+    assert_eq!((whole.as_str(), store.list().unwrap()[0].done), ("ok", 4));
+}
+
 /// A store of so many runs, each with so many measurements of a real one's size.
 fn filled(path: &Path, runs: u32, measurements: u32) -> Store {
     let mut store = Store::create_or_open(path).unwrap();

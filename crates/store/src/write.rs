@@ -154,9 +154,8 @@ pub(super) fn insert_measurement(
             repeat,
             m.started_unix_s as i64,
             m.elapsed_ns as i64,
-            // These columns take no null: what is unknown is null in the JSON.
-            m.ios.unwrap_or(0) as i64,
-            m.iops.unwrap_or(0.0),
+            m.ios.map(|n| n as i64),
+            m.iops,
             m.latency_ns.mean,
             m.latency_ns.p99.map(|n| n as i64),
             m.host.hostname,
