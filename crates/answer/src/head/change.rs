@@ -166,16 +166,23 @@ pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
 pub fn visible(of: &[&Effect<'_>]) -> String {
     let all: Vec<f64> = of.iter().filter_map(|e| e.c.smallest_visible).collect();
     let most = all.iter().copied().fold(0.0, f64::max);
-    if all.is_empty() {
-        String::new()
-    } else {
-        format!(": only {} or more would show", factor(most).trim_start_matches("more than "))
-    }
+    if all.is_empty() { String::new() } else { format!(": only {} would show", or_more(most)) }
+}
+
+/// `×1.8 or more`; beyond the largest that is named, `more than ×10`.
+fn or_more(difference: f64) -> String {
+    let text = factor(difference);
+    if text.starts_with("more") { text } else { text + " or more" }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_beyond_the_largest_that_is_named_is_only_more_than_it() {
+        assert_eq!((or_more(0.8).as_str(), or_more(38.0).as_str()), ("±80 % or more", "more than ×10"));
+    }
 
     #[test]
     fn medians_stand_beside_a_ratio_only_where_they_are_its_own() {
