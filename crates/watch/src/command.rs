@@ -2,7 +2,7 @@
 //! the probes are attached and know it.
 
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -119,6 +119,15 @@ fn cannot_start(cause: io::Error) -> Error {
         .because(cause)
 }
 
+/// A command that was found, and could not be started.
+pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
+    match cause.raw_os_error() {
+        // There is no process or no memory for it.
+        Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(cause),
+        _ => Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause),
+    }
+}
+
 impl Gated {
     /// Makes the process; it waits. With `stdout_apart` its standard output is our standard error.
     pub fn new(argv: &[OsString], stdout_apart: bool, prepare: Option<&Prepare>) -> Result<Self> {
@@ -191,10 +200,7 @@ impl Gated {
         gate.write_all(&[1]).map_err(cannot_start)?;
         match spawner.result() {
             Ok(()) => Ok(()),
-            Err(cause) => {
-                let name = Path::new(&self.argv[0]).display().to_string();
-                Err(Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause))
-            }
+            Err(cause) => Err(cannot_run(Path::new(&self.argv[0]).display(), cause)),
         }
     }
 
@@ -306,6 +312,13 @@ mod tests {
         let tgid = command.tgid();
         drop(command);
         assert!(!Path::new(&format!("/proc/{tgid}")).exists());
+    }
+
+    #[test]
+    fn a_limit_of_processes_is_no_fault_of_the_command() {
+        let said = |errno| cannot_run("x", io::Error::from_raw_os_error(errno));
+        assert_eq!((said(libc::ENOEXEC).exit_status(), said(libc::EAGAIN).exit_status()), (2, 3));
+        assert!(said(libc::EAGAIN).to_string().ends_with("see the limits of processes and files: ulimit -a"));
     }
 
     #[test]

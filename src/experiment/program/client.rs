@@ -13,6 +13,7 @@ use super::ready::{Ready, text_of};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
 use iotrail_host::limits;
+use iotrail_watch::command::cannot_run;
 use iotrail_watch::guardian::Guardian;
 
 /// So long a server may take until it is ready.
@@ -90,9 +91,7 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
         std::thread::sleep(LOOK);
     }
     let guardian = Guardian::over(&mut command, false)?;
-    command
-        .spawn()
-        .map_err(|e| Error::input(format!("cannot run {name}"), "name a client that can be run").because(e))?;
+    command.spawn().map_err(|e| cannot_run(name, e))?;
     drop(command);
     while !guardian.wait(LOOK * 10) {
         if give_up.load(Ordering::Relaxed) {

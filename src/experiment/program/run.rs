@@ -30,7 +30,7 @@ use iotrail_probe::choice::Choice;
 use iotrail_schema::program_record::ProgramRing;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_supervise::supervisor::{self, Ring, Supervisor};
-use iotrail_watch::command::Prepare;
+use iotrail_watch::command::{Prepare, cannot_run};
 use iotrail_watch::guardian::Guardian;
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::session::{self, Extra, How, News, Stop, Until};
@@ -269,9 +269,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     limits::give_back(&mut command);
     let (guardian, supervisor) = configure(&mut command, options, seed, &log)?;
     let began = Instant::now();
-    command
-        .spawn()
-        .map_err(|e| Error::input(format!("cannot run {program}"), "name a program that can be run").because(e))?;
+    command.spawn().map_err(|e| cannot_run(program, e))?;
     drop(command);
     let client = match &options.server {
         Some(server) => Some(Client::start(options, server.ready.clone(), &log, output)?),
