@@ -16,7 +16,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
-use crate::cli::program::ProgramOptions;
+use crate::cli::program::{ProgramOptions, without_place};
 use crate::cli::run::progress::minutes;
 use crate::cli::run::{measured, outline, printed};
 use crate::experiment::advise::candidates::{NOW, Placement, of_program};
@@ -176,7 +176,7 @@ pub fn run(args: &AdviseArgs) -> Result<u8> {
 }
 
 fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u8> {
-    let mut search = subject.plan(None)?;
+    let mut search = subject.plan(None).map_err(|e| without_place("iotrail advise", e))?;
     let seed = fresh_seed();
     search.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
@@ -407,5 +407,10 @@ fn program(args: &AdviseArgs) -> Result<Table> {
     }
     let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
+    // Flags are changed and compared without the probes.
+    if !iotrail_host::privileges::may_watch() {
+        terminal::say("not watched: this user may not load the probes, so the answer has no reasons");
+        load.insert("watch".into(), "none".into());
+    }
     Ok(load)
 }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use toml::{Table, Value};
 
+use crate::experiment::load::Kind;
 use crate::experiment::program::ready::Ready;
 use iotrail_base::error::{Error, Result};
 
@@ -38,6 +39,15 @@ pub struct ProgramOptions {
 
 fn ready(text: &str) -> std::result::Result<String, String> {
     text.parse::<Ready>().map(|_| text.to_owned())
+}
+
+/// Of an experiment that a command's options make: its lines are none of the user's.
+pub fn without_place(command: &str, e: Error) -> Error {
+    let place = e.what.strip_prefix(command).and_then(|rest| rest.strip_prefix(':')?.split_once(": "));
+    let Some(what) = place.map(|(_, what)| what.to_owned()) else { return e };
+    let is_of_files = [Kind::Storage, Kind::Net, Kind::Program].iter().any(|kind| e.remedy == kind.remedy());
+    let remedy = if is_of_files { format!("see {command} --help") } else { e.remedy };
+    Error { what, remedy, ..e }
 }
 
 impl ProgramOptions {

@@ -13,7 +13,7 @@ use serde_json::json;
 use toml::{Table, Value};
 
 use crate::cli::compare::{FailOn, gate};
-use crate::cli::program::ProgramOptions;
+use crate::cli::program::{ProgramOptions, without_place};
 use crate::cli::run::measured::{self, Shown};
 use crate::cli::run::outline;
 use crate::cli::slurm::{self, Work};
@@ -153,8 +153,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         return slurm::attach(&args.fleet, job, shown);
     }
     let text = experiment(args)?;
-    let origin = "iotrail try";
-    let parsed = parse(&text, origin)?;
+    let parsed = parse(&text, ORIGIN).map_err(|e| without_place(ORIGIN, e))?;
     if let Some(path) = &args.save {
         return save(&text, path);
     }
@@ -162,7 +161,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if args.fleet.slurm {
         return slurm::run(&args.fleet, &on_nodes(args, &parsed, &text, seed)?, shown);
     }
-    let mut plan = planned(&parsed)?;
+    let mut plan = planned(&parsed).map_err(|e| without_place(ORIGIN, e))?;
     plan.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
         outline::show(&plan, seed, args.json)?;
@@ -171,6 +170,9 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     let record = measured::whole(&mut plan, seed, shown)?;
     Ok(record.map_or(1, |record| gated(&args.fail_on, &record)))
 }
+
+/// The experiment that the options make.
+const ORIGIN: &str = "iotrail try";
 
 /// What `--fail-on` makes of the run: an arm that could not be compared is none that passes.
 fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {

@@ -182,7 +182,7 @@ fn seen(arm: TriedArm, run: &Run) -> TriedArm {
 fn or_unwatched(e: Error, watched: bool) -> Error {
     match e.kind {
         error::Kind::Machine if watched => {
-            Error { remedy: format!("{}; or try without the reasons: --watch none", e.remedy), ..e }
+            Error { remedy: format!("{}; or without the reasons: iotrail try --watch none", e.remedy), ..e }
         }
         _ => e,
     }

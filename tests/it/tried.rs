@@ -106,6 +106,16 @@ fn refused() -> End {
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
     }
+    // The place in the experiment that the options make is none of the user's.
+    for command in ["try", "advise"] {
+        let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
+        let said = "'metric' does not take [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail's: call it otherwise";
+        assert!(
+            ended.stderr.ends_with(&format!("iotrail: {said}; see iotrail {command} --help\n")),
+            "{}",
+            ended.stderr
+        );
+    }
     let missing = "cannot run /no/such: No such file or directory (os error 2); name a program that is there\n";
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--", "/no/such"]));

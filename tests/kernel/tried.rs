@@ -419,12 +419,12 @@ fn unprivileged() -> Result<(), Failed> {
     const NOBODY: u32 = 65534;
     let folder = tempfile::tempdir().expect("a folder");
     std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root");
-    let run = |options: &[&str]| {
+    let unprivileged = |options: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_iotrail"))
-            .args(["try", "--json", "--repeats", "2", "--ring", "coop_taskrun", "--store"])
+            .args(options)
+            .arg("--store")
             .arg(folder.path().join("s.db"))
             .args(["--metric", "done=\"done\":([0-9]+)"])
-            .args(options)
             .arg("--")
             .arg(ground())
             .args(["tried_enter", "--count", "50"])
@@ -434,6 +434,8 @@ fn unprivileged() -> Result<(), Failed> {
             .output()
             .expect("iotrail runs")
     };
+    let tried = ["try", "--json", "--repeats", "2", "--ring", "coop_taskrun"];
+    let run = |options: &[&str]| unprivileged(&[&tried[..], options].concat());
     let out = run(&["--watch", "none"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
@@ -443,5 +445,10 @@ fn unprivileged() -> Result<(), Failed> {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(3), "{said}");
     assert!(said.contains("--watch none"), "{said}");
+    // A search goes without: the time is too short for it, and no right is missing.
+    let out = unprivileged(&["advise", "--budget", "1ms"]);
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("not watched: ") && said.contains("--budget 1.00 ms "), "{said}");
     Ok(())
 }
