@@ -41,7 +41,7 @@ fn ready(text: &str) -> std::result::Result<String, String> {
     text.parse::<Ready>().map(|_| text.to_owned())
 }
 
-/// Of an experiment that a command's options make: its lines are none of the user's.
+/// The error without the place in the experiment that a command's options make: the user did not write that text.
 pub fn without_place(command: &str, e: Error) -> Error {
     let place = e.what.strip_prefix(command).and_then(|rest| rest.strip_prefix(':')?.split_once(": "));
     let Some(what) = place.map(|(_, what)| what.to_owned()) else { return e };

@@ -124,7 +124,7 @@ fn refused() -> End {
     let arms = "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nprogram = [\"/no/such\"]\n";
     place.write(
         "x.toml",
-        &format!(
+        format!(
             "name = \"x\"\ntitle = \"X\"\nquestion = \"Q\"\nexpect = \"E\"\nkind = \"program\"\nrepeats = 2\n[load]\nprogram = \"true\"\n{arms}"
         ),
     );

@@ -122,7 +122,7 @@ fn cannot_start(cause: io::Error) -> Error {
 /// A command that was found, and could not be started.
 pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
     match cause.raw_os_error() {
-        // There is no process or no memory for it.
+        // The limit of processes or of memory is reached.
         Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(cause),
         _ => Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause),
     }

@@ -1,4 +1,4 @@
-//! Finds out by whom a disk or a file is used: a mount, swap, a loop device, a layer above it, a target of the kernel's, a program.
+//! Finds the user of a disk or a file: a mount, swap, a loop device, a layer above it, a kernel target, a program.
 //!
 //! Files and devices are compared by number, not by name: a hard link, a symbolic link and a bind mount are the same file.
 
@@ -95,7 +95,7 @@ fn swap_on(root: &Path, meta: &Metadata) -> Option<String> {
     paths.any(|path| is_same(root, &path, meta)).then(|| "it is swap".into())
 }
 
-/// Where the kernel's own targets (LIO, nvmet) name what is behind them: no process has it open.
+/// Kernel targets (LIO, nvmet) name the file or device that they export. No process has it open.
 const TARGETS: [(&str, &str); 2] = [
     ("sys/kernel/config/target/core/*/*", "udev_path"),
     ("sys/kernel/config/nvmet/subsystems/*/namespaces/*", "device_path"),
@@ -218,7 +218,7 @@ fn with_partitions(dir: &Path) -> Vec<PathBuf> {
     std::iter::once(dir.to_owned()).chain(partitions).collect()
 }
 
-/// The disk's folder of a partition's.
+/// The directory of the whole disk, if `dir` is a partition.
 fn whole_of(dir: &Path) -> Option<PathBuf> {
     dir.parent().filter(|_| dir.join("partition").is_file()).map(Path::to_owned)
 }

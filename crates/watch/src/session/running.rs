@@ -253,7 +253,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// So far, where they are to be told and it is time.
+    /// `None`: they are not requested, or were read a moment ago.
     fn counts(&mut self) -> Result<Option<Counts>> {
         if !self.how.tell_counts || self.counted.elapsed() < COUNTS {
             return Ok(None);

@@ -81,7 +81,7 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Completions of followed requests.
     pub followed: u64,
-    /// Every half second; `None` at other times, or where they are not to be told.
+    /// Every half second; `None` at other times, or if they are not requested.
     pub counts: Option<Counts>,
 }
 
