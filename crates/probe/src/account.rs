@@ -108,17 +108,18 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
             *samples.entry(sleep.call()).or_default().entry(reason).or_default() += sleep.sum.ns.max(1);
         }
     }
-    let mut rows: BTreeMap<(i32, Option<Reason>), ThreadRow> = BTreeMap::new();
+    // With each row, its time that is divided by samples.
+    let mut rows: BTreeMap<(i32, Option<Reason>), (ThreadRow, u64)> = BTreeMap::new();
     let mut add = |nr: i32, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
         let empty = || ThreadRow {
             syscall: call_name(nr),
             ..row(ThreadState::Blocked, reason.cloned(), &types::sleep_sum::default())
         };
-        let row = rows.entry((nr, reason.cloned())).or_insert_with(empty);
+        let (row, divided) = rows.entry((nr, reason.cloned())).or_insert_with(|| (empty(), 0));
         row.ns += sum.ns;
         row.count = row.count.map(|count| count + sum.count);
         row.longest_ns = row.longest_ns.max(Some(sum.longest_ns));
-        row.exact &= exact;
+        *divided += if exact { 0 } else { sum.ns };
     };
     for sleep in sleeps {
         let (nr, sum) = (sleep.key.nr, sleep.sum);
@@ -138,15 +139,16 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
                     add(nr, Some(reason), types::sleep_sum { ns, count, longest_ns: 0 }, false);
                 }
             }
-            Some(of) => add(nr, of.keys().next().copied(), sum, false),
-            None => {
+            // The call leaves no choice, or all samples agree.
+            of => {
                 let deep = sleep.has(types::sleep_flag::SLEEP_DEEP);
-                let name = call_name(nr).filter(|_| !deep).unwrap_or_default();
-                add(nr, reason_of_call(&name).as_ref(), sum, true);
+                let only = call_name(nr).filter(|_| !deep).and_then(|name| reason_of_call(&name));
+                let sampled = of.and_then(|of| of.keys().next().copied());
+                add(nr, sampled.or(only.as_ref()), sum, sampled.is_none() || sampled == only.as_ref());
             }
         }
     }
-    rows.into_values().collect()
+    rows.into_values().map(|(row, divided)| ThreadRow { exact: divided <= row.ns / 100, ..row }).collect()
 }
 
 /// The rows are a sample of this time: they keep their proportions. Without rows, all of it is of this state.

@@ -66,7 +66,7 @@ pub struct ThreadRow {
     /// How many; null: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// False: divided by samples.
+    /// False: more than 1 % of it is divided by samples.
     pub exact: bool,
 }
 
