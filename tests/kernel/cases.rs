@@ -121,7 +121,7 @@ fn check(case: &Case, variant: &Variant) -> Result<(), Failed> {
 
 /// The first screen, and what the program printed.
 fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String), Failed> {
-    let program = build(case)?;
+    let program = build(&case.source)?;
     // The command line is on the screen, and its words do not count.
     std::fs::write(place.join("run"), format!("exec >$D/printed 2>&1\n{}\nexec {}", variant.inside, variant.run))?;
     let (before, also) = (&case.before, &variant.before);
@@ -143,12 +143,13 @@ fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String
 }
 
 /// Where every user can execute it.
-fn build(case: &Case) -> Result<PathBuf, Failed> {
-    let source = folder().join(&case.source);
+pub fn build(source: &str) -> Result<PathBuf, Failed> {
+    let source = folder().join(source);
     if source.extension().is_some_and(|e| e == "js") {
         return Ok(source);
     }
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("case-{}", name(case)));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("case-{}", source.file_stem().expect("a file").display()));
     let modified = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
     if modified(&program) < modified(&source) {
         // One variant may run it while the other is built.

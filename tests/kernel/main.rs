@@ -28,6 +28,7 @@ mod record;
 mod replay;
 mod run;
 mod settings;
+mod state;
 mod targets;
 mod threads;
 mod top;
@@ -73,6 +74,7 @@ fn main() {
         profile::trials(),
         reaping::trials(),
         record::trials(),
+        state::trials(),
         replay::trials(),
         run::trials(),
         settings::trials(),

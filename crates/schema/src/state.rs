@@ -67,6 +67,10 @@ pub struct RingState {
     pub most_overflowed: Option<u64>,
     /// The most requests at one time whose file only requests kept open; null: not counted.
     pub most_held: Option<u64>,
+    /// The operation of the first of them; null: there was none.
+    pub held_opcode: Option<String>,
+    /// The least time that a timeout on CLOCK_MONOTONIC had left; negative: it had passed; null: none was armed.
+    pub least_timeout_ns: Option<i64>,
 }
 
 /// TCP sockets over all samples.

@@ -22,6 +22,8 @@ pub fn calm() -> StateRecord {
         overflowed: 0,
         most_overflowed: Some(0),
         most_held: Some(0),
+        held_opcode: None,
+        least_timeout_ns: None,
     };
     let nagle = NagleState { sockets: 2, held: 0, held_asleep: 0, tgid: None, fd: None, fd_held: 0, unsent_bytes: 0 };
     StateRecord {

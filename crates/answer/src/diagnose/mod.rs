@@ -46,6 +46,7 @@ pub const RULES: &[Rule] = &[
     state::HELD_BY_REQUESTS,
     state::NAGLE,
     state::CGROUP_IO_MAX,
+    state::DISTANT_TIMEOUT,
     state::NO_PROGRESS,
     notify::STRANDED,
     notify::KICK_STORM,

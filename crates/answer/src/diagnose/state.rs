@@ -1,5 +1,5 @@
-//! What the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and what
-//! a program does that makes no progress.
+//! State that the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and
+//! programs without progress.
 
 use super::{Check, ENOUGH_EVENTS, RULE, Rule};
 use iotrail_base::words::{count, plural, span};
@@ -14,6 +14,8 @@ const MOST: f64 = 0.5;
 
 /// Without a completion for so long, a ring waits for a call and not for its turn.
 const STUCK_NS: u64 = 100_000_000;
+
+const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Lines about one moment, and parts of one line.
 const LINES: usize = 12;
@@ -68,6 +70,15 @@ pub(super) const CGROUP_IO_MAX: Rule = Rule {
     ..RULE
 };
 
+pub(super) const DISTANT_TIMEOUT: Rule = Rule {
+    code: "distant_timeout",
+    about: "every timeout that was armed had a day or more left",
+    advice: "keep the timespec of IORING_OP_TIMEOUT and IORING_OP_LINK_TIMEOUT unchanged until io_uring_enter(2) has submitted the \
+             request: the kernel reads it then, not when the SQE is filled in",
+    checks: &[Check::Trace(distant_timeout)],
+    ..RULE
+};
+
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
     about: "no completion was seen, and a program still runs that has a ring",
@@ -77,7 +88,7 @@ pub(super) const NO_PROGRESS: Rule = Rule {
     ..RULE
 };
 
-/// Of the samples; `None`: too few of them.
+/// A share of the samples; `None`: too few samples.
 fn share(part: u64, samples: u64) -> Option<f64> {
     (samples >= ENOUGH_EVENTS).then(|| part as f64 / samples as f64)
 }
@@ -161,7 +172,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
             let most =
                 r.most_overflowed.filter(|n| *n > 0).map(|n| format!("up to {} ", plural(n as usize, "completion")));
             let text = format!(
-                "{}waited in the kernel's overflow list in {} of {} samples: the CQ was full, and only io_uring_enter(2) with \
+                "{}waited in the kernel's overflow list in {} of {} samples: the completion queue was full, and only io_uring_enter(2) with \
              IORING_ENTER_GETEVENTS moves them to the CQ",
                 most.unwrap_or_else(|| "completions ".into()),
                 count(r.overflowed as f64),
@@ -214,7 +225,7 @@ fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
             let text = format!(
                 "{} in flight on files that the program has closed: only these requests keep the files open, so that a socket sends no FIN and \
              the requests do not end",
-                plural(most as usize, "request"),
+                plural(most as usize, &format!("{} request", r.held_opcode.as_deref().unwrap_or("pending"))),
             );
             let evidence = [("requests", most), ("samples", r.samples as f64)];
             HELD_BY_REQUESTS.finding(Severity::Warning, text, &evidence)
@@ -258,6 +269,19 @@ fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::Latency, throttled))
 }
 
+/// A program rarely wants a day; the kernel reads the timespec when it takes the SQE.
+fn distant_timeout(t: &TraceRecord) -> Option<Finding> {
+    let far = |r: &RingState| r.least_timeout_ns.filter(|ns| *ns >= DAY_NS).map(|ns| ns as f64);
+    worst(t, 0.0, far, |r, ns| {
+        let text = format!(
+            "the first timeout that is armed ends in {:.0} h: the kernel reads the timespec when it submits the request, and the memory may \
+             have had another value by then",
+            ns / 3.6e12
+        );
+        DISTANT_TIMEOUT.finding(Severity::Warning, text, &[("left_ns", ns), ("samples", r.samples as f64)])
+    })
+}
+
 /// No completion was seen: what the program waits for.
 fn no_progress(t: &TraceRecord) -> Option<Finding> {
     let state: &StateRecord = t.state.as_ref().filter(|_| t.total.ios == 0)?;
@@ -273,7 +297,7 @@ fn no_progress(t: &TraceRecord) -> Option<Finding> {
     Some(NO_PROGRESS.finding(Severity::Warning, text, &evidence))
 }
 
-/// What waits for what, a line each: what is ready or stuck first.
+/// One line per fact: ready or stuck requests first, threads last.
 pub fn now(moment: &Moment) -> Vec<String> {
     let several = moment.rings.len() > 1;
     let of_ring = |r: &RingNow| {

@@ -19,13 +19,13 @@ const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
 /// Threads of a moment that are listed.
 const THREADS: usize = 16;
 
-/// Rings that are told one by one.
+/// Rings that are listed.
 const RINGS: usize = 64;
 
 /// Sockets that are counted one by one.
 const SOCKETS: usize = 1024;
 
-/// What samples add up to.
+/// The sums of all samples.
 #[derive(Debug, Default)]
 pub struct Sums {
     samples: u64,
@@ -61,7 +61,7 @@ struct RingSum {
 struct Users<'s>(Vec<&'s Thread>);
 
 impl<'s> Users<'s> {
-    /// Those that entered it last. Of a ring that no thread entered, all of the process's.
+    /// Those that entered it last; if none did, all threads of the process.
     fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
         let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
         let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
@@ -163,6 +163,8 @@ impl Sums {
                 overflowed: 0,
                 most_overflowed: None,
                 most_held: None,
+                held_opcode: None,
+                least_timeout_ns: None,
             },
             progress: (ring.taken, ring.posted, now),
             unrun_since: None,
@@ -190,8 +192,11 @@ impl Sums {
         if let Some(depth) = &ring.depth {
             s.most_overflowed = s.most_overflowed.max(Some(depth.overflow_list.into()));
             // A program that closes files before it ends its requests passes through that.
-            let twice = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).count();
-            s.most_held = s.most_held.max(Some(twice as u64));
+            let twice: Vec<&Request> = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).collect();
+            s.most_held = s.most_held.max(Some(twice.len() as u64));
+            s.held_opcode = s.held_opcode.take().or(twice.first().map(|r| r.opcode.clone()));
+            let left = depth.soonest_ns.map(|ns| ns as i64 - now as i64);
+            s.least_timeout_ns = [s.least_timeout_ns, left].into_iter().flatten().min();
         }
         if (sum.progress.0, sum.progress.1) != (ring.taken, ring.posted) {
             sum.progress = (ring.taken, ring.posted, now);

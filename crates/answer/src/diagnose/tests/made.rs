@@ -373,6 +373,10 @@ pub(super) fn cgroup_io_max() -> TraceRecord {
     with_state(|state| (state.cgroup.as_mut().unwrap().throttled, state.cgroup.as_mut().unwrap().most_bios) = (60, 12))
 }
 
+pub(super) fn distant_timeout() -> TraceRecord {
+    with_ring_state(|ring| ring.least_timeout_ns = Some(1_080_000_000_000_000))
+}
+
 pub(super) fn no_progress() -> TraceRecord {
     let mut t = with_state(|state| state.end = Some(state::hanging()));
     t.total.ios = 0;

@@ -70,6 +70,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("held_by_requests", held_by_requests),
     ("nagle", nagle),
     ("cgroup_io_max", cgroup_io_max),
+    ("distant_timeout", distant_timeout),
     ("no_progress", no_progress),
 ];
 

@@ -48,6 +48,7 @@ fn too_few_completions_say_nothing() {
             "unregistered_in_flight",
             "left_lying",
             "held_by_requests",
+            "distant_timeout",
             "no_progress",
         ];
         assert_eq!(codes(&t).is_empty(), !exact.contains(code), "{code}: {:?}", findings(&t));
