@@ -106,8 +106,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<scrape::Address>,
 
-    /// Exit 1 if this finding is present; may be repeated. Each has a threshold (errors: 1 % of the I/Os, without EAGAIN, ETIME, ECANCELED and the like;
-    /// short_reads and short_writes: 5 % of them, of 100 or more): docs/formats.md, "The findings"
+    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request that moves data
+    /// failed, except with EAGAIN, ETIME, ECANCELED and the like; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     fail_on: Vec<String>,
 

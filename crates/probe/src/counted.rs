@@ -35,7 +35,7 @@ macro_rules! counts {
 
 counts! {
     // Requests of which one was not taken may be counted down in another place than they were counted in: sums wrap around.
-    op_count: requests skips completions bytes errors shorts more notifications unposted punted_asked punted_would_block punted_drained;
+    op_count: requests skips completions bytes errors shorts more notifications copied unposted punted_asked punted_would_block punted_drained;
     ring_count: inlined sqpoll iowq iopoll overflows unseen;
 }
 

@@ -179,6 +179,7 @@ struct op_count {
 	__u64 shorts;
 	__u64 more;
 	__u64 notifications;
+	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE) */
 	__u64 unposted; /* cancelled with their chain, without a completion */
 	__u64 punted_asked;
 	__u64 punted_would_block;

@@ -40,6 +40,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
         short: Some(0),
         more: 0,
         notifications: 0,
+        copied: 0,
         unposted: 0,
         punted_asked: 0,
         punted_would_block: 0,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -362,6 +363,9 @@ fn record(key: &Key, name: Option<&Name>, of: &Use, one_in: u32) -> FileRecord {
         Some(FileRequests { followed: m.requests.items(), requests, bytes: Some(bytes) })
     };
     let descriptors: BTreeSet<&Descriptor> = of.descriptors.iter().collect();
+    let path = name.filter(|n| own && n.is_whole && !n.deleted).map(|n| Path::new(&n.path));
+    let below = path.and_then(|path| iotrail_host::block::describe(path).ok());
+    let queue = below.as_ref().and_then(|below| below.queues.first());
     FileRecord {
         kind,
         path: name.filter(|_| own).map(|n| n.path.clone()),
@@ -369,6 +373,9 @@ fn record(key: &Key, name: Option<&Name>, of: &Use, one_in: u32) -> FileRecord {
         deleted: of.deleted || name.is_some_and(|n| n.deleted),
         device: device.filter(|_| own).map(|(major, minor)| format!("{major}:{minor}")),
         inode: inode.filter(|_| own),
+        logical_block_bytes: queue.and_then(|queue| queue.logical_block_bytes).map(u64::from),
+        queue_device: queue.map(|queue| queue.name.clone()),
+        filesystem: below.and_then(|below| below.filesystem),
         tgid: of.processes.first().copied().filter(|_| of.processes.len() == 1),
         processes: of.processes.len() as u64,
         descriptors: descriptors.iter().take(DESCRIPTORS_LISTED).map(ToString::to_string).collect(),

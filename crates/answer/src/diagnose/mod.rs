@@ -4,8 +4,11 @@
 //! kernel, in batches, where its interrupts arrive, yields no finding.
 
 mod batch;
+mod blocked;
 mod buffers;
+mod calls;
 mod cpu;
+mod failures;
 mod measurement;
 mod memory;
 pub mod notify;
@@ -23,6 +26,7 @@ mod workers;
 
 use std::cmp::Reverse;
 
+pub use blocked::name as reason_name;
 use iotrail_base::words::so_many;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Measurement;
@@ -53,6 +57,16 @@ pub const RULES: &[Rule] = &[
     measurement::DEVICE_IRQ,
     measurement::IOWQ,
     measurement::NOT_GRANTED,
+    calls::SETUP_FAILED,
+    calls::SUBMISSION_FAILED,
+    calls::EPOLL_SPINS,
+    calls::EMPTY_ENTERS,
+    calls::EPOLL_CTL_PER_OPERATION,
+    calls::CALLS_FAIL,
+    blocked::BLOCKED_IN_SUBMISSION,
+    blocked::SYNCHRONOUS_CALLS,
+    blocked::CPU_QUOTA,
+    blocked::SQPOLL_SHARES_CPU,
     notify::WRONG_CORE,
     cpu::WAITING_FOR_CPU,
     threads::REAPED_ELSEWHERE,
@@ -66,8 +80,11 @@ pub const RULES: &[Rule] = &[
     results::CQ_OVERFLOW,
     reaping::LEFT_LYING,
     results::BUFFERS_EXHAUSTED,
+    failures::SUBMITTER_EXITED,
     buffers::BAD_BUFFERS,
-    results::ERRORS,
+    failures::ERRORS,
+    failures::REQUESTS_FAIL,
+    results::ZERO_COPY_COPIES,
     results::SHORT_READS,
     results::SHORT_WRITES,
     workers::PUNTED,

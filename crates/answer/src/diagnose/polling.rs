@@ -1,6 +1,6 @@
 //! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
 
-use super::{Check, ENOUGH, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of};
 use iotrail_base::words::{count, percent, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
@@ -17,6 +17,7 @@ pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
     code: "iopoll_without_queues",
     about: "a ring with IOPOLL has EOPNOTSUPP for 5 % of its requests, or nothing that was polled",
     rests_on: RestsOn::Completions,
+    matter: Matter::Data,
     advice: "give the driver poll queues, which the kernel polls instead of waiting for interrupts (`nvme.poll_queues=N` when it is loaded; \
              /sys/block/*/queue/io_poll says whether there are any); or leave IOPOLL out",
     checks: &[Check::Ring(iopoll_without_queues)],

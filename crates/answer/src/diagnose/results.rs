@@ -1,10 +1,11 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
+use super::failures::writes_to_storage;
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
-use crate::delivered::{WORTH_SAYING, has};
+use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, list, percent, plural};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::{READS, SOCKET, SPLICES, STORES, WRITES, is};
+use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// From one in a hundred on it costs; single ones only show that the limit was reached.
@@ -22,6 +23,7 @@ pub const CQ_OVERFLOW: Rule = Rule {
     code: "cq_overflow",
     about: "a completion found the queue full (a warning from 1 % on)",
     rests_on: RestsOn::Completions,
+    matter: Matter::Data,
     advice: "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it has twice the \
              submission queue's entries, and multishot requests complete more than once), or look more often",
     checks: &[Check::Ring(cq_overflow)],
@@ -48,7 +50,9 @@ pub const BUFFERS_EXHAUSTED: Rule = Rule {
     code: "buffers_exhausted",
     about: "a receive or read ended with ENOBUFS (a warning from 1 % on)",
     rests_on: RestsOn::Completions,
-    advice: "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; with incremental \
+    matter: Matter::Data,
+    advice: "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; submit the receive again \
+             at once, not by a timer; with incremental \
              buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one",
     checks: &[Check::Trace(buffers_exhausted)],
     ..RULE
@@ -65,63 +69,48 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
     let share = ended as f64 / outcomes.max(ended) as f64;
     let names = list(&hit.iter().map(|o| o.opcode.clone()).collect::<Vec<_>>());
+    let timeouts = t.total.opcodes.iter().filter(|o| o.opcode == "timeout");
+    let expired: u64 = timeouts.map(|o| errno(o, &["ETIME"])).sum();
     let text = format!(
         "{} completions of {names} ({}) ended with ENOBUFS: no provided buffer was left at the attempt (whether data was there \
-         is not known); a multishot request ends with it and has to be submitted again",
+         is not known); a multishot request ends with it and has to be submitted again{}",
         count(ended as f64),
-        percent(share)
+        percent(share),
+        if expired * 2 >= ended {
+            ", here after a timeout each time: meanwhile data waits without a receive"
+        } else {
+            ""
+        }
     );
     let evidence = [("enobufs", ended as f64), ("share", share)];
     Some(BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
-/// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
-const ORDINARY: [&str; 8] =
-    ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
-
-/// An open of a file that is not there is an answer, a read that fails is not.
-fn moves_data(o: &OpcodeRecord) -> bool {
-    is(&o.opcode, READS | WRITES | STORES)
-}
-
-pub const ERRORS: Rule = Rule {
-    code: "errors",
-    about: "1 % of the I/Os that move data or make it durable failed, with errors that no other finding explains and that are not a peer's or \
-            the program's own doing",
+pub const ZERO_COPY_COPIES: Rule = Rule {
+    code: "zero_copy_copies",
+    about: "half of the notifications of zero-copy sends, of 100 or more, reported that the data was copied",
     rests_on: RestsOn::Completions,
-    matter: Matter::Data,
-    advice: "find out what the error means for this operation: a failing request is not the same work, and its times say nothing about the \
-             others",
-    checks: &[Check::Trace(errors)],
+    advice: "use SEND in place of SEND_ZC on this route: the kernel copies what goes over loopback, or through a device without scatter-gather \
+             or checksum offload; where zero-copy works, do not wait for a notification before the next send, and keep its buffer until then",
+    checks: &[Check::Trace(zero_copy_copies)],
     ..RULE
 };
 
-/// Failed I/O that no other finding explains.
-fn errors(t: &TraceRecord) -> Option<Finding> {
-    let polls = t.rings.iter().any(|r| has(&r.flags, "iopoll"));
-    let explained = |o: &OpcodeRecord, name: &str| {
-        name == OF_BUFFERS
-            || ORDINARY.contains(&name)
-            || (name == "ENOBUFS" && is(&o.opcode, READS))
-            || (name == "EOPNOTSUPP" && polls)
-    };
-    let mut failed: Vec<(&str, &str, u64)> = Vec::new();
-    for o in t.total.opcodes.iter().filter(|o| moves_data(o)) {
-        let odd = o.errnos.iter().filter(|e| !explained(o, &e.errno));
-        failed.extend(odd.map(|e| (o.opcode.as_str(), e.errno.as_str(), e.count)));
-    }
-    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(o)).map(OpcodeRecord::outcomes).sum();
-    let all: u64 = failed.iter().map(|f| f.2).sum();
-    let share = all as f64 / outcomes.max(1) as f64;
-    if outcomes < ENOUGH || share < COSTS {
+fn zero_copy_copies(t: &TraceRecord) -> Option<Finding> {
+    let sum = |of: fn(&OpcodeRecord) -> u64| t.total.opcodes.iter().map(of).sum::<u64>();
+    let (notifications, copied) = (sum(|o| o.notifications), sum(|o| o.copied));
+    let share = copied as f64 / notifications.max(1) as f64;
+    if notifications < ENOUGH || share < 0.5 {
         return None;
     }
-    failed.sort_by_key(|f| std::cmp::Reverse(f.2));
-    let shown: Vec<String> =
-        failed.iter().take(3).map(|(op, errno, n)| format!("{} of {op} with {errno}", count(*n as f64))).collect();
-    let text = format!("{} of the requests that move data or make it durable failed, {}", percent(share), list(&shown));
-    let evidence = [("errors", all as f64), ("share", share)];
-    Some(ERRORS.finding_from(outcomes, Severity::Warning, text, &evidence))
+    let text = format!(
+        "{} of the notifications of SEND_ZC requests ({}) report that the data was copied: each such send posts two completions and saves \
+         no copy",
+        percent(share),
+        count(copied as f64)
+    );
+    let evidence = [("share", share), ("copied", copied as f64)];
+    Some(ZERO_COPY_COPIES.finding_from(notifications, Severity::Warning, text, &evidence))
 }
 
 /// Why a finding that is not there says nothing: of these requests it is not looked at what it is about. A splice or tee is both.
@@ -150,8 +139,8 @@ pub const SHORT_READS: Rule = Rule {
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
-    about: "5 % of the writes, or of the sends, of 100 or more, gave fewer bytes than asked for; one finding for each. As for reads, `--fail-on` \
-            exits with 4",
+    about: "one write to a file or device, or 5 % of other writes or of the sends, of 100 or more, gave fewer bytes than asked for; one \
+            finding for each. As for reads, `--fail-on` exits with 4",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     advice: "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
@@ -175,7 +164,10 @@ fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&s
     let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.outcomes())));
     let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
     let share = short as f64 / all.max(1) as f64;
-    if all < ENOUGH || share < WORTH_SAYING {
+    // A write to a file that is cut short loses data.
+    let enough =
+        if kind == "write" && writes_to_storage(t) { short > 0 } else { all >= ENOUGH && share >= WORTH_SAYING };
+    if !enough {
         return None;
     }
     let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));

@@ -2,6 +2,7 @@
 
 use super::{Check, Matter, RULE, Rule, ring_seconds};
 use iotrail_base::words::{percent, span, three_digits};
+use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
@@ -104,5 +105,8 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         ("requests", requests as f64),
     ];
     evidence.extend(s.work_ns.map(|work| ("work_share", work as f64 / cpu as f64)));
-    Some(SQPOLL_SPINNING.finding(Severity::Warning, text, &evidence))
+    let all = t.total.cpu.user_ns.zip(t.total.cpu.system_ns).map(|(user, system)| user + system).filter(|all| *all > 0);
+    let idle = cpu.saturating_sub(s.work_ns.unwrap_or(0));
+    let bound = all.map(|all| Bound { of: BoundOf::Cpu, share: (idle as f64 / all as f64).min(1.0) });
+    Some(Finding { bound, ..SQPOLL_SPINNING.finding(Severity::Warning, text, &evidence) })
 }

@@ -3,9 +3,11 @@
 use super::{Check, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
+use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, WORKER, WRITES, is};
-use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
+use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, TraceRecord};
 
 /// Fewer requests in a worker are no habit.
 const PUNTS: u64 = 50;
@@ -22,7 +24,23 @@ pub const PUNTED: Rule = Rule {
 fn punted(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
-    opcodes.into_iter().flat_map(|o| [asked(o), drained(o), would_block(o)]).flatten().collect()
+    let of = |o: &OpcodeRecord| {
+        let bound = latency_share(t, o);
+        [asked(o), drained(o), would_block(t, o)]
+            .into_iter()
+            .flatten()
+            .map(move |f| Finding { bound, ..f })
+            .collect::<Vec<_>>()
+    };
+    opcodes.into_iter().flat_map(of).collect()
+}
+
+/// What these requests took of all requests' latency: the most that another way could save.
+fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
+    let sum = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
+    let all: f64 = t.total.opcodes.iter().filter_map(sum).sum();
+    let share = sum(o).filter(|_| all > 0.0)? / all;
+    Some(Bound { of: BoundOf::Latency, share: share * (punts(o) as f64 / o.requests.max(1) as f64).min(1.0) })
 }
 
 /// Times that a request was handed over.
@@ -88,33 +106,76 @@ fn drained(o: &OpcodeRecord) -> Option<Finding> {
 const NOTHING_HELPS: &str = "nothing makes it run without a worker; if the workers are in the way, \
                              IORING_REGISTER_IOWQ_MAX_WORKERS limits and IORING_REGISTER_IOWQ_AFF places them";
 
-fn would_block(o: &OpcodeRecord) -> Option<Finding> {
+/// Operations that always go to a worker, and whose own system call does not block.
+const DIRECT: [(&str, &str); 1] = [("shutdown", "call shutdown(2) in the thread: it does not block")];
+
+fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_would_block, o)?;
-    let (severity, why, remedy) = match o.opcode.as_str() {
-        op if is(op, READS) && !is(op, SOCKET) => (
+    let of = |traits| is(&o.opcode, traits) && !is(&o.opcode, SOCKET | WORKER);
+    let (reads, writes) = (of(READS), of(WRITES));
+    let is_meant = |f: &&FileRecord| if reads { f.reads.is_some() } else { f.writes.is_some() };
+    let file = t.total.files.iter().find(is_meant).filter(|_| reads || writes);
+    let direct = DIRECT.iter().find(|(opcode, _)| *opcode == o.opcode);
+    let (severity, why, remedy) = match (o.opcode.as_str(), direct) {
+        (_, Some((_, remedy))) => {
+            (Severity::Warning, "the kernel always has a worker do this operation", (*remedy).into())
+        }
+        _ if file.is_some_and(|f| f.kind == Kind::BlockDevice) => {
+            (Severity::Warning, "they could not be done without waiting", of_device(file?))
+        }
+        _ if reads => (Severity::Warning, "they could not be done without waiting", OF_READS.into()),
+        _ if writes => (
             Severity::Warning,
             "they could not be done without waiting",
-            "a file system without FMODE_NOWAIT does no read without waiting, and a full request queue or metadata that is not in \
-             memory makes one wait: O_DIRECT on files laid out beforehand, or fewer requests in flight than the device's nr_requests",
+            of_filesystem(file.and_then(|f| f.filesystem.as_deref())),
         ),
-        op if is(op, WRITES) && !is(op, SOCKET | WORKER) => (
-            Severity::Warning,
-            "they could not be done without waiting",
-            "some file systems do no buffered write without waiting (ext4, overlayfs; XFS and btrfs do), so that every one goes \
-             there; else what waits for memory or a lock, or allocates blocks, does: O_DIRECT into a file that is laid out and \
-             written before (fallocate alone leaves extents to convert), no two writers that extend one file",
-        ),
-        op if is(op, SOCKET) => (
+        (op, _) if is(op, SOCKET) => (
             Severity::Warning,
             "they would have blocked and could not be polled",
-            "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker",
+            "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker"
+                .into(),
         ),
-        op if is(op, WORKER) => (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS),
-        _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS),
+        (op, _) if is(op, WORKER) => {
+            (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS.into())
+        }
+        _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS.into()),
     };
-    let mut f = finding(o, &punted, severity, why, remedy);
+    let mut f = finding(o, &punted, severity, why, &remedy);
     f.evidence.insert("would_block".into(), 1.0);
     Some(f)
+}
+
+const OF_READS: &str = "metadata that is not in memory, a full request queue and a file system without NOWAIT support make a read wait: keep fewer \
+                     requests in flight than the device's nr_requests, and read files with O_DIRECT that were laid out beforehand";
+
+/// The driver decides: md, brd and zram take requests only where they may block.
+fn of_device(f: &FileRecord) -> String {
+    let device = f.path.as_deref().or(f.queue_device.as_deref()).unwrap_or("the device");
+    format!(
+        "the driver of {device} has no NOWAIT support, or its request queue is full (nr_requests): without NOWAIT each request goes to a \
+         worker, and a plain pread(2) or pwrite(2) costs less; limit the workers with IORING_REGISTER_IOWQ_MAX_WORKERS and place them with \
+         IORING_REGISTER_IOWQ_AFF"
+    )
+}
+
+/// Which writes wait is the file system's matter.
+fn of_filesystem(name: Option<&str>) -> String {
+    let direct = "an O_DIRECT write does if it extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or write \
+                  over blocks that were written before";
+    match name {
+        Some("ext4") => format!("on ext4 each buffered write goes to a worker, and {direct}"),
+        Some("xfs") => format!("on XFS a buffered write goes to a worker only if it waits for memory, a lock or an allocation; {direct}"),
+        Some("btrfs") => {
+            "on btrfs a write goes to a worker unless it is to a file without copy-on-write (chattr +C) whose blocks are allocated; fallocate(2) \
+             them beforehand"
+                .into()
+        }
+        Some(fs @ ("overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
+            format!("{fs} has each buffered write go to a worker; {direct}")
+        }
+        Some(fs) => format!("on {fs} a write goes to a worker if it waits for memory, a lock or an allocation; {direct}"),
+        None => format!("some file systems, such as ext4, do no buffered write without waiting; {direct}"),
+    }
 }
 
 /// Workers at one time for each CPU: one may run and one may wait; what is beyond them waits for those.

@@ -4,7 +4,9 @@ use crate::diagnose::findings_of;
 use crate::doubt::NOT_SEEN;
 use crate::per_io;
 use crate::unit::Unit;
-use iotrail_base::words::{UNKNOWN, count, percent, span};
+use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
+use iotrail_schema::account::{Account, Reason, Role, ThreadRow, ThreadState};
+use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::trace_record::{Subject, TraceRecord};
@@ -24,18 +26,74 @@ pub struct Verdict {
 pub fn of_trace(t: &TraceRecord) -> Verdict {
     let sampled = t.total.followed.is_sample();
     let rate = rate(&format!("{} completions a second", count(t.total.iops)), &t.total.latency_ns);
-    let verdict = of(
-        t.findings.clone(),
-        &t.total.warnings,
-        &rate,
-        t.total.ios,
-        nothing_to_fix(t.total.stages.as_ref(), sampled, "what it asked for"),
-    );
+    let verdict = of(t.findings.clone(), &t.total.warnings, &rate, t.total.ios, no_problem(t, sampled));
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             Verdict { answer: format!("the command exited with status {status}; {}", verdict.answer), ..verdict }
         }
         _ => verdict,
+    }
+}
+
+/// What is true where no finding is left: that there is no problem only if all time is accounted for and nothing failed.
+fn no_problem(t: &TraceRecord, sampled: bool) -> String {
+    let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
+    let errors = t.total.errors;
+    let unexplained = t.account.as_ref().and_then(unexplained);
+    let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
+    let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
+    match (unexplained, &t.calls) {
+        _ if failed => "no finding explains the exit status".into(),
+        (None, _) | (_, None) => "no finding; the time of its threads was not measured".into(),
+        (Some(share), _) if share > UNEXPLAINED => {
+            format!("no finding, but {} of its threads' time is not explained", percent(share))
+        }
+        _ if starved > UNEXPLAINED => {
+            format!("no finding, but its threads waited for a CPU for {} of their time", percent(starved))
+        }
+        _ if errors > 0 => format!("no finding, but {} failed", plural(errors as usize, "request")),
+        _ => match parts_known(t.total.stages.as_ref(), sampled) {
+            None => format!("no problem found: {NOTHING_ELSE}"),
+            Some(s) => match largest(s, waits_for(t)) {
+                ("delivery", share) => {
+                    format!("no finding explains it, but {share} of {} is delivery", span(s.total_ns))
+                }
+                (name, share) => {
+                    format!("no problem found: {share} of the mean {} is {name}; {NOTHING_ELSE}", span(s.total_ns))
+                }
+            },
+        },
+    }
+}
+
+const NOTHING_ELSE: &str = "no call failed, blocked in submission or waited in vain";
+
+/// Of the threads' time: more may hide a problem.
+const UNEXPLAINED: f64 = 0.1;
+
+/// The share of the threads' time of which no cause is known.
+fn unexplained(account: &Account) -> Option<f64> {
+    share_of(account, |row| match row.state {
+        ThreadState::Unknown => true,
+        ThreadState::Blocked => matches!(row.reason, None | Some(Reason::Function(_))),
+        _ => false,
+    })
+}
+
+/// Of the program's threads' time; `None`: no thread is listed.
+fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
+    let own = || account.threads.iter().filter(|thread| thread.role == Role::Thread);
+    let wall: u64 = own().map(|thread| thread.wall_ns).sum();
+    let meant: u64 = own().flat_map(|thread| &thread.rows).filter(|row| is_meant(row)).map(|row| row.ns).sum();
+    (wall > 0).then(|| meant as f64 / wall as f64)
+}
+
+/// What its requests wait for between their issue and the moment when they are ready.
+fn waits_for(t: &TraceRecord) -> &'static str {
+    match t.total.files.first() {
+        Some(f) if f.queue_device.is_some() => "the device",
+        Some(f) if f.kind == Kind::Socket => "the peer",
+        _ => "what it asked for",
     }
 }
 
@@ -105,13 +163,18 @@ fn some(text: &str) -> Option<String> {
 /// the moment when it is ready.
 fn nothing_to_fix(stages: Option<&StageRecord>, sampled: bool, waits_for: &str) -> String {
     let Some(s) = parts_known(stages, sampled) else { return "nothing to fix was found".into() };
+    let of = span(s.total_ns);
+    match largest(s, waits_for) {
+        ("delivery", share) => format!("no finding explains it, but {share} of {of} is delivery"),
+        (name, share) => format!("nothing to fix: {share} of {of} is {name}"),
+    }
+}
+
+/// The largest part of the mean, and its share.
+fn largest<'a>(s: &StageRecord, waits_for: &'a str) -> (&'a str, String) {
     let parts = [("issuing the request", s.issue_ns), (waits_for, s.wait_ns), ("delivery", s.delivery_ns)];
     let (name, ns) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("three parts");
-    let (share, of) = (percent(ns / s.total_ns), span(s.total_ns));
-    match name {
-        "delivery" => format!("no finding explains it, but {share} of {of} is delivery"),
-        name => format!("nothing to fix: {share} of {of} is {name}"),
-    }
+    (name, percent(ns / s.total_ns))
 }
 
 /// The parts of the mean, where there are enough of them to speak for the others.

@@ -269,10 +269,14 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	op->completions++;
 	slot->posted++;
 	ring_in_use(number, slot);
-	if (cqe_flags & IORING_CQE_F_NOTIF)
+	if (cqe_flags & IORING_CQE_F_NOTIF) {
 		op->notifications++;
-	else
+		/* IORING_NOTIF_USAGE_ZC_COPIED is the sign. */
+		if ((__s32)result < 0)
+			op->copied++;
+	} else {
 		count_result(op, number, opcode, result);
+	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
 	/* A no-op is neither. */

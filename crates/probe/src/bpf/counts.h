@@ -69,6 +69,7 @@ static __always_inline bool op_added(struct op_key *key, struct op_count *count)
 	ADD_IF(sum, count, shorts);
 	ADD_IF(sum, count, more);
 	ADD_IF(sum, count, notifications);
+	ADD_IF(sum, count, copied);
 	ADD_IF(sum, count, unposted);
 	ADD_IF(sum, count, punted_asked);
 	ADD_IF(sum, count, punted_would_block);

@@ -140,6 +140,7 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
             short: op.shorts,
             more: op.more,
             notifications: op.notifications,
+            copied: op.copied,
             unposted: op.unposted,
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },

@@ -19,6 +19,8 @@ pub enum Turn {
     /// Empty lines go.
     Space,
     PerIo,
+    /// Where the time of kernel threads went.
+    KernelThreads,
     /// The second limit is told by its name.
     SecondLimit,
     Cpu,
@@ -26,6 +28,8 @@ pub enum Turn {
     Remedies,
     DeliveredBy,
     Time,
+    /// Where the time of the program's threads went.
+    Threads,
     /// What was run goes: whoever ran it knows.
     Run,
     /// All limits are told by their names.

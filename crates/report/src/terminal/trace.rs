@@ -7,6 +7,7 @@ mod opcodes;
 mod probes;
 mod rings;
 mod shares;
+mod spent;
 mod times;
 mod watched;
 mod whole;
@@ -14,6 +15,7 @@ mod whole;
 use self::account::{account, calls};
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
+use self::spent::spent;
 use self::watched::{cpu, followed, processes, subject, throughput};
 use self::whole::whole;
 use super::fit::{Brief, Turn};
@@ -21,6 +23,7 @@ use super::layout::Screen;
 use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::head::measured::{Verdict, of_trace};
+use iotrail_schema::account::Role;
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 
 /// Rings that are shown in full, the busiest first.
@@ -42,6 +45,11 @@ fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     b.field("I/O", &throughput(t));
     b.field("latency", &verdict::latency(&total.latency_ns, sampled));
     verdict::time(b, total.stages.as_ref(), sampled);
+    for (name, role) in [("threads", Role::Thread), ("SQPOLL", Role::Sqpoll), ("io-wq", Role::Iowq)] {
+        let rows = t.account.as_ref().map(|account| spent(account, role)).unwrap_or_default();
+        let turn = if role == Role::Thread { Turn::Threads } else { Turn::KernelThreads };
+        b.field(name, &rows).or(turn, |o| o.field_in_a_line(name, &rows)).gives_way(turn);
+    }
     b.field("delivered by", &verdict::delivered(&total.vehicles)).gives_way(Turn::DeliveredBy);
     b.field("per I/O", &verdict::per_io(&total.per_io, &total.per_io_intervals)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(total)).gives_way(Turn::Cpu);

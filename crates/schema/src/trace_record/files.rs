@@ -22,6 +22,15 @@ pub struct FileRecord {
     pub device: Option<String>,
     /// Inode number; null: not known.
     pub inode: Option<u64>,
+    /// Type of the file system that it is on; null: a device, or not known.
+    #[serde(default)]
+    pub filesystem: Option<String>,
+    /// The block device whose queue takes its requests; null: none, or not known.
+    #[serde(default)]
+    pub queue_device: Option<String>,
+    /// Logical block of that device in bytes, to which direct I/O is aligned; null: not known.
+    #[serde(default)]
+    pub logical_block_bytes: Option<u64>,
     /// The process; null: several.
     pub tgid: Option<u32>,
     /// How many processes, 256 at most.

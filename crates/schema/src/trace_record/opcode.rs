@@ -35,6 +35,9 @@ pub struct OpcodeRecord {
     pub more: u64,
     /// Notifications of zero-copy sends.
     pub notifications: u64,
+    /// Of these, those that report that the data was copied (IORING_SEND_ZC_REPORT_USAGE).
+    #[serde(default)]
+    pub copied: u64,
     /// Requests cancelled with their chain, without a completion. One before them that asked for none if it succeeds failed.
     #[serde(default)]
     pub unposted: u64,

@@ -118,6 +118,7 @@ impl Part {
             short: opcode::is(&counts.opcode, opcode::SIZED).then_some(counts.short),
             more: counts.more,
             notifications: counts.notifications,
+            copied: counts.copied,
             unposted: counts.unposted,
             punted_asked: counts.punted_asked,
             punted_would_block: counts.punted_would_block,

@@ -272,6 +272,14 @@ pub(super) fn errors() -> TraceRecord {
     })
 }
 
+pub(super) fn zero_copy_copies() -> TraceRecord {
+    with_ring(|r| {
+        let mut zc = opcode("send_zc", 6_400, 9_000);
+        (zc.completions, zc.more, zc.notifications, zc.copied) = (12_800, 6_400, 6_400, 6_400);
+        r.opcodes.push(zc);
+    })
+}
+
 pub(super) fn short_reads() -> TraceRecord {
     with_ring(|r| r.opcodes[0].short = Some(20_000))
 }

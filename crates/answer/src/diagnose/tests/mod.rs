@@ -8,8 +8,8 @@ use iotrail_schema::measurement::{Delay, Interrupt, Ipi, Latency, Order, OrderBy
 use iotrail_schema::runnable::{HadCpu, Runnable};
 use iotrail_schema::state::{RingState, StateRecord};
 use iotrail_schema::trace_record::{
-    CpuPair, Detour, EnterBatch, ErrnoCount, Estimate, IowqRecord, MemoryRecord, OpenRecord, OverlapRecord, Reaping,
-    RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord, VehicleShare,
+    CpuPair, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord, OpenRecord, OverlapRecord,
+    Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord, VehicleShare,
 };
 use iotrail_schema::trail::Course;
 use iotrail_schema::vehicle::Vehicle;
@@ -17,6 +17,7 @@ use iotrail_testing::state;
 use iotrail_testing::trace::{carried, clean, delivered_in_order, latency, opcode, reaping, ring, with_ring};
 use made::*;
 
+mod account;
 mod calls;
 mod ends;
 mod made;
@@ -38,6 +39,19 @@ type Make = fn() -> TraceRecord;
 
 /// A code, and the trace that has it.
 const MATRIX: &[(&str, Make)] = &[
+    ("setup_failed", account::setup_failed),
+    ("submission_failed", account::submission_failed),
+    ("epoll_spins", account::epoll_spins),
+    ("empty_enters", account::empty_enters),
+    ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
+    ("calls_fail", account::calls_fail),
+    ("blocked_in_submission", account::blocked_in_submission),
+    ("synchronous_calls", account::synchronous_calls),
+    ("cpu_quota", account::cpu_quota),
+    ("sqpoll_shares_cpu", account::sqpoll_shares_cpu),
+    ("zero_copy_copies", zero_copy_copies),
+    ("requests_fail", account::requests_fail),
+    ("submitter_exited", account::submitter_exited),
     ("waiting_for_cpu", waiting_for_cpu),
     ("reaped_elsewhere", reaped_elsewhere),
     ("bad_buffers", bad_buffers),
@@ -132,7 +146,18 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
         codes(&t).is_empty() && unjudged(&t, code).is_some()
     };
     let silent: Vec<&str> = MATRIX.iter().filter(is_silent).map(|(code, _)| *code).collect();
-    assert_eq!(silent, ["waiting_for_cpu", "sqpoll_spinning", "left_lying"]);
+    assert_eq!(
+        silent,
+        [
+            "blocked_in_submission",
+            "synchronous_calls",
+            "cpu_quota",
+            "sqpoll_shares_cpu",
+            "waiting_for_cpu",
+            "sqpoll_spinning",
+            "left_lying"
+        ]
+    );
     for (code, make) in MATRIX {
         assert_eq!(codes(&emulated(*make)).is_empty(), silent.contains(code), "{code}");
         assert_eq!(unjudged(&make(), code), None, "{code}");

@@ -1,0 +1,321 @@
+//! System calls that fail, find nothing, or are made once too often.
+
+use super::{Check, Matter, RULE, Rule};
+use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, Role, ThreadState};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Calls below which they are no habit.
+const ENOUGH_CALLS: u64 = 1000;
+
+fn calls(t: &TraceRecord) -> &[CallRecord] {
+    t.calls.as_deref().unwrap_or_default()
+}
+
+fn of_name<'a>(t: &'a TraceRecord, names: &'a [&str]) -> impl Iterator<Item = &'a CallRecord> {
+    calls(t).iter().filter(|c| names.contains(&c.syscall.as_str()))
+}
+
+fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
+    of_name(t, names).map(|c| c.count).sum()
+}
+
+/// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: not divided.
+fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
+    let threads = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread);
+    let rows = || threads.clone().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let all: u64 = rows().map(|row| row.ns).sum();
+    let in_call = rows().filter(|row| row.mode == Some(Mode::Kernel));
+    let in_call = in_call.filter(|row| row.syscall.as_deref().is_some_and(|name| names.contains(&name)));
+    let ns: u64 = in_call.map(|row| row.ns).sum();
+    (all > 0 && ns > 0).then(|| ns as f64 / all as f64)
+}
+
+fn cpu(share: Option<f64>) -> Option<Bound> {
+    share.map(|share| Bound { of: BoundOf::Cpu, share: share.min(1.0) })
+}
+
+/// Calls that set up what is used later.
+const SETUP: [&str; 11] = [
+    "io_uring_setup",
+    "io_uring_register",
+    "io_setup",
+    "epoll_create",
+    "epoll_create1",
+    "eventfd2",
+    "timerfd_create",
+    "socket",
+    "mlock",
+    "bind",
+    "listen",
+];
+
+/// Errors by which a program finds out what this kernel has.
+const PROBING: [&str; 5] = ["EINVAL", "EOPNOTSUPP", "ENOTTY", "EEXIST", "EAFNOSUPPORT"];
+
+/// Why the kernel refuses it, and which limit to raise.
+fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
+    match (syscall, errno) {
+        ("io_uring_setup" | "io_uring_register", "ENOMEM") => (
+            "the memory of rings and registered buffers counts against RLIMIT_MEMLOCK of the user (rings before Linux 5.12 and since 6.14, \
+             summed over its processes), and the cgroup's memory.max",
+            "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, CAP_IPC_LOCK), or make fewer or smaller rings",
+        ),
+        ("io_uring_setup" | "io_uring_register" | "io_uring_enter", "EPERM" | "EACCES" | "ENOSYS") => (
+            "a seccomp filter (a container's or a service's), kernel.io_uring_disabled or a security module refuses io_uring to this process",
+            "let the seccomp filter allow io_uring_setup, io_uring_enter and io_uring_register; check `sysctl kernel.io_uring_disabled` (0: \
+             allowed) and `grep Seccomp /proc/PID/status`; or have the program use another interface where it is refused",
+        ),
+        ("io_setup", "EAGAIN") => (
+            "the requests of all aio contexts of the system together (fs.aio-nr) would exceed fs.aio-max-nr",
+            "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or make fewer or smaller contexts",
+        ),
+        (_, "EMFILE") => (
+            "the process has as many descriptors open as RLIMIT_NOFILE allows",
+            "raise RLIMIT_NOFILE (`ulimit -n`, LimitNOFILE= of the service), or close descriptors that are no longer used",
+        ),
+        (_, "ENFILE") => ("the system has as many files open as fs.file-max allows", "raise fs.file-max"),
+        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK does not allow it", "raise RLIMIT_MEMLOCK"),
+        ("io_uring_setup", "EAGAIN") => (
+            "the SQPOLL thread could not be made: RLIMIT_NPROC or the cgroup's pids.max",
+            "raise RLIMIT_NPROC or pids.max",
+        ),
+        ("io_uring_setup" | "io_uring_register", "EINVAL") => (
+            "this kernel does not have a flag, or the flags exclude each other",
+            "ask for fewer flags; `iotrail check` lists those that this kernel has",
+        ),
+        ("bind", "EADDRINUSE") => ("another socket has the address", "SO_REUSEADDR or SO_REUSEPORT, or another port"),
+        ("io_uring_register", "EBUSY") => (
+            "something of that kind is registered already",
+            "unregister it first, or update it (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
+        ),
+        _ => ("the program goes without it, or ends", "see the errors in its manual page"),
+    }
+}
+
+pub const SETUP_FAILED: Rule = Rule {
+    code: "setup_failed",
+    about: "a call that sets up a ring, a context or a descriptor failed (a note if it succeeded later and the error only shows what the kernel \
+            has)",
+    matter: Matter::Data,
+    checks: &[Check::Each(setup_failed)],
+    ..RULE
+};
+
+fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
+    let mut failed: Vec<(&CallRecord, &str, u64)> =
+        of_name(t, &SETUP).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno.as_str(), *n))).collect();
+    failed.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
+    let one = |(c, errno, n): &(&CallRecord, &str, u64)| {
+        let succeeded = c.count.saturating_sub(c.errors.values().sum());
+        let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register");
+        let (why, remedy) = refused(&c.syscall, errno);
+        let text = format!(
+            "{}(2) failed with {errno} in {} of {} calls: {why}",
+            c.syscall,
+            count(*n as f64),
+            count(c.count as f64)
+        );
+        let evidence = [("failed", *n as f64), ("calls", c.count as f64)];
+        // What a library tries and does without has no remedy that is worth a line.
+        let remedy = if probes { "" } else { remedy };
+        Finding { remedy: remedy.into(), ..SETUP_FAILED.finding(Severity::warning_if(!probes), text, &evidence) }
+    };
+    failed.iter().map(one).collect()
+}
+
+/// Errors of calls that submit, by which they are told apart from results.
+const OF_SUBMISSION: [(&str, &str, &str); 6] = [
+    (
+        "EBUSY",
+        "completions wait in the overflow list",
+        "reap them with IORING_ENTER_GETEVENTS, and make the CQ larger (IORING_SETUP_CQSIZE)",
+    ),
+    (
+        "EEXIST",
+        "another thread submits to a ring with IORING_SETUP_SINGLE_ISSUER",
+        "submit from one thread, or drop the flag",
+    ),
+    ("EBADFD", "the ring is disabled", "enable it first (IORING_REGISTER_ENABLE_RINGS)"),
+    (
+        "EAGAIN",
+        "the context has no free event, or the kernel no memory",
+        "reap events before submitting, or make the context larger",
+    ),
+    ("EINVAL", "a request, a flag or a descriptor is not valid", "check the first request that was not submitted"),
+    ("EBADF", "a request's descriptor is not open", "check the first request that was not submitted"),
+];
+
+pub const SUBMISSION_FAILED: Rule = Rule {
+    code: "submission_failed",
+    about: "1 % of the io_uring_enter(2) or io_submit(2) calls, and 20, failed, not by a time limit or a signal",
+    matter: Matter::Data,
+    checks: &[Check::Each(submission_failed)],
+    ..RULE
+};
+
+fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
+    let one = |c: &CallRecord| {
+        let of = |(errno, ..): &&(&str, &str, &str)| c.errors.get(*errno).copied().unwrap_or(0);
+        let (errno, why, remedy) = OF_SUBMISSION.iter().max_by_key(of)?;
+        let n = c.errors.get(*errno).copied()?;
+        let share = n as f64 / c.count.max(1) as f64;
+        if n < super::ENOUGH_EVENTS || share < 0.01 {
+            return None;
+        }
+        let text = format!(
+            "{}(2) failed with {errno} in {} of its calls ({}): {why}",
+            c.syscall,
+            percent(share),
+            count(n as f64)
+        );
+        let f = SUBMISSION_FAILED.finding(Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
+        Some(Finding { remedy: (*remedy).into(), ..f })
+    };
+    of_name(t, &["io_uring_enter", "io_submit"]).filter_map(one).collect()
+}
+
+/// Of the calls, to be what the program mostly does.
+const MOST: f64 = 0.5;
+
+pub const EMPTY_ENTERS: Rule = Rule {
+    code: "empty_enters",
+    about: "half of the io_uring_enter(2) calls, and 1,000, submitted nothing and brought nothing",
+    advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or look at the CQ from \
+             user mode, and enter only with something to submit or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
+    checks: &[Check::Trace(empty_enters)],
+    ..RULE
+};
+
+fn empty_enters(t: &TraceRecord) -> Option<Finding> {
+    let c = of_name(t, &["io_uring_enter"]).next()?;
+    let empty = c.ended?.nothing;
+    let share = empty as f64 / c.count.max(1) as f64;
+    if empty < ENOUGH_CALLS || share < MOST {
+        return None;
+    }
+    let per_completion = match t.total.ios {
+        0 => "without a completion".into(),
+        n => format!("{} for each completion", three_digits(c.count as f64 / n as f64)),
+    };
+    let text = format!(
+        "{} of {} io_uring_enter(2) calls submitted nothing and brought nothing: {per_completion}",
+        percent(share),
+        count(c.count as f64)
+    );
+    let bound = cpu(cpu_share(t, &["io_uring_enter"]).map(|cpu| cpu * share));
+    let f = EMPTY_ENTERS.finding(Severity::Warning, text, &[("share", share), ("empty", empty as f64)]);
+    Some(Finding { bound, ..f })
+}
+
+const EPOLL_WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+
+/// Changes of the interest list per wait: EPOLLONESHOT takes one.
+const CHANGES_PER_WAIT: f64 = 1.5;
+
+pub const EPOLL_CTL_PER_OPERATION: Rule = Rule {
+    code: "epoll_ctl_per_operation",
+    about: "three epoll_ctl(2) calls for two epoll_wait(2) calls, and 1,000",
+    advice: "keep descriptors registered: one EPOLL_CTL_ADD for EPOLLIN and EPOLLOUT with EPOLLET lasts as long as the descriptor; among \
+             several threads EPOLLONESHOT takes one EPOLL_CTL_MOD per event, EPOLLEXCLUSIVE none",
+    checks: &[Check::Trace(epoll_ctl_per_operation)],
+    ..RULE
+};
+
+fn epoll_ctl_per_operation(t: &TraceRecord) -> Option<Finding> {
+    let (changes, waits) = (sum(t, &["epoll_ctl"]), sum(t, &EPOLL_WAITS));
+    let per_wait = changes as f64 / waits.max(1) as f64;
+    if changes < ENOUGH_CALLS || per_wait < CHANGES_PER_WAIT {
+        return None;
+    }
+    let text = format!(
+        "{} epoll_ctl(2) calls for {} epoll_wait(2) calls, {} each: descriptors are added and removed for each operation",
+        count(changes as f64),
+        count(waits as f64),
+        three_digits(per_wait)
+    );
+    let f = EPOLL_CTL_PER_OPERATION.finding(
+        Severity::Warning,
+        text,
+        &[("per_wait", per_wait), ("changes", changes as f64)],
+    );
+    Some(Finding { bound: cpu(cpu_share(t, &["epoll_ctl"])), ..f })
+}
+
+/// Waits per second that take a good part of a CPU.
+const SPINS_PER_S: f64 = 10_000.0;
+/// Of all calls of I/O.
+const NEARLY_ALL: f64 = 0.8;
+
+pub const EPOLL_SPINS: Rule = Rule {
+    code: "epoll_spins",
+    about: "10,000 epoll_wait(2) calls per second, which are 80 % of the calls of I/O",
+    checks: &[Check::Trace(epoll_spins)],
+    ..RULE
+};
+
+fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
+    let waits = sum(t, &EPOLL_WAITS);
+    let all: u64 = calls(t).iter().map(|c| c.count).sum();
+    let per_s = waits as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
+    let share = waits as f64 / all.max(1) as f64;
+    if waits < ENOUGH_CALLS || per_s < SPINS_PER_S || share < NEARLY_ALL {
+        return None;
+    }
+    let ended: Vec<_> = of_name(t, &EPOLL_WAITS).filter_map(|c| c.ended).collect();
+    let with_events: u64 = ended.iter().map(|ended| ended.completions).sum();
+    let (what, remedy) = match with_events as f64 >= MOST * waits as f64 {
+        true => (
+            "each returned with an event that the program did not consume; a level-triggered descriptor is reported until it is, and EPOLLHUP \
+             and EPOLLERR are reported whatever events are asked for",
+            "read or write the descriptor until EAGAIN; on EPOLLHUP or EPOLLERR remove it (EPOLL_CTL_DEL) or close it",
+        ),
+        false => (
+            "each returned without an event, since its time limit is 0",
+            "wait: a time limit of -1, or until the next timer; an eventfd wakes the thread for other work",
+        ),
+    };
+    let text =
+        format!("{} epoll_wait(2) calls per second, {} of all calls of I/O: {what}", count(per_s), percent(share));
+    let f = EPOLL_SPINS.finding(Severity::Warning, text, &[("per_s", per_s), ("share", share)]);
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &EPOLL_WAITS)), ..f })
+}
+
+pub const CALLS_FAIL: Rule = Rule {
+    code: "calls_fail",
+    about: "90 % of the calls of one kind that read, write, accept or connect, and 1,000, failed with one errno",
+    checks: &[Check::Trace(calls_fail)],
+    ..RULE
+};
+
+const MOVES: [&str; 20] = [
+    "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "recvfrom",
+    "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4", "connect", "sendfile",
+];
+
+/// Of the calls: below it, attempts that find nothing are part of a loop that waits in epoll_wait(2).
+const FAIL: f64 = 0.9;
+
+fn calls_fail(t: &TraceRecord) -> Option<Finding> {
+    let failed = of_name(t, &MOVES).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
+    let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.count as f64);
+    let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
+    let (why, remedy) = match errno.as_str() {
+        "EAGAIN" => (
+            "nothing was there, and the descriptor does not block (O_NONBLOCK)",
+            "wait for readiness first (epoll_wait(2), poll(2)), or submit the operation to a ring, which waits for it",
+        ),
+        "EMFILE" | "ENFILE" => refused(&c.syscall, errno),
+        _ => ("it is called again although it fails", "stop at this error, and see what it means in the manual page"),
+    };
+    let text = format!(
+        "{} of {} {}(2) calls failed with {errno}: {why}",
+        count(n as f64),
+        count(c.count as f64),
+        c.syscall.trim_end_matches("64")
+    );
+    let bound = cpu(cpu_share(t, &[&c.syscall]));
+    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.count as f64)]);
+    Some(Finding { remedy: remedy.into(), bound, ..f })
+}

@@ -1,0 +1,272 @@
+//! Requests that failed, and what each errno means for them.
+
+use super::results::{OF_BUFFERS, errno};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
+use crate::delivered::has;
+use iotrail_base::words::{bytes, count, list, percent, plural};
+use iotrail_schema::account::Role;
+use iotrail_schema::file::Kind;
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, WRITES, is};
+use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
+
+/// Of the requests whose data is not lost: from one in a hundred on they change what is measured.
+const COSTS: f64 = 0.01;
+
+/// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
+const ORDINARY: [&str; 8] =
+    ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
+
+/// An open of a file that is not there is an answer, a read that fails is not.
+fn moves_data(opcode: &str) -> bool {
+    is(opcode, READS | WRITES | STORES)
+}
+
+/// Data is lost if it fails and the program does not look.
+fn keeps_data(opcode: &str) -> bool {
+    is(opcode, WRITES | STORES) && !is(opcode, SOCKET | SPLICES | MAYBE_INDEXED)
+}
+
+fn is_storage(f: &FileRecord) -> bool {
+    matches!(f.kind, Kind::File | Kind::BlockDevice)
+}
+
+/// Whether writes went to files or devices, as far as is known.
+pub fn writes_to_storage(t: &TraceRecord) -> bool {
+    let mut written = t.total.files.iter().filter(|f| f.writes.is_some()).peekable();
+    written.peek().is_none() || written.any(is_storage)
+}
+
+/// The file that most of the traced requests went to, if it is one of a file system or a device.
+fn storage(t: &TraceRecord) -> Option<&FileRecord> {
+    t.total.files.iter().find(|f| is_storage(f))
+}
+
+/// Another finding has it.
+fn is_explained(t: &TraceRecord, o: &OpcodeRecord, name: &str) -> bool {
+    name == OF_BUFFERS
+        || (name == "ENOBUFS" && is(&o.opcode, READS))
+        || (name == "EOPNOTSUPP" && t.rings.iter().any(|r| has(&r.flags, "iopoll")))
+}
+
+/// What an errno means for an operation, and what would change it.
+fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
+    let of_file = is(opcode, READS | WRITES) && !is(opcode, SOCKET) && t.total.files.iter().any(is_storage);
+    let (why, remedy): (&str, &str) = match errno {
+        "ENOSPC" | "EDQUOT" => (
+            "the file system, its quota or the device is full: the data is not written",
+            "free space, or fallocate(2) it beforehand; check each result, and do not report data as written before its result is",
+        ),
+        "EINVAL" if of_file => {
+            let block = storage(t).and_then(|f| Some((f.logical_block_bytes?, f.queue_device.as_deref()?)));
+            let aligned = match block {
+                Some((block, device)) => {
+                    format!("{block} bytes ({}), the logical block size of {device}", bytes(block))
+                }
+                None => "the logical block size of the device (often 4096 bytes)".into(),
+            };
+            return (
+                format!(
+                    "with O_DIRECT, offset, length and buffer have to be aligned to {aligned}"
+                ),
+                "align them to that (statx(2) with STATX_DIOALIGN, or BLKSSZGET of a device, reports it), or open the file without O_DIRECT"
+                    .into(),
+            );
+        }
+        "EAGAIN" if of_file => {
+            let on = match storage(t).and_then(|f| f.filesystem.as_deref()) {
+                Some(fs) => format!("{fs}: a write that extends the file or allocates blocks"),
+                None => "a write that extends a file or allocates blocks".into(),
+            };
+            return (
+                format!("RWF_NOWAIT forbids them to block, and they would ({on}; data or metadata that is not in memory; a full request queue)"),
+                "lay the file out with fallocate(2) and write over blocks that were written before; or submit without RWF_NOWAIT, from a thread \
+                 that may block or by io_uring, which hands to io-wq what would block"
+                    .into(),
+            );
+        }
+        "EAGAIN" => (
+            "MSG_DONTWAIT, or a descriptor with O_NONBLOCK, has the request fail at once where nothing is there yet",
+            "submit it without MSG_DONTWAIT on a blocking descriptor: the ring waits for readiness; a multishot receive or accept takes what \
+             arrives with one request",
+        ),
+        "ENOTSOCK" => (
+            "the descriptor is no socket: it was closed, and its number has another use",
+            "cancel the requests of a descriptor before it is closed (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not arm \
+             again after an error that lasts",
+        ),
+        "EBADF" => (
+            "the descriptor is not open, or not for this",
+            "cancel the requests of a descriptor before it is closed; do not submit again after this error",
+        ),
+        "EMFILE" => ("RLIMIT_NOFILE descriptors are open", "raise RLIMIT_NOFILE (`ulimit -n`), or close descriptors"),
+        "ENFILE" => ("fs.file-max files are open in the system", "raise fs.file-max"),
+        "ENOMEM" | "ENOBUFS" => (
+            "memory is missing: RLIMIT_MEMLOCK for pinned or zero-copy buffers, the cgroup's memory.max, or socket memory",
+            "raise RLIMIT_MEMLOCK or memory.max, or have fewer requests in flight",
+        ),
+        "EIO" | "EREMOTEIO" | "ENODATA" | "EILSEQ" | "ETIMEDOUT" if of_file => (
+            "the device reports an error",
+            "see the kernel's log (`dmesg`) for the device; after a failed write or fsync, do not assume that a second fsync covers it",
+        ),
+        "EFBIG" => ("RLIMIT_FSIZE or the file system's limit does not allow it", "raise RLIMIT_FSIZE (`ulimit -f`)"),
+        "EROFS" => {
+            ("the file system is read-only", "see the kernel's log: it may have become read-only after an error")
+        }
+        "ECANCELED" if keeps_data(opcode) => (
+            "the request before it in its link (IOSQE_IO_LINK) failed or was short, so that nothing was made durable",
+            "check the result of each request of a link; submit the rest of a short write, and the fsync again after it",
+        ),
+        "EOPNOTSUPP" => (
+            "the file, the file system or the driver does not have this operation or flag",
+            "use the operation without the flag, or plain reads and writes; `iotrail check` lists what this kernel has",
+        ),
+        "EACCES" | "EPERM" => (
+            "the process may not do this: a permission, a seccomp filter or a security module",
+            "check permissions, `grep Seccomp /proc/PID/status` and the audit log",
+        ),
+        "EISCONN" | "ENOTCONN" | "ECONNREFUSED" | "EHOSTUNREACH" | "ENETUNREACH" => {
+            ("the connection cannot be used or made", "stop at this error and connect anew after a pause")
+        }
+        _ => (
+            "it is the same error each time",
+            "see what the error means for this operation in its manual page: a request that fails is not the same work",
+        ),
+    };
+    (why.into(), remedy.into())
+}
+
+/// How often requests of one opcode failed with one errno.
+struct Failed<'a> {
+    opcode: &'a str,
+    errno: &'a str,
+    count: u64,
+    keeps_data: bool,
+}
+
+pub const ERRORS: Rule = Rule {
+    code: "errors",
+    about: "a request that moves data or makes it durable failed (a warning from one write, fsync or fallocate to a file or device on, and from 1 % \
+            of the others, of 100 or more, on). Errors that another finding explains, EAGAIN, ETIME and the like are not meant; ECANCELED is only \
+            of an fsync",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    checks: &[Check::Trace(errors)],
+    ..RULE
+};
+
+fn errors(t: &TraceRecord) -> Option<Finding> {
+    let to_storage = writes_to_storage(t);
+    let mut failed: Vec<Failed> = Vec::new();
+    for o in t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)) {
+        let keeps = to_storage && keeps_data(&o.opcode);
+        let sync = keeps && o.opcode.contains("sync");
+        let is_odd =
+            |name: &str| !is_explained(t, o, name) && (!ORDINARY.contains(&name) || sync && name == "ECANCELED");
+        let odd = o.errnos.iter().filter(|e| is_odd(&e.errno));
+        failed.extend(odd.map(|e| Failed { opcode: &o.opcode, errno: &e.errno, count: e.count, keeps_data: keeps }));
+    }
+    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(OpcodeRecord::outcomes).sum();
+    let all: u64 = failed.iter().map(|f| f.count).sum();
+    let share = all as f64 / outcomes.max(1) as f64;
+    let costs = failed.iter().any(|f| f.keeps_data) || outcomes >= ENOUGH && share >= COSTS;
+    failed.sort_by_key(|f| std::cmp::Reverse((f.keeps_data, f.count)));
+    let first = failed.first()?;
+    let (why, remedy) = meaning(t, first.opcode, first.errno);
+    let one = |f: &Failed| format!("{} of {} with {}", count(f.count as f64), f.opcode, f.errno);
+    let text = format!(
+        "{} of the requests that move data or make it durable failed ({}), {}: {why}",
+        count(all as f64),
+        percent(share),
+        list(&failed.iter().take(3).map(one).collect::<Vec<_>>())
+    );
+    let f =
+        ERRORS.finding_from(outcomes, Severity::warning_if(costs), text, &[("errors", all as f64), ("share", share)]);
+    Some(Finding { remedy, ..f })
+}
+
+/// Of an opcode's outcomes: more fail than not.
+const MOST: f64 = 0.5;
+
+/// Failures that are the answer that was asked for.
+fn is_answer(opcode: &str, errno: &str) -> bool {
+    let looks_up = ["open", "stat", "unlink", "rename", "mkdir", "getxattr", "fgetxattr"];
+    let ends = ["timeout", "link_timeout", "poll", "cancel", "async_cancel", "futex"];
+    match errno {
+        "ECANCELED" | "EINTR" | "ETIME" | "EINPROGRESS" | "EPIPE" | "ECONNRESET" => true,
+        "ENOENT" => looks_up.iter().chain(&ends).any(|name| opcode.starts_with(name)),
+        _ => ends.iter().any(|name| opcode.starts_with(name)),
+    }
+}
+
+pub const REQUESTS_FAIL: Rule = Rule {
+    code: "requests_fail",
+    about: "half of the requests of one operation, of 100 or more, failed with one errno that no other finding has",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    checks: &[Check::Trace(requests_fail)],
+    ..RULE
+};
+
+fn requests_fail(t: &TraceRecord) -> Option<Finding> {
+    let is_told = |o: &OpcodeRecord, name: &str| moves_data(&o.opcode) && !ORDINARY.contains(&name);
+    let of =
+        |o: &&OpcodeRecord| -> Vec<(String, u64)> { o.errnos.iter().map(|e| (e.errno.clone(), e.count)).collect() };
+    let failed = t.total.opcodes.iter().flat_map(|o| of(&o).into_iter().map(move |(name, n)| (o, name, n)));
+    let dominant = failed.filter(|(o, name, n)| {
+        let outcomes = o.outcomes();
+        let is_most = outcomes >= ENOUGH && *n as f64 >= MOST * outcomes as f64;
+        is_most && !is_told(o, name) && !is_explained(t, o, name) && !is_answer(&o.opcode, name)
+    });
+    let (o, name, n) = dominant.max_by_key(|(.., n)| *n)?;
+    let (why, remedy) = meaning(t, &o.opcode, &name);
+    let share = n as f64 / o.outcomes().max(1) as f64;
+    let text =
+        format!("{} of the {} requests ({}) failed with {name}: {why}", percent(share), o.opcode, count(n as f64));
+    let f =
+        REQUESTS_FAIL.finding_from(o.outcomes(), Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
+    Some(Finding { remedy, ..f })
+}
+
+pub const SUBMITTER_EXITED: Rule = Rule {
+    code: "submitter_exited",
+    about: "20 requests ended with EFAULT or ECANCELED, and nine in ten of the ring's requests were submitted by threads that had exited",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    advice: "submit from a thread that lives until its requests have completed, or let IORING_SETUP_SQPOLL submit; the kernel runs the rest of \
+             a request in the thread that submitted it",
+    checks: &[Check::Ring(submitter_exited)],
+    ..RULE
+};
+
+/// Of the trace's time: a thread that lived as long did not exit before its requests.
+const SHORT_LIFE: f64 = 0.5;
+
+fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let failed: u64 =
+        r.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(|o| errno(o, &["EFAULT", "ECANCELED"])).sum();
+    let account = t.account.as_ref()?;
+    let exited = |tid: u32| match account.threads.iter().find(|thread| thread.tid == tid) {
+        Some(thread) => thread.role == Role::Thread && (thread.wall_ns as f64) < SHORT_LIFE * t.total.elapsed_ns as f64,
+        // Those with the shortest lives are not listed.
+        None => account.more_threads > 0,
+    };
+    let threads = r.threads.as_ref()?;
+    let submitters = || threads.threads.iter().filter(|thread| thread.submitted > 0);
+    let all: u64 = submitters().map(|thread| thread.submitted).sum();
+    let gone: u64 = submitters().filter(|thread| exited(thread.tid)).map(|thread| thread.submitted).sum();
+    if failed < ENOUGH_EVENTS || (gone as f64) < 0.9 * all as f64 {
+        return None;
+    }
+    let n = submitters().filter(|thread| exited(thread.tid)).count() as u64 + threads.more;
+    let share = failed as f64 / r.completions.max(1) as f64;
+    let text = format!(
+        "{} requests ({}) ended with EFAULT or ECANCELED: {} submitted them and exited, and the kernel could not continue them without \
+         their thread",
+        count(failed as f64),
+        percent(share),
+        plural(n as usize, "thread")
+    );
+    let evidence = [("failed", failed as f64), ("share", share), ("threads", n as f64)];
+    Some(SUBMITTER_EXITED.finding_from(r.completions, Severity::Warning, text, &evidence))
+}

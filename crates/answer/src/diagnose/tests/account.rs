@@ -1,0 +1,244 @@
+//! Findings from the threads' account and their system calls.
+
+use super::*;
+use iotrail_schema::account::{
+    Account, CallRecord, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState, WaitEnds,
+};
+
+fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
+    let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
+    let syscall = syscall.map(Into::into);
+    ThreadRow { state, mode, syscall, reason, ns, longest_ns: None, count: None, exact: true }
+}
+
+fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
+    row(ThreadState::Blocked, Some(syscall), Some(reason), ns)
+}
+
+fn thread(tid: u32, role: Role, rows: Vec<ThreadRow>) -> ThreadAccount {
+    let wall_ns = rows.iter().map(|row| row.ns).sum();
+    ThreadAccount { tid, tgid: 1234, comm: "db".into(), role, wall_ns, cpu_ns: None, rows }
+}
+
+fn with_threads(threads: Vec<ThreadAccount>) -> TraceRecord {
+    TraceRecord { account: Some(Account { threads, more_threads: 0, requests: None }), ..clean() }
+}
+
+fn with_rows(rows: Vec<ThreadRow>) -> TraceRecord {
+    with_threads(vec![thread(1234, Role::Thread, rows)])
+}
+
+fn call(syscall: &str, count: u64, errors: &[(&str, u64)]) -> CallRecord {
+    let errors = errors.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    CallRecord { syscall: syscall.into(), count, errors, blocked_ns: 0, ended: None, count_ci95: None }
+}
+
+fn with_calls(calls: Vec<CallRecord>) -> TraceRecord {
+    TraceRecord { calls: Some(calls), ..clean() }
+}
+
+pub(super) fn blocked_in_submission() -> TraceRecord {
+    with_rows(vec![
+        blocked("io_uring_enter", Reason::RequestTag, 620_000_000),
+        blocked("io_uring_enter", Reason::RwSemaphore, 60_000_000),
+        blocked("io_uring_enter", Reason::UringCompletions, 200_000_000),
+        row(ThreadState::Running, Some("io_uring_enter"), None, 120_000_000),
+    ])
+}
+
+pub(super) fn synchronous_calls() -> TraceRecord {
+    let mut t = with_rows(vec![
+        blocked("fdatasync", Reason::DeviceFlush, 400_000_000),
+        blocked("read", Reason::SocketData, 500_000_000),
+        row(ThreadState::Running, None, None, 100_000_000),
+    ]);
+    let sync = CallRecord { blocked_ns: 400_000_000, ..call("fdatasync", 200, &[]) };
+    t.calls = Some(vec![sync]);
+    t
+}
+
+pub(super) fn cpu_quota() -> TraceRecord {
+    with_rows(vec![
+        row(ThreadState::Throttled, None, None, 300_000_000),
+        row(ThreadState::Running, None, None, 700_000_000),
+    ])
+}
+
+pub(super) fn sqpoll_shares_cpu() -> TraceRecord {
+    let mut t = sqpoll(|_| {});
+    let sqpoll_tid = t.rings[0].sqpoll.as_ref().unwrap().tid;
+    let part = |running, runnable| {
+        vec![row(ThreadState::Running, None, None, running), row(ThreadState::Runnable, None, None, runnable)]
+    };
+    let threads = vec![
+        thread(sqpoll_tid, Role::Sqpoll, part(600_000_000, 400_000_000)),
+        thread(t.rings[0].tgid, Role::Thread, part(400_000_000, 600_000_000)),
+    ];
+    let tgid = t.rings[0].tgid;
+    let threads = threads.into_iter().map(|thread| ThreadAccount { tgid, ..thread }).collect();
+    t.account = Some(Account { threads, more_threads: 0, requests: None });
+    t
+}
+
+pub(super) fn setup_failed() -> TraceRecord {
+    with_calls(vec![call("io_uring_setup", 65, &[("ENOMEM", 1)])])
+}
+
+pub(super) fn submission_failed() -> TraceRecord {
+    with_calls(vec![call("io_submit", 1000, &[("EAGAIN", 100)])])
+}
+
+pub(super) fn empty_enters() -> TraceRecord {
+    let ended = Some(WaitEnds { nothing: 900_000, ..WaitEnds::default() });
+    with_calls(vec![CallRecord { ended, ..call("io_uring_enter", 1_000_000, &[]) }])
+}
+
+pub(super) fn epoll_ctl_per_operation() -> TraceRecord {
+    with_calls(vec![call("epoll_ctl", 20_000, &[]), call("epoll_wait", 10_000, &[]), call("read", 10_000, &[])])
+}
+
+pub(super) fn epoll_spins() -> TraceRecord {
+    let n = 2_000_000;
+    let ended = Some(WaitEnds { completions: n, ..WaitEnds::default() });
+    with_calls(vec![CallRecord { ended, ..call("epoll_pwait", n, &[]) }, call("read", 100, &[])])
+}
+
+pub(super) fn calls_fail() -> TraceRecord {
+    with_calls(vec![call("accept4", 434_350, &[("EMFILE", 434_330)])])
+}
+
+pub(super) fn requests_fail() -> TraceRecord {
+    with_ring(|r| {
+        let mut accept = opcode("accept", 200_000, 900);
+        (accept.errors, accept.short) = (199_980, None);
+        accept.errnos = vec![ErrnoCount { errno: "ENOTSOCK".into(), count: 199_980, user_data: None }];
+        r.opcodes.push(accept);
+    })
+}
+
+pub(super) fn submitter_exited() -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.opcodes[0].errnos = vec![ErrnoCount { errno: "ECANCELED".into(), count: 400, user_data: None }];
+        r.opcodes[0].errors = 400;
+        let submitter = |tid| ThreadRecord { tid, submitted: 16, ..ThreadRecord::default() };
+        let waiter = ThreadRecord { tid: 1234, waits: 400, ..ThreadRecord::default() };
+        r.threads = Some(RingThreads { threads: vec![submitter(7), submitter(8), waiter], ..RingThreads::default() });
+    });
+    let short = |tid| thread(tid, Role::Thread, vec![row(ThreadState::Running, None, None, 1_000_000)]);
+    t.account = Some(Account { threads: vec![short(7), short(8)], more_threads: 0, requests: None });
+    t
+}
+
+#[test]
+fn a_blocked_submission_names_its_reasons_and_is_bounded_by_their_time() {
+    let f = only(&blocked_in_submission(), "blocked_in_submission");
+    assert!(
+        f.text.starts_with("io_uring_enter(2) was blocked in submission for 68 % of thread 1234 (db)'s time"),
+        "{}",
+        f.text
+    );
+    assert!(f.text.contains("62 % for a free request tag") && f.remedy.contains("nr_requests"), "{f:?}");
+    assert_eq!(f.bound.unwrap().share, 0.68);
+    let waits = with_rows(vec![blocked("io_uring_enter", Reason::UringCompletions, 900_000_000)]);
+    assert_eq!(codes(&waits), Vec::<String>::new(), "waiting for completions is no blocked submission");
+    let ends = with_rows(vec![blocked("io_uring_enter", Reason::UringTeardown, 900_000_000)]);
+    assert_eq!(codes(&ends), Vec::<String>::new());
+}
+
+#[test]
+fn the_advice_for_a_blocked_direct_write_names_the_file_system() {
+    let mut t = with_rows(vec![blocked("io_submit", Reason::DirectIo, 900_000_000)]);
+    t.total.files = vec![on("ext4")];
+    let f = only(&t, "blocked_in_submission");
+    assert!(f.remedy.starts_with("on ext4, a direct write") && f.remedy.contains("fallocate(2)"), "{}", f.remedy);
+}
+
+#[test]
+fn reads_that_wait_for_a_peer_are_no_file_io() {
+    let f = only(&synchronous_calls(), "synchronous_calls");
+    assert!(
+        f.text.starts_with("synchronous calls were blocked for 40 % of thread 1234 (db)'s time: fdatasync(2) 40 %"),
+        "{}",
+        f.text
+    );
+    assert!(f.remedy.contains("IORING_OP_FSYNC") && f.remedy.contains("RWF_DSYNC"), "{}", f.remedy);
+}
+
+#[test]
+fn a_setup_error_by_which_a_library_looks_for_a_feature_is_a_note() {
+    assert!(only(&setup_failed(), "setup_failed").text.contains("RLIMIT_MEMLOCK"));
+    let probing = with_calls(vec![call("io_uring_setup", 2, &[("EINVAL", 1)])]);
+    assert!(!only(&probing, "setup_failed").warns());
+    let in_vain = with_calls(vec![call("io_uring_setup", 1, &[("EPERM", 1)])]);
+    let f = only(&in_vain, "setup_failed");
+    assert!(f.text.contains("seccomp") && f.text.contains("kernel.io_uring_disabled") && f.warns(), "{f:?}");
+}
+
+#[test]
+fn a_wait_without_time_limit_is_told_from_one_with_an_event_that_stays() {
+    assert!(only(&epoll_spins(), "epoll_spins").remedy.contains("EPOLL_CTL_DEL"));
+    let mut t = epoll_spins();
+    t.calls.as_mut().unwrap()[0].ended = Some(WaitEnds { nothing: 2_000_000, ..WaitEnds::default() });
+    assert!(only(&t, "epoll_spins").remedy.contains("time limit"));
+    t.calls.as_mut().unwrap()[1].count = 2_000_000;
+    assert_eq!(codes(&t), Vec::<String>::new(), "events that are read are consumed");
+}
+
+fn on(filesystem: &str) -> FileRecord {
+    let json = serde_json::json!({
+        "kind": "file", "path": "/srv/wal", "path_is_whole": true, "deleted": false, "device": "254:0", "inode": 12, "tgid": 1234,
+        "processes": 1, "descriptors": ["fd 9"], "more_descriptors": 0, "followed": 100, "reads": null, "others": null,
+        "writes": {"followed": 100, "requests": {"total": 100.0, "ci95": [100.0, 100.0]}, "bytes": null},
+        "latency_ns": Latency::default(), "filesystem": filesystem, "queue_device": "vda", "logical_block_bytes": 4096
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+fn failing(name: &str, requests: u64, errno: &str, n: u64) -> TraceRecord {
+    let mut t = with_ring(|r| {
+        r.opcodes = vec![opcode(name, requests, 1_000)];
+        r.opcodes[0].errors = n;
+        r.opcodes[0].errnos = vec![ErrnoCount { errno: errno.into(), count: n, user_data: None }];
+    });
+    t.total.files = vec![on("ext4")];
+    t
+}
+
+#[test]
+fn one_write_that_fails_is_a_warning_and_one_read_a_note() {
+    let f = only(&failing("write", 17_000, "ENOSPC", 1), "errors");
+    assert!(f.text.contains("1 of write with ENOSPC") && f.text.contains("full") && f.warns(), "{}", f.text);
+    assert!(only(&failing("fsync", 500, "ECANCELED", 1), "errors").remedy.contains("link"));
+    assert!(!only(&failing("read", 17_000, "EIO", 1), "errors").warns());
+}
+
+#[test]
+fn an_alignment_that_is_refused_is_named_in_bytes() {
+    let f = only(&failing("read", 400, "EINVAL", 200), "errors");
+    assert!(f.text.contains("aligned to 4096 bytes (4 KiB), the logical block size of vda"), "{}", f.text);
+}
+
+#[test]
+fn a_rate_of_failures_that_dominates_leads_whatever_the_errno() {
+    assert!(only(&requests_fail(), "requests_fail").text.contains("accept requests (200 k) failed with ENOTSOCK"));
+    assert!(only(&failing("write", 400, "EAGAIN", 400), "requests_fail").text.contains("RWF_NOWAIT"));
+    let mut receives = failing("recvmsg", 400, "EAGAIN", 300);
+    assert!(only(&receives, "requests_fail").text.contains("MSG_DONTWAIT"));
+    receives.rings[0].opcodes[0].errnos[0].count = 100;
+    receives.total.opcodes[0].errnos[0].count = 100;
+    assert_eq!(codes(&receives), Vec::<String>::new());
+    assert_eq!(codes(&failing("timeout", 400, "ETIME", 400)), Vec::<String>::new(), "that is its purpose");
+}
+
+#[test]
+fn writes_that_are_handed_over_have_the_advice_of_their_file_system() {
+    let remedy = |filesystem: &str| {
+        let mut t = failing("write", 1_000, "EINTR", 0);
+        t.total.opcodes[0].punted_would_block = 1_000;
+        t.total.files = vec![on(filesystem)];
+        only(&t, "punted").remedy
+    };
+    assert!(remedy("ext4").contains("fallocate(2)"));
+    assert!(remedy("btrfs").contains("copy-on-write") && !remedy("btrfs").contains("ext4"));
+    assert!(remedy("xfs").starts_with("on XFS"));
+}
