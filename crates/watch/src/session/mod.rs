@@ -62,7 +62,7 @@ pub fn watch(
     let mut room = Room::default();
     let watch = Watch::open(&mut room, subject)?;
     let mut sampling_room = profile::Room::default();
-    let mut span = Running::begin(watched, watch, state, &mut sampling_room, host, how, extra, tell)?;
+    let mut span = Running::begin(watched, (watch, state), &mut sampling_room, host, how, extra, tell)?;
     span.run(extra, tell, stop)?;
     span.end()
 }

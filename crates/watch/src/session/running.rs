@@ -67,8 +67,7 @@ impl<'room> Running<'room> {
     /// Counting begins, and a command goes on.
     pub fn begin(
         mut watched: Watched,
-        mut watch: Watch<'room>,
-        state: State,
+        (mut watch, state): (Watch<'room>, State),
         sampling_room: &'room mut profile::Room,
         host: Host,
         how: &How,

@@ -107,7 +107,7 @@ fn flags(ring: &Ring) -> Vec<String> {
 }
 
 /// Requests of the ring whose file has no other reference than theirs.
-fn held<'d>(depth: &'d Depth) -> impl Iterator<Item = &'d Request> {
+fn held(depth: &Depth) -> impl Iterator<Item = &Request> {
     let mut holders: BTreeMap<u64, u64> = BTreeMap::new();
     for request in depth.requests.iter().filter(|r| !r.is_fixed) {
         *holders.entry(request.file).or_default() += 1;
