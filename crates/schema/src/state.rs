@@ -69,7 +69,7 @@ pub struct RingState {
     pub most_held: Option<u64>,
     /// The operation of the first of them; null: there was none.
     pub held_opcode: Option<String>,
-    /// The least time that a timeout on CLOCK_MONOTONIC had left; negative: it had passed; null: none was armed.
+    /// The least time left of a timeout on CLOCK_MONOTONIC; negative: it had passed; null: none was armed.
     pub least_timeout_ns: Option<i64>,
 }
 
