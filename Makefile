@@ -47,7 +47,7 @@ $(AXE):
 # Everything: the rooms that need no privileges, then the ones that need root and a disk.
 # One test compares its counts with strace's, one has groff read the manual, some complete in zsh and fish, others look at reports in a browser;
 # and the short ones of a fleet have a Slurm.
-test: PACKAGES += strace groff-base zsh fish chromium slurm-wlm munge
+test: PACKAGES += strace groff-base zsh fish chromium slurm-wlm munge liburing-dev
 test: deps $(AXE)
 	$(CARGO) test --profile $(PROFILE) --locked --workspace --no-fail-fast
 
