@@ -405,6 +405,7 @@ fn program(args: &AdviseArgs) -> Result<Table> {
             "leave one of them out",
         ));
     }
+    iotrail_watch::command::find(&own.command)?;
     let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
     // Flags are changed and compared without the probes.

@@ -53,7 +53,6 @@ pub fn without_place(command: &str, e: Error) -> Error {
 impl ProgramOptions {
     /// `[load]` of an experiment with this program.
     pub fn load(&self, command: &[OsString]) -> Result<Table> {
-        iotrail_watch::command::find(command)?;
         let words = command.iter().map(|word| {
             word.to_str().map(Value::from).ok_or_else(|| {
                 Error::input(

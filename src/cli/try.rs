@@ -152,6 +152,10 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if let Some(job) = args.fleet.attach {
         return slurm::attach(&args.fleet, job, shown);
     }
+    // On a node there may be programs that are not here.
+    if !args.fleet.slurm {
+        iotrail_watch::command::find(&args.command)?;
+    }
     let text = experiment(args)?;
     let parsed = parse(&text, ORIGIN).map_err(|e| without_place(ORIGIN, e))?;
     if let Some(path) = &args.save {

@@ -93,7 +93,7 @@ fn options() -> End {
         refused(&[option, value, "--", "touch", "x"], 2, "invalid value '*' for '*; see `iotrail trace --help`");
     }
     // A code that no finding has would never fail.
-    let line = "invalid value 'slow' for '--fail-on <CODE>' [possible values: stranded, *, overlapping_buffers]; see `iotrail trace --help`";
+    let line = "invalid value 'slow' for '--fail-on <CODE>' [possible values: *, overlapping_buffers]; see `iotrail trace --help`";
     refused(&["--fail-on", "reordered", "--fail-on", "slow", "--", "touch", "x"], 2, line);
     End::Passed
 }

@@ -1,11 +1,10 @@
 //! Requests that failed, and what each errno means for them.
 
-use super::results::{OF_BUFFERS, errno};
+use super::results::{OF_BUFFERS, errno, is_storage, writes_to_storage};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
 use crate::delivered::has;
 use iotrail_base::words::{bytes, count, list, percent, plural};
 use iotrail_schema::account::Role;
-use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
@@ -25,16 +24,6 @@ fn moves_data(opcode: &str) -> bool {
 /// Data is lost if it fails and the program does not look.
 fn keeps_data(opcode: &str) -> bool {
     is(opcode, WRITES | STORES) && !is(opcode, SOCKET | SPLICES | MAYBE_INDEXED)
-}
-
-fn is_storage(f: &FileRecord) -> bool {
-    matches!(f.kind, Kind::File | Kind::BlockDevice)
-}
-
-/// Whether writes went to files or devices, as far as is known.
-pub fn writes_to_storage(t: &TraceRecord) -> bool {
-    let mut written = t.total.files.iter().filter(|f| f.writes.is_some()).peekable();
-    written.peek().is_none() || written.any(is_storage)
 }
 
 /// The file that most of the traced requests went to, if it is one of a file system or a device.

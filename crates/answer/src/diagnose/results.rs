@@ -1,12 +1,12 @@
 //! What the completions themselves said: no room for them, no buffer, an error.
 
-use super::failures::writes_to_storage;
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, list, percent, plural};
+use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
-use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
 /// From one in a hundred on it costs; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
@@ -172,4 +172,14 @@ fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&s
     }
     let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
     Some(rule.finding_from(all, severity, text, &[("share", share), ("short", short as f64)]))
+}
+
+pub fn is_storage(f: &FileRecord) -> bool {
+    matches!(f.kind, Kind::File | Kind::BlockDevice)
+}
+
+/// Whether writes went to files or devices, as far as is known.
+pub fn writes_to_storage(t: &TraceRecord) -> bool {
+    let mut written = t.total.files.iter().filter(|f| f.writes.is_some()).peekable();
+    written.peek().is_none() || written.any(is_storage)
 }
