@@ -48,7 +48,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "synchronous",
         about: "direct reads by pread64: nothing asynchronous",
         finding: None,
-        allowed: &[],
+        allowed: &["synchronous_calls"],
         count: 500,
         run: synchronous,
     },

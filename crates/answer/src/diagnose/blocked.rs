@@ -11,6 +11,12 @@ use std::collections::BTreeMap;
 const ENOUGH_NS: u64 = 1_000_000;
 /// Shares of a thread's time that are no finding.
 const LITTLE: f64 = 0.01;
+/// The same of synchronous calls, which programs make at their start anyway.
+const LITTLE_SYNCHRONOUS: f64 = 0.05;
+/// The same of a time that is divided by samples.
+const LITTLE_SAMPLED: f64 = 0.1;
+/// Calls that are made once at the start, as a rule.
+const FEW_CALLS: u64 = 3;
 /// Reasons that are named.
 const NAMED: usize = 2;
 
@@ -94,6 +100,8 @@ struct Blocked {
     /// Of the thread that was blocked longest.
     thread: (String, u32),
     longest_ns: u64,
+    /// Not divided by samples.
+    exact_ns: u64,
     /// The longest first.
     reasons: Vec<(Option<Reason>, u64)>,
 }
@@ -132,7 +140,15 @@ fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
 /// Blocked time in this call for the reasons that are meant; `None`: too little of it.
 fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
     let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(syscall);
-    let mut sum = Blocked { ns: 0, wall_ns: 0, threads: 0, thread: Default::default(), longest_ns: 0, reasons: vec![] };
+    let mut sum = Blocked {
+        ns: 0,
+        wall_ns: 0,
+        threads: 0,
+        thread: Default::default(),
+        longest_ns: 0,
+        exact_ns: 0,
+        reasons: vec![],
+    };
     let mut reasons: BTreeMap<Option<Reason>, u64> = BTreeMap::new();
     let mut most = 0;
     for thread in threads(t) {
@@ -143,6 +159,7 @@ fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool
             continue;
         }
         rows.iter().for_each(|(reason, row)| *reasons.entry(reason.cloned()).or_default() += row.ns);
+        sum.exact_ns += rows.iter().filter(|(_, row)| row.exact).map(|(_, row)| row.ns).sum::<u64>();
         sum.longest_ns = rows.iter().filter_map(|(_, row)| row.longest_ns).fold(sum.longest_ns, u64::max);
         (sum.ns, sum.wall_ns, sum.threads) = (sum.ns + ns, sum.wall_ns + thread.wall_ns, sum.threads + 1);
         if ns > most {
@@ -151,7 +168,8 @@ fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool
     }
     sum.reasons = reasons.into_iter().collect();
     sum.reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    (sum.ns >= ENOUGH_NS && sum.share() >= LITTLE).then_some(sum)
+    let exact = sum.exact_ns as f64 / sum.wall_ns.max(1) as f64;
+    (sum.ns >= ENOUGH_NS && (exact >= LITTLE || sum.share() >= LITTLE_SAMPLED)).then_some(sum)
 }
 
 /// What was waited for, as part of a sentence.
@@ -279,7 +297,7 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
-    about: "threads were blocked in fsync(2), read(2), write(2) or another call of file I/O for 1 % of their time, and 1 ms",
+    about: "threads were blocked in fsync(2), read(2), write(2) or another call of file I/O, made three times or more, for 5 % of their time",
     matter: Matter::Time,
     checks: &[Check::Trace(synchronous)],
     ..RULE
@@ -294,11 +312,23 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
             false => |reason| reason.is_some_and(is_of_storage),
         }
     };
+    // The requests of POSIX AIO are such calls of glibc's threads.
+    if t.contexts.iter().any(|c| c.interface == "posix_aio") {
+        return None;
+    }
+    let is_repeated = |syscall: &str| {
+        let calls = t.calls.iter().flatten().find(|c| c.syscall == syscall);
+        calls.is_none_or(|c| c.count >= FEW_CALLS)
+    };
+    let calls = SYNCHRONOUS.iter().filter(|syscall| is_repeated(syscall));
     let mut found: Vec<(&str, Blocked)> =
-        SYNCHRONOUS.iter().filter_map(|syscall| Some((*syscall, blocked(t, syscall, meant(syscall))?))).collect();
+        calls.filter_map(|syscall| Some((*syscall, blocked(t, syscall, meant(syscall))?))).collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
     let (_, largest) = found.first()?;
     let share = found.iter().map(|(_, sum)| sum.share()).sum::<f64>().min(1.0);
+    if share < LITTLE_SYNCHRONOUS {
+        return None;
+    }
     let one = |(syscall, sum): &(&str, Blocked)| {
         let calls = t.calls.iter().flatten().find(|c| c.syscall == *syscall);
         let each = calls.map(|c| {

@@ -140,12 +140,15 @@ fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
                 (format!("COOP_TASKRUN leaves it to the next kernel entry of thread {thread}"), "or any other call")
             }
         };
+        let longest = match r.unrun_longest_ns {
+            0 => String::new(),
+            ns => format!(", up to {} without a break", span(ns as f64)),
+        };
         let text = format!(
-            "requests are ready, and their completions are not posted, in {} of {} samples, up to {} without a break: {who}, which did not \
-             call io_uring_enter(2) {call} then",
+            "requests are ready, and their completions are not posted, in {} of {} samples{longest}: {who}, which did not call \
+             io_uring_enter(2) {call} then",
             count(r.unrun as f64),
             count(r.samples as f64),
-            span(r.unrun_longest_ns as f64),
         );
         let remedy = match defer {
             true => {
