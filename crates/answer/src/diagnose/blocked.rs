@@ -405,8 +405,8 @@ const CONTENDED: f64 = 0.05;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "the SQPOLL thread and a thread of its process waited for a CPU for 5 % of their time or longer while the other ran, and both together ran no \
-            longer than one CPU does",
+    about: "the SQPOLL thread and a thread of its process waited for a CPU for 5 % of their time or longer while the other ran, and both together ran as \
+            long as one CPU does",
     advice: "give the SQPOLL thread a CPU of its own: IORING_SETUP_SQ_AFF with sq_thread_cpu, a wider affinity (taskset, cpuset) or cpu.max; \
              where there is none, a ring without SQPOLL",
     matter: Matter::Time,
@@ -428,8 +428,9 @@ fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let of_others = others.iter().map(|thread| share(in_state(thread, ThreadState::Runnable), ran, thread.wall_ns));
     let (sq, submitter) = (share(waited, others_ran, own.wall_ns), of_others.fold(0.0, f64::max));
     let most = sq.max(submitter);
-    // Threads on two CPUs run longer, unless they sleep.
-    let on_one_cpu = (ran + others_ran) as f64 <= 1.05 * own.wall_ns as f64;
+    // Threads on two CPUs run longer, unless they sleep; with other programs on their CPU they run less.
+    let together = (ran + others_ran) as f64 / own.wall_ns.max(1) as f64;
+    let on_one_cpu = (0.9..=1.05).contains(&together);
     if sq.min(submitter) < CONTENDED || !on_one_cpu {
         return None;
     }

@@ -228,7 +228,7 @@ pub const SUBMITTER_EXITED: Rule = Rule {
     ..RULE
 };
 
-/// Of the trace's time: a thread that lived as long did not exit before its requests.
+/// Of its process's time: a thread that lived as long did not exit before its requests. The main thread does not exit before its process.
 const SHORT_LIFE: f64 = 0.5;
 
 fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -236,9 +236,14 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         r.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(|o| errno(o, &["EFAULT", "ECANCELED"])).sum();
     let account = t.account.as_ref()?;
     let exited = |tid: u32| match account.threads.iter().find(|thread| thread.tid == tid) {
-        Some(thread) => thread.role == Role::Thread && (thread.wall_ns as f64) < SHORT_LIFE * t.total.elapsed_ns as f64,
+        Some(thread) => {
+            let longest =
+                account.threads.iter().filter(|other| other.tgid == thread.tgid).map(|other| other.wall_ns).max();
+            let is_short = (thread.wall_ns as f64) < SHORT_LIFE * longest.unwrap_or(0) as f64;
+            thread.role == Role::Thread && tid != thread.tgid && is_short
+        }
         // Those with the shortest lives are not listed.
-        None => account.more_threads > 0,
+        None => account.more_threads > 0 && tid != r.tgid,
     };
     let threads = r.threads.as_ref()?;
     let submitters = || threads.threads.iter().filter(|thread| thread.submitted > 0);

@@ -125,7 +125,8 @@ pub(super) fn submitter_exited() -> TraceRecord {
         r.threads = Some(RingThreads { threads: vec![submitter(7), submitter(8), waiter], ..RingThreads::default() });
     });
     let short = |tid| thread(tid, Role::Thread, vec![row(ThreadState::Running, None, None, 1_000_000)]);
-    t.account = Some(Account { threads: vec![short(7), short(8)], more_threads: 0, requests: None });
+    let main = thread(1234, Role::Thread, vec![row(ThreadState::Running, None, None, 900_000_000)]);
+    t.account = Some(Account { threads: vec![main, short(7), short(8)], more_threads: 0, requests: None });
     t
 }
 
