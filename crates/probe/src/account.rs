@@ -184,6 +184,7 @@ mod tests {
 
     const SAMPLED: u32 = types::sleep_flag::SLEEP_SAMPLED.0;
     const ENTER: i32 = 426;
+    const READ: i32 = libc::SYS_read as i32;
 
     fn total() -> types::thread_total {
         types::thread_total {
@@ -217,9 +218,9 @@ mod tests {
     #[test]
     fn short_sleeps_are_divided_as_the_sampled_ones_of_their_call() {
         let sleeps = [
-            sleep(0, SAMPLED, 30, 3, Some(Reason::PipeEmpty)),
-            sleep(0, SAMPLED, 10, 1, Some(Reason::SocketData)),
-            sleep(0, 0, 4000, 400, None),
+            sleep(READ, SAMPLED, 30, 3, Some(Reason::PipeEmpty)),
+            sleep(READ, SAMPLED, 10, 1, Some(Reason::SocketData)),
+            sleep(READ, 0, 4000, 400, None),
             sleep(ENTER, 0, 500, 50, None),
             sleep(ENTER, types::sleep_flag::SLEEP_DEEP.0, 700, 7, None),
         ];
