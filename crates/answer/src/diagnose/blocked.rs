@@ -15,6 +15,7 @@ const LITTLE: f64 = 0.01;
 const LITTLE_SYNCHRONOUS: f64 = 0.05;
 /// The same of a time that is divided by samples.
 const LITTLE_SAMPLED: f64 = 0.1;
+const ENOUGH_SAMPLED_NS: u64 = 20_000_000;
 /// Calls that are made once at the start, as a rule.
 const FEW_CALLS: u64 = 3;
 /// Reasons that are named.
@@ -169,7 +170,8 @@ fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool
     sum.reasons = reasons.into_iter().collect();
     sum.reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let exact = sum.exact_ns as f64 / sum.wall_ns.max(1) as f64;
-    (sum.ns >= ENOUGH_NS && (exact >= LITTLE || sum.share() >= LITTLE_SAMPLED)).then_some(sum)
+    let sampled = sum.share() >= LITTLE_SAMPLED && sum.ns >= ENOUGH_SAMPLED_NS;
+    (sum.ns >= ENOUGH_NS && (exact >= LITTLE || sampled)).then_some(sum)
 }
 
 /// What was waited for, as part of a sentence.

@@ -181,7 +181,7 @@ const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
     code: "empty_enters",
-    about: "half of the io_uring_enter(2) calls, and 1,000, submitted nothing and brought nothing",
+    about: "half of the io_uring_enter(2) calls, and 1,000, submitted nothing and brought nothing, in a program that ran for 5 % of the time",
     advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or look at the CQ from \
              user mode, and enter only with something to submit or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
     checks: &[Check::Trace(empty_enters)],
@@ -192,7 +192,7 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
     let c = of_name(t, &["io_uring_enter"]).next()?;
     let empty = c.ended?.nothing;
     let share = empty as f64 / c.count.max(1) as f64;
-    if empty < ENOUGH_CALLS || share < MOST {
+    if empty < ENOUGH_CALLS || share < MOST || ran(t).is_some_and(|ran| ran < LITTLE) {
         return None;
     }
     let per_completion = match t.total.ios {
@@ -207,6 +207,16 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
     let bound = cpu(cpu_share(t, &["io_uring_enter"]).map(|cpu| cpu * share));
     let f = EMPTY_ENTERS.finding(Severity::Warning, text, &[("share", share), ("empty", empty as f64)]);
     Some(Finding { bound, ..f })
+}
+
+/// A program that runs for less of the time loses little by what it does then.
+const LITTLE: f64 = 0.05;
+
+/// The time that the program's threads ran, as a share of the trace's.
+fn ran(t: &TraceRecord) -> Option<f64> {
+    let threads = t.account.as_ref()?.threads.iter().filter(|thread| thread.role == Role::Thread);
+    let rows = threads.flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    Some(rows.map(|row| row.ns).sum::<u64>() as f64 / t.total.elapsed_ns.max(1) as f64)
 }
 
 const EPOLL_WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];

@@ -1,7 +1,7 @@
 //! State that the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and
 //! programs without progress.
 
-use super::{Check, ENOUGH_EVENTS, RULE, Rule};
+use super::{Check, ENOUGH_EVENTS, Matter, RULE, Rule};
 use iotrail_base::words::{count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason};
 use iotrail_schema::finding::{Finding, Severity};
@@ -33,6 +33,7 @@ pub(super) const OVERFLOW_NOT_FLUSHED: Rule = Rule {
     about: "in half of a ring's samples completions were in the overflow list",
     advice: "call io_uring_enter(2) with IORING_ENTER_GETEVENTS when IORING_SQ_CQ_OVERFLOW is set (liburing's io_uring_peek_cqe does), \
              or make the CQ larger (IORING_SETUP_CQSIZE)",
+    matter: Matter::Data,
     checks: &[Check::Trace(overflow_not_flushed)],
     ..RULE
 };
