@@ -134,7 +134,7 @@ impl Blocked {
 }
 
 /// The program's own threads.
-fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
+pub(super) fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
     t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread)
 }
 
@@ -318,11 +318,8 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     if t.contexts.iter().any(|c| c.interface == "posix_aio") {
         return None;
     }
-    let is_repeated = |syscall: &str| {
-        let calls = t.calls.iter().flatten().find(|c| c.syscall == syscall);
-        calls.is_none_or(|c| c.count >= FEW_CALLS)
-    };
-    let calls = SYNCHRONOUS.iter().filter(|syscall| is_repeated(syscall));
+    let record = |syscall: &str| t.calls.iter().flatten().find(|c| c.syscall == syscall);
+    let calls = SYNCHRONOUS.iter().filter(|syscall| record(syscall).is_none_or(|c| c.count >= FEW_CALLS));
     let mut found: Vec<(&str, Blocked)> =
         calls.filter_map(|syscall| Some((*syscall, blocked(t, syscall, meant(syscall))?))).collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
@@ -332,8 +329,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let one = |(syscall, sum): &(&str, Blocked)| {
-        let calls = t.calls.iter().flatten().find(|c| c.syscall == *syscall);
-        let each = calls.map(|c| {
+        let each = record(syscall).map(|c| {
             let mean = span(c.blocked_ns as f64 / c.count.max(1) as f64);
             format!(", {} calls, {mean} each", count(c.count as f64))
         });

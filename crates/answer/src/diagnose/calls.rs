@@ -1,8 +1,9 @@
 //! System calls that fail, find nothing, or are made once too often.
 
+use super::blocked::threads;
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, percent, three_digits};
-use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, Role, ThreadState};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -23,8 +24,7 @@ fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
 
 /// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: not divided.
 fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
-    let threads = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread);
-    let rows = || threads.clone().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let rows = || threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let all: u64 = rows().map(|row| row.ns).sum();
     let in_call = rows().filter(|row| row.mode == Some(Mode::Kernel));
     let in_call = in_call.filter(|row| row.syscall.as_deref().is_some_and(|name| names.contains(&name)));
@@ -214,8 +214,8 @@ const LITTLE: f64 = 0.05;
 
 /// The time that the program's threads ran, as a share of the trace's.
 fn ran(t: &TraceRecord) -> Option<f64> {
-    let threads = t.account.as_ref()?.threads.iter().filter(|thread| thread.role == Role::Thread);
-    let rows = threads.flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    t.account.as_ref()?;
+    let rows = threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     Some(rows.map(|row| row.ns).sum::<u64>() as f64 / t.total.elapsed_ns.max(1) as f64)
 }
 
