@@ -92,7 +92,9 @@ impl Watch<'_> {
             costly.end_span(sums);
             costly.opened = Some((sums, Span::Whole));
         }
-        self.light.iter_mut().for_each(|light| light.since = Some(raw.clone()));
+        if let Some(light) = &mut self.light {
+            light.since = Some(raw);
+        }
         Ok(())
     }
 
