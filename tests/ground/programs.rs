@@ -29,7 +29,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "invalid_opcode",
         about: "requests of an opcode that this kernel has not: refused, and no no-ops",
-        finding: None,
+        finding: Some("requests_fail"),
         allowed: &[],
         count: 200,
         run: invalid_opcode,
