@@ -11,13 +11,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::cli::profile::ProfileArgs;
-use crate::experiment::cell::{self, Measured, Watching};
-use crate::experiment::schedule::{fresh_seed, padding};
 use iotrail_answer::unit::Unit;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output::Existing;
 use iotrail_base::words::{count, list};
+use iotrail_experiment::cell::{self, Measured, Watching};
+use iotrail_experiment::schedule::{fresh_seed, padding};
 use iotrail_load::options::LoadOptions;
 use iotrail_load::{Doing, Progress};
 use iotrail_report::terminal;

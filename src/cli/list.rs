@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::experiment::builtin;
 use iotrail_base::error::Result;
 use iotrail_base::words::{bytes, plural};
+use iotrail_experiment::builtin;
 use iotrail_report::terminal::{self, Screen, Style};
 use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_store::salvage::salvage;

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 
-use crate::experiment::given::Given;
+use iotrail_experiment::given::Given;
 
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Span;

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use clap::Args;
 use toml::{Table, Value};
 
-use crate::experiment::load::Kind;
-use crate::experiment::program::ready::Ready;
 use iotrail_base::error::{Error, Result};
+use iotrail_experiment::load::Kind;
+use iotrail_experiment::program::ready::Ready;
 
 #[derive(Debug, Args)]
 pub struct ProgramOptions {

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 
 use self::parts::{Asked, Run};
-use crate::experiment::studies;
 use iotrail_answer::reproduce::reproduction;
 use iotrail_answer::reproduce::study::{Claim, Part, Study};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Bytes;
+use iotrail_experiment::studies;
 use iotrail_report::terminal::{self, Reproduced};
 use iotrail_store::{Store, default_path};
 

@@ -31,12 +31,12 @@ use std::time::Duration;
 use clap::ArgGroup;
 
 use super::run::measured::Shown as How;
-use crate::experiment::plan::absolute;
 use follow::Patience;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Span;
 use iotrail_base::words::plural;
+use iotrail_experiment::plan::absolute;
 use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};

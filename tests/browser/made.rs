@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
-use iotrail::experiment::builtin;
-use iotrail::experiment::file::Experiment;
-use iotrail::experiment::load::Load;
-use iotrail::experiment::plan::{Facts, Plan, Target, plan};
 use iotrail_base::units::Bytes;
+use iotrail_experiment::builtin;
+use iotrail_experiment::file::Experiment;
+use iotrail_experiment::load::Load;
+use iotrail_experiment::plan::{Facts, Plan, Target, plan};
 use iotrail_schema::measurement::*;
 use iotrail_schema::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-use iotrail::experiment::builtin;
+use iotrail_experiment::builtin;
 
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

@@ -3,12 +3,12 @@
 use toml::Table;
 
 use super::{AdviseArgs, as_given, takes};
-use crate::experiment::advise::candidates::{Placement, Proposed};
-use crate::experiment::advise::storage::{Around, of_load};
-use crate::experiment::cell::target_of;
-use crate::experiment::load::{Kind, Load};
-use crate::experiment::plan::absolute;
 use iotrail_base::error::{Error, Result};
+use iotrail_experiment::advise::candidates::{Placement, Proposed};
+use iotrail_experiment::advise::storage::{Around, of_load};
+use iotrail_experiment::cell::target_of;
+use iotrail_experiment::load::{Kind, Load};
+use iotrail_experiment::plan::absolute;
 use iotrail_host::settings::{Conditions, Queue};
 use iotrail_load::options::Rw;
 use iotrail_schema::measurement::Target;

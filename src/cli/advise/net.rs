@@ -4,12 +4,12 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::{SearchArgs, as_given, searched_for, takes};
 use crate::cli::on_the_command_line;
-use crate::experiment::advise::net::of_net;
-use crate::experiment::advise::subject::Subject;
-use crate::experiment::given::Given;
-use crate::experiment::load::{Kind, Load};
 use iotrail_answer::compare::Metric;
 use iotrail_base::error::{Error, Result};
+use iotrail_experiment::advise::net::of_net;
+use iotrail_experiment::advise::subject::Subject;
+use iotrail_experiment::given::Given;
+use iotrail_experiment::load::{Kind, Load};
 use iotrail_net::options::NetOptions;
 use iotrail_schema::search_record::SearchRecord;
 

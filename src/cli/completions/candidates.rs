@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
 
-use crate::experiment::{builtin, studies};
 use iotrail_base::words::plural;
+use iotrail_experiment::{builtin, studies};
 use iotrail_schema::fleet_record;
 use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 use iotrail_store::default_path;

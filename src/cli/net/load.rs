@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::net::loaded::{self, Loaded};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
+use iotrail_experiment::net::loaded::{self, Loaded};
 use iotrail_load::{Doing, Progress};
 use iotrail_net::address::Address;
 use iotrail_net::control::Place;

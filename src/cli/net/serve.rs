@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::seconds;
-use crate::experiment::net::ends::Announced;
-use crate::experiment::net::served::{self, How, Told};
 use iotrail_base::error::Result;
 use iotrail_base::interrupt;
+use iotrail_experiment::net::ends::Announced;
+use iotrail_experiment::net::served::{self, How, Told};
 use iotrail_load::options::Trace;
 use iotrail_net::address::Address;
 use iotrail_net::control::Place;

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::experiment::studies;
 use iotrail_base::error::Result;
 use iotrail_base::words::plural;
+use iotrail_experiment::studies;
 use iotrail_report::terminal::{self, Screen, Style};
 
 /// As `--json` prints it.

@@ -16,8 +16,6 @@ use serde::Serialize;
 
 use super::RunArgs;
 use crate::cli::given::named;
-use crate::experiment::file::Experiment;
-use crate::experiment::load::Kind;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
 use iotrail_answer::conclude::Conclusion;
 use iotrail_answer::head::Head;
@@ -25,6 +23,8 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Span;
 use iotrail_base::words::list;
+use iotrail_experiment::file::Experiment;
+use iotrail_experiment::load::Kind;
 use iotrail_lab::drive::Drive;
 use iotrail_report::terminal::{self, Across};
 use iotrail_schema::run_record::RunRecord;

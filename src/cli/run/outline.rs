@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::progress::minutes;
 use std::time::Duration;
 
-use crate::experiment::execute::most_beyond;
-use crate::experiment::load::Kind;
-use crate::experiment::plan::{Cell, Plan, Written};
-use crate::experiment::schedule::{Slot, order};
 use iotrail_base::error::Result;
 use iotrail_base::words::{bytes, count, percent, plural};
+use iotrail_experiment::execute::most_beyond;
+use iotrail_experiment::load::Kind;
+use iotrail_experiment::plan::{Cell, Plan, Written};
+use iotrail_experiment::schedule::{Slot, order};
 use iotrail_host::settings::Conditions;
 use iotrail_report::terminal::{self, Screen, Style};
 use iotrail_schema::run_record::{ARM, CONTROL, value_text};

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::experiment::builtin;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Judged, judge};
 use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
+use iotrail_experiment::builtin;
 use iotrail_schema::measurement::{Measurement, Warning};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;

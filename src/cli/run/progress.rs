@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::experiment::execute::{Started, Step};
-use crate::experiment::plan::Plan;
 use iotrail_base::plain::{Stream, for_locale};
 use iotrail_base::words::{bytes, span};
+use iotrail_experiment::execute::{Started, Step};
+use iotrail_experiment::plan::Plan;
 use iotrail_load::{self, Doing};
 use iotrail_report::terminal::{self, sanitise, say};
 

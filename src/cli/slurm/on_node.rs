@@ -12,9 +12,9 @@ use clap::{Args, Subcommand};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::without_advice;
-use crate::experiment::net::second::{LOST, Second, VARIABLE};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
+use iotrail_experiment::net::second::{LOST, Second, VARIABLE};
 use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
 use iotrail_slurm::pair;
 use iotrail_slurm::state::Ending;

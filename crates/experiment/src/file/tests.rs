@@ -1,7 +1,7 @@
 use toml::Value;
 
 use super::*;
-use crate::experiment::builtin;
+use crate::builtin;
 use iotrail_schema::run_record::{ARM, Table};
 
 /// Line 1 is the name; the parts begin at lines 6, 8 and 10.
@@ -46,7 +46,7 @@ fn the_built_in_ones_are_read() {
 
 #[test]
 fn the_documents_example_is_read() {
-    let doc = include_str!("../../../docs/formats.md");
+    let doc = include_str!("../../../../docs/formats.md");
     let example = doc.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let e = parse(example, "docs/formats.md").unwrap();
     assert_eq!(

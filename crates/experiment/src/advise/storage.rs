@@ -4,8 +4,8 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::candidates::{Move, Placement, Proposed, RINGS, joined, one, placed, product, ring_move};
-use crate::experiment::load::{Kind, Load};
-use crate::experiment::plan::Refusal;
+use crate::load::{Kind, Load};
+use crate::plan::Refusal;
 use iotrail_base::error;
 use iotrail_base::words::plural;
 use iotrail_host::settings::{Conditions, MOST_REQUESTS, Queue};

@@ -1,4 +1,4 @@
-//! A question put to the machine: a TOML file or a built-in name → plan of cells → schedule → measurements, each stored
+//! An experiment: a TOML file or a built-in name → plan of cells → schedule → measurements, each stored
 //! as it ends.
 
 pub mod advise;

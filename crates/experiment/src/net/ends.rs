@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 
 use super::loaded::{self, Loaded};
 use super::second;
-use crate::experiment::cell::Measured;
-use crate::experiment::schedule::padding;
+use crate::cell::Measured;
+use crate::schedule::padding;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::temporary::Folder;
 use iotrail_load::Progress;

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use super::values::Options;
-use crate::experiment::load::Kind;
+use crate::load::Kind;
 use iotrail_base::units::Bytes;
 use iotrail_schema::run_record::{Expectation, Stop, Table};
 

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::experiment::file::{Options, Point, Scale, overlay, to_json};
-use crate::experiment::load::Kind;
+use crate::file::{Options, Point, Scale, overlay, to_json};
+use crate::load::Kind;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 

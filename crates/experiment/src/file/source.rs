@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::experiment::load::Kind;
+use crate::load::Kind;
 use iotrail_base::error::Error;
 
 /// Bytes that an experiment may have, and a job file that it names.

@@ -6,7 +6,7 @@ use toml::{Spanned, Value};
 use super::expectation::RawExpectation;
 use super::stop::RawStop;
 use super::values::{RawMatrix, RawOptions};
-use crate::experiment::load::Kind;
+use crate::load::Kind;
 use iotrail_schema::run_record::Table;
 
 #[derive(Deserialize)]

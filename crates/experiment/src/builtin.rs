@@ -9,19 +9,19 @@ use iotrail_base::input;
 
 /// Name and text of each.
 pub const ALL: [(&str, &str); 13] = [
-    ("async-punt", include_str!("../../experiments/async-punt.toml")),
-    ("coop", include_str!("../../experiments/coop.toml")),
-    ("coop-worse", include_str!("../../experiments/coop-worse.toml")),
-    ("copy-cost", include_str!("../../experiments/copy-cost.toml")),
-    ("depth-kicks", include_str!("../../experiments/depth-kicks.toml")),
-    ("getevents", include_str!("../../experiments/getevents.toml")),
-    ("interfaces", include_str!("../../experiments/interfaces.toml")),
-    ("irq-placement", include_str!("../../experiments/irq-placement.toml")),
-    ("net-engines", include_str!("../../experiments/net-engines.toml")),
-    ("polling", include_str!("../../experiments/polling.toml")),
-    ("registered", include_str!("../../experiments/registered.toml")),
-    ("sqpoll-idle", include_str!("../../experiments/sqpoll-idle.toml")),
-    ("tw-order", include_str!("../../experiments/tw-order.toml")),
+    ("async-punt", include_str!("../../../experiments/async-punt.toml")),
+    ("coop", include_str!("../../../experiments/coop.toml")),
+    ("coop-worse", include_str!("../../../experiments/coop-worse.toml")),
+    ("copy-cost", include_str!("../../../experiments/copy-cost.toml")),
+    ("depth-kicks", include_str!("../../../experiments/depth-kicks.toml")),
+    ("getevents", include_str!("../../../experiments/getevents.toml")),
+    ("interfaces", include_str!("../../../experiments/interfaces.toml")),
+    ("irq-placement", include_str!("../../../experiments/irq-placement.toml")),
+    ("net-engines", include_str!("../../../experiments/net-engines.toml")),
+    ("polling", include_str!("../../../experiments/polling.toml")),
+    ("registered", include_str!("../../../experiments/registered.toml")),
+    ("sqpoll-idle", include_str!("../../../experiments/sqpoll-idle.toml")),
+    ("tw-order", include_str!("../../../experiments/tw-order.toml")),
 ];
 
 /// The name that was probably meant.

@@ -6,7 +6,7 @@ use super::expected::Expected;
 use super::guard::Hung;
 use super::options::{ProgramOptions, Watched};
 use super::run::{Ended, Run, ring_records, run};
-use crate::experiment::cell::Measured;
+use crate::cell::Measured;
 use iotrail_answer::comparable;
 use iotrail_answer::doubt::doubts;
 use iotrail_base::error::{Error, Result};

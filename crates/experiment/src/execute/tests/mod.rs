@@ -2,7 +2,7 @@ mod beyond;
 mod of_a_search;
 
 use super::*;
-use crate::experiment::plan::tests::two_by_two;
+use crate::plan::tests::two_by_two;
 use iotrail_testing::sample;
 
 fn fresh() -> (tempfile::TempDir, Store) {

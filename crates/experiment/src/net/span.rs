@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::experiment::follow::{self, Requests};
-use crate::experiment::watched::{self, Counted, Seen};
+use crate::follow::{self, Requests};
+use crate::watched::{self, Counted, Seen};
 use iotrail_base::error::Result;
 use iotrail_host::{self, circumstances};
 use iotrail_load::options::Trace;

@@ -36,8 +36,8 @@ fn scales(experiment: &mut Experiment) -> impl Iterator<Item = &mut Scale> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::builtin;
-    use crate::experiment::file::parse;
+    use crate::builtin;
+    use crate::file::parse;
 
     #[test]
     fn two_blocks_and_no_control_are_left() {

@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 
 use super::{Execution, Outcome, Slots, Step};
-use crate::experiment::plan::Plan;
-use crate::experiment::schedule::{Slot, order};
+use crate::plan::Plan;
+use crate::schedule::{Slot, order};
 use iotrail_answer::comparable::disturbances;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;

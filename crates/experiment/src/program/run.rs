@@ -20,7 +20,7 @@ use super::guard::{Guard, Patience};
 use super::input;
 use super::options::ProgramOptions;
 use super::proof::Proof;
-use crate::experiment::schedule::padding;
+use crate::schedule::padding;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input::bytes;
 use iotrail_base::words::{last_line, span};
@@ -455,7 +455,7 @@ pub fn ring_records(run: &Run) -> Vec<ProgramRing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::program::options::from_table;
+    use crate::program::options::from_table;
 
     fn alone(text: &str, in_all: Option<Duration>) -> Result<Run> {
         let options = from_table(toml::from_str(text).unwrap()).unwrap();

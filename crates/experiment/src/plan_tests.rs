@@ -1,6 +1,6 @@
 use super::*;
-use crate::experiment::builtin;
-use crate::experiment::file::parse;
+use crate::builtin;
+use crate::file::parse;
 use iotrail_schema::measurement::TargetInterrupt;
 
 const TWO_BY_TWO: &str = r#"

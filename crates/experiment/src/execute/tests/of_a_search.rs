@@ -1,7 +1,7 @@
 //! A search as it is resumed.
 
 use super::*;
-use crate::experiment::plan::tests::of_a_program;
+use crate::plan::tests::of_a_program;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::search_record::{Constraint, SearchRecord};
 

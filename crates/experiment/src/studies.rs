@@ -16,8 +16,8 @@ macro_rules! files {
     ($study:literal: $($part:literal)*) => {
         Files {
             study: $study,
-            text: include_str!(concat!("../../experiments/reproduce/", $study, ".toml")),
-            parts: &[$(($part, include_str!(concat!("../../experiments/reproduce/", $study, "/", $part, ".toml")))),*],
+            text: include_str!(concat!("../../../experiments/reproduce/", $study, ".toml")),
+            parts: &[$(($part, include_str!(concat!("../../../experiments/reproduce/", $study, "/", $part, ".toml")))),*],
         }
     };
 }
@@ -61,7 +61,7 @@ mod tests {
     use iotrail_schema::run_record::value_text;
 
     use super::*;
-    use crate::experiment::file::{Axis, to_json};
+    use crate::file::{Axis, to_json};
 
     /// How many of the plan's cells have these values.
     fn cells(axes: &[Axis], at: &Place) -> usize {

@@ -5,7 +5,7 @@ use toml::{Spanned, Value};
 
 use super::raw::Raw;
 use super::source::File;
-use crate::experiment::load::Kind;
+use crate::load::Kind;
 use iotrail_answer::compare::Metric;
 use iotrail_base::error::Result;
 use iotrail_base::units::Bytes;

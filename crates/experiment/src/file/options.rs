@@ -8,8 +8,8 @@ use toml::{Spanned, Value};
 
 use super::source::{File, LONGEST};
 use super::values::{Options, RawOptions};
-use crate::experiment::fio;
-use crate::experiment::load::{Kind, Load};
+use crate::fio;
+use crate::load::{Kind, Load};
 use iotrail_base::error::Result;
 use iotrail_base::input;
 use iotrail_host::settings::Conditions;

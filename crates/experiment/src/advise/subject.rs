@@ -3,10 +3,10 @@
 use toml::{Table, Value};
 
 use super::candidates::{NOW, Proposed};
-use crate::experiment::cell;
-use crate::experiment::file::parse;
-use crate::experiment::load::Kind;
-use crate::experiment::plan::{Facts, Plan, Target, plan};
+use crate::cell;
+use crate::file::parse;
+use crate::load::Kind;
+use crate::plan::{Facts, Plan, Target, plan};
 use iotrail_answer::head::advice;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
@@ -111,7 +111,7 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::advise::storage::{Around, of_load};
+    use crate::advise::storage::{Around, of_load};
     use iotrail_load::options::{LoadOptions, Rw};
 
     #[test]
