@@ -17,8 +17,8 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::program::{ProgramOptions, without_place};
-use crate::cli::run::progress::minutes;
-use crate::cli::run::{measured, outline, printed};
+use crate::runner::progress::minutes;
+use crate::runner::{self, outline, printed};
 use iotrail_answer::compare::Metric;
 use iotrail_answer::head::{Head, advice};
 use iotrail_answer::search;
@@ -211,7 +211,7 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
         let confirmation = confirmation.as_ref().map(printed::as_value).transpose()?;
         terminal::print_json(&Advised { head: &head, search: printed::as_value(&searched)?, confirmation })?;
     } else {
-        let again = measured::again(record.run, args.store.as_deref());
+        let again = runner::again(record.run, args.store.as_deref());
         terminal::show(&terminal::run(record, &head, View { full: args.full, again: &again }))?;
     }
     match (stopped, is_confirmed) {
@@ -241,7 +241,7 @@ fn advised(
     save: Option<Reserved>,
 ) -> Result<Option<Answered>> {
     let alarm = Alarm::after(budget.left())?;
-    if !measured::checked(search)? {
+    if !runner::checked(search)? {
         return match alarm.rang() {
             true => Err(used_up(budget)),
             false => Ok(None),
@@ -296,7 +296,7 @@ fn advised(
 /// Measures until this time is up; then what is there is all. True: a signal stopped it.
 fn in_time(time: Duration, plan: &Plan, started: &Started, store: &mut Store) -> Result<(bool, RunRecord)> {
     let alarm = Alarm::after(time)?;
-    let (outcome, mut record) = measured::measured(plan, started, store)?;
+    let (outcome, mut record) = runner::measured(plan, started, store)?;
     if outcome == Outcome::Interrupted && alarm.rang() {
         let now = iotrail_host::clock::unix_s();
         store.finish(started.run, now)?;

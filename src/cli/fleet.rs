@@ -5,9 +5,9 @@ use std::thread;
 
 use clap::Args;
 
-use super::given::{named, unknown_run};
+use super::given::unknown_run;
 use super::page_file;
-use super::run::measured::compared;
+use crate::runner::compared;
 use iotrail_answer::fleet::{Brought, Gathered};
 use iotrail_answer::unit::Unit;
 use iotrail_base::error::{Error, Result};
@@ -17,6 +17,7 @@ use iotrail_report::{html, terminal};
 use iotrail_schema::fleet_answer::FleetAnswer;
 use iotrail_schema::fleet_record::{self, FleetNode, FleetRecord, NodeState};
 use iotrail_schema::run_record::RunRecord;
+use iotrail_store::named;
 use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, Args)]

@@ -270,11 +270,6 @@ pub fn unknown_run(run: i64, store: &Path) -> Error {
     )
 }
 
-/// The option that names the store once more, ` --store s.db`; nothing where none was named.
-pub fn named(store: Option<&Path>) -> String {
-    store.map(|path| format!(" --store {}", path.display())).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -120,7 +120,7 @@ enum Command {
     Man(manual::ManArgs),
     /// On a node of Slurm's: measure what was submitted, send what it brings
     #[command(hide = true)]
-    SlurmNode(slurm::on_node::NodeArgs),
+    SlurmNode(iotrail_cluster::on_node::NodeArgs),
 }
 
 /// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow
@@ -183,7 +183,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Export(args) => export::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => manual::run(args),
-        Command::SlurmNode(args) => slurm::on_node::run(args),
+        Command::SlurmNode(args) => iotrail_cluster::on_node::run(args),
     }
 }
 

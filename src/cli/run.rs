@@ -5,17 +5,15 @@
 //! --fail-on-unmet when an expectation could not be told; 5 when --verify found corrupt data; 2, 3 and 70 as everywhere.
 
 mod across;
-pub(super) mod measured;
-pub(super) mod outline;
-pub(super) mod printed;
-pub(super) mod progress;
 
 use std::path::{Path, PathBuf};
 
-use super::slurm::{self, Work};
+use super::slurm;
+use crate::runner::{self, Shown, measured, outline, show};
 use iotrail_answer::expectation::{self, Judged};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
+use iotrail_cluster::Work;
 use iotrail_experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use iotrail_experiment::file::{Experiment, parse};
 use iotrail_experiment::load::Kind;
@@ -24,7 +22,6 @@ use iotrail_experiment::schedule::fresh_seed;
 use iotrail_experiment::{builtin, cell, emulated, scratch};
 use iotrail_report::terminal::{self, View};
 use iotrail_store::{Store, default_path};
-use measured::{Shown, measured, show};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
@@ -85,10 +82,10 @@ pub struct RunArgs {
     machines: across::Machines,
 
     #[command(flatten)]
-    fleet: slurm::Fleet,
+    fleet: iotrail_cluster::Fleet,
 
     #[command(flatten)]
-    chosen: slurm::Chosen,
+    chosen: iotrail_cluster::Chosen,
 }
 
 impl RunArgs {
@@ -130,7 +127,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         return Ok(0);
     }
     plan.check_leave()?;
-    if !measured::checked(&mut plan)? {
+    if !runner::checked(&mut plan)? {
         terminal::say("stopped before anything was measured");
         return Ok(1);
     }
@@ -163,7 +160,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         store.abandon();
     }
     let (outcome, record) = measured?;
-    let shown_by = measured::again(record.run, args.store.as_deref());
+    let shown_by = runner::again(record.run, args.store.as_deref());
     let judged = show(&record, args.json, View { full: args.full, again: &shown_by })?;
     match outcome {
         Outcome::Finished if args.fail_on_unmet => return Ok(gate(&judged)),
@@ -209,9 +206,9 @@ fn on_nodes<'a>(
         experiment: &experiment.name,
         text: Some(text),
         plan: serde_json::json!({"seed": seed, "quick": args.quick, "repeats": args.repeats, "experiment": text}),
-        again: slurm::again(seed),
+        again: iotrail_cluster::again(seed),
         options,
-        within: (experiment.kind == Kind::Program).then(slurm::here).transpose()?,
+        within: (experiment.kind == Kind::Program).then(iotrail_cluster::here).transpose()?,
         wanted: args.chosen.or_named(&args.fleet)?,
         served: None,
     })

@@ -1,302 +1,89 @@
-//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet.
-//!
-//! | file | responsible for |
-//! |---|---|
-//! | `submitting` | the jobs, submitted: all or none |
-//! | `submitted` | what was submitted, kept until all of it has come back |
-//! | `node` | one node, from the queue to its end |
-//! | `second` | the server's node, of a job of two |
-//! | `follow` | all of them, once a second; Ctrl-C |
-//! | `carry` | results over srun's streams |
-//! | `shown` | lines and bars |
-//! | `collect` | what has come back, into the store |
-//! | `answer` | what the nodes say together, at the end |
-//! | `on_node` | the other end of all that: `iotrail slurm-node` |
+//! `--slurm` and `--attach` of the commands that have them: the answer of all nodes, as `report f3` has it, and what became of them.
 
-mod answer;
-mod carry;
-mod collect;
-mod follow;
-mod node;
-pub mod on_node;
-mod second;
-mod shown;
-mod submitted;
-mod submitting;
-
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-use clap::ArgGroup;
-
-use super::run::measured::Shown as How;
-use follow::Patience;
+use super::{fleet, report};
+use crate::runner::Shown;
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
-use iotrail_base::units::Span;
-use iotrail_base::words::plural;
-use iotrail_experiment::plan::absolute;
-use iotrail_host::clock;
-use iotrail_report::terminal;
-use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
-use iotrail_slurm::nodes::{self, Wanted};
-use iotrail_slurm::refused::{self, Refused};
-use iotrail_slurm::words;
+use iotrail_base::words::{list, plural};
+use iotrail_cluster::{Collected, Fleet, Work};
+use iotrail_report::terminal::{self, Column, Screen, Style};
+use iotrail_schema::fleet_record::{FleetNode, NodeState};
 use iotrail_store::{Store, default_path};
-use submitted::{Submitted, Watching};
-use submitting::Given;
 
-/// What is submitted, and how it is watched.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
-pub struct Fleet {
-    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet
-    #[arg(long)]
-    pub slurm: bool,
+const STATES: [NodeState; 6] = [
+    NodeState::Done,
+    NodeState::Partial,
+    NodeState::CannotTest,
+    NodeState::Failed,
+    NodeState::Lost,
+    NodeState::Waiting,
+];
 
-    /// Run on these nodes, written as Slurm writes them: n[1-4],m7
-    #[arg(long, value_name = "LIST", requires = "slurm")]
-    nodes: Option<String>,
-
-    /// Give sbatch these options: '--partition=x --time=2:00:00'
-    #[arg(long, value_name = "OPTIONS", requires = "slurm", value_parser = sbatch, allow_hyphen_values = true)]
-    sbatch: Option<Words>,
-
-    /// Leave results in this folder, which every node sees under the same path (default: they come back over srun's streams)
-    #[arg(long, value_name = "DIR", requires = "slurm")]
-    shared: Option<PathBuf>,
-
-    /// Copy this program to the nodes (default: use the one that is installed there)
-    #[arg(long, requires = "slurm")]
-    ship: bool,
-
-    /// Submit, print the job's number, and return
-    #[arg(long, requires = "slurm")]
-    detach: bool,
-
-    /// Take what a lost node has measured if it does not come back within this time (default: 5m). With --attach also give up a node that
-    /// has measured and cannot be reached (default: it is left for another time)
-    #[arg(long, value_name = "TIME", requires = "cluster")]
-    lost_after: Option<Span>,
-
-    /// Watch a job that --slurm submitted, and collect its results
-    #[arg(long, value_name = "JOB")]
-    pub attach: Option<u64>,
+/// Exit status: 0 when every node measured all that it can; 1 when some did not.
+pub fn run(fleet: &Fleet, work: &Work<'_>, how: Shown<'_>) -> Result<u8> {
+    iotrail_cluster::run(fleet, work, how.store)?.map_or(Ok(0), |collected| show(&collected, how))
 }
 
-/// Nodes that nobody names.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "With --slurm")]
-pub struct Chosen {
-    /// Run on N nodes that Slurm chooses
-    #[arg(long, value_name = "N", requires = "slurm", conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    count: Option<u32>,
-
-    /// Choose among nodes with these features, as sbatch's --constraint
-    #[arg(long, value_name = "FEATURES", requires = "count")]
-    constraint: Option<String>,
+/// As [`run`], of a job that was submitted before.
+pub fn attach(fleet: &Fleet, job: u64, how: Shown<'_>) -> Result<u8> {
+    show(&iotrail_cluster::attach(fleet, job, how.store)?, how)
 }
 
-impl Chosen {
-    pub fn or_named(&self, fleet: &Fleet) -> Result<Wanted> {
-        let count = self.count.map(|count| Wanted::Count { count, constraint: self.constraint.clone() });
-        fleet.named().or(count).ok_or_else(|| {
-            Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)")
-        })
+fn show(collected: &Collected, how: Shown<'_>) -> Result<u8> {
+    let record = &collected.record;
+    match how.json {
+        true => terminal::print_json(record)?,
+        false => show_answer(collected, how)?,
     }
+    Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
 }
 
-impl Fleet {
-    /// The nodes that are named.
-    fn named(&self) -> Option<Wanted> {
-        self.nodes.clone().map(Wanted::Named)
-    }
-
-    /// A server's and a sender's.
-    pub fn two(&self, constraint: Option<String>) -> Wanted {
-        self.named().unwrap_or(Wanted::Count { count: 2, constraint })
-    }
-}
-
-/// Options in one text.
-#[derive(Debug, Clone)]
-struct Words(Vec<String>);
-
-fn sbatch(text: &str) -> std::result::Result<Words, String> {
-    words::split(text).map(Words)
-}
-
-/// What the nodes run: a command of ours that stores a run.
-pub struct Work<'a> {
-    /// Its name, as `run`.
-    pub command: &'a str,
-    pub experiment: &'a str,
-    /// The experiment's text, for `iotrail run` on a node; `None`: it is another command.
-    pub text: Option<&'a str>,
-    /// Of `iotrail run` there, but for the experiment and the store; or the words of that other command.
-    pub options: Vec<String>,
-    /// What has to be the same on all of them.
-    pub plan: serde_json::Value,
-    /// The command line that makes it again.
-    pub again: String,
-    /// A program of the user's runs in this folder.
-    pub within: Option<PathBuf>,
-    /// Where.
-    pub wanted: Wanted,
-    /// It has a server on a node of its own.
-    pub served: Option<Served>,
-}
-
-/// The server's node.
-pub struct Served {
-    /// Where the others reach it, in place of what Slurm knows.
-    pub address: Option<String>,
-}
-
-/// The folder that a program of the user's runs in here.
-pub fn here() -> Result<PathBuf> {
-    std::env::current_dir()
-        .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
-}
-
-/// The command line that was given, with the seed if that was drawn.
-pub fn again(seed: u32) -> String {
-    let given: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let is_seed = |word: &String| word == "--seed" || word.starts_with("--seed=");
-    let mut words = given.clone();
-    if !given.iter().take_while(|word| *word != "--").any(is_seed) {
-        let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
-        words.insert(end, format!("--seed={seed}"));
-    }
-    let words: Vec<String> = words.iter().map(|word| words::quoted(word)).collect();
-    format!("iotrail {}", words.join(" "))
-}
-
-/// Exit status: 0 when every node measured all that it can; 1 when some did not; an error when none has measured.
-pub fn run(fleet: &Fleet, work: &Work<'_>, how: How<'_>) -> Result<u8> {
+fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
+    let record = &collected.record;
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
-    if fleet.ship && fleet.detach && fleet.shared.is_none() {
-        return Err(Error::input(
-            "--ship with --detach: nobody would bring iotrail to a node whose job starts later",
-            "keep it where the nodes find it (--shared DIR), or leave out one of the two",
-        ));
-    }
-    let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
-    if let Some(Refused { option, why, instead }) = refused::first(more) {
-        return Err(Error::input(format!("--sbatch cannot have {option}: {why}"), instead));
-    }
-    let shared = fleet.shared.as_deref().map(absolute).transpose()?;
-    if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
-        return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
-    }
-    let (nodes, left_out, second) = match &work.served {
-        None => usable(&work.wanted, more).map(|(can, cannot)| (can, cannot, None))?,
-        Some(served) => {
-            second::of_two(&work.wanted, served, more).map(|(one, second)| (vec![one], vec![], Some(second)))?
-        }
+    let runs: Vec<i64> = record.runs().map(|(_, run)| run).collect();
+    let opened = || {
+        Store::open(&path)?
+            .ok_or_else(|| Error::machine(format!("store {} is gone", path.display()), "another program removed it"))
     };
-    // From now on Ctrl-C leaves no job behind.
-    let stop = interrupt::raise_flag()?;
-    let mut store = Store::create_or_open(&path)?;
-    let called = |n: &String| second.as_ref().map_or_else(|| n.clone(), |second| second.called(n));
-    let waiting = |n: &String| FleetNode { node: called(n), state: NodeState::Waiting, run: None, said: None };
-    let record = FleetRecord {
-        schema: SCHEMA.into(),
-        fleet: 0,
-        name: String::new(),
-        experiment: work.experiment.to_owned(),
-        plan: work.plan.to_string(),
-        command: Some(work.again.clone()),
-        started_unix_s: clock::unix_s(),
-        finished_unix_s: None,
-        nodes: nodes.iter().map(waiting).chain(left_out).collect(),
-    };
-    let given =
-        Given { work, nodes: &nodes, second: second.as_ref(), more, shared: shared.as_deref(), ship: fleet.ship };
-    let submitted = match given.submit(record, &mut store, stop) {
-        Ok(submitted) => submitted,
-        Err(e) => {
-            store.abandon();
-            return Err(e);
-        }
-    };
-    terminal::say(&format!(
-        "job {} on {}, as fleet f{}; if this ends: {}",
-        submitted.job,
-        second.as_ref().map_or_else(|| plural(nodes.len(), "node"), |second| second.roles(&nodes[0])),
-        submitted.fleet,
-        submitted.attach(how.store)
-    ));
-    let watching = submitted::watch(store.path(), submitted.job)?;
-    if fleet.detach {
-        terminal::print(&format!("{}\n", submitted.job))?;
-        return Ok(0);
-    }
-    watch(fleet, (submitted, watching), store, how, stop)
-}
-
-/// Goes on with a job of before, from wherever its results are.
-pub fn attach(fleet: &Fleet, job: u64, how: How<'_>) -> Result<u8> {
-    let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
-    let none = || {
-        Error::input(
-            format!("no job {job} of --slurm waits to be collected into {}", path.display()),
-            "give the --store that it was submitted with; `iotrail list` shows what has been collected",
-        )
-    };
-    let watching = submitted::watch(&path, job)?;
-    let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
-    let store = Store::open(&path)?.ok_or_else(none)?;
-    watch(fleet, (submitted, watching), store, how, interrupt::raise_flag()?)
-}
-
-/// A lost node may be away for so long, where nobody says.
-const LOST_AFTER: Duration = Duration::from_secs(300);
-
-fn watch(
-    fleet: &Fleet,
-    (submitted, _watching): (Submitted, Watching),
-    mut store: Store,
-    how: How<'_>,
-    stop: &AtomicBool,
-) -> Result<u8> {
-    let given = fleet.lost_after.map(|span| span.0);
-    let patience =
-        Patience { lost_after: given.unwrap_or(LOST_AFTER), give_up: given.filter(|_| fleet.attach.is_some()) };
-    let nodes = follow::follow(&submitted, store.path(), patience, &submitted.attach(how.store), stop)?;
-    let collected = collect::collect(&submitted, &nodes, &mut store, how);
-    if collected.is_err() {
-        store.abandon();
-    }
-    collected
-}
-
-/// Of a store that nobody has named with --store: the advice is about that option.
-fn without_advice(e: &Error) -> String {
-    e.source.as_ref().map_or_else(|| e.what.clone(), |cause| format!("{}: {cause}", e.what))
-}
-
-/// Those that are wanted and can be had; those that cannot, with the reason.
-fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
-    let names = nodes::resolve(wanted, more)?;
-    let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
-    let (mut can, mut cannot) = (Vec::new(), Vec::new());
-    for name in names {
-        let Some(node) = all.get(&name) else {
-            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
-        };
-        match node.unusable() {
-            None => can.push(name),
-            Some(why) => {
-                terminal::say(&format!("{name}: left out: Slurm has it {why}"));
-                let said = Some(format!("Slurm has it {why}"));
-                cannot.push(FleetNode { node: name, state: NodeState::Lost, run: None, said });
-            }
+    match (&runs[..], record.nodes.len()) {
+        ([], _) => {}
+        // One node alone is a run like any other.
+        ([run], 1) => report::stored(&opened()?, *run, how)?,
+        _ => {
+            let shown = fleet::How { full: how.full, json: false, store: how.store, output: None };
+            fleet::show(&opened()?, record.clone(), shown)?;
         }
     }
-    if can.is_empty() {
-        return Err(Error::machine("none of the nodes can be used now", "`sinfo -N -l` tells why"));
+    terminal::show(&nodes(collected, how.full))
+}
+
+/// What became of the nodes: a line, and a table of those that have not done it all (`--full`: of all).
+fn nodes(Collected { record, nodes, attach }: &Collected, full: bool) -> Screen {
+    let mut out = Screen::new(Style::of_stdout());
+    let of = |state| record.nodes.iter().filter(|n| n.state == state).count();
+    let counts = STATES.map(|state| (of(state), state.words()));
+    let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, words)| format!("{n} {words}")).collect();
+    let all = plural(*nodes, "node");
+    out.blank();
+    out.heading(&format!("{} on {all}, fleet {}: {}", record.experiment, record.id(), list(&counts)));
+    let columns = [
+        Column::words("node", 14),
+        Column::words("state", 12),
+        Column::number("run", 6),
+        Column::words("what it said", 60),
+    ];
+    let is_told = |n: &&FleetNode| full || n.state != NodeState::Done || n.said.is_some();
+    let row = |n: &FleetNode| {
+        let run = n.run.map_or_else(String::new, |run| run.to_string());
+        vec![n.node.clone(), n.state.words().to_owned(), run, n.said.clone().unwrap_or_default()]
+    };
+    let rows: Vec<Vec<String>> = record.nodes.iter().filter(is_told).map(row).collect();
+    if !rows.is_empty() {
+        out.table(&columns, rows);
     }
-    Ok((can, cannot))
+    if record.finished_unix_s.is_none() {
+        out.blank();
+        out.sentence(&format!("what is missing: {}", attach));
+    }
+    out
 }

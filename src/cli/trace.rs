@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
-use crate::scrape::{self, Server};
 use iotrail_answer::diagnose;
 use iotrail_answer::explain::{Explained, ExplainedIo, Selection, explain};
 use iotrail_base::error::{NOT_EVALUATED, Result};
@@ -30,6 +29,7 @@ use iotrail_report::terminal;
 use iotrail_schema::recorded::Ending;
 use iotrail_schema::state::Moment;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_scrape::{self as scrape, Server};
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::recorder::{Flight, Keep};
 use iotrail_watch::session::{self, Extra, How, News, Stop, Traced, Until};

@@ -14,12 +14,13 @@ use toml::{Table, Value};
 
 use crate::cli::compare::{FailOn, gate};
 use crate::cli::program::{ProgramOptions, without_place};
-use crate::cli::run::measured::{self, Shown};
-use crate::cli::run::outline;
-use crate::cli::slurm::{self, Work};
+use crate::cli::slurm;
+use crate::runner::outline;
+use crate::runner::{self, Shown};
 use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
+use iotrail_cluster::Work;
 use iotrail_experiment::file::{Experiment, parse};
 use iotrail_experiment::plan::{Facts, Plan, Target, plan};
 use iotrail_experiment::program::options::Watched;
@@ -133,10 +134,10 @@ pub struct TryArgs {
     store: Option<PathBuf>,
 
     #[command(flatten)]
-    fleet: slurm::Fleet,
+    fleet: iotrail_cluster::Fleet,
 
     #[command(flatten)]
-    chosen: slurm::Chosen,
+    chosen: iotrail_cluster::Chosen,
 
     /// Command to run, once for each measurement
     #[arg(last = true, value_name = "CMD", required_unless_present = "attach", conflicts_with = "attach")]
@@ -171,7 +172,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
         outline::show(&plan, seed, args.json)?;
         return Ok(0);
     }
-    let record = measured::whole(&mut plan, seed, shown)?;
+    let record = runner::whole(&mut plan, seed, shown)?;
     Ok(record.map_or(1, |record| gated(&args.fail_on, &record)))
 }
 
@@ -207,8 +208,8 @@ fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed:
         // An emulated machine measures as many blocks as it is asked for by name.
         options: vec![format!("--seed={seed}"), format!("--repeats={}", args.repeats)],
         plan: json!({"seed": seed, "quick": false, "repeats": args.repeats, "experiment": text}),
-        again: slurm::again(seed),
-        within: Some(slurm::here()?),
+        again: iotrail_cluster::again(seed),
+        within: Some(iotrail_cluster::here()?),
         wanted: args.chosen.or_named(&args.fleet)?,
         served: None,
     })

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-pub use self::location::default_path;
+pub use self::location::{default_path, named};
 pub use self::measuring::Measuring;
 pub use self::read::{Order, RunSummary, Take, Unfinished};
 use iotrail_base::error::Error;

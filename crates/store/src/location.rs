@@ -1,6 +1,6 @@
 //! Where the store is when none is named.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::{self, own};
@@ -18,4 +18,9 @@ pub fn default_path() -> Result<PathBuf> {
         own::check_file(&path, REMEDY)?;
     }
     Ok(path)
+}
+
+/// The store that a command line names, as the end of another command line.
+pub fn named(store: Option<&Path>) -> String {
+    store.map(|path| format!(" --store {}", path.display())).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use super::{CompareArgs, FailOn, cannot, gate_or, of_sides};
 use crate::cli::fleet;
-use crate::cli::given::{Stored, named};
+use crate::cli::given::Stored;
 use iotrail_answer::fleet::{Brought, Gathered, nodes};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::words::{list, plural};
@@ -11,6 +11,7 @@ use iotrail_schema::comparison::{Comparison, Disturbed, SCHEMA, Verdict};
 use iotrail_schema::fleet_answer::FleetEffect;
 use iotrail_schema::fleet_record::{FleetRecord, id};
 use iotrail_schema::run_record::{ARM, CONTROL};
+use iotrail_store::named;
 
 pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
     let store = Stored::new(args.store.as_deref()).all()?;

@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 
 use super::ExportArgs;
 use crate::cli::given::{LONGEST, lean};
-use crate::cli::run::measured::compared;
-use crate::cli::run::printed;
+use crate::runner::compared;
+use crate::runner::printed;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
 use iotrail_base::output::{self, Existing, Folder, Output};

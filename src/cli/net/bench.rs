@@ -9,11 +9,12 @@ use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::json;
 
 use crate::cli::on_the_command_line;
-use crate::cli::run::measured::{self, Shown};
-use crate::cli::run::outline;
-use crate::cli::slurm::{self, Served, Work};
+use crate::cli::slurm;
+use crate::runner::outline;
+use crate::runner::{self, Shown};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
+use iotrail_cluster::{Served, Work};
 use iotrail_experiment::cell::Measured;
 use iotrail_experiment::file::Experiment;
 use iotrail_experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
@@ -78,7 +79,7 @@ struct RunArgs {
     resume: bool,
 
     #[command(flatten)]
-    fleet: slurm::Fleet,
+    fleet: iotrail_cluster::Fleet,
 
     /// Choose two nodes with these features, as sbatch's --constraint
     #[arg(long, value_name = "FEATURES", requires = "slurm", conflicts_with = "nodes", help_heading = "With --slurm")]
@@ -179,7 +180,7 @@ fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
         text: None,
         plan: json!({"seed": seed, "command": words.join(" ")}),
         options: words,
-        again: slurm::again(seed),
+        again: iotrail_cluster::again(seed),
         within: None,
         wanted: args.run.fleet.two(args.run.constraint.clone()),
         served: Some(Served { address: args.run.server_address.clone() }),
@@ -255,7 +256,7 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
 fn several(args: &BenchArgs, plan: &mut Plan) -> Result<u8> {
     let seed = (!args.run.resume).then(|| args.run.seed.unwrap_or_else(fresh_seed));
     let shown = Shown { store: args.run.store.as_deref(), json: args.run.json, full: args.run.full };
-    Ok(u8::from(measured::whole_or_rest(plan, seed, shown)?.is_none()))
+    Ok(u8::from(runner::whole_or_rest(plan, seed, shown)?.is_none()))
 }
 
 #[cfg(test)]

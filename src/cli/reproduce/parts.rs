@@ -1,10 +1,9 @@
 //! The parts of a study: measured one after the other, or looked up in the store.
 
 use super::ReproduceArgs;
-use crate::cli::given::named;
-use crate::cli::run::measured::measured;
-use crate::cli::run::progress::minutes;
 use crate::cli::run::{self, resolve, target};
+use crate::runner::measured;
+use crate::runner::progress::minutes;
 use iotrail_answer::reproduce::Ran;
 use iotrail_answer::reproduce::study::{Needs, Part, Study};
 use iotrail_base::error::{Error, Kind, Result};
@@ -17,6 +16,7 @@ use iotrail_experiment::schedule::fresh_seed;
 use iotrail_experiment::{scratch, studies};
 use iotrail_report::terminal;
 use iotrail_store::Store;
+use iotrail_store::named;
 
 /// What was asked for.
 pub struct Asked<'a> {

@@ -15,7 +15,6 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use serde::Serialize;
 
 use super::RunArgs;
-use crate::cli::given::named;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
 use iotrail_answer::conclude::Conclusion;
 use iotrail_answer::head::Head;
@@ -28,6 +27,7 @@ use iotrail_experiment::load::Kind;
 use iotrail_lab::drive::Drive;
 use iotrail_report::terminal::{self, Across};
 use iotrail_schema::run_record::RunRecord;
+use iotrail_store::named;
 use iotrail_store::{Store, default_path};
 
 /// The machines, as `lab run` has them.

@@ -29,7 +29,7 @@ pub struct Source(Vec<BTreeMap<String, Shape>>);
 impl Source {
     pub fn read() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let folders = ["schema/src", "answer/src", "report/src", "store/src", "base/src", "lab/src", "../src/cli"];
+        let folders = ["schema/src", "answer/src", "report/src", "store/src", "base/src", "lab/src", "../src"];
         let (schema, others) = folders.split_at(1);
         Self([schema, others].map(|folders| types(&root.join("crates"), folders)).into())
     }

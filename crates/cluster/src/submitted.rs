@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::second::Second;
-use crate::cli::given::named;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::locked::{Locked, lock, sign};
 use iotrail_slurm::outbox::{Item, Outbox};
 use iotrail_slurm::script::Program;
+use iotrail_store::named;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Submitted {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use super::How;
-use super::answer;
 use super::node::{At, NOT_HERE, Node};
 use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
@@ -12,17 +10,26 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
-use iotrail_report::terminal;
-use iotrail_schema::fleet_record::{FleetNode, NodeState};
+use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_slurm::control;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
-/// Stores and shows it. Exit status: 0 when all nodes have measured all that they can; 1 when not.
-pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: How<'_>) -> Result<u8> {
+/// What the nodes have measured, as the store has it now.
+pub struct Collected {
+    pub record: FleetRecord,
+    /// How many nodes the jobs had, with those of servers.
+    pub nodes: usize,
+    /// The command line that collects the rest.
+    pub attach: String,
+}
+
+/// Stores it.
+pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach: String) -> Result<Collected> {
+    let path = store.path().to_owned();
     let gone = || {
-        let what = format!("fleet f{} is no longer in {}", submitted.fleet, store.path().display());
+        let what = format!("fleet f{} is no longer in {}", submitted.fleet, path.display());
         Error::machine(what, "another program removed it")
     };
     let before = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
@@ -31,14 +38,13 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
         store.set_node(submitted.fleet, &node)?;
     }
     let is_waiting = take_in(submitted, nodes.iter().filter(is_open), store)?;
-    let path = store.path().to_owned();
     if !is_waiting {
         store.finish_fleet(submitted.fleet, clock::unix_s())?;
         // None is left, unless Slurm has told us of them wrongly: nobody would find it again.
         _ = control::cancel(&submitted.jobs);
         submitted.forget(&path);
     }
-    let Some(record) = store.fleet(submitted.fleet)? else { return Ok(1) };
+    let record = store.fleet(submitted.fleet)?.ok_or_else(gone)?;
     if !is_waiting && record.runs().next().is_none() {
         store.forget_fleet(submitted.fleet)?;
         let why: Vec<(&str, &str)> =
@@ -50,11 +56,8 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, how: Ho
         };
         return Err(Error::machine(what, "").because(together(why)));
     }
-    match how.json {
-        true => terminal::print_json(&record)?,
-        false => answer::show(&record, submitted, store, how)?,
-    }
-    Ok(u8::from(!record.nodes.iter().all(|n| n.state == NodeState::Done)))
+    let nodes = record.nodes.len() * (1 + usize::from(submitted.second.is_some()));
+    Ok(Collected { record, nodes, attach })
 }
 
 /// What nodes said: each reason once, with the nodes that gave it.
@@ -158,7 +161,7 @@ fn last_run(file: &Path) -> Result<Option<RunRecord>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::fleet_record::{FleetRecord, SCHEMA};
+    use iotrail_schema::fleet_record::SCHEMA;
     use iotrail_slurm::outbox::{Ended, Item, Outbox};
     use iotrail_slurm::script::Program;
     use iotrail_testing::run::two_by_two;

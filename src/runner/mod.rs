@@ -1,13 +1,16 @@
-//! A planned run, measured: stored as it goes, read back, compared, shown.
+//! The runner of the commands that measure: a plan, measured, stored as it goes, read back, compared, shown.
+
+pub mod outline;
+pub mod printed;
+pub mod progress;
 
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use super::printed::{Printed, head};
-use super::progress::Progress;
-use crate::cli::given::named;
+use self::printed::{Printed, head};
+use self::progress::Progress;
 use iotrail_answer::compare;
 use iotrail_answer::expectation::{Judged, judge};
 use iotrail_base::error::{Error, Result};
@@ -27,7 +30,7 @@ use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
-use iotrail_store::{Store, default_path};
+use iotrail_store::{Store, default_path, named};
 
 /// Measures what is to come, reads back all that is stored of the run, and compares.
 pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Outcome, RunRecord)> {
@@ -141,7 +144,7 @@ pub fn again(run: i64, store: Option<&Path>) -> String {
 }
 
 /// The arms against the first, from all that is stored of the run.
-pub(in crate::cli) fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
+pub fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
     let failed = RefCell::new(None);
     let histogram = |cell, repeat| {
         store.histogram(record.run, cell, repeat).unwrap_or_else(|e| {

@@ -1,0 +1,301 @@
+//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet.
+//!
+//! | file | responsible for |
+//! |---|---|
+//! | `submitting` | the jobs, submitted: all or none |
+//! | `submitted` | what was submitted, kept until all of it has come back |
+//! | `node` | one node, from the queue to its end |
+//! | `second` | the server's node, of a job of two |
+//! | `follow` | all of them, once a second; Ctrl-C |
+//! | `carry` | results over srun's streams |
+//! | `shown` | lines and bars |
+//! | `collect` | what has come back, into the store |
+//! | `on_node` | the other end of all that: `iotrail slurm-node` |
+
+mod carry;
+mod collect;
+mod follow;
+mod node;
+pub mod on_node;
+mod second;
+mod shown;
+mod submitted;
+mod submitting;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::ArgGroup;
+
+use follow::Patience;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_base::units::Span;
+use iotrail_base::words::plural;
+use iotrail_experiment::plan::absolute;
+use iotrail_host::clock;
+use iotrail_report::terminal;
+use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState, SCHEMA};
+use iotrail_slurm::nodes::{self, Wanted};
+use iotrail_slurm::refused::{self, Refused};
+use iotrail_slurm::words;
+use iotrail_store::{Store, default_path};
+
+pub use collect::Collected;
+use submitted::{Submitted, Watching};
+use submitting::Given;
+
+/// What is submitted, and how it is watched.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
+pub struct Fleet {
+    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet
+    #[arg(long)]
+    pub slurm: bool,
+
+    /// Run on these nodes, written as Slurm writes them: n[1-4],m7
+    #[arg(long, value_name = "LIST", requires = "slurm")]
+    nodes: Option<String>,
+
+    /// Give sbatch these options: '--partition=x --time=2:00:00'
+    #[arg(long, value_name = "OPTIONS", requires = "slurm", value_parser = sbatch, allow_hyphen_values = true)]
+    sbatch: Option<Words>,
+
+    /// Leave results in this folder, which every node sees under the same path (default: they come back over srun's streams)
+    #[arg(long, value_name = "DIR", requires = "slurm")]
+    shared: Option<PathBuf>,
+
+    /// Copy this program to the nodes (default: use the one that is installed there)
+    #[arg(long, requires = "slurm")]
+    ship: bool,
+
+    /// Submit, print the job's number, and return
+    #[arg(long, requires = "slurm")]
+    detach: bool,
+
+    /// Take what a lost node has measured if it does not come back within this time (default: 5m). With --attach also give up a node that
+    /// has measured and cannot be reached (default: it is left for another time)
+    #[arg(long, value_name = "TIME", requires = "cluster")]
+    lost_after: Option<Span>,
+
+    /// Watch a job that --slurm submitted, and collect its results
+    #[arg(long, value_name = "JOB")]
+    pub attach: Option<u64>,
+}
+
+/// Nodes that nobody names.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "With --slurm")]
+pub struct Chosen {
+    /// Run on N nodes that Slurm chooses
+    #[arg(long, value_name = "N", requires = "slurm", conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    count: Option<u32>,
+
+    /// Choose among nodes with these features, as sbatch's --constraint
+    #[arg(long, value_name = "FEATURES", requires = "count")]
+    constraint: Option<String>,
+}
+
+impl Chosen {
+    pub fn or_named(&self, fleet: &Fleet) -> Result<Wanted> {
+        let count = self.count.map(|count| Wanted::Count { count, constraint: self.constraint.clone() });
+        fleet.named().or(count).ok_or_else(|| {
+            Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)")
+        })
+    }
+}
+
+impl Fleet {
+    /// The nodes that are named.
+    fn named(&self) -> Option<Wanted> {
+        self.nodes.clone().map(Wanted::Named)
+    }
+
+    /// A server's and a sender's.
+    pub fn two(&self, constraint: Option<String>) -> Wanted {
+        self.named().unwrap_or(Wanted::Count { count: 2, constraint })
+    }
+}
+
+/// Options in one text.
+#[derive(Debug, Clone)]
+struct Words(Vec<String>);
+
+fn sbatch(text: &str) -> std::result::Result<Words, String> {
+    words::split(text).map(Words)
+}
+
+/// What the nodes run: a command of ours that stores a run.
+pub struct Work<'a> {
+    /// Its name, as `run`.
+    pub command: &'a str,
+    pub experiment: &'a str,
+    /// The experiment's text, for `iotrail run` on a node; `None`: it is another command.
+    pub text: Option<&'a str>,
+    /// Of `iotrail run` there, but for the experiment and the store; or the words of that other command.
+    pub options: Vec<String>,
+    /// What has to be the same on all of them.
+    pub plan: serde_json::Value,
+    /// The command line that makes it again.
+    pub again: String,
+    /// A program of the user's runs in this folder.
+    pub within: Option<PathBuf>,
+    /// Where.
+    pub wanted: Wanted,
+    /// It has a server on a node of its own.
+    pub served: Option<Served>,
+}
+
+/// The server's node.
+pub struct Served {
+    /// Where the others reach it, in place of what Slurm knows.
+    pub address: Option<String>,
+}
+
+/// The folder that a program of the user's runs in here.
+pub fn here() -> Result<PathBuf> {
+    std::env::current_dir()
+        .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
+}
+
+/// The command line that was given, with the seed if that was drawn.
+pub fn again(seed: u32) -> String {
+    let given: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_seed = |word: &String| word == "--seed" || word.starts_with("--seed=");
+    let mut words = given.clone();
+    if !given.iter().take_while(|word| *word != "--").any(is_seed) {
+        let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
+        words.insert(end, format!("--seed={seed}"));
+    }
+    let words: Vec<String> = words.iter().map(|word| words::quoted(word)).collect();
+    format!("iotrail {}", words.join(" "))
+}
+
+/// `named`: the store that is named on the command line. An error when none of the nodes has measured; `None` with `--detach`.
+pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Option<Collected>> {
+    let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
+    if fleet.ship && fleet.detach && fleet.shared.is_none() {
+        return Err(Error::input(
+            "--ship with --detach: nobody would bring iotrail to a node whose job starts later",
+            "keep it where the nodes find it (--shared DIR), or leave out one of the two",
+        ));
+    }
+    let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
+    if let Some(Refused { option, why, instead }) = refused::first(more) {
+        return Err(Error::input(format!("--sbatch cannot have {option}: {why}"), instead));
+    }
+    let shared = fleet.shared.as_deref().map(absolute).transpose()?;
+    if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
+    }
+    let (nodes, left_out, second) = match &work.served {
+        None => usable(&work.wanted, more).map(|(can, cannot)| (can, cannot, None))?,
+        Some(served) => {
+            second::of_two(&work.wanted, served, more).map(|(one, second)| (vec![one], vec![], Some(second)))?
+        }
+    };
+    // From now on Ctrl-C leaves no job behind.
+    let stop = interrupt::raise_flag()?;
+    let mut store = Store::create_or_open(&path)?;
+    let called = |n: &String| second.as_ref().map_or_else(|| n.clone(), |second| second.called(n));
+    let waiting = |n: &String| FleetNode { node: called(n), state: NodeState::Waiting, run: None, said: None };
+    let record = FleetRecord {
+        schema: SCHEMA.into(),
+        fleet: 0,
+        name: String::new(),
+        experiment: work.experiment.to_owned(),
+        plan: work.plan.to_string(),
+        command: Some(work.again.clone()),
+        started_unix_s: clock::unix_s(),
+        finished_unix_s: None,
+        nodes: nodes.iter().map(waiting).chain(left_out).collect(),
+    };
+    let given =
+        Given { work, nodes: &nodes, second: second.as_ref(), more, shared: shared.as_deref(), ship: fleet.ship };
+    let submitted = match given.submit(record, &mut store, stop) {
+        Ok(submitted) => submitted,
+        Err(e) => {
+            store.abandon();
+            return Err(e);
+        }
+    };
+    terminal::say(&format!(
+        "job {} on {}, as fleet f{}; if this ends: {}",
+        submitted.job,
+        second.as_ref().map_or_else(|| plural(nodes.len(), "node"), |second| second.roles(&nodes[0])),
+        submitted.fleet,
+        submitted.attach(named)
+    ));
+    let watching = submitted::watch(store.path(), submitted.job)?;
+    if fleet.detach {
+        terminal::print(&format!("{}\n", submitted.job))?;
+        return Ok(None);
+    }
+    watch(fleet, (submitted, watching), (store, named), stop).map(Some)
+}
+
+/// Goes on with a job of before, from wherever its results are.
+pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected> {
+    let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
+    let none = || {
+        Error::input(
+            format!("no job {job} of --slurm waits to be collected into {}", path.display()),
+            "give the --store that it was submitted with; `iotrail list` shows what has been collected",
+        )
+    };
+    let watching = submitted::watch(&path, job)?;
+    let submitted = Submitted::read(&path, job)?.ok_or_else(none)?;
+    let store = Store::open(&path)?.ok_or_else(none)?;
+    watch(fleet, (submitted, watching), (store, named), interrupt::raise_flag()?)
+}
+
+/// A lost node may be away for so long, where nobody says.
+const LOST_AFTER: Duration = Duration::from_secs(300);
+
+fn watch(
+    fleet: &Fleet,
+    (submitted, _watching): (Submitted, Watching),
+    (mut store, named): (Store, Option<&Path>),
+    stop: &AtomicBool,
+) -> Result<Collected> {
+    let given = fleet.lost_after.map(|span| span.0);
+    let patience =
+        Patience { lost_after: given.unwrap_or(LOST_AFTER), give_up: given.filter(|_| fleet.attach.is_some()) };
+    let attach = submitted.attach(named);
+    let nodes = follow::follow(&submitted, store.path(), patience, &attach, stop)?;
+    let collected = collect::collect(&submitted, &nodes, &mut store, attach);
+    if collected.is_err() {
+        store.abandon();
+    }
+    collected
+}
+
+/// Of a store that nobody has named with --store: the advice is about that option.
+fn without_advice(e: &Error) -> String {
+    e.source.as_ref().map_or_else(|| e.what.clone(), |cause| format!("{}: {cause}", e.what))
+}
+
+/// Those that are wanted and can be had; those that cannot, with the reason.
+fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
+    let names = nodes::resolve(wanted, more)?;
+    let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
+    let (mut can, mut cannot) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(node) = all.get(&name) else {
+            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
+        };
+        match node.unusable() {
+            None => can.push(name),
+            Some(why) => {
+                terminal::say(&format!("{name}: left out: Slurm has it {why}"));
+                let said = Some(format!("Slurm has it {why}"));
+                cannot.push(FleetNode { node: name, state: NodeState::Lost, run: None, said });
+            }
+        }
+    }
+    if can.is_empty() {
+        return Err(Error::machine("none of the nodes can be used now", "`sinfo -N -l` tells why"));
+    }
+    Ok((can, cannot))
+}
