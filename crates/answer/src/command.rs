@@ -90,7 +90,7 @@ fn storage(l: &LoadRecord) -> Line {
         .flag("buffered", !l.direct)
         .flag("verify", l.verify)
         .given("seed", l.seed, "")
-        .flag("allow-write", l.rw.contains("write") || l.rw.ends_with("rw"));
+        .flag("allow-write", l.rw.writes());
     span(&mut line, l);
     line.given("rate", l.rate, "").given("trace", Some(&l.trace), "auto");
     line

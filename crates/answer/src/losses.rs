@@ -1,5 +1,6 @@
 //! What was watched in a run, and what was not seen of it.
 
+use iotrail_schema::measurement::Engine;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::vehicle::Vehicle;
 
@@ -11,7 +12,7 @@ pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
     let mut sums = [Some(0); 4];
     let mut any = false;
     // An epoll server has no completions.
-    for m in run.measurements().filter(|m| m.probe.mode != "off" && m.load.engine != "epoll") {
+    for m in run.measurements().filter(|m| m.probe.mode != "off" && m.load.engine != Engine::Epoll) {
         any = true;
         let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
         let each = [m.probe.completions_seen, Some(unknown), m.probe.untracked, m.probe.lost];

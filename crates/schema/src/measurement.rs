@@ -25,7 +25,7 @@ pub use circumstances::{BeforeAfter, Circumstances, DeviceBytes, PageCache, Thro
 pub use cpu::{Cpu, CpuSamples, CpuShare, FunctionSamples, Phases};
 pub use events::{Interrupt, Ipi, ModeSwitch, PerIo, Punts, TaskWorkBatch, VehicleCount};
 pub use followed::{Followed, StageRecord, Waits};
-pub use load::{LoadRecord, Ring};
+pub use load::{Engine, LoadRecord, Reaper, Ring, Rw, Trace, Wait};
 pub use order::{DeliveredBy, Delivery, Order, OrderBy};
 
 pub const SCHEMA: &str = "iotrail.measurement/1";

@@ -1,6 +1,7 @@
 //! The network's side of a measurement, `Measurement.net`: what was sent, what the server counted, what the sender took. Part of the JSON
 //! schema `iotrail.measurement/1` (`docs/formats.md`). Unknown is null, never 0; units are in the names.
 
+use crate::measurement::Engine;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
@@ -89,7 +90,7 @@ pub struct ServerRecord {
     /// Version of the iotrail that served.
     pub version: String,
     /// `epoll` or `io_uring`.
-    pub engine: String,
+    pub engine: Engine,
     /// Options that mean something to the engine, by name, as resolved.
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Over all threads.
@@ -233,7 +234,7 @@ pub struct ServedRecord {
     /// Its control address; null: none.
     pub control: Option<String>,
     /// `epoll` or `io_uring`.
-    pub engine: String,
+    pub engine: Engine,
     /// Options that mean something to the engine, by name, as resolved.
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Ring flags that the kernel granted.

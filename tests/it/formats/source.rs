@@ -213,6 +213,8 @@ fn json(ty: &Type) -> String {
                 "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "integer".into(),
                 "f64" => "number".into(),
                 "bool" => "boolean".into(),
+                // The names of an option are in its field's sentence.
+                "Engine" | "Rw" | "Wait" | "Reaper" | "Trace" => "string".into(),
                 "String" | "Name" | "str" | "PathBuf" | "Path" => "string".into(),
                 "Cow" => "string".into(),
                 "Value" => "any".into(),

@@ -69,7 +69,7 @@ fn silent() -> Result<(), Failed> {
     assert_eq!(m.vehicles, []);
     // It never sleeps: what was asked for is not what it does, and it says so.
     let m = run(&format!("--engine nvme_user --file {} --count 100", drive.address));
-    assert_eq!(m.load.wait, "peek");
+    assert_eq!(m.load.wait.name(), "peek");
     assert!(m.warnings.iter().any(|w| w.code == "polls"));
     drop(released);
     Ok(())

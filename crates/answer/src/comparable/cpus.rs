@@ -3,6 +3,7 @@
 use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent, plural, span};
 use iotrail_schema::measurement::{Circumstances, Measurement, TargetInterrupt, Warning};
+use iotrail_schema::measurement::{Engine, Reaper};
 
 /// Steal is counted in ticks of 10 ms: one or two are what any virtual machine has now and then.
 const STEAL_TICKS_NS: u64 = 30_000_000;
@@ -97,7 +98,7 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
 pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let l = &m.load;
     let ring = |flag: &str| l.ring.granted.iter().any(|f| f == flag);
-    let threads = l.jobs as usize * (1 + usize::from(l.reaper != "same") + usize::from(ring("sqpoll")));
+    let threads = l.jobs as usize * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(ring("sqpoll")));
     // Unbound, threads that wake up meet on one CPU now and then, though others are free.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);
@@ -106,8 +107,8 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
         && l.neighbour == "none"
         && threads <= room
         && !l.force_async
-        && l.engine != "posix_aio"
-        && !matches!(l.rw.as_str(), "write" | "randwrite" | "randrw")
+        && l.engine != Engine::PosixAio
+        && !l.rw.writes()
         && (l.direct || from_memory || m.net.is_some());
     // The control group's quota keeps threads that could run waiting too: nobody else has their CPU then.
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);

@@ -2,6 +2,7 @@
 
 use super::threshold::MATTERS;
 use iotrail_base::words::{bytes, percent};
+use iotrail_schema::measurement::Rw;
 use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, Measurement, Warning};
 
 /// Bytes that others may move in any span: a file system's journal, a daemon's log, a program's pages. In a short load they
@@ -22,7 +23,7 @@ fn direct_device<'a>(m: &Measurement, c: &'a Circumstances) -> Option<&'a Device
 
 /// Bytes (read, written) that the load moved; where it mixes them, all of them are in the first.
 pub(super) fn asked(m: &Measurement, d: &DeviceBytes) -> (u64, u64) {
-    if m.load.rw.ends_with("write") { (0, d.asked_bytes) } else { (d.asked_bytes, 0) }
+    if m.load.rw.only_writes() { (0, d.asked_bytes) } else { (d.asked_bytes, 0) }
 }
 
 /// Bytes that the disks may have moved more, or less, than was asked for.
@@ -34,16 +35,16 @@ pub(super) fn other_io(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let d = direct_device(m, c)?;
     let (read, written) = asked(m, d);
     let several = m.host.target.as_ref().and_then(|t| t.device.as_ref()).is_some_and(|name| name.contains('+'));
-    let (more_read, more_written) = match m.load.rw.as_str() {
+    let (more_read, more_written) = match &m.load.rw {
         // Several disks keep copies and checksums: what they write, and read to do so, is not what was asked for.
-        "write" | "randwrite" | "randrw" if several => return None,
-        "randrw" => ((d.read_bytes + d.written_bytes).saturating_sub(read), 0),
+        rw if rw.writes() && several => return None,
+        Rw::RandRw => ((d.read_bytes + d.written_bytes).saturating_sub(read), 0),
         _ => (d.read_bytes.saturating_sub(read), d.written_bytes.saturating_sub(written)),
     };
     let more = more_read + more_written;
     (more as f64 > allowance(c, d)).then(|| {
-        let what = match (m.load.rw.as_str(), more_read, more_written) {
-            ("randrw", more, _) => bytes(more),
+        let what = match (&m.load.rw, more_read, more_written) {
+            (Rw::RandRw, more, _) => bytes(more),
             (_, read, 0) => format!("{} of reads", bytes(read)),
             (_, 0, written) => format!("{} of writes", bytes(written)),
             (_, read, written) => format!("{} of reads and {} of writes", bytes(read), bytes(written)),
@@ -58,9 +59,9 @@ pub(super) fn other_io(m: &Measurement, c: &Circumstances) -> Option<Warning> {
 
 pub(super) fn not_from_device(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let d = direct_device(m, c)?;
-    let (what, did) = match m.load.rw.as_str() {
-        "randrw" => ("moved", d.read_bytes + d.written_bytes),
-        "write" | "randwrite" => ("written", d.written_bytes),
+    let (what, did) = match &m.load.rw {
+        Rw::RandRw => ("moved", d.read_bytes + d.written_bytes),
+        Rw::Write | Rw::RandWrite => ("written", d.written_bytes),
         _ => ("read", d.read_bytes),
     };
     let missing = d.asked_bytes.saturating_sub(did);
@@ -89,7 +90,7 @@ pub(super) fn not_from_device(m: &Measurement, c: &Circumstances) -> Option<Warn
 
 pub(super) fn cache_changed(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let resident = c.page_cache.as_ref()?.resident;
-    if m.load.direct || m.load.file.is_none() || m.load.rw.ends_with("write") || apart(resident) <= MATTERS {
+    if m.load.direct || m.load.file.is_none() || m.load.rw.only_writes() || apart(resident) <= MATTERS {
         return None;
     }
     // All of it read from the device is one state, cold, from beginning to end.

@@ -6,6 +6,7 @@ use crate::group::Row;
 use crate::per_io;
 use crate::spread::over_repeats;
 use iotrail_base::words::{list, numbers, per_io as text, percent, three_digits};
+use iotrail_schema::measurement::Wait;
 use iotrail_schema::measurement::{Interrupt, Measurement};
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
@@ -93,7 +94,7 @@ fn forecast(part: &Part<'_>) -> Option<String> {
     // The last row, which has the most in flight: there the CPU may be the limit.
     let (row, irq, share, idle) = part.group.rows.iter().rev().find_map(known)?;
     // A job that looks leaves no idle time, whether it has something to do or not.
-    if irq.measurements.first().is_none_or(|m| m.load.wait != "block") {
+    if irq.measurements.first().is_none_or(|m| m.load.wait != Wait::Block) {
         return None;
     }
     let gain = |(name, coop)| {

@@ -5,6 +5,7 @@ use crate::group::Row;
 use crate::per_io::{self, Sampled};
 use crate::spread::Spread;
 use iotrail_base::words::{list, percent, span};
+use iotrail_schema::measurement::Engine;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
@@ -64,11 +65,11 @@ fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
 /// Native aio copies its iocbs in, one by one; io_uring has no such copy. Beside the same I/Os of io_uring, the difference in
 /// copying is that.
 fn copying(part: &Part<'_>, row: &Row<'_>) -> Option<String> {
-    let of_engine = |name: &str| {
-        let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == name);
+    let of_engine = |engine: Engine| {
+        let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == engine);
         part.run.arms.iter().filter_map(|arm| find(row, arm)).find(is)
     };
-    let (aio, ring) = (of_engine("libaio")?, of_engine("io_uring")?);
+    let (aio, ring) = (of_engine(Engine::Libaio)?, of_engine(Engine::IoUring)?);
     let copied = |c| at(c, |p| p == Place::Copy);
     let (theirs, ours, whole) = (copied(aio)?, copied(ring)?, at(aio, |p| p != Place::Idle)?);
     let (difference, error) = (theirs.ns - ours.ns, error(theirs, ours));

@@ -8,6 +8,7 @@ use crate::spread::{Spread, over_repeats};
 use crate::unit::Unit;
 use iotrail_base::words::{count, three_digits};
 use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::Wait;
 use iotrail_schema::vehicle::Vehicle;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
@@ -25,7 +26,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };
         // The tick may come a moment after they were ready: then they have not waited for it.
-        if waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek").is_none() {
+        if waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == Wait::Peek).is_none() {
             continue;
         }
         why = why.or(Some(m));
@@ -44,6 +45,6 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
     Some(format!(
         "With {arm} completions wait for the timer tick ({}): {}.",
         parts.join("; "),
-        why_the_tick(&why?.load.ring.requested, why?.load.wait == "peek")
+        why_the_tick(&why?.load.ring.requested, why?.load.wait == Wait::Peek)
     ))
 }

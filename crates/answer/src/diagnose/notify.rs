@@ -4,6 +4,7 @@ use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of, tick_rate, why_the_tick};
 use iotrail_base::words::{count, percent, span, three_digits};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::measurement::Wait;
 use iotrail_schema::measurement::{Interrupt, Ipi, Measurement, VehicleCount};
 use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
 use iotrail_schema::vehicle::Vehicle;
@@ -71,7 +72,7 @@ pub fn waited_for_tick(vehicles: &[VehicleCount], ring_flags: &[String], peeks: 
 }
 
 fn stranded_load(m: &Measurement) -> Option<Finding> {
-    let mut f = waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == "peek")?;
+    let mut f = waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == Wait::Peek)?;
     let iops = m.iops?;
     f.evidence.insert("iops".into(), iops);
     if let Some(ticks) = tick_rate(m) {

@@ -8,6 +8,7 @@ use crate::search;
 use crate::unit::Unit;
 use iotrail_base::words::{bytes, list, plural};
 use iotrail_schema::comparison::Verdict;
+use iotrail_schema::measurement::Rw;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, Found, SearchRecord};
 
@@ -59,7 +60,7 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     }
     let l = &m.load;
     let mut words = vec![format!("{} {}", l.engine, l.rw)];
-    if l.rw != "nop" {
+    if l.rw != Rw::Nop {
         words[0] += &format!(" of {}, {}", bytes(l.bs), if l.direct { "direct" } else { "cached" });
     }
     words.extend([format!("depth {}", l.depth), format!("wait {}", l.wait)]);

@@ -16,7 +16,7 @@ pub fn words(net: &NetRecord) -> String {
             (!all.is_empty()).then(|| format!("{name} {}", all.join(",")))
         };
         let cpus: Option<Vec<u32>> = s.options.get("server-cpus").and_then(|v| serde_json::from_value(v.clone()).ok());
-        server.push(s.engine.clone());
+        server.push(s.engine.to_string());
         server.extend(text("trigger").into_iter().chain(text("receive")).chain(names("ring")).chain(names("register")));
         let threads = s.options.get("server-threads").and_then(Value::as_u64);
         server.extend(threads.map(|n| plural(n as usize, "thread")));

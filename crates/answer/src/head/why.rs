@@ -12,6 +12,7 @@ use crate::unit::Unit;
 use iotrail_base::words::{list, per_io as per_io_text, percent, span};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::Wait;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::vehicle::Vehicle;
 
@@ -90,7 +91,7 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
             tick.delay_ns.as_ref()?.p50.map(|ns| ns as f64)
         };
         let late = over_repeats(cell, late).map(|ns| format!(", {} late at the median", span(ns))).unwrap_or_default();
-        let remedy = waited_for_tick(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == "peek");
+        let remedy = waited_for_tick(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == Wait::Peek);
         let text = format!("{range} of its completions waited for the timer tick{late}{before}");
         return Some((text, remedy.map(|f| f.remedy)));
     }

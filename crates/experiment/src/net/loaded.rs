@@ -17,6 +17,7 @@ use iotrail_net::control::guest::{Guest, Unmet};
 use iotrail_net::control::message::{Machine, Measured, Welcome};
 use iotrail_net::sender::spec::SenderSpec;
 use iotrail_net::sender::{self, Sent};
+use iotrail_schema::measurement::Trace;
 use iotrail_schema::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{NetRecord, ServerCounts, ServerRecord};
 use iotrail_stats::quantile;
@@ -184,7 +185,7 @@ fn lost_half(guest: &Guest) -> Option<Measured> {
     let flags = |name: &str| welcome.options.get(name).and_then(|v| serde_json::from_value(v.clone()).ok());
     let jobs = welcome.options.get("server-threads").and_then(serde_json::Value::as_u64);
     let load = LoadRecord {
-        engine: welcome.engine.clone(),
+        engine: welcome.engine.as_str().into(),
         ring: Ring { requested: flags("ring").unwrap_or_default(), granted: welcome.granted.clone() },
         register: flags("register").unwrap_or_default(),
         jobs: jobs.unwrap_or_default() as u32,
@@ -192,7 +193,7 @@ fn lost_half(guest: &Guest) -> Option<Measured> {
     };
     let server = ServerRecord {
         version: welcome.version.clone(),
-        engine: welcome.engine.clone(),
+        engine: welcome.engine.as_str().into(),
         options: welcome.options.clone(),
         total,
         threads: Vec::new(),
@@ -248,7 +249,7 @@ fn joined(
     (m.load.runtime_ns, m.load.count) = (spec.end.span().map(|span| span.as_nanos() as u64), spec.end.ios());
     m.load.warmup_ns = spec.warmup.as_nanos() as u64;
     m.load.rate = spec.rate;
-    if m.load.trace.is_empty() {
+    if m.load.trace == Trace::default() {
         m.load.trace = "off".into();
     }
     m.elapsed_ns = sent.elapsed_ns;

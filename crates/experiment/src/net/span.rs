@@ -155,7 +155,7 @@ impl<'a> Span<'a> {
         }
         let server = ServerRecord {
             version: env!("CARGO_PKG_VERSION").into(),
-            engine: self.server.spec().options.engine.to_string(),
+            engine: self.server.spec().options.engine.to_string().as_str().into(),
             options: self.server.spec().record(),
             memory: memory(resident_before_bytes, self.server),
             total,
@@ -270,7 +270,7 @@ fn measured(
             jobs: spec.threads as u32,
             cpus_requested: spec.options.server_cpus.clone(),
             cpus: spec.cpus.iter().copied().cycle().take(spec.threads).collect(),
-            trace: trace.to_string(),
+            trace: trace.to_string().as_str().into(),
             ..LoadRecord::default()
         }
         .into(),

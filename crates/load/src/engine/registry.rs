@@ -103,6 +103,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_knows_each_engine() {
+        use iotrail_schema::measurement::Engine;
+        for kind in EngineKind::ALL {
+            assert!(!matches!(Engine::from(kind.engine().name), Engine::Other(_)), "{kind}");
+        }
+    }
+
+    #[test]
     fn stored_names_are_those_of_the_first_release() {
         assert_eq!(
             EngineKind::NAMES[..7],

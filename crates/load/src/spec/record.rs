@@ -10,24 +10,24 @@ impl LoadSpec {
         let registered =
             [("files", ring.register_files), ("buffers", ring.register_buffers), ("ring", ring.register_ring)];
         LoadRecord {
-            engine: self.engine.to_string(),
+            engine: self.engine.engine().name.into(),
             ring: Ring { requested: ring.setup.names(), granted: granted.to_vec() },
             sq_cpu: ring.sq_cpu,
             sq_idle_ms: ring.sq_idle_ms,
             register: registered.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect(),
             force_async: ring.force_async,
-            rw: self.rw.to_string(),
+            rw: self.rw.to_string().as_str().into(),
             bs: u64::from(self.block_bytes),
             depth: self.depth,
             batch: self.batch,
             jobs: self.jobs,
             cpus_requested: self.cpus_requested.clone(),
             cpus: self.cpus.clone(),
-            wait: self.wait.to_string(),
+            wait: self.wait.to_string().as_str().into(),
             reaper: match self.reaper {
                 ReaperKind::Same => "same".into(),
                 ReaperKind::Thread { cpu: None } => "thread".into(),
-                ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}"),
+                ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}").as_str().into(),
             },
             think_ns: self.think_ns,
             scratch: self.scratch.to_string(),
@@ -41,7 +41,7 @@ impl LoadSpec {
             rate: self.rate,
             verify: self.verify,
             seed: self.seed,
-            trace: self.trace.to_string(),
+            trace: self.trace.to_string().as_str().into(),
         }
     }
 }

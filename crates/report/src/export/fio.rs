@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 
 use super::rows::Row;
+use iotrail_schema::measurement::{Engine, Rw};
 use iotrail_schema::measurement::{Measurement, Throughput};
 use iotrail_schema::run_record::value_text;
 use iotrail_stats::quantile::quantile;
@@ -21,14 +22,14 @@ pub fn place(row: &Row<'_>) -> String {
     let others: Vec<String> =
         others.map(|(name, v)| format!("{}={}", super::file_name(name), super::file_name(&value_text(v)))).collect();
     let folder = if others.is_empty() { "all".into() } else { others.join(",") };
-    format!("{folder}/repeat-{}/{}-{}-{}.json", row.repeat, super::file_name(&load.rw), load.depth, load.jobs)
+    format!("{folder}/repeat-{}/{}-{}-{}.json", row.repeat, super::file_name(load.rw.name()), load.depth, load.jobs)
 }
 
 /// Which of fio's two directions the load has; `None`: both, or none.
-fn direction(rw: &str) -> Option<&'static str> {
+fn direction(rw: &Rw) -> Option<&'static str> {
     match rw {
-        "read" | "randread" => Some("read"),
-        "write" | "randwrite" => Some("write"),
+        Rw::Read | Rw::RandRead => Some("read"),
+        Rw::Write | Rw::RandWrite => Some("write"),
         _ => None,
     }
 }
@@ -97,14 +98,14 @@ fn job_runtime_ms(m: &Measurement) -> u64 {
 /// Numbers are text there, as in a job file.
 fn options(m: &Measurement) -> Value {
     let load = &m.load;
-    let engine = match load.engine.as_str() {
-        "posix_aio" => "posixaio",
-        "sync" => "psync",
-        other => other,
+    let engine = match &load.engine {
+        Engine::PosixAio => "posixaio",
+        Engine::Sync => "psync",
+        other => other.name(),
     };
     let mut options = Map::new();
     let mut set = |name: &str, value: String| options.insert(name.into(), value.into());
-    set("rw", load.rw.clone());
+    set("rw", load.rw.to_string());
     set("bs", block_size(load.bs));
     set("iodepth", load.depth.to_string());
     set("numjobs", load.jobs.to_string());

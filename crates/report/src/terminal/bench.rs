@@ -8,6 +8,7 @@ use super::{measured, verdict};
 use iotrail_answer::diagnose::findings_of;
 use iotrail_answer::head::measured::{Verdict, of_measurement};
 use iotrail_base::words::{UNKNOWN, bytes, count, numbers, percent, plural, span};
+use iotrail_schema::measurement::Reaper;
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 
 pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
@@ -67,7 +68,7 @@ fn load(l: &LoadRecord) -> Vec<String> {
         cpus,
         format!("wait {}", l.wait),
     ];
-    if l.engine.starts_with("io_uring") {
+    if l.engine.has_ring() {
         let flags = |v: &[String]| if v.is_empty() { "none".to_owned() } else { v.join(",") };
         let (asked, granted) = (flags(&l.ring.requested), flags(&l.ring.granted));
         items.push(if asked == granted { format!("ring {asked}") } else { format!("ring {asked}, granted {granted}") });
@@ -83,7 +84,7 @@ fn load(l: &LoadRecord) -> Vec<String> {
     when(l.force_async, "force-async".into());
     when(l.sq_cpu.is_some(), format!("SQPOLL on CPU {}", l.sq_cpu.unwrap_or_default()));
     when(l.sq_idle_ms.is_some(), format!("SQPOLL idle {} ms", l.sq_idle_ms.unwrap_or_default()));
-    when(l.reaper != "same", format!("reaper {}", l.reaper));
+    when(l.reaper != Reaper::Same, format!("reaper {}", l.reaper));
     when(l.think_ns > 0, format!("think {}", span(l.think_ns as f64)));
     when(l.scratch != "none", format!("scratch {}", l.scratch));
     when(l.neighbour != "none", format!("neighbour {}", l.neighbour));

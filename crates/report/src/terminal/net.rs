@@ -13,6 +13,7 @@ use iotrail_answer::diagnose::findings_of;
 use iotrail_answer::head::measured::of_measurement;
 use iotrail_answer::per_io;
 use iotrail_base::words::{UNKNOWN, bytes, count, list, percent, plural, span};
+use iotrail_schema::measurement::Engine;
 use iotrail_schema::measurement::{Measurement, Ring};
 use iotrail_schema::net_record::{Asked, Memory, NetRecord, SenderRecord, ServedRecord, ServerCounts, ServerRecord};
 use iotrail_schema::run_record::value_text;
@@ -131,8 +132,8 @@ fn listed<T: serde::de::DeserializeOwned>(options: &Map<String, Value>, name: &s
     options.get(name).and_then(|v| serde_json::from_value(v.clone()).ok()).unwrap_or_default()
 }
 
-fn server(engine: &str, options: &Map<String, Value>, ring: &Ring) -> Vec<String> {
-    let mut items = vec![engine.to_owned()];
+fn server(engine: &Engine, options: &Map<String, Value>, ring: &Ring) -> Vec<String> {
+    let mut items = vec![engine.to_string()];
     let threads = options.get("server-threads").and_then(Value::as_u64);
     items.extend(threads.map(|n| plural(n as usize, "thread")));
     let cpus: Vec<u32> = listed(options, "server-cpus");
@@ -151,7 +152,7 @@ fn server(engine: &str, options: &Map<String, Value>, ring: &Ring) -> Vec<String
             },
         }
     }
-    if engine == "io_uring" {
+    if *engine == Engine::IoUring {
         let flags = |v: &[String]| if v.is_empty() { "none".to_owned() } else { v.join(",") };
         let (asked, granted) = (flags(&ring.requested), flags(&ring.granted));
         items.push(if asked == granted { format!("ring {asked}") } else { format!("ring {asked}, granted {granted}") });
@@ -261,8 +262,10 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
         o.field("connections", &connections(&server.total, server.memory.as_ref()));
         o.field("stages", &measured::stages(m.stages.as_deref(), measured::is_sample(m)));
         o.blank();
-        match server.engine.as_str() {
-            "epoll" => o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()]),
+        match server.engine {
+            Engine::Epoll => {
+                o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()])
+            }
             _ => measured::vehicles(o, &m.vehicles, measured::VEHICLES),
         }
         measured::counts(o, "per request", m);

@@ -2,11 +2,105 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
+
+/// Values by their names in JSON. `Other` keeps a name of a newer release; empty, the record has no such option.
+macro_rules! names {
+    ($($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal),+ })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(from = "Name", into = "Name")]
+        pub enum $type {
+            $($variant,)+
+            Other(Name),
+        }
+
+        impl $type {
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$variant => $name,)+
+                    Self::Other(name) => name,
+                }
+            }
+        }
+
+        impl From<&str> for $type {
+            fn from(name: &str) -> Self {
+                match name {
+                    $($name => Self::$variant,)+
+                    other => Self::Other(other.into()),
+                }
+            }
+        }
+
+        impl From<Name> for $type {
+            fn from(name: Name) -> Self {
+                name.as_str().into()
+            }
+        }
+
+        impl From<$type> for Name {
+            fn from(value: $type) -> Self {
+                value.name().into()
+            }
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                "".into()
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    )+};
+}
+
+names! {
+    /// The I/O interface.
+    Engine {
+        IoUring = "io_uring", IoUringCmd = "io_uring_cmd", Libaio = "libaio", PosixAio = "posix_aio", Sync = "sync",
+        Null = "null", NvmeUser = "nvme_user", Epoll = "epoll", Program = "program", Unknown = "unknown"
+    }
+    /// Access pattern and direction.
+    Rw {
+        RandRead = "randread", Read = "read", RandWrite = "randwrite", Write = "write", RandRw = "randrw", Nop = "nop",
+        Echo = "echo"
+    }
+    /// How a job waits.
+    Wait { Block = "block", Peek = "peek" }
+    /// Who reaps; `thread:CPU` is an `Other`.
+    Reaper { Same = "same", Thread = "thread" }
+    /// Whether the probes were asked for.
+    Trace { Auto = "auto", On = "on", Off = "off" }
+}
+
+impl Engine {
+    /// Its requests are those of a ring.
+    pub fn has_ring(&self) -> bool {
+        matches!(self, Engine::IoUring | Engine::IoUringCmd)
+    }
+}
+
+impl Rw {
+    /// It writes, and does not read.
+    pub fn only_writes(&self) -> bool {
+        matches!(self, Rw::Write | Rw::RandWrite)
+    }
+
+    pub fn writes(&self) -> bool {
+        self.only_writes() || *self == Rw::RandRw
+    }
+}
+
 /// The load's options as resolved. Optional values are null where the option was not given and has no default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
     /// The I/O interface. Of a network load the server's: `epoll`, `io_uring`, or `unknown` where it is not measured.
-    pub engine: String,
+    pub engine: Engine,
     /// Setup flags of the ring.
     pub ring: Ring,
     /// CPU of the SQPOLL thread.
@@ -18,7 +112,7 @@ pub struct LoadRecord {
     /// Every request goes to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
     /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` of a network load.
-    pub rw: String,
+    pub rw: Rw,
     /// Block size, bytes. Of a network load: the bytes of a request.
     pub bs: u64,
     /// I/Os in flight per job. Of a network load: connections × window.
@@ -32,9 +126,9 @@ pub struct LoadRecord {
     /// The CPU of each job, in order; empty: not pinned.
     pub cpus: Vec<u32>,
     /// How a job waits: `block` or `peek`.
-    pub wait: String,
+    pub wait: Wait,
     /// Who reaps: `same`, `thread` or `thread:CPU`.
-    pub reaper: String,
+    pub reaper: Reaper,
     /// Computing in user mode between reaping and submitting.
     pub think_ns: u64,
     /// Fresh memory touched per I/O: `none`, `lazy`, `prefault`.
@@ -62,7 +156,7 @@ pub struct LoadRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
     /// `auto`, `on` or `off`, as asked for.
-    pub trace: String,
+    pub trace: Trace,
 }
 
 /// Ring setup flags asked for and, as the kernel's answer says, granted. Empty for other engines.
@@ -72,4 +166,22 @@ pub struct Ring {
     pub requested: Vec<String>,
     /// Flags that the kernel granted.
     pub granted: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_keeps_each_name_and_those_of_newer_releases() {
+        for name in ["io_uring", "program", "", "ublk"] {
+            let mut value = serde_json::to_value(LoadRecord::default()).unwrap();
+            value["engine"] = name.into();
+            let record: LoadRecord = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(record.engine.name(), name);
+            assert_eq!(serde_json::to_value(&record).unwrap(), value);
+        }
+        assert_eq!((Engine::from("sync"), Rw::from("echo")), (Engine::Sync, Rw::Echo));
+        assert_eq!(Reaper::from("thread:3"), Reaper::Other("thread:3".into()));
+    }
 }

@@ -9,6 +9,7 @@ use crate::terminal::style::Style;
 use crate::terminal::{measured, verdict};
 use iotrail_answer::head::measured::Verdict;
 use iotrail_base::words::{UNKNOWN, percent, plural};
+use iotrail_schema::measurement::Engine;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::NetRecord;
 
@@ -34,10 +35,10 @@ fn at_shortly(m: &Measurement, net: &NetRecord) -> Vec<String> {
     let mut items = vec![net.address.clone(), between(&net.between).into()];
     match &net.server {
         Some(s) => {
-            items.push(s.engine.clone());
+            items.push(s.engine.to_string());
             items.push(plural(s.threads.len().max(1), "thread"));
-            if s.engine == "io_uring" {
-                items.extend(server("io_uring", &Map::new(), &m.load.ring).into_iter().skip(1));
+            if s.engine == Engine::IoUring {
+                items.extend(server(&s.engine, &Map::new(), &m.load.ring).into_iter().skip(1));
             }
         }
         None => items.push("not measured".into()),
