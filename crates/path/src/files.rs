@@ -171,12 +171,12 @@ impl Files {
         of.done(does(&trail.opcode), (trail.weight, 1), true, trail.result.max(0) as u64, None);
     }
 
-    /// A request of native or POSIX AIO: of its file only the descriptor is known.
-    pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: u32, result: i64, latency_ns: u64) {
+    /// A request of native or POSIX AIO: of its file only the descriptor is known. `weight`: its own, and the scale.
+    pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: (u32, u32), result: i64, latency_ns: u64) {
         let descriptor = Descriptor::Fd(fd);
         let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
         of.used_by(tgid, Some(descriptor));
-        of.done(does(opcode), (weight, 1), true, result.max(0) as u64, Some(latency_ns));
+        of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
     }
 
     /// The file of a followed request; `None`: it had none.

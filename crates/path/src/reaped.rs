@@ -113,11 +113,13 @@ impl Stays {
     /// `None`: none was looked at.
     pub fn record(&self) -> Option<Reaping> {
         let depth = self.depth.delay()?;
+        let ends = |of: &Durations| of.latency(1).mean_ci95;
         Some(Reaping {
             completions: self.reaped.completions,
             estimated: self.reaped.estimated,
             at_least_ns: self.at_least.delay().unwrap_or_default(),
             at_most_ns: self.at_most.delay().unwrap_or_default(),
+            mean_ns_ci95: ends(&self.at_least).zip(ends(&self.at_most)).map(|(least, most)| [least[0], most[1]]),
             left_ns: self.left.delay().unwrap_or_default(),
             left_long: self.long.completions,
             left_long_estimated: self.long.estimated,

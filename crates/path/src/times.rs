@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use super::division::Division;
 use super::runnable::Waited;
 use super::waits::{self, Limit, Spans};
+use iotrail_schema::account::{End, RequestAccount, Start};
 use iotrail_schema::measurement::{Latency, StageRecord, VehicleCount, Waits};
 use iotrail_schema::runnable::Runnable;
 use iotrail_schema::trail::{self, Trail};
@@ -42,6 +44,7 @@ struct Sums {
     weight: u64,
     latency: Mean,
     stages: Stages,
+    division: Division,
 }
 
 /// The same over those of them with both *issued* and *ready*.
@@ -86,10 +89,19 @@ impl Times {
         }
     }
 
-    /// A request of which no more is known.
-    pub fn take_reaped(&mut self, latency_ns: u64, weight: u32) {
+    /// A request of native or POSIX AIO.
+    pub fn take_reaped(
+        &mut self,
+        submitted_ns: u64,
+        ended_ns: Option<u64>,
+        inlined: bool,
+        reaped_ns: u64,
+        weight: u32,
+    ) {
+        let latency_ns = reaped_ns.saturating_sub(submitted_ns);
         self.take_latency(latency_ns, weight);
         self.kept.take_latency(latency_ns, weight);
+        self.kept.division.take_reaped(submitted_ns, ended_ns, inlined, reaped_ns, weight);
     }
 
     fn take_latency(&mut self, latency_ns: u64, weight: u32) {
@@ -166,6 +178,15 @@ impl Times {
         Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
     }
 
+    /// Of those that the mean latency is of. `None`: there are none.
+    pub fn account(&self) -> Option<RequestAccount> {
+        let Sums { completions, weight, division, .. } = self.of_means();
+        let rows = division.rows(weight == completions);
+        let latency_sum_ns = rows.iter().map(|row| row.ns).sum();
+        let (from, to) = (Start::Submitted, End::Posted);
+        (weight > 0).then_some(RequestAccount { count: weight, latency_sum_ns, from, to, rows })
+    }
+
     /// With all stages, waits included.
     pub fn with_stages(&self) -> u64 {
         let armed = self.armed.values().map(|sums| sums.stages.completions).sum::<u64>();
@@ -183,6 +204,7 @@ impl Sums {
     /// Its stages, where all are known.
     fn take(&mut self, trail: &Trail) -> Option<trail::Stages> {
         self.take_latency(trail.latency_ns(), trail.weight);
+        self.division.take(trail);
         let stages = trail.stages()?;
         let weight = trail.weight.max(1);
         let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
@@ -215,6 +237,7 @@ impl Sums {
         self.completions += other.completions;
         self.weight += other.weight;
         self.latency.add(&other.latency);
+        self.division.add(&other.division);
         let (sum, other) = (&mut self.stages, &other.stages);
         sum.completions += other.completions;
         sum.weight += other.weight;

@@ -272,6 +272,7 @@ struct in_use {
 enum links {
 	LINKED = 1,         /* it is one of a chain */
 	LINKED_TO_NEXT = 2,
+	LINKED_TO_LAST = 4, /* not the first one */
 };
 
 #define CAME (1u << 31)
@@ -309,6 +310,7 @@ struct cpu_slot {
 	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another open request has too */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
+	__u64 worker_ns;   /* when the io-wq worker here could begin what it has just posted */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
 	__u32 ring;
 	__u32 ring_epoch;
@@ -475,6 +477,7 @@ struct aio_key {
 
 struct aio_request {
 	__u64 submitted_ns; /* of the last one; 0: it was not seen */
+	__u64 ended_ns;	    /* 0: not seen */
 	__u64 asked_bytes;  /* 0: no plain length, or several different ones */
 	__u32 tid;
 	__u32 weight; /* how many it stands for; 0: it is not followed */
@@ -485,19 +488,21 @@ struct aio_request {
 	__u16 followed; /* of several */
 	__u8 several;   /* so it was at a time: which result is whose cannot be told */
 	__u8 later;     /* it came while a window finished */
+	__u8 inlined;   /* it ended in its own io_submit */
 };
 
 /* The times of a followed one. CLOCK_MONOTONIC. */
 struct reaped {
 	__u64 submitted_ns;
 	__u64 reaped_ns;
+	__u64 ended_ns; /* 0: not seen */
 	__s64 result;
 	__u32 ring;
 	__u32 tgid;
 	__u32 opcode;
 	__u32 weight;
 	__s32 fd;
-	__u32 pad[3];
+	__u32 inlined; /* it ended in its own submission */
 };
 
 /* All buffers of a ring were unregistered. */
@@ -587,6 +592,12 @@ enum punt {
 	PUNT_DRAINED,
 };
 
+enum trail_mark {
+	TRAIL_LINKED = 1,    /* it is linked to the request before it, */
+	TRAIL_HEAD = 4,	     /* or another one to it */
+	TRAIL_THROTTLED = 2, /* the block layer held its first bio back, and a thread of the kernel queued it */
+};
+
 /* One request, from its submission to what carried its completion. A stamp of 0: not seen. CLOCK_MONOTONIC. */
 struct trail {
 	__u64 request;
@@ -599,6 +610,10 @@ struct trail {
 	__u64 ended_ns;
 	__u64 queued_ns; /* the last time that task work was added for it */
 	__u64 posted_ns;
+	__u64 bio_ns; /* its first bio was queued, */
+	__u64 allocated_ns; /* the block layer had a request for it, */
+	__u64 punted_ns; /* it was handed to io-wq first, */
+	__u64 worker_ns; /* and a worker began it last */
 	__u64 woken_ns;
 	__u64 running_ns;
 	__u64 entry; /* as in delivery_key, which the next ones up to waker_cpu are from */
@@ -640,6 +655,8 @@ struct trail {
 	__u16 skips; /* it asks for no completion if it succeeds */
 	__u32 weight; /* how many requests it stands for: the inverse of its chance to be chosen */
 	__u32 shots; /* completions of this request that came before (multishot) */
+	enum trail_mark marks;
+	__u32 pad;
 	char meanwhile_comm[16];
 	__u64 inode; /* of the file that it went to; or the beginning of its kind's name: see FILE_ANONYMOUS */
 	__u32 device; /* of its superblock, as the kernel has it */

@@ -107,6 +107,10 @@ pub struct Reaped {
     pub opcode: String,
     pub submitted_ns: u64,
     pub reaped_ns: u64,
+    /// `None`: its end was not seen.
+    pub ended_ns: Option<u64>,
+    /// It ended in its own submission.
+    pub inlined: bool,
     /// As [`iotrail_schema::trail::Trail::weight`].
     pub weight: u32,
     /// That the program named.

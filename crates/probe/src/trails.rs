@@ -21,7 +21,7 @@ use iotrail_host::irq::Interrupts;
 use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::Stay;
 use iotrail_schema::opcode::{self, MAY_FORCE_WORKER};
-use iotrail_schema::trail::{Course, Meanwhile, Punt, Stamp, Trail, Wake};
+use iotrail_schema::trail::{Before, Course, Link, Meanwhile, Punt, Stamp, Trail, Wake};
 use iotrail_schema::waker::Line;
 
 const UNREGISTERED: usize = size_of::<types::unregistered>();
@@ -258,6 +258,8 @@ impl Trails {
                 opcode: opcode(raw.opcode),
                 submitted_ns: raw.submitted_ns,
                 reaped_ns: raw.reaped_ns,
+                ended_ns: (raw.ended_ns != 0).then_some(raw.ended_ns),
+                inlined: raw.inlined != 0,
                 weight: raw.weight,
                 fd: raw.fd,
                 result: raw.result,
@@ -284,6 +286,8 @@ impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{meanwhile as m, punt as p};
         let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
+        let seen = |ns: u64| (ns != 0).then_some(ns);
+        let marked = |mark: types::trail_mark| raw.marks.0 & mark.0 != 0;
         let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| carrier::handler(i, irq)) };
         let key = types::delivery_key {
             carrier: raw.carrier,
@@ -343,6 +347,18 @@ impl Words<'_> {
             ended: stamp(raw.ended_ns, raw.ended_cpu),
             queued: stamp(raw.queued_ns, raw.queued_cpu),
             posted: Stamp { ns: raw.posted_ns, cpu: raw.posted_cpu.into() },
+            before: Before {
+                link: match () {
+                    () if marked(types::trail_mark::TRAIL_LINKED) => Some(Link::Linked),
+                    () if marked(types::trail_mark::TRAIL_HEAD) => Some(Link::Head),
+                    () => None,
+                },
+                punted_ns: seen(raw.punted_ns),
+                worker_ns: seen(raw.worker_ns),
+                bio_ns: seen(raw.bio_ns),
+                throttled: marked(types::trail_mark::TRAIL_THROTTLED),
+                allocated_ns: seen(raw.allocated_ns),
+            },
             course: course(raw.course),
             block_requests: raw.block_requests,
             vehicle,

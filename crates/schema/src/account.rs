@@ -224,8 +224,20 @@ pub struct RequestAccount {
     pub latency_sum_ns: u64,
     /// From where these latencies start.
     pub from: Start,
+    /// Where they end.
+    pub to: End,
     /// They sum to `latency_sum_ns`.
     pub rows: Vec<RequestRow>,
+}
+
+impl RequestAccount {
+    /// The same of so many requests.
+    pub fn stands_for(&mut self, count: u64) {
+        let factor = count as f64 / self.count.max(1) as f64;
+        self.rows.iter_mut().for_each(|row| row.ns = (row.ns as f64 * factor).round() as u64);
+        self.latency_sum_ns = self.rows.iter().map(|row| row.ns).sum();
+        self.count = count;
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,42 +249,85 @@ pub enum Start {
     Submitted,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The completion was in the completion queue.
+    Posted,
+    /// The program has reaped it.
+    Reaped,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestRow {
     /// The stage.
     pub stage: RequestStage,
     /// What held the requests in that stage, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<RequestReason>,
     /// Their sum.
     pub ns: u64,
-    /// False: from a sample of the requests.
+    /// False: from a sample of the requests, or of the queues.
     pub exact: bool,
+    /// 95 % interval of `ns` where the queues were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns_ci95: Option<[u64; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestStage {
-    /// Published, and not yet taken by the SQPOLL thread.
+    /// In the submission queue, and not yet taken.
     Unsubmitted,
-    /// Taken, and not yet issued to the device: plugged, without a tag, or held by a limit or a scheduler.
-    Block,
-    /// Issued to the device, and not yet ready.
-    Device,
+    /// Behind requests that come first.
+    Ordered,
+    /// In its submission, on the submitting thread.
+    Inline,
     /// In io-wq's queue.
     IowqQueue,
-    /// Run by an io-wq worker.
+    /// In an io-wq worker.
     Iowq,
-    /// In a poll for the peer.
+    /// In the block layer, and not yet issued to the driver.
+    Block,
+    /// Issued to the driver, and not yet ready.
+    Device,
+    /// In flight; what it consists of was not seen.
+    InFlight,
+    /// In a poll, or a timer.
     Poll,
-    /// Ready, its task work not yet run.
+    /// Ready, and not yet posted.
     Ready,
-    /// Posted, and not yet reaped.
+    /// In the completion queue, and not yet reaped.
     Posted,
-    /// Ran within the submission.
-    Inline,
     /// Not known.
     Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestReason {
+    /// The request that it is linked to.
+    Link,
+    /// IOSQE_IO_DRAIN.
+    Drain,
+    /// A limit of the cgroup held its bio back.
+    CgroupIoLimit,
+    /// A free tag (`nr_requests`).
+    RequestTag,
+    /// The plug, or the scheduler.
+    Scheduler,
+    /// The peer, or whatever it polls for.
+    Peer,
+    /// The timer.
+    Timer,
+    /// A kernel worker of the file system.
+    FileSystem,
+    /// The submitting thread had no CPU.
+    NoCpu,
+    /// The submitting thread ran, and did not run its task work.
+    ThreadRunning,
+    /// The submitting thread slept, and had to be woken.
+    ThreadAsleep,
 }
 
 /// System calls of the traced threads that set up, submit, wait, read, write, sync and poll.

@@ -46,6 +46,10 @@ pub const WORKER: u32 = 1 << 14;
 /// Its preparation may set REQ_F_FORCE_ASYNC, as IOSQE_ASYNC does (io_uring/{sync,splice,fs,xattr,net,statx,truncate,openclose}.c).
 /// Then it is unknown whether the program requested a worker.
 pub const MAY_FORCE_WORKER: u32 = 1 << 15;
+/// It waits for a time.
+pub const TIMERS: u32 = 1 << 16;
+/// It is a command of the file's own driver.
+pub const PASSTHROUGH: u32 = 1 << 17;
 
 const ALWAYS: u32 = WORKER | MAY_FORCE_WORKER;
 const READ: u32 = READS | POLLED;
@@ -71,11 +75,11 @@ pub const ALL: &[Opcode] = &[
     op("sync_file_range", (5, 2), STORES | ALWAYS),
     op("sendmsg", (5, 3), SEND),
     op("recvmsg", (5, 3), RECV),
-    op("timeout", (5, 4), WAITS | NO_FILE),
+    op("timeout", (5, 4), WAITS | NO_FILE | TIMERS),
     op("timeout_remove", (5, 5), NO_FILE),
     op("accept", (5, 5), WAITS | SOCKET),
     op("async_cancel", (5, 5), NO_FILE),
-    op("link_timeout", (5, 5), WAITS | NO_FILE),
+    op("link_timeout", (5, 5), WAITS | NO_FILE | TIMERS),
     op("connect", (5, 5), SOCKET),
     op("fallocate", (5, 6), STORES | ALWAYS),
     op("openat", (5, 6), NO_FILE | MAY_FORCE_WORKER),
@@ -106,7 +110,7 @@ pub const ALL: &[Opcode] = &[
     op("fgetxattr", (5, 19), ALWAYS),
     op("getxattr", (5, 19), NO_FILE | ALWAYS),
     op("socket", (5, 19), NO_FILE),
-    op("uring_cmd", (5, 19), STORES | POLLED | MAYBE_INDEXED),
+    op("uring_cmd", (5, 19), PASSTHROUGH | STORES | POLLED | MAYBE_INDEXED),
     op("send_zc", (6, 0), SEND | SIZED | ZERO_COPY | MAYBE_INDEXED),
     op("sendmsg_zc", (6, 1), SEND | ZERO_COPY | MAYBE_INDEXED),
     op("read_multishot", (6, 7), READS | UNSIZED),
@@ -124,7 +128,7 @@ pub const ALL: &[Opcode] = &[
     op("writev_fixed", (6, 15), WRITE | VECTORED | INDEXED),
     op("pipe", (6, 16), NO_FILE),
     op("nop128", (6, 19), NO_FILE),
-    op("uring_cmd128", (6, 19), STORES | POLLED | MAYBE_INDEXED),
+    op("uring_cmd128", (6, 19), PASSTHROUGH | STORES | POLLED | MAYBE_INDEXED),
 ];
 
 const fn aio(name: &'static str, traits: u32) -> Opcode {

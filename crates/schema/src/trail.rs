@@ -124,6 +124,9 @@ pub struct Trail {
     pub queued: Option<Stamp>,
     /// When its completion was in the queue.
     pub posted: Stamp,
+    /// What is known between *submitted* and *issued*.
+    #[serde(default, skip_serializing_if = "Before::is_empty")]
+    pub before: Before,
     /// Where its issue went.
     pub course: Course,
     /// Block requests that it was split into, all of which had to be ready.
@@ -145,6 +148,45 @@ pub struct Trail {
     pub on_cpu: Option<Stamp>,
     /// Context switches of that thread's last CPU until it was posted; null: not known.
     pub switches_meanwhile: Option<u32>,
+}
+
+/// What is known between *submitted* and *issued*. CLOCK_MONOTONIC; left out where it was not seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Before {
+    /// Its place in a chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// It was handed to io-wq.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub punted_ns: Option<u64>,
+    /// An io-wq worker began it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_ns: Option<u64>,
+    /// Its first bio was queued.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bio_ns: Option<u64>,
+    /// A limit of the cgroup had held that back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub throttled: bool,
+    /// The block layer had a request for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_ns: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// Other requests are linked to it.
+    Head,
+    /// It is linked to the request before it.
+    Linked,
+}
+
+impl Before {
+    pub fn is_empty(&self) -> bool {
+        *self == Before::default()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

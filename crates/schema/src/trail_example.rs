@@ -1,6 +1,6 @@
 //! An example for tests to start from.
 
-use super::trail::{Course, Stamp, Trail};
+use super::trail::{Before, Course, Stamp, Trail};
 use super::vehicle::Vehicle;
 
 /// A read of one block, whose completion lay from 101 µs until the tick at 3 ms.
@@ -28,6 +28,7 @@ pub fn trail() -> Trail {
         ended: None,
         queued: None,
         posted: stamp(3_000_000, 0),
+        before: Before::default(),
         course: Course::Block,
         block_requests: 1,
         vehicle: Vehicle::TimerTick,

@@ -93,6 +93,7 @@ pub fn reaping() -> Reaping {
         estimated: 2_400,
         at_least_ns: delay(4_000_000, 500_000_000, 520_000_000),
         at_most_ns: delay(6_000_000, 504_000_000, 524_000_000),
+        mean_ns_ci95: None,
         left_ns: delay(4_000_000, 500_000_000, 520_000_000),
         left_long: 100,
         left_long_estimated: 800,

@@ -107,7 +107,7 @@ fn the_busiest_are_listed_and_one_file_is_one() {
     (1..=30).flat_map(|inode| of(inode, inode, 1)).for_each(|t| files.take(&t, true, 1));
     of(40, 100, 10).for_each(|t| files.take(&t, true, 1));
     // Native aio on the file with inode 30.
-    files.take_reaped(9, 3, "pwrite", 1, 512, 1000);
+    files.take_reaped(9, 3, "pwrite", (1, 1), 512, 1000);
     let name = |key: &Key| {
         let inode = match key {
             Key::Inode { inode, .. } => *inode,

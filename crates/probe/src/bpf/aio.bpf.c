@@ -269,6 +269,8 @@ static int aio_look(__u32 i, struct aio_call *call)
 	/* Of several it may be another one's. */
 	if (request->several && aio_lie(call, event.obj) <= (int)request->ended)
 		return 0;
+	request->ended_ns = bpf_ktime_get_ns();
+	request->inlined = 1;
 	__sync_fetch_and_add(&request->ended, 1);
 	struct ring_count *sum = ring_sum(call->ring);
 	if (sum)

@@ -54,6 +54,7 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 
 	if (request) {
+		request->ended_ns = bpf_ktime_get_ns();
 		__sync_fetch_and_add(&request->ended, 1);
 		return;
 	}

@@ -144,6 +144,8 @@ static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 op
 	}
 	reaped->submitted_ns = request->submitted_ns;
 	reaped->reaped_ns = bpf_ktime_get_ns();
+	reaped->ended_ns = request->ended_ns;
+	reaped->inlined = request->inlined;
 	reaped->result = result;
 	reaped->ring = ring;
 	reaped->tgid = bpf_get_current_pid_tgid() >> 32;

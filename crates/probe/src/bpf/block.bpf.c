@@ -72,13 +72,22 @@ static __always_inline int block_queued_(struct bio *bio)
 	__u32 index = 0;
 
 	slot->costly++;
-	if (!counting || slot->current == CURRENT_UNSEEN || !followed_now)
+	if (!counting || !followed_now)
+		return 0;
+	/* What a limit of the cgroup held back is queued by a thread of the kernel. */
+	bool held = slot->current == CURRENT_UNSEEN;
+	if (held && !(bpf_get_current_task_btf()->flags & PF_WQ_WORKER))
 		return 0;
 	__u64 request = request_of_bio(bio);
-	struct trail *trail = request ? trail_of(request, &index) : at_work(slot, &index);
+	struct trail *trail = request ? trail_of(request, &index) : held ? 0 : at_work(slot, &index);
 	/* Of one that was submitted before, not all may have been seen. */
 	if (!trail || trail->submitted_ns < costly_since)
 		return 0;
+	if (!trail->bio_ns) {
+		trail->bio_ns = bpf_ktime_get_ns();
+		if (held)
+			trail->marks |= TRAIL_THROTTLED;
+	}
 	trail->course = COURSE_BLOCK;
 	trail->bios++;
 	struct bio_bucket *bucket = bios_near(address);
@@ -125,7 +134,7 @@ int BPF_PROG(block_was_split, struct bio *bio)
 	return UNDISTURBED(block_was_split_(bio));
 }
 
-static __noinline int bio_issued(__u64 bio)
+static __noinline int bio_issued(__u64 bio, __u64 allocated_ns)
 {
 	struct trail *trail = trail_of_bio(bio, false);
 
@@ -135,6 +144,7 @@ static __noinline int bio_issued(__u64 bio)
 	if (!trail->issued_ns) {
 		trail->issued_ns = bpf_ktime_get_ns();
 		trail->issued_cpu = bpf_get_smp_processor_id();
+		trail->allocated_ns = allocated_ns;
 	}
 	return 0;
 }
@@ -145,8 +155,9 @@ static __always_inline int block_issued_(struct request *rq)
 	if (!bios_followed)
 		return 0;
 	struct bio *bio = rq->bio;
+	__u64 allocated_ns = bpf_core_field_exists(rq->start_time_ns) ? rq->start_time_ns : 0;
 	for (int i = 0; i < MAX_BIOS && bio; i++) {
-		bio_issued(address_of(bio, this_slot()));
+		bio_issued(address_of(bio, this_slot()), allocated_ns);
 		bio = bio->bi_next;
 	}
 	return 0;

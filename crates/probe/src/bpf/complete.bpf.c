@@ -77,6 +77,8 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 		return 0;
 	}
 	trail->carrier = poster == POSTED_BY_IOWQ ? BY_IOWQ : BY_IOPOLL;
+	if (poster == POSTED_BY_IOWQ && trail->punted_ns && slot->worker_ns)
+		trail->worker_ns = slot->worker_ns > trail->punted_ns ? slot->worker_ns : trail->punted_ns;
 	trail_end(trail, index, slot);
 	return 0;
 }
@@ -226,6 +228,18 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	return 0;
 }
 
+/* By a worker, which may begin its next work from here on. When it could begin this one. */
+static __noinline __u64 worker_turns(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct worker *worker = bpf_map_lookup_elem(&workers, &tid);
+	__u64 began = worker ? worker->free_ns : 0;
+
+	if (worker)
+		worker->free_ns = bpf_ktime_get_ns();
+	return began;
+}
+
 /* `typed`: as above. `found_room`: it stands in the queue. */
 static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
 				  __u32 cqe_flags, bool found_room)
@@ -297,6 +311,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		break;
 	case POSTED_BY_IOWQ:
 		ring_of(number, slot)->iowq++;
+		slot->worker_ns = followed_now ? worker_turns() : 0;
 		if (chains_seen && req && result != -ECANCELED)
 			taken_on(req, number);
 		break;

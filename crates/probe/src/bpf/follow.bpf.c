@@ -43,8 +43,11 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 	if (chains_seen)
 		bpf_map_delete_elem(&chained, &request);
 	struct trail *trail = trail_of(request, &index);
-	if (trail)
-		trail->punt = why;
+	if (!trail)
+		return 0;
+	trail->punt = why;
+	if (!trail->punted_ns)
+		trail->punted_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

@@ -106,13 +106,19 @@ __u32 workers_made; /* io-wq workers that ran */
 __u32 workers_now;
 __u32 workers_most;
 
+struct worker {
+	__u64 free_ns; /* from when on it could begin what it works on */
+	__u32 idle;    /* it left the CPU without work */
+	__u32 pad;
+};
+
 /* Those of them that live. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct worker);
 } workers SEC(".maps");
 
 /* The followed requests by address: a bucket is one cache line, looked at as a whole. */

@@ -385,6 +385,7 @@ struct request {
 	struct bio *bio;
 	void *end_io;
 	void *end_io_data;
+	u64 start_time_ns;
 };
 
 struct iomap_dio {

@@ -51,6 +51,39 @@ static __always_inline void thread_dies(struct task_struct *task, struct cpu_slo
 	bpf_map_delete_elem(&threads, &tid);
 }
 
+/* An io-wq worker comes onto the CPU. */
+static __noinline int worker_comes(__u32 tid)
+{
+	struct worker *known = bpf_map_lookup_elem(&workers, &tid);
+	struct worker fresh = { .free_ns = bpf_ktime_get_ns() };
+
+	if (known) {
+		if (known->idle)
+			*known = fresh;
+		return 0;
+	}
+	if (bpf_map_update_elem(&workers, &tid, &fresh, BPF_NOEXIST)) {
+		this_slot()->losses[LOSS_WORKER]++;
+		return 0;
+	}
+	__u32 now = __sync_fetch_and_add(&workers_now, 1) + 1;
+	__sync_fetch_and_add(&workers_made, 1);
+	if (now > workers_most)
+		workers_most = now;
+	return 0;
+}
+
+static __noinline int worker_goes(struct task_struct *task)
+{
+	__u32 tid = task->pid;
+	struct io_worker *worker = task->worker_private;
+	struct worker *known = worker && !BPF_CORE_READ(worker, cur_work) ? bpf_map_lookup_elem(&workers, &tid) : 0;
+
+	if (known)
+		known->idle = 1;
+	return 0;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -121,24 +154,15 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 			thread_dies(prev, slot);
 		else
 			park(slot);
+		if (following && asleep && prev->flags & PF_IO_WORKER && prev->worker_private)
+			worker_goes(prev);
 	}
 	if (in) {
 		if (recording)
 			record_plain(EVENT_SWITCHED_IN, next->pid, slot);
 		unpark(next, slot);
-		if (following && slot->current == CURRENT_HELPER && next->worker_private) {
-			__u32 tid = next->pid, once = 1;
-			if (!not_counting() && !bpf_map_lookup_elem(&workers, &tid)) {
-				if (bpf_map_update_elem(&workers, &tid, &once, BPF_NOEXIST)) {
-					slot->losses[LOSS_WORKER]++;
-					return 0;
-				}
-				__u32 now = __sync_fetch_and_add(&workers_now, 1) + 1;
-				__sync_fetch_and_add(&workers_made, 1);
-				if (now > workers_most)
-					workers_most = now;
-			}
-		}
+		if (following && slot->current == CURRENT_HELPER && next->worker_private && !not_counting())
+			worker_comes(next->pid);
 	}
 	return 0;
 }

@@ -53,6 +53,8 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->submitted_ns = bpf_ktime_get_ns();
 	if (!(slot->links & LINKED))
 		slot->submitting = index + 1;
+	if (slot->links & LINKED)
+		trail->marks = slot->links & LINKED_TO_LAST ? TRAIL_LINKED : TRAIL_HEAD;
 	uses_ring(ring, task->pid, 0, slot);
 	return 0;
 }
@@ -198,7 +200,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 	slot->submits = 1;
 	slot->submitting = 0;
 	__u32 links = req->flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
-	slot->links = slot->links & LINKED_TO_NEXT ? links | LINKED : links;
+	slot->links = slot->links & LINKED_TO_NEXT ? links | LINKED | LINKED_TO_LAST : links;
 	__u64 request = address_in_thread(req, slot);
 	slot->last_request = request;
 	__u32 opcode = req->opcode;

@@ -3,7 +3,7 @@
 use crate::skel::types;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 3456);
+const _: () = assert!(size_of::<types::cpu_slot>() == 3520);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<types::sq_ended>() == 48);
 const _: () = assert!(size_of::<types::reaped>() == 56);
 const _: () = assert!(size_of::<types::stay>() == 64);
 const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
-const _: () = assert!(size_of::<types::trail>() == 280);
+const _: () = assert!(size_of::<types::trail>() == 320);
 const _: () = assert!(size_of::<types::file_name>() == 96);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
 const _: () = assert!(size_of::<types::sleep_sum>() == 24);

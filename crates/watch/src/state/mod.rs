@@ -1,17 +1,22 @@
 //! What the kernel keeps of the watched threads, rings and sockets anyway: read from time to time, without a probe.
 
+mod queues;
 mod sums;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::namespace::Numbers;
-use iotrail_probe::snapshot::{Reader, Snapshot};
+use iotrail_probe::snapshot::{Reader, Ring, Snapshot};
+use iotrail_schema::account::RequestAccount;
 use iotrail_schema::state::{Moment, StateRecord};
+use iotrail_stats::random::Random;
+use queues::Queues;
 use sums::Sums;
 
-/// Between two samples, at least.
-const PERIOD: Duration = Duration::from_millis(20);
+/// Between two samples, at least; a random part of it more, since programs and kernels have periods too.
+const PERIOD: Duration = Duration::from_millis(14);
+const JITTER_NS: u64 = 12_000_000;
 
 /// Between two that read lists and stacks too.
 const DEEP: Duration = Duration::from_millis(500);
@@ -31,6 +36,10 @@ pub struct State {
     reader: Option<Reader>,
     numbers: Rc<Numbers>,
     sums: Sums,
+    queues: Queues,
+    /// Not all processes were read.
+    is_partial: bool,
+    random: Random,
     start: Option<Moment>,
     next: Instant,
     deep: Instant,
@@ -40,7 +49,17 @@ impl State {
     pub fn open(numbers: &Rc<Numbers>) -> Self {
         let now = Instant::now();
         let reader = Reader::open().ok();
-        State { reader, numbers: Rc::clone(numbers), sums: Sums::default(), start: None, next: now, deep: now }
+        State {
+            reader,
+            numbers: Rc::clone(numbers),
+            sums: Sums::default(),
+            queues: Queues::default(),
+            is_partial: false,
+            random: Random::new(std::process::id().into()),
+            start: None,
+            next: now,
+            deep: now,
+        }
     }
 
     /// Before the trace: what these processes, by the kernel's numbers, do now. They are read twice.
@@ -66,7 +85,12 @@ impl State {
         let is_deep = began >= self.deep;
         let Some(now) = self.read(tgids, is_deep) else { return };
         self.sums.take(&now);
-        self.next = began + PERIOD.max(now.spent * PART);
+        if !now.threads.is_empty() {
+            let sum = |length: fn(&Ring) -> u32| now.rings.iter().map(|ring| u64::from(length(ring))).sum();
+            self.queues.take([sum(|ring| ring.unsubmitted), sum(|ring| ring.unreaped)]);
+        }
+        let jitter = Duration::from_nanos(self.random.below(JITTER_NS));
+        self.next = began + PERIOD.max(now.spent * PART) + jitter;
         if is_deep {
             self.deep = began + DEEP;
         }
@@ -81,9 +105,18 @@ impl State {
         Some(self.sums.record(self.start.take(), runs))
     }
 
+    /// Adds to the requests' account what they waited in the rings' queues.
+    pub fn add_queues(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
+        if !self.is_partial {
+            self.queues.add_to(account, elapsed_ns, reaped_ns);
+        }
+    }
+
     fn read(&mut self, tgids: impl Iterator<Item = u32>, deep: bool) -> Option<Snapshot> {
         let reader = self.reader.as_mut()?;
-        let here: Vec<u32> = tgids.filter_map(|tgid| self.numbers.here(tgid)).take(PROCESSES).collect();
-        Some(reader.read(&here, deep))
+        let mut here = tgids.filter_map(|tgid| self.numbers.here(tgid));
+        let read: Vec<u32> = here.by_ref().take(PROCESSES).collect();
+        self.is_partial |= here.next().is_some();
+        Some(reader.read(&read, deep))
     }
 }

@@ -13,6 +13,7 @@ use iotrail_path::times::Delays;
 use iotrail_probe::choice::Choice;
 use iotrail_probe::rings::{FollowLoss, Reaped};
 use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets};
+use iotrail_schema::opcode;
 use iotrail_schema::trail::Trail;
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::durations::Durations;
@@ -137,9 +138,14 @@ impl Summary {
         self.whole += u64::from(reaped.weight <= 1);
         let part = self.parts.entry(Some(reaped.context)).or_default();
         let latency_ns = reaped.reaped_ns.saturating_sub(reaped.submitted_ns);
-        let (tgid, fd, weight) = (reaped.tgid, reaped.fd, reaped.weight);
-        self.files.take_reaped(tgid, fd, &reaped.opcode, weight, reaped.result, latency_ns);
-        part.by_opcode.entry(reaped.opcode).or_default().take_reaped(latency_ns, weight);
+        let (tgid, fd) = (reaped.tgid, reaped.fd);
+        let weight = reaped.weight.max(1).saturating_mul(self.scale);
+        self.files.take_reaped(tgid, fd, &reaped.opcode, (reaped.weight, self.scale), reaped.result, latency_ns);
+        // A thread of the C library ends those of POSIX AIO, and nobody sees when.
+        let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
+        let ended_ns = reaped.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
+        let times = part.by_opcode.entry(reaped.opcode).or_default();
+        times.take_reaped(reaped.submitted_ns, ended_ns, reaped.inlined, reaped.reaped_ns, weight);
     }
 
     /// A completion that was looked at in the completion queue.

@@ -14,7 +14,8 @@ use iotrail_answer::doubt;
 use iotrail_path::order::sees_ends;
 use iotrail_path::waits::Limit;
 use iotrail_probe::observed::Observed;
-use iotrail_schema::trace_record::{IowqRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
+use iotrail_schema::account::Account;
+use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
 
 impl Summary {
     pub fn record(mut self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
@@ -51,6 +52,14 @@ impl Summary {
         let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
         let emulated = doubt::emulated(&span.host).into_iter().collect();
         let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
+        // What those that were followed stand for is an estimate; where each completion is of a request of its own, their number is known.
+        let each = |o: &OpcodeRecord| o.more == 0 && o.waits.is_none();
+        let requests = all.times().account().map(|mut requests| {
+            if self.scale == 1 && total.opcodes.iter().all(each) {
+                requests.stands_for(total.ios);
+            }
+            requests
+        });
         TraceRecord {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -77,7 +86,7 @@ impl Summary {
             },
             rings,
             contexts,
-            account: None,
+            account: Some(Account { requests, ..Account::default() }),
             calls: None,
             state: None,
             others,

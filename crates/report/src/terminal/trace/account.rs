@@ -1,8 +1,12 @@
-//! The threads' account, and their system calls.
+//! The accounts of threads and requests, and system calls.
 
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
-use iotrail_schema::account::{Account, CallRecord, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{
+    Account, CallRecord, End, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
+    ThreadState,
+};
+use serde::Serialize;
 
 /// Threads that are shown, the longest wall time first.
 const THREADS: usize = 8;
@@ -44,6 +48,42 @@ pub fn account(o: &mut Screen, account: &Account) {
     if more > 0 {
         o.field("not listed", &[plural(more as usize, "thread")]);
     }
+    if let Some(requests) = &account.requests {
+        self::requests(o, requests);
+    }
+}
+
+fn requests(o: &mut Screen, account: &RequestAccount) {
+    let mean = |ns: u64| span(ns as f64 / account.count.max(1) as f64);
+    let from = match account.from {
+        Start::Intended => "intended",
+        Start::Submitted => "submitted",
+    };
+    let to = match account.to {
+        End::Reaped => "reaped",
+        End::Posted => "posted",
+    };
+    o.blank();
+    o.field(
+        "requests",
+        &[count(account.count as f64), format!("mean {}, {from} → {to}", mean(account.latency_sum_ns))],
+    );
+    let columns = [
+        Column::words("stage", 22),
+        Column::words("held by", 20),
+        Column::number("share", 7),
+        Column::number("mean", 8),
+    ];
+    let row = |row: &RequestRow| {
+        let share = percent(row.ns as f64 / account.latency_sum_ns.max(1) as f64);
+        vec![
+            in_words(&row.stage),
+            row.reason.as_ref().map(in_words).unwrap_or_default(),
+            if row.exact { share } else { format!("~{share}") },
+            mean(row.ns),
+        ]
+    };
+    o.table(&columns, account.rows.iter().map(row).collect());
 }
 
 fn head(thread: &ThreadAccount) -> Vec<String> {
@@ -75,15 +115,17 @@ fn state(row: &ThreadRow) -> String {
     .into()
 }
 
-/// As JSON has it, in words.
 fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Function(name) => format!("{name}()"),
-        _ => serde_json::to_value(reason)
-            .ok()
-            .and_then(|value| value.as_str().map(|name| name.replace('_', " ")))
-            .unwrap_or_default(),
+        _ => in_words(reason),
     }
+}
+
+/// As JSON has it, in words.
+fn in_words(name: &impl Serialize) -> String {
+    let value = serde_json::to_value(name).ok();
+    value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
 }
 
 fn share(row: &ThreadRow, wall_ns: u64) -> String {

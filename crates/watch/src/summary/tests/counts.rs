@@ -116,7 +116,18 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     let mut summary = Summary::new(Choice::fixed(1));
     for (submitted_ns, reaped_ns) in [(1_000, 1_300), (1_100, 1_200)] {
         let (opcode, fd, result) = ("pread".into(), 3, 4096);
-        summary.take_reaped(Reaped { context: 1, tgid: 7, opcode, submitted_ns, reaped_ns, weight: 1, fd, result });
+        summary.take_reaped(Reaped {
+            context: 1,
+            tgid: 7,
+            opcode,
+            submitted_ns,
+            reaped_ns,
+            ended_ns: None,
+            inlined: false,
+            weight: 1,
+            fd,
+            result,
+        });
     }
     let total = total(observed.clone(), &summary.parts[&Some(1)], &summary, 1_000, &[], &|_, _, _| false);
     assert_eq!((total.ios, total.bytes, total.opcodes.len()), (4, 8192, 1));

@@ -1,0 +1,310 @@
+//! One request's latency, divided by what held it. The parts sum to it. Pure.
+
+use iotrail_schema::account::{RequestReason as Reason, RequestRow, RequestStage as Stage};
+use iotrail_schema::opcode::{self, WAITS};
+use iotrail_schema::trail::{Course, Link, Meanwhile, Punt, Trail};
+use iotrail_schema::vehicle::Vehicle;
+
+type Row = (Stage, Option<Reason>);
+
+const INLINE: Row = (Stage::Inline, None);
+const LINK: Row = (Stage::Ordered, Some(Reason::Link));
+const DRAIN: Row = (Stage::Ordered, Some(Reason::Drain));
+const IOWQ_QUEUE: Row = (Stage::IowqQueue, None);
+const IOWQ: Row = (Stage::Iowq, None);
+const LIMIT: Row = (Stage::Block, Some(Reason::CgroupIoLimit));
+const TAG: Row = (Stage::Block, Some(Reason::RequestTag));
+const SCHEDULER: Row = (Stage::Block, Some(Reason::Scheduler));
+const BLOCK: Row = (Stage::Block, None);
+const DEVICE: Row = (Stage::Device, None);
+const IN_FLIGHT: Row = (Stage::InFlight, None);
+const PEER: Row = (Stage::Poll, Some(Reason::Peer));
+const TIMER: Row = (Stage::Poll, Some(Reason::Timer));
+const FILE_SYSTEM: Row = (Stage::Ready, Some(Reason::FileSystem));
+const NO_CPU: Row = (Stage::Ready, Some(Reason::NoCpu));
+const RUNNING: Row = (Stage::Ready, Some(Reason::ThreadRunning));
+const ASLEEP: Row = (Stage::Ready, Some(Reason::ThreadAsleep));
+const READY: Row = (Stage::Ready, None);
+const POSTED: Row = (Stage::Posted, None);
+const UNKNOWN: Row = (Stage::Unknown, None);
+
+/// Every part that there is, in the order of a request's life.
+const ROWS: [Row; 20] = [
+    LINK,
+    DRAIN,
+    INLINE,
+    IOWQ_QUEUE,
+    IOWQ,
+    LIMIT,
+    TAG,
+    SCHEDULER,
+    BLOCK,
+    DEVICE,
+    IN_FLIGHT,
+    PEER,
+    TIMER,
+    FILE_SYSTEM,
+    NO_CPU,
+    RUNNING,
+    ASLEEP,
+    READY,
+    POSTED,
+    UNKNOWN,
+];
+
+/// The sums of many, in nanoseconds, each request as often as it stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Division([f64; ROWS.len()]);
+
+/// What is left of a latency.
+struct Rest<'d> {
+    sums: &'d mut Division,
+    from: u64,
+    to: u64,
+    weight: f64,
+}
+
+impl Rest<'_> {
+    /// Up to this moment it was held by that. One out of order takes nothing.
+    fn until(&mut self, ns: Option<u64>, row: Row) {
+        if let Some(ns) = ns {
+            let ns = ns.clamp(self.from, self.to);
+            self.add(ns - self.from, row);
+        }
+    }
+
+    fn add(&mut self, ns: u64, row: Row) {
+        let ns = ns.min(self.to - self.from);
+        if let Some(i) = ROWS.iter().position(|r| *r == row) {
+            self.sums.0[i] += ns as f64 * self.weight;
+            self.from += ns;
+        }
+    }
+
+    fn all(mut self, row: Row) {
+        self.until(Some(self.to), row);
+    }
+}
+
+impl Division {
+    fn of(&mut self, from: u64, to: u64, weight: u32) -> Rest<'_> {
+        Rest { sums: self, from, to: to.max(from), weight: f64::from(weight.max(1)) }
+    }
+
+    pub fn take(&mut self, t: &Trail) {
+        let before = &t.before;
+        let mut rest = self.of(t.submitted.ns, t.posted.ns, t.weight);
+        let issued = t.issued.map(|issued| issued.ns);
+        let first = before.punted_ns.or(before.bio_ns).or(issued);
+        // What a request that is linked does itself, it does when its turn has come.
+        let is_first = before.link != Some(Link::Linked);
+        let held = match t.punted {
+            Some(Punt::Drained) => DRAIN,
+            _ if is_first => INLINE,
+            _ => LINK,
+        };
+        if before.punted_ns.is_none() && before.throttled {
+            rest.until(before.bio_ns, if is_first { LIMIT } else { LINK });
+        }
+        rest.until(first, held);
+        let runs = if before.punted_ns.is_some() {
+            rest.until(before.worker_ns, IOWQ_QUEUE);
+            IOWQ
+        } else {
+            held
+        };
+        if t.course == Course::Block {
+            rest.until(before.bio_ns, runs);
+            // The block layer takes the time of an allocation from its plug: it may be of before.
+            let allocated = before.allocated_ns.filter(|ns| before.bio_ns.is_some_and(|bio| bio <= *ns));
+            rest.until(allocated, TAG);
+            rest.until(issued, if allocated.is_some() { SCHEDULER } else { BLOCK });
+            match (issued, t.ready) {
+                (Some(_), Some(ready)) => rest.until(Some(ready.ns), DEVICE),
+                _ if t.vehicle == Vehicle::Iowq => {}
+                _ => return rest.all(IN_FLIGHT),
+            }
+        } else {
+            rest.until(issued, runs);
+            let ready = t.ready.map(|ready| ready.ns);
+            rest.until(ready, if opcode::is(&t.opcode, opcode::TIMERS) { TIMER } else { PEER });
+        }
+        rest.until(t.ended.map(|ended| ended.ns), FILE_SYSTEM);
+        match t.vehicle {
+            Vehicle::Inline => return rest.all(if is_first { INLINE } else { held }),
+            Vehicle::Iowq => return rest.all(IOWQ),
+            _ => {}
+        }
+        if t.ready.is_none() {
+            return rest.all(match () {
+                () if before.punted_ns.is_some() => IOWQ,
+                () if opcode::is(&t.opcode, opcode::TIMERS) => TIMER,
+                () if opcode::is(&t.opcode, WAITS) => PEER,
+                () if opcode::is(&t.opcode, opcode::PASSTHROUGH) => IN_FLIGHT,
+                () if !is_first => LINK,
+                // The kernel begins a chain when it has taken all of it; an SQPOLL thread runs what it takes.
+                () if before.link.is_some() || t.vehicle == Vehicle::Sqpoll => INLINE,
+                () => UNKNOWN,
+            });
+        }
+        rest.add(t.runnable_ns().unwrap_or(0), NO_CPU);
+        rest.all(match t.meanwhile {
+            Some(Meanwhile::Running { .. }) => RUNNING,
+            Some(Meanwhile::Sleeping { .. }) => ASLEEP,
+            Some(Meanwhile::Runnable { .. }) => NO_CPU,
+            None => READY,
+        });
+    }
+
+    /// A request of native or POSIX AIO.
+    pub fn take_reaped(
+        &mut self,
+        submitted_ns: u64,
+        ended_ns: Option<u64>,
+        inlined: bool,
+        reaped_ns: u64,
+        weight: u32,
+    ) {
+        let mut rest = self.of(submitted_ns, reaped_ns, weight);
+        rest.until(ended_ns, if inlined { INLINE } else { IN_FLIGHT });
+        rest.all(if ended_ns.is_some() { POSTED } else { UNKNOWN });
+    }
+
+    pub fn add(&mut self, other: &Division) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
+    }
+
+    /// In whole nanoseconds, those that are not 0, the largest first.
+    pub fn rows(&self, exact: bool) -> Vec<RequestRow> {
+        let row = |(&(stage, reason), &ns): (&Row, &f64)| RequestRow {
+            stage,
+            reason,
+            ns: ns.round() as u64,
+            exact,
+            ns_ci95: None,
+        };
+        let mut rows: Vec<RequestRow> = ROWS.iter().zip(&self.0).map(row).filter(|row| row.ns > 0).collect();
+        rows.sort_by(|a, b| b.ns.cmp(&a.ns));
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail::{Before, Stamp};
+    use iotrail_schema::trail_example;
+
+    const US: u64 = 1_000;
+
+    fn at(us: u64) -> Stamp {
+        Stamp { ns: us * US, cpu: 0 }
+    }
+
+    /// Submitted at 0 µs, issued at 10, ready at 90, posted at 100.
+    fn read() -> Trail {
+        Trail { submitted: at(0), issued: Some(at(10)), ready: Some(at(90)), posted: at(100), ..trail_example::trail() }
+    }
+
+    /// Rows in µs, in the order of a request's life; they sum to its latency.
+    fn rows(trail: &Trail) -> Vec<(Row, u64)> {
+        let mut sums = Division::default();
+        sums.take(trail);
+        let rows: Vec<(Row, u64)> =
+            ROWS.into_iter().zip(sums.0.map(|ns| ns as u64 / US)).filter(|(_, us)| *us > 0).collect();
+        assert_eq!(rows.iter().map(|(_, us)| us).sum::<u64>(), trail.latency_ns() / US, "{rows:?}");
+        rows
+    }
+
+    #[test]
+    fn a_block_read_waits_for_a_tag_and_for_the_scheduler() {
+        let seen = Before { bio_ns: Some(2 * US), allocated_ns: Some(7 * US), ..Before::default() };
+        let whole = Trail { before: seen, ..read() };
+        assert_eq!(rows(&whole), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (DEVICE, 80), (READY, 10)]);
+        // The plug's time is of before the bio.
+        let plugged = Trail { before: Before { allocated_ns: Some(US), ..seen }, ..read() };
+        assert_eq!(rows(&plugged), [(INLINE, 2), (BLOCK, 8), (DEVICE, 80), (READY, 10)]);
+        let limited = Trail { before: Before { throttled: true, ..seen }, ..read() };
+        assert_eq!(rows(&limited)[0], (LIMIT, 2));
+        let end_unseen = Trail { before: seen, ready: None, ..read() };
+        assert_eq!(rows(&end_unseen), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (IN_FLIGHT, 90)]);
+    }
+
+    #[test]
+    fn a_punted_request_waits_for_a_worker_and_is_run_by_it() {
+        let seen = Before { punted_ns: Some(3 * US), worker_ns: Some(40 * US), ..Before::default() };
+        let fsync = Trail {
+            opcode: "fsync".into(),
+            course: Course::Direct,
+            issued: None,
+            ready: None,
+            before: seen,
+            vehicle: Vehicle::Iowq,
+            ..read()
+        };
+        assert_eq!(rows(&fsync), [(INLINE, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
+        // Posted by its ring's thread: when the worker began is not seen.
+        let deferred = Trail { vehicle: Vehicle::Enter, before: Before { worker_ns: None, ..seen }, ..fsync.clone() };
+        assert_eq!(rows(&deferred), [(INLINE, 3), (IOWQ, 97)]);
+        let drained = Trail { punted: Some(Punt::Drained), ..fsync };
+        assert_eq!(rows(&drained), [(DRAIN, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
+    }
+
+    #[test]
+    fn a_linked_request_waits_for_the_one_before_it() {
+        let seen = Before { link: Some(Link::Linked), bio_ns: Some(8 * US), ..Before::default() };
+        assert_eq!(rows(&Trail { before: seen, ..read() })[..2], [(LINK, 8), (BLOCK, 2)]);
+        let nop = Trail {
+            opcode: "nop".into(),
+            course: Course::Direct,
+            issued: None,
+            ready: None,
+            before: seen,
+            vehicle: Vehicle::Inline,
+            ..read()
+        };
+        assert_eq!(rows(&nop), [(LINK, 100)]);
+    }
+
+    #[test]
+    fn what_is_ready_waits_for_its_thread() {
+        let running = Trail { meanwhile: Some(Meanwhile::Running { cpu: 0 }), ..read() };
+        assert_eq!(rows(&running), [(INLINE, 10), (DEVICE, 80), (RUNNING, 10)]);
+        let other = |cpu| Meanwhile::Runnable { cpu, tid: 9, comm: "other".into() };
+        let starved = Trail { meanwhile: Some(other(0)), on_cpu: Some(at(97)), ended: Some(at(95)), ..read() };
+        assert_eq!(rows(&starved), [(INLINE, 10), (DEVICE, 80), (FILE_SYSTEM, 5), (NO_CPU, 5)]);
+    }
+
+    #[test]
+    fn polls_timers_and_commands() {
+        let poll = Trail { course: Course::Poll, opcode: "recv".into(), ..read() };
+        assert_eq!(rows(&poll), [(INLINE, 10), (PEER, 80), (READY, 10)]);
+        let of = |opcode: &str| Trail {
+            opcode: opcode.into(),
+            course: Course::Direct,
+            issued: None,
+            ready: None,
+            vehicle: Vehicle::Enter,
+            ..read()
+        };
+        assert_eq!(rows(&of("timeout")), [(TIMER, 100)]);
+        assert_eq!(rows(&of("futex_wait")), [(PEER, 100)]);
+        assert_eq!(rows(&of("uring_cmd")), [(IN_FLIGHT, 100)]);
+        assert_eq!(rows(&of("splice")), [(UNKNOWN, 100)]);
+    }
+
+    #[test]
+    fn stamps_out_of_order_take_nothing() {
+        let seen = Before { bio_ns: Some(200 * US), allocated_ns: Some(50 * US), ..Before::default() };
+        rows(&Trail { before: seen, issued: Some(at(95)), ready: Some(at(20)), ..read() });
+    }
+
+    #[test]
+    fn requests_of_contexts_and_weights() {
+        let mut sums = Division::default();
+        sums.take_reaped(0, Some(30 * US), false, 50 * US, 2);
+        sums.take_reaped(0, None, false, 10 * US, 1);
+        let rows: Vec<_> = sums.rows(true).into_iter().map(|row| (row.stage, row.ns / US)).collect();
+        assert_eq!(rows, [(Stage::InFlight, 60), (Stage::Posted, 40), (Stage::Unknown, 10)]);
+    }
+}

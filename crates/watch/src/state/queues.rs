@@ -1,0 +1,185 @@
+//! How long SQEs and completions lay in their queues, by Little's law: the mean length of a queue, times the time, is the sum of what each
+//! entry waited in it. Samples give the mean without bias.
+
+use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start};
+use iotrail_stats::student::interval_of_mean;
+
+/// Samples below which nothing is said.
+const LEAST: usize = 20;
+
+/// Sums that are kept; with more samples, each is of more of them.
+const KEPT: usize = 1 << 12;
+
+/// Means of which an interval is made: samples of one phase of a program are alike.
+const BATCHES: usize = 10;
+
+/// An interval is narrow if its ends differ by no more than this factor,
+const NARROW: f64 = 1.5;
+/// or by no more than this part of the rest of the account.
+const SMALL: f64 = 0.1;
+
+/// The lengths of all rings' submission and completion queues, sample by sample.
+#[derive(Debug, Default)]
+pub struct Queues {
+    /// Sums of `per` samples each, but for the last.
+    sums: Vec<[u64; 2]>,
+    per: usize,
+    in_last: usize,
+}
+
+impl Queues {
+    pub fn take(&mut self, lengths: [u64; 2]) {
+        self.per = self.per.max(1);
+        if self.in_last == self.per || self.sums.is_empty() {
+            if self.sums.len() == KEPT {
+                self.sums = self.sums.chunks(2).map(|two| [0, 1].map(|i| two.iter().map(|sum| sum[i]).sum())).collect();
+                self.per *= 2;
+            }
+            self.sums.push([0, 0]);
+            self.in_last = 0;
+        }
+        if let Some(last) = self.sums.last_mut() {
+            last.iter_mut().zip(lengths).for_each(|(sum, length)| *sum += length);
+        }
+        self.in_last += 1;
+    }
+
+    fn samples(&self) -> usize {
+        self.sums.len().saturating_sub(1) * self.per + self.in_last
+    }
+
+    /// The sum of all waits in one of the queues.
+    fn waits(&self, queue: usize, elapsed_ns: u64) -> Option<Waits> {
+        if self.samples() < LEAST {
+            return None;
+        }
+        let total: u64 = self.sums.iter().map(|sum| sum[queue]).sum();
+        if total == 0 {
+            return Some(Waits::default());
+        }
+        let whole = self.sums.len() - self.sums.len() % BATCHES;
+        let mean = |batch: &[[u64; 2]]| {
+            batch.iter().map(|sum| sum[queue] as f64).sum::<f64>() / (batch.len() * self.per) as f64
+        };
+        let batches: Vec<f64> = self.sums[..whole].chunks((whole / BATCHES).max(1)).map(mean).collect();
+        let elapsed = elapsed_ns as f64;
+        let [lo, hi] = interval_of_mean(&batches)?.map(|end| end.max(0.0) * elapsed);
+        Some(Waits { ns: total as f64 / self.samples() as f64 * elapsed, lo, hi })
+    }
+
+    /// Adds what the requests waited in the queues. `reaped_ns`: between these lies the sum of what the completions waited, as far as these
+    /// were looked at one by one. What is not known well is left out, and the account starts later or ends earlier.
+    pub fn add_to(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
+        let known = account.latency_sum_ns as f64;
+        let submission = self.waits(0, elapsed_ns).filter(|waits| waits.is_narrow(known));
+        let sampled = self.waits(1, elapsed_ns);
+        let reaping = match (sampled, reaped_ns) {
+            (Some(sampled), Some(ends)) => sampled.within(ends),
+            (None, Some([lo, hi])) => Some(Waits { ns: (lo + hi) / 2.0, lo, hi }),
+            (sampled, None) => sampled,
+        };
+        let reaping = reaping.filter(|waits| waits.is_narrow(known));
+        if let Some(waits) = submission {
+            account.from = Start::Intended;
+            add(account, RequestStage::Unsubmitted, waits);
+        }
+        if let Some(waits) = reaping {
+            account.to = End::Reaped;
+            add(account, RequestStage::Posted, waits);
+        }
+        account.rows.sort_by(|a, b| b.ns.cmp(&a.ns));
+    }
+}
+
+/// A sum of waits in nanoseconds, and its 95 % interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Waits {
+    ns: f64,
+    lo: f64,
+    hi: f64,
+}
+
+impl Waits {
+    /// With a second interval for the same sum.
+    fn within(self, [lo, hi]: [f64; 2]) -> Option<Waits> {
+        let (lo, hi) = (self.lo.max(lo), if self.ns > 0.0 { self.hi.min(hi) } else { hi });
+        (lo <= hi).then(|| Waits { ns: self.ns.clamp(lo, hi), lo, hi })
+    }
+
+    fn is_narrow(&self, known_ns: f64) -> bool {
+        self.hi <= NARROW * self.lo || self.hi - self.lo <= SMALL * known_ns
+    }
+}
+
+/// Adds to the account's row of a stage.
+fn add(account: &mut RequestAccount, stage: RequestStage, waits: Waits) {
+    let [ns, lo, hi] = [waits.ns, waits.lo, waits.hi].map(|ns| ns.round() as u64);
+    if hi == 0 {
+        return;
+    }
+    account.latency_sum_ns += ns;
+    let before = account.rows.iter().position(|row| row.stage == stage).map(|i| account.rows.remove(i).ns).unwrap_or(0);
+    let ns_ci95 = Some([before + lo, before + hi]);
+    account.rows.push(RequestRow { stage, reason: None, ns: before + ns, exact: false, ns_ci95 });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(rows: Vec<RequestRow>) -> RequestAccount {
+        let latency_sum_ns = rows.iter().map(|row| row.ns).sum();
+        RequestAccount { count: 10, latency_sum_ns, from: Start::Submitted, to: End::Posted, rows }
+    }
+
+    #[test]
+    fn a_queue_that_always_holds_three_waits_three_times_the_time() {
+        let mut queues = Queues::default();
+        // More than are kept apart.
+        (0..3 * KEPT).for_each(|_| queues.take([3, 0]));
+        assert_eq!(queues.samples(), 3 * KEPT);
+        assert!(queues.sums.len() <= KEPT);
+        let mut account = account(vec![]);
+        queues.add_to(&mut account, 1_000, None);
+        assert_eq!((account.from, account.latency_sum_ns), (Start::Intended, 3_000));
+        assert_eq!(account.rows.len(), 1);
+        let row = &account.rows[0];
+        assert_eq!((row.stage, row.ns, row.exact), (RequestStage::Unsubmitted, 3_000, false));
+        assert_eq!(row.ns_ci95, Some([3_000, 3_000]));
+    }
+
+    #[test]
+    fn few_samples_say_nothing() {
+        let mut queues = Queues::default();
+        (0..LEAST - 1).for_each(|_| queues.take([1, 1]));
+        let mut few = account(vec![]);
+        queues.add_to(&mut few, 1_000, None);
+        assert_eq!((few.from, few.rows.len()), (Start::Submitted, 0));
+    }
+
+    #[test]
+    fn what_is_known_of_posted_requests_stays() {
+        let mut queues = Queues::default();
+        (0..100).for_each(|i| queues.take([0, i % 2]));
+        let known = RequestRow { stage: RequestStage::Posted, reason: None, ns: 70, exact: true, ns_ci95: None };
+        let mut account = account(vec![known]);
+        queues.add_to(&mut account, 1_000, None);
+        let row = &account.rows[0];
+        assert_eq!((row.ns, row.exact, row.ns_ci95, account.latency_sum_ns), (570, false, Some([570, 570]), 570));
+    }
+
+    #[test]
+    fn what_is_not_known_well_is_left_out() {
+        let mut bursts = Queues::default();
+        (0..100).for_each(|i| bursts.take([0, if i % 33 == 0 { 500 } else { 0 }]));
+        let mut wide = account(vec![]);
+        bursts.add_to(&mut wide, 1_000, None);
+        assert_eq!((wide.from, wide.to, wide.rows.len()), (Start::Intended, End::Posted, 0));
+        // Looked at one by one they are known, and the samples do not contradict.
+        bursts.add_to(&mut wide, 1_000, Some([18_000.0, 21_000.0]));
+        assert_eq!((wide.to, wide.rows[0].ns, wide.rows[0].ns_ci95), (End::Reaped, 20_000, Some([18_000, 21_000])));
+        let mut contradicted = account(vec![]);
+        bursts.add_to(&mut contradicted, 1_000, Some([900_000.0, 910_000.0]));
+        assert_eq!(contradicted.to, End::Posted);
+    }
+}
