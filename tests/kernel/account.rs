@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-use iotrail_schema::account::{CallRecord, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{
+    CallRecord, End, Reason, RequestReason, RequestStage, Role, Start, ThreadAccount, ThreadRow, ThreadState,
+};
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
@@ -13,7 +15,7 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("a_sleeping_thread_is_blocked_in_its_sleep", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
         ("both_ends_of_a_pipe_wait_for_each_other", pipe),
@@ -21,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         ("rings_of_ground_sum_to_their_wall_time", rings),
         ("windows_divide_the_whole_wall_time", windows),
         ("calls_are_counted_with_their_errors", calls),
+        ("requests_are_divided_by_what_held_them", requests),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("account::{name}"), test)).collect()
 }
@@ -112,6 +115,51 @@ fn fsync() -> Result<(), Failed> {
     let blocked = |row: &ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some("fsync");
     assert_eq!(call(&t, "fsync")?.blocked_ns, sum(dd, blocked));
     assert!(dd.rows.iter().filter(|row| blocked(row)).all(|row| row.reason.is_some() || row.ns < 100_000), "{dd:?}");
+    Ok(())
+}
+
+/// The rows sum to the latency, whose mean without the queues is the mean that is printed; little is unknown, and each stage that the
+/// scenario passes is there.
+fn requests() -> Result<(), Failed> {
+    use RequestStage::{Device, InFlight, Inline, Iowq, IowqQueue, Ordered, Poll, Posted, Ready, Unsubmitted};
+    let scenarios: [(&str, &[RequestStage]); 9] = [
+        ("inline_nop", &[Inline]),
+        ("clean", &[Inline, Device, Ready]),
+        ("iowq", &[Iowq, IowqQueue]),
+        ("linked_direct", &[Ordered, Device]),
+        ("drained", &[Ordered]),
+        ("timeouts", &[Poll]),
+        ("libaio", &[Device, Posted]),
+        ("posix_aio", &[InFlight]),
+        ("left_lying_sqpoll", &[Posted]),
+    ];
+    for (scenario, stages) in scenarios {
+        let (t, truth) = watch_with(scenario, &[]);
+        if !truth["unsupported"].is_null() {
+            continue;
+        }
+        let account = t.account.as_ref().and_then(|account| account.requests.as_ref());
+        let account = account.ok_or_else(|| format!("{scenario}: no account"))?;
+        let sum = |stage: RequestStage| -> u64 {
+            account.rows.iter().filter(|row| row.stage == stage).map(|row| row.ns).sum()
+        };
+        assert_eq!(account.rows.iter().map(|row| row.ns).sum::<u64>(), account.latency_sum_ns, "{scenario}");
+        for stage in stages {
+            assert!(sum(*stage) > 0, "{scenario}: no {stage:?} in {account:?}");
+        }
+        assert!(sum(RequestStage::Unknown) <= account.latency_sum_ns / 20, "{scenario}: {account:?}");
+        // Requests of contexts have no latency but that until they are reaped.
+        let queues = if t.rings.is_empty() { 0 } else { sum(Posted) + sum(Unsubmitted) };
+        let mean = (account.latency_sum_ns - queues) as f64 / account.count as f64;
+        let printed = t.total.latency_ns.mean.ok_or("a mean")?;
+        assert!((mean / printed - 1.0).abs() < 0.01, "{scenario}: {mean} of {printed}: {account:?}");
+        if t.rings.is_empty() {
+            assert_eq!((account.from, account.to), (Start::Intended, End::Reaped), "{scenario}");
+        }
+        if scenario == "drained" {
+            assert!(account.rows.iter().any(|row| row.reason == Some(RequestReason::Drain)), "{account:?}");
+        }
+    }
     Ok(())
 }
 

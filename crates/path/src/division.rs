@@ -56,6 +56,18 @@ const ROWS: [Row; 20] = [
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Division([f64; ROWS.len()]);
 
+/// What was seen of a request of native or POSIX AIO between its submission and its reaping. CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReapedStamps {
+    /// The block layer had a request for it.
+    pub allocated_ns: Option<u64>,
+    pub issued_ns: Option<u64>,
+    pub ready_ns: Option<u64>,
+    pub ended_ns: Option<u64>,
+    /// It ended in its own submission.
+    pub inlined: bool,
+}
+
 /// What is left of a latency.
 struct Rest<'d> {
     sums: &'d mut Division,
@@ -157,17 +169,17 @@ impl Division {
     }
 
     /// A request of native or POSIX AIO.
-    pub fn take_reaped(
-        &mut self,
-        submitted_ns: u64,
-        ended_ns: Option<u64>,
-        inlined: bool,
-        reaped_ns: u64,
-        weight: u32,
-    ) {
+    pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let mut rest = self.of(submitted_ns, reaped_ns, weight);
-        rest.until(ended_ns, if inlined { INLINE } else { IN_FLIGHT });
-        rest.all(if ended_ns.is_some() { POSTED } else { UNKNOWN });
+        if let (Some(_), Some(_)) = (seen.issued_ns, seen.ready_ns) {
+            rest.until(seen.allocated_ns, INLINE);
+            rest.until(seen.issued_ns, if seen.allocated_ns.is_some() { SCHEDULER } else { BLOCK });
+            rest.until(seen.ready_ns, DEVICE);
+            rest.until(seen.ended_ns, FILE_SYSTEM);
+        } else {
+            rest.until(seen.ended_ns, if seen.inlined { INLINE } else { IN_FLIGHT });
+        }
+        rest.all(if seen.ended_ns.is_some() { POSTED } else { UNKNOWN });
     }
 
     pub fn add(&mut self, other: &Division) {
@@ -302,9 +314,14 @@ mod tests {
     #[test]
     fn requests_of_contexts_and_weights() {
         let mut sums = Division::default();
-        sums.take_reaped(0, Some(30 * US), false, 50 * US, 2);
-        sums.take_reaped(0, None, false, 10 * US, 1);
-        let rows: Vec<_> = sums.rows(true).into_iter().map(|row| (row.stage, row.ns / US)).collect();
-        assert_eq!(rows, [(Stage::InFlight, 60), (Stage::Posted, 40), (Stage::Unknown, 10)]);
+        let ended = ReapedStamps { ended_ns: Some(30 * US), ..ReapedStamps::default() };
+        sums.take_reaped(0, &ended, 50 * US, 2);
+        sums.take_reaped(0, &ReapedStamps::default(), 10 * US, 1);
+        let rows = |sums: Division| sums.rows(true).into_iter().map(|row| (row.stage, row.ns / US)).collect::<Vec<_>>();
+        assert_eq!(rows(sums), [(Stage::InFlight, 60), (Stage::Posted, 40), (Stage::Unknown, 10)]);
+        let mut sums = Division::default();
+        let block = ReapedStamps { issued_ns: Some(5 * US), ready_ns: Some(27 * US), ..ended };
+        sums.take_reaped(0, &block, 50 * US, 1);
+        assert_eq!(rows(sums), [(Stage::Device, 22), (Stage::Posted, 20), (Stage::Block, 5), (Stage::Ready, 3)]);
     }
 }

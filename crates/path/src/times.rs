@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::division::Division;
+use super::division::{Division, ReapedStamps};
 use super::runnable::Waited;
 use super::waits::{self, Limit, Spans};
 use iotrail_schema::account::{End, RequestAccount, Start};
@@ -90,18 +90,11 @@ impl Times {
     }
 
     /// A request of native or POSIX AIO.
-    pub fn take_reaped(
-        &mut self,
-        submitted_ns: u64,
-        ended_ns: Option<u64>,
-        inlined: bool,
-        reaped_ns: u64,
-        weight: u32,
-    ) {
+    pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let latency_ns = reaped_ns.saturating_sub(submitted_ns);
         self.take_latency(latency_ns, weight);
         self.kept.take_latency(latency_ns, weight);
-        self.kept.division.take_reaped(submitted_ns, ended_ns, inlined, reaped_ns, weight);
+        self.kept.division.take_reaped(submitted_ns, seen, reaped_ns, weight);
     }
 
     fn take_latency(&mut self, latency_ns: u64, weight: u32) {

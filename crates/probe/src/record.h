@@ -477,7 +477,10 @@ struct aio_key {
 
 struct aio_request {
 	__u64 submitted_ns; /* of the last one; 0: it was not seen */
-	__u64 ended_ns;	    /* 0: not seen */
+	__u64 allocated_ns; /* the block layer had a request for it; this and the next three are 0 where it was not seen */
+	__u64 issued_ns;    /* the first one was issued to the driver */
+	__u64 ready_ns;	    /* the last one was done */
+	__u64 ended_ns;
 	__u64 asked_bytes;  /* 0: no plain length, or several different ones */
 	__u32 tid;
 	__u32 weight; /* how many it stands for; 0: it is not followed */
@@ -495,7 +498,10 @@ struct aio_request {
 struct reaped {
 	__u64 submitted_ns;
 	__u64 reaped_ns;
-	__u64 ended_ns; /* 0: not seen */
+	__u64 allocated_ns; /* as in aio_request */
+	__u64 issued_ns;
+	__u64 ready_ns;
+	__u64 ended_ns;
 	__s64 result;
 	__u32 ring;
 	__u32 tgid;

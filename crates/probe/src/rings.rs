@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iotrail_path::division::ReapedStamps;
 use iotrail_schema::file::{Descriptor, FileSeen};
 use iotrail_schema::measurement::VehicleCount;
 use iotrail_schema::trail::Course;
@@ -107,10 +108,7 @@ pub struct Reaped {
     pub opcode: String,
     pub submitted_ns: u64,
     pub reaped_ns: u64,
-    /// `None`: its end was not seen.
-    pub ended_ns: Option<u64>,
-    /// It ended in its own submission.
-    pub inlined: bool,
+    pub seen: ReapedStamps,
     /// As [`iotrail_schema::trail::Trail::weight`].
     pub weight: u32,
     /// That the program named.

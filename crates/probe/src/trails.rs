@@ -18,6 +18,7 @@ use super::symbols::Symbols;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::irq::Interrupts;
+use iotrail_path::division::ReapedStamps;
 use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::Stay;
 use iotrail_schema::opcode::{self, MAY_FORCE_WORKER};
@@ -30,8 +31,8 @@ const ENDED: usize = size_of::<types::ended>();
 const SQ_ENDED: usize = size_of::<types::sq_ended>();
 const STAY: usize = size_of::<types::stay>();
 const FILE_NAME: usize = size_of::<types::file_name>();
-const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < REAPED);
-const _: () = assert!(REAPED < STAY && STAY < FILE_NAME && FILE_NAME < size_of::<types::trail>());
+const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < STAY);
+const _: () = assert!(STAY < REAPED && REAPED < FILE_NAME && FILE_NAME < size_of::<types::trail>());
 
 /// The reader's side of the ring buffer.
 pub(super) struct Trails {
@@ -258,8 +259,13 @@ impl Trails {
                 opcode: opcode(raw.opcode),
                 submitted_ns: raw.submitted_ns,
                 reaped_ns: raw.reaped_ns,
-                ended_ns: (raw.ended_ns != 0).then_some(raw.ended_ns),
-                inlined: raw.inlined != 0,
+                seen: ReapedStamps {
+                    allocated_ns: seen(raw.allocated_ns),
+                    issued_ns: seen(raw.issued_ns),
+                    ready_ns: seen(raw.ready_ns),
+                    ended_ns: seen(raw.ended_ns),
+                    inlined: raw.inlined != 0,
+                },
                 weight: raw.weight,
                 fd: raw.fd,
                 result: raw.result,
@@ -274,6 +280,10 @@ pub(super) struct Words<'a> {
     pub interrupts: Option<&'a Interrupts>,
 }
 
+fn seen(ns: u64) -> Option<u64> {
+    (ns != 0).then_some(ns)
+}
+
 pub(super) fn course(of: types::course) -> Course {
     match of {
         types::course::COURSE_BLOCK => Course::Block,
@@ -286,7 +296,6 @@ impl Words<'_> {
     fn trail(&self, raw: &types::trail) -> Trail {
         use types::{meanwhile as m, punt as p};
         let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
-        let seen = |ns: u64| (ns != 0).then_some(ns);
         let marked = |mark: types::trail_mark| raw.marks.0 & mark.0 != 0;
         let line = |irq: u32| Line { irq, name: self.interrupts.and_then(|i| carrier::handler(i, irq)) };
         let key = types::delivery_key {

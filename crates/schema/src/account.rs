@@ -231,6 +231,17 @@ pub struct RequestAccount {
 }
 
 impl RequestAccount {
+    /// The share of the latency in the rows that are meant.
+    pub fn share(&self, is_meant: impl Fn(&RequestRow) -> bool) -> f64 {
+        let ns: u64 = self.rows.iter().filter(|row| is_meant(row)).map(|row| row.ns).sum();
+        ns as f64 / self.latency_sum_ns.max(1) as f64
+    }
+
+    /// Of one request, in nanoseconds.
+    pub fn mean_ns(&self) -> f64 {
+        self.latency_sum_ns as f64 / self.count.max(1) as f64
+    }
+
     /// The same of so many requests.
     pub fn stands_for(&mut self, count: u64) {
         let factor = count as f64 / self.count.max(1) as f64;

@@ -5,7 +5,7 @@ use crate::doubt::NOT_SEEN;
 use crate::per_io;
 use crate::unit::Unit;
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{Account, Reason, Role, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, Role, ThreadRow, ThreadState};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -52,16 +52,47 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             format!("no finding, but its threads waited for a CPU for {} of their time", percent(starved))
         }
         _ if errors > 0 => format!("no finding, but {} failed", plural(errors as usize, "request")),
-        _ => match parts_known(t.total.stages.as_ref(), sampled) {
-            None => format!("no problem found: {NOTHING_ELSE}"),
-            Some(s) => match largest(s, waits_for(t)) {
-                ("delivery", share) => {
-                    format!("no finding explains it, but {share} of {} is delivery", span(s.total_ns))
-                }
-                (name, share) => {
-                    format!("no problem found: {share} of the mean {} is {name}; {NOTHING_ELSE}", span(s.total_ns))
-                }
-            },
+        _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
+            Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
+            _ => of_stages(t, sampled),
+        },
+    }
+}
+
+/// The same, by the requests' account.
+fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
+    let unexplained = account.share(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
+    if unexplained > UNEXPLAINED {
+        return format!("no finding, but {} of its requests' latency is not explained", percent(unexplained));
+    }
+    let parts: [(&str, bool, &[RequestStage]); 7] = [
+        (waits_for, true, &[RequestStage::Device, RequestStage::Poll]),
+        ("its submission", true, &[RequestStage::Inline]),
+        ("the block layer", false, &[RequestStage::Block]),
+        ("delivery", false, &[RequestStage::Ready]),
+        ("io-wq", false, &[RequestStage::Iowq, RequestStage::IowqQueue]),
+        ("the wait for the requests before it", true, &[RequestStage::Ordered]),
+        ("the queues of its ring", false, &[RequestStage::Unsubmitted, RequestStage::Posted]),
+    ];
+    let share = |(_, _, stages): &(&str, bool, &[RequestStage])| account.share(|row| stages.contains(&row.stage));
+    let largest = parts.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("seven parts");
+    let (name, is_work, _) = largest;
+    let (share, mean) = (percent(share(largest)), span(account.mean_ns()));
+    if *is_work {
+        format!("no problem found: {share} of the mean {mean} is {name}; {NOTHING_ELSE}")
+    } else {
+        format!("no finding explains it, but {share} of the mean {mean} is {name}")
+    }
+}
+
+fn of_stages(t: &TraceRecord, sampled: bool) -> String {
+    match parts_known(t.total.stages.as_ref(), sampled) {
+        None => format!("no problem found: {NOTHING_ELSE}"),
+        Some(s) => match largest(s, waits_for(t)) {
+            ("delivery", share) => format!("no finding explains it, but {share} of {} is delivery", span(s.total_ns)),
+            (name, share) => {
+                format!("no problem found: {share} of the mean {} is {name}; {NOTHING_ELSE}", span(s.total_ns))
+            }
         },
     }
 }

@@ -144,6 +144,9 @@ static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 op
 	}
 	reaped->submitted_ns = request->submitted_ns;
 	reaped->reaped_ns = bpf_ktime_get_ns();
+	reaped->allocated_ns = request->allocated_ns;
+	reaped->issued_ns = request->issued_ns;
+	reaped->ready_ns = request->ready_ns;
 	reaped->ended_ns = request->ended_ns;
 	reaped->inlined = request->inlined;
 	reaped->result = result;

@@ -134,12 +134,49 @@ int BPF_PROG(block_was_split, struct bio *bio)
 	return UNDISTURBED(block_was_split_(bio));
 }
 
+/* The request of native aio that direct I/O is of. */
+static __noinline struct aio_request *aio_of_bio(struct bio *bio)
+{
+	struct task_struct *waiter;
+	struct kiocb *iocb = kiocb_of(bio, &waiter);
+
+	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
+		return 0;
+	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+	__u64 context = (__u64)BPF_CORE_READ(aio, ki_ctx);
+	__u32 *ring = bpf_map_lookup_elem(&ring_numbers, &context);
+	if (!ring)
+		return 0;
+	struct aio_key key = { .block = BPF_CORE_READ(aio, ki_res.obj), .ring = *ring };
+	return bpf_map_lookup_elem(&aio_requests, &key);
+}
+
+static __noinline int aio_bio_issued(struct bio *bio, __u64 allocated_ns)
+{
+	struct aio_request *request = aio_of_bio(bio);
+
+	if (request && !request->issued_ns) {
+		request->allocated_ns = allocated_ns;
+		request->issued_ns = bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+static __noinline int aio_bio_done(struct bio *bio)
+{
+	struct aio_request *request = aio_of_bio(bio);
+
+	if (request)
+		request->ready_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
 static __noinline int bio_issued(__u64 bio, __u64 allocated_ns)
 {
-	struct trail *trail = trail_of_bio(bio, false);
+	struct trail *trail = bios_followed ? trail_of_bio(bio, false) : 0;
 
 	if (!trail)
-		return 0;
+		return aio_used ? aio_bio_issued((struct bio *)bio, allocated_ns) : 0;
 	trail->block_requests++;
 	if (!trail->issued_ns) {
 		trail->issued_ns = bpf_ktime_get_ns();
@@ -152,7 +189,7 @@ static __noinline int bio_issued(__u64 bio, __u64 allocated_ns)
 static __always_inline int block_issued_(struct request *rq)
 {
 	this_slot()->costly++;
-	if (!bios_followed)
+	if (!counting || (!bios_followed && !aio_used))
 		return 0;
 	struct bio *bio = rq->bio;
 	__u64 allocated_ns = bpf_core_field_exists(rq->start_time_ns) ? rq->start_time_ns : 0;
@@ -171,10 +208,10 @@ int BPF_PROG(block_issued, struct request *rq)
 
 static __noinline int bio_done(__u64 bio)
 {
-	struct trail *trail = trail_of_bio(bio, true);
+	struct trail *trail = bios_followed ? trail_of_bio(bio, true) : 0;
 
 	if (!trail)
-		return 0;
+		return aio_used ? aio_bio_done((struct bio *)bio) : 0;
 	trail->bios--;
 	ready(trail);
 	return 0;
@@ -183,7 +220,7 @@ static __noinline int bio_done(__u64 bio)
 static __always_inline int block_completed_(struct request *rq)
 {
 	this_slot()->costly++;
-	if (!bios_followed)
+	if (!counting || (!bios_followed && !aio_used))
 		return 0;
 	struct bio *bio = rq->bio;
 	for (int i = 0; i < MAX_BIOS && bio; i++) {

@@ -16,7 +16,7 @@ const _: () = assert!(size_of::<types::ring_info>() == 64);
 const _: () = assert!(size_of::<types::process_info>() == 64);
 const _: () = assert!(size_of::<types::ended>() == 40);
 const _: () = assert!(size_of::<types::sq_ended>() == 48);
-const _: () = assert!(size_of::<types::reaped>() == 56);
+const _: () = assert!(size_of::<types::reaped>() == 80);
 const _: () = assert!(size_of::<types::stay>() == 64);
 const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
 const _: () = assert!(size_of::<types::trail>() == 320);

@@ -44,7 +44,13 @@ fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     b.subject("watched", &subject(t));
     b.field("I/O", &throughput(t));
     b.field("latency", &verdict::latency(&total.latency_ns, sampled));
-    verdict::time(b, total.stages.as_ref(), sampled);
+    match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
+        Some(requests) => {
+            let rows = account::requests_spent(requests);
+            b.field("requests", &rows).or(Turn::Time, |o| o.field_in_a_line("requests", &rows)).gives_way(Turn::Time);
+        }
+        None => verdict::time(b, total.stages.as_ref(), sampled),
+    }
     for (name, role) in [("threads", Role::Thread), ("SQPOLL", Role::Sqpoll), ("io-wq", Role::Iowq)] {
         let rows = t.account.as_ref().map(|account| spent(account, role)).unwrap_or_default();
         let turn = if role == Role::Thread { Turn::Threads } else { Turn::KernelThreads };

@@ -143,9 +143,10 @@ impl Summary {
         self.files.take_reaped(tgid, fd, &reaped.opcode, (reaped.weight, self.scale), reaped.result, latency_ns);
         // A thread of the C library ends those of POSIX AIO, and nobody sees when.
         let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
-        let ended_ns = reaped.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
+        let mut seen = reaped.seen;
+        seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
         let times = part.by_opcode.entry(reaped.opcode).or_default();
-        times.take_reaped(reaped.submitted_ns, ended_ns, reaped.inlined, reaped.reaped_ns, weight);
+        times.take_reaped(reaped.submitted_ns, &seen, reaped.reaped_ns, weight);
     }
 
     /// A completion that was looked at in the completion queue.

@@ -14,7 +14,7 @@ use iotrail_answer::doubt;
 use iotrail_path::order::sees_ends;
 use iotrail_path::waits::Limit;
 use iotrail_probe::observed::Observed;
-use iotrail_schema::account::Account;
+use iotrail_schema::account::{Account, End, Start};
 use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
 
 impl Summary {
@@ -57,6 +57,10 @@ impl Summary {
         let requests = all.times().account().map(|mut requests| {
             if self.scale == 1 && total.opcodes.iter().all(each) {
                 requests.stands_for(total.ios);
+            }
+            // Of contexts, the call is known, and its result.
+            if rings.is_empty() {
+                (requests.from, requests.to) = (Start::Intended, End::Reaped);
             }
             requests
         });

@@ -15,6 +15,11 @@ const ROWS: usize = 6;
 /// Calls, the most frequent first, those with errors in any case.
 const CALLS: usize = 8;
 
+/// Rows of the requests' account on the first screen: so many,
+const LARGEST: usize = 4;
+/// of such a share at least.
+const LARGE: f64 = 0.02;
+
 pub fn account(o: &mut Screen, account: &Account) {
     for thread in account.threads.iter().take(THREADS) {
         o.blank();
@@ -55,6 +60,27 @@ pub fn account(o: &mut Screen, account: &Account) {
 
 fn requests(o: &mut Screen, account: &RequestAccount) {
     let mean = |ns: u64| span(ns as f64 / account.count.max(1) as f64);
+    o.blank();
+    o.field("requests", &[count(account.count as f64), total(account)]);
+    let columns = [
+        Column::words("stage", 22),
+        Column::words("held by", 20),
+        Column::number("share", 7),
+        Column::number("mean", 8),
+    ];
+    let row = |row: &RequestRow| {
+        vec![
+            in_words(&row.stage),
+            row.reason.as_ref().map(in_words).unwrap_or_default(),
+            share_of_all(row, account),
+            mean(row.ns),
+        ]
+    };
+    o.table(&columns, account.rows.iter().map(row).collect());
+}
+
+/// `157 µs on average, intended → reaped`.
+fn total(account: &RequestAccount) -> String {
     let from = match account.from {
         Start::Intended => "intended",
         Start::Submitted => "submitted",
@@ -63,27 +89,23 @@ fn requests(o: &mut Screen, account: &RequestAccount) {
         End::Reaped => "reaped",
         End::Posted => "posted",
     };
-    o.blank();
-    o.field(
-        "requests",
-        &[count(account.count as f64), format!("mean {}, {from} → {to}", mean(account.latency_sum_ns))],
-    );
-    let columns = [
-        Column::words("stage", 22),
-        Column::words("held by", 20),
-        Column::number("share", 7),
-        Column::number("mean", 8),
-    ];
+    format!("{} on average, {from} → {to}", span(account.mean_ns()))
+}
+
+fn share_of_all(row: &RequestRow, account: &RequestAccount) -> String {
+    let share = percent(row.ns as f64 / account.latency_sum_ns.max(1) as f64);
+    if row.exact { share } else { format!("~{share}") }
+}
+
+/// The largest rows, in a line.
+pub fn requests_spent(account: &RequestAccount) -> Vec<String> {
+    let large = |row: &&RequestRow| row.ns as f64 >= LARGE * account.latency_sum_ns as f64;
     let row = |row: &RequestRow| {
-        let share = percent(row.ns as f64 / account.latency_sum_ns.max(1) as f64);
-        vec![
-            in_words(&row.stage),
-            row.reason.as_ref().map(in_words).unwrap_or_default(),
-            if row.exact { share } else { format!("~{share}") },
-            mean(row.ns),
-        ]
+        let reason = row.reason.as_ref().map(|reason| format!(" ({})", in_words(reason))).unwrap_or_default();
+        format!("{}{reason} {}", in_words(&row.stage), share_of_all(row, account))
     };
-    o.table(&columns, account.rows.iter().map(row).collect());
+    let rows = account.rows.iter().filter(large).take(LARGEST).map(row);
+    std::iter::once(total(account)).chain(rows).collect()
 }
 
 fn head(thread: &ThreadAccount) -> Vec<String> {

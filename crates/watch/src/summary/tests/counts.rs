@@ -1,6 +1,7 @@
 //! What the probes counted, by ring, opcode and context.
 
 use super::*;
+use iotrail_path::division::ReapedStamps;
 
 #[test]
 fn the_first_followed_one_of_each_error_can_be_looked_for() {
@@ -122,8 +123,7 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
             opcode,
             submitted_ns,
             reaped_ns,
-            ended_ns: None,
-            inlined: false,
+            seen: ReapedStamps::default(),
             weight: 1,
             fd,
             result,
