@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::cli::profile::ProfileArgs;
 use iotrail_answer::unit::Unit;
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
 use iotrail_base::output::Existing;
 use iotrail_base::words::{count, list};
+use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::cell::{self, Measured, Watching};
 use iotrail_experiment::schedule::{fresh_seed, padding};
 use iotrail_load::options::LoadOptions;
@@ -86,11 +86,10 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     bar.set_style(ProgressStyle::with_template("measurement {pos} of {len} is done").expect("a fixed template"));
     let mut all: Vec<Measurement> = Vec::new();
     for _ in 0..args.repeats {
-        let failed = |e| Error::machine("cannot start iotrail again", "give each measurement by itself").because(e);
         let (name, value) = padding(fresh_seed());
-        let mut again = Command::new("/proc/self/exe");
+        let mut again = ourselves::command(Signal::TERM, || Ok(()));
         again.args(once(std::env::args_os().skip(1))).env(name, value);
-        let out = again.output().map_err(failed)?;
+        let out = again.output().map_err(ourselves::cannot_start)?;
         if !out.status.success() {
             let _ = std::io::stderr().write_all(&out.stderr);
             if args.json {

@@ -12,6 +12,7 @@ use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 use iotrail_experiment::given::Given;
 
 use iotrail_base::error::{self, Error, Result};
+use iotrail_base::ourselves;
 use iotrail_base::units::Span;
 use iotrail_host::{limits, settings};
 use iotrail_report::terminal::{self, Style};
@@ -140,7 +141,13 @@ pub fn main() -> ExitCode {
         }
     }));
     limits::raise();
-    let result = match Cli::try_parse() {
+    // Another iotrail process reads the outcome.
+    let is_asked = ourselves::is_asked();
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if is_asked {
+        args.remove(1);
+    }
+    let result = match Cli::try_parse_from(&args) {
         Ok(cli) => {
             if !matches!(cli.command, Command::Restore(_))
                 && let Some(notice) = settings::notice()
@@ -150,15 +157,15 @@ pub fn main() -> ExitCode {
             catch_unwind(AssertUnwindSafe(|| dispatch(&cli.command)))
                 .unwrap_or_else(|payload| Err(Error::of_panic("the main thread", payload.as_ref())))
         }
-        Err(e) => told_by_parser(&e, &std::env::args_os().skip(1).take(2).collect::<Vec<_>>()),
+        Err(e) => told_by_parser(&e, args.get(1..).unwrap_or_default()),
     };
+    let status = result.as_ref().map_or_else(Error::exit_status, |status| *status);
     match result {
-        Ok(status) => ExitCode::from(status),
-        Err(e) => {
-            terminal::say(&format!("iotrail: {e}"));
-            ExitCode::from(e.exit_status())
-        }
+        error if is_asked => ourselves::report(Some(status), error.err()),
+        Ok(_) => {}
+        Err(e) => terminal::say(&format!("iotrail: {e}")),
     }
+    ExitCode::from(status)
 }
 
 fn dispatch(command: &Command) -> Result<u8> {

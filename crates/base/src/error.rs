@@ -3,10 +3,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::sanitise::sanitise;
 
 /// Who has to act; decides the exit status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// Wrong use or wrong input (exit status 2).
     Input,
@@ -14,6 +16,8 @@ pub enum Kind {
     Machine,
     /// Somebody else interfered: the machine allows it, and what was going on cannot go on now (exit status 3).
     Disturbed,
+    /// Another machine, or its part of a job, is gone: the work can continue when it is back (exit status 3).
+    Lost,
     /// Data that was read back is not what was written (exit status 5).
     Corruption,
     /// A fault of iotrail itself (exit status 70, as sysexits.h has it).
@@ -24,34 +28,51 @@ pub enum Kind {
 pub const NOT_EVALUATED: u8 = 4;
 
 /// An error as the user reads it: `what: cause; remedy`.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Error {
     pub kind: Kind,
+    /// In the user's file: `FILE:LINE:COLUMN`.
+    pub place: Option<String>,
     /// The operation and its object: `cannot open /data/x`.
     pub what: String,
     /// What the user can do about it.
     pub remedy: String,
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    #[serde(serialize_with = "write_cause", deserialize_with = "read_cause")]
+    pub source: Option<Cause>,
     /// What the kernel answered, where it was the kernel that refused.
     pub errno: Option<i32>,
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+fn write_cause<S: Serializer>(cause: &Option<Cause>, to: S) -> std::result::Result<S::Ok, S::Error> {
+    cause.as_ref().map(ToString::to_string).serialize(to)
+}
+
+fn read_cause<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Cause>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.map(Into::into))
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    pub fn new(kind: Kind, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { kind, place: None, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+    }
+
     /// Wrong use or input: exit status 2.
     pub fn input(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { kind: Kind::Input, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+        Self::new(Kind::Input, what, remedy)
     }
 
     /// The machine does not allow it: exit status 3.
     pub fn machine(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { kind: Kind::Machine, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+        Self::new(Kind::Machine, what, remedy)
     }
 
     /// Somebody else interfered: exit status 3.
     pub fn disturbed(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { kind: Kind::Disturbed, what: what.into(), remedy: remedy.into(), source: None, errno: None }
+        Self::new(Kind::Disturbed, what, remedy)
     }
 
     /// A fault of ours: exit status 70.
@@ -61,8 +82,7 @@ impl Error {
             env!("CARGO_PKG_VERSION"),
             ": please report it with the command and this line"
         );
-        let what = format!("internal error: {what}");
-        Self { kind: Kind::Internal, what, remedy: remedy.into(), source: None, errno: None }
+        Self::new(Kind::Internal, format!("internal error: {what}"), remedy)
     }
 
     /// What a thread panicked with, as an error.
@@ -75,8 +95,7 @@ impl Error {
         let what = found.to_string();
         let remedy = "if something else has written to it since, lay it out anew or write all of it with --verify; else suspect \
                       the storage, and keep it as it is for whoever looks into it";
-        let source = Some(Box::new(found) as _);
-        Self { kind: Kind::Corruption, what, remedy: remedy.into(), source, errno: None }
+        Self::new(Kind::Corruption, what, remedy).because(found)
     }
 
     /// What was found corrupt; `None`: this is another error.
@@ -97,6 +116,11 @@ impl Error {
         self
     }
 
+    /// Of this place in the user's file; it is printed first.
+    pub fn at(self, place: impl Into<String>) -> Self {
+        Self { place: Some(place.into()), ..self }
+    }
+
     /// Keeps the cause; it is printed between `what` and `remedy`.
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let cause = cause.into();
@@ -108,7 +132,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self.kind {
             Kind::Input => 2,
-            Kind::Machine | Kind::Disturbed => 3,
+            Kind::Machine | Kind::Disturbed | Kind::Lost => 3,
             Kind::Corruption => 5,
             Kind::Internal => 70,
         }
@@ -117,7 +141,8 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = self.what.clone();
+        let place = self.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+        let mut line = format!("{place}{}", self.what);
         if let Some(cause) = self.source.as_ref().filter(|_| self.kind != Kind::Corruption) {
             line = format!("{line}: {cause}");
         }

@@ -12,6 +12,7 @@ pub mod input;
 pub mod interrupt;
 pub mod locked;
 pub mod mapping;
+pub mod ourselves;
 pub mod output;
 pub mod plain;
 mod sanitise;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::node::{At, NOT_HERE, Node};
+use super::node::{At, Node};
 use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 use super::without_advice;
@@ -49,8 +49,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
         store.forget_fleet(submitted.fleet)?;
         let why: Vec<(&str, &str)> =
             record.nodes.iter().map(|n| (n.node.as_str(), n.said.as_deref().unwrap_or(n.state.words()))).collect();
-        let is_gone = |n: &FleetNode| n.said.as_deref().is_some_and(|said| said.starts_with(NOT_HERE));
-        let what = match record.nodes.iter().any(is_gone) {
+        let what = match nodes.iter().any(|node| node.is_missing) {
             true => "no results came back from any node",
             false => "nothing was measured on any node",
         };
@@ -251,7 +250,7 @@ mod tests {
         let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];
         let submitted = fleet(&nodes, &mut store);
         for (node, ran) in nodes.iter().zip(["n3", "n2"]) {
-            let ended = Ended { node: ran.into(), status: 1, said: None, restarts: 0 };
+            let ended = Ended { node: ran.into(), status: 1, said: None, has_reason: false, restarts: 0 };
             node.inbox.put(Item::Ended, &serde_json::to_vec(&ended).unwrap()).unwrap();
         }
         let first = brought(&nodes[0], &submitted, &mut store).unwrap();

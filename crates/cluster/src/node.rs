@@ -13,7 +13,7 @@ use iotrail_slurm::script::{Program, folder};
 use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
 
 use super::carry::{Carrier, Freight, OFTEN};
-use super::on_node::{NOT_LEFT, STOPPED};
+use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 
 /// Where it is.
@@ -41,6 +41,8 @@ pub struct Node {
     pub said: Option<String>,
     /// What it measured may still lie on it.
     pub left_behind: bool,
+    /// It ended well, and none of its results came.
+    pub is_missing: bool,
     /// It was asked to stop.
     pub stopped: bool,
     /// How often its job went back into the queue.
@@ -91,6 +93,7 @@ impl Node {
             inbox,
             said: None,
             left_behind: false,
+            is_missing: false,
             stopped: false,
             requeued: 0,
             reason: String::new(),
@@ -283,7 +286,8 @@ impl Node {
         }
         let ended = self.inbox.ended();
         let Progress { done, planned } = self.progress();
-        self.said = self.because.clone().or_else(|| self.why_ended(ending, ended.as_ref(), context));
+        let because = self.because.clone();
+        self.said = because.or_else(|| self.why_ended(ending, ended.as_ref(), context));
         if self.left_behind {
             let unusable = self.unusable(context).map(|why| format!("Slurm has it {why}"));
             let why = unusable.or(self.unfetched.clone()).map_or_else(String::new, |why| format!(": {why}"));
@@ -310,24 +314,28 @@ impl Node {
     }
 
     /// Why it ended as it did: Slurm's reason first, where it has one.
-    fn why_ended(&self, ending: Ending, ended: Option<&Ended>, context: &Context<'_>) -> Option<String> {
+    fn why_ended(&mut self, ending: Ending, ended: Option<&Ended>, context: &Context<'_>) -> Option<String> {
         use Ending::{Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut};
         let of_slurm = [Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut].contains(&ending) && !self.stopped;
         let own = ended.and_then(|ended| ended.said.clone());
         match ended {
             Some(ended) if ended.status == 0 => own,
-            Some(_) if of_slurm => {
-                let more = own.filter(|own| own != STOPPED && !own.starts_with("it ended with "));
+            Some(ended) if of_slurm => {
+                let more = own.filter(|_| ended.has_reason);
                 Some(more.map_or_else(|| ending.words().to_owned(), |own| format!("{}: {own}", ending.words())))
             }
             Some(_) => own,
             // What it brought tells how far it came.
             None if ending == Ending::Failed => self.why_failed(&context.submitted.program),
             None if self.has_store() && ending == Ending::Completed => None,
-            None if ending == Ending::Completed => Some(match &context.submitted.shared {
-                Some(shared) => format!("{NOT_HERE}: somebody has removed them from {}", shared.display()),
-                None => format!("{NOT_HERE}: nothing of it lies on the node"),
-            }),
+            None if ending == Ending::Completed => {
+                self.is_missing = true;
+                let why = context.submitted.shared.as_ref().map_or_else(
+                    || "nothing of it lies on the node".to_owned(),
+                    |shared| format!("somebody has removed them from {}", shared.display()),
+                );
+                Some(format!("its results are not here: {why}"))
+            }
             None => Some(ending.words().to_owned()),
         }
     }
@@ -421,9 +429,6 @@ impl Node {
         self.inbox.path(Item::Store).exists()
     }
 }
-
-/// Where nothing came of a job that ended well.
-pub const NOT_HERE: &str = "its results are not here";
 
 /// What is said of carrying that has failed so often in a row. Once is nothing: Slurm ends that step with its job.
 fn said_of_failure(failures: u32, why: &str) -> Option<String> {

@@ -1,20 +1,19 @@
 //! `iotrail slurm-node`: what `--slurm` starts on a node. Nobody else does.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write as _};
-use std::os::unix::process::CommandExt;
+use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::Signal;
 
 use super::without_advice;
-use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
-use iotrail_experiment::net::second::{LOST, Second, VARIABLE};
+use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::{interrupt, ourselves};
+use iotrail_experiment::net::second::{Second, VARIABLE};
 use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
 use iotrail_slurm::pair;
 use iotrail_slurm::state::Ending;
@@ -81,11 +80,26 @@ const NOTICED: Duration = Duration::from_secs(600);
 /// As sysexits.h has it (EX_IOERR): it has measured, and cannot hand that over.
 pub const NOT_LEFT: u8 = 74;
 
-/// Where there is no other reason.
-pub const STOPPED: &str = "it was told to stop";
-
 /// A node that answers again without Slurm having missed it goes on so often.
 const AGAIN: u32 = 3;
+
+/// How the command ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct End {
+    status: u8,
+    /// Why it failed.
+    said: Option<String>,
+    /// That is an error of iotrail, not that it was stopped or killed.
+    has_reason: bool,
+    /// The server's node, or its step, is gone.
+    is_lost: bool,
+}
+
+impl End {
+    fn failed(status: u8, said: impl Into<String>) -> Self {
+        Self { status, said: Some(said.into()), has_reason: true, is_lost: false }
+    }
+}
 
 struct Node<'a> {
     outbox: Outbox,
@@ -105,19 +119,19 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     let work = folder.join("work.db");
     let mut node = Node { outbox, work, progress: Progress::default(), next: Instant::now(), stop };
     let ended = match &args.within {
-        _ if restarts > RESTARTS => Some((3, Some("its job was requeued twice".to_owned()))),
+        _ if restarts > RESTARTS => Some(End::failed(3, "its job was requeued twice")),
         Some(within) if !within.is_dir() => {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
-            Some((3, Some(why + "start it from a folder that every node has")))
+            Some(End::failed(3, why + "start it from a folder that every node has"))
         }
         // Whoever collects hears why; this error would be heard by nobody.
-        _ => node.run_to_its_end(args).unwrap_or_else(|e| Some((e.exit_status(), Some(e.to_string())))),
+        _ => node.run_to_its_end(args).unwrap_or_else(|e| Some(End::failed(e.exit_status(), e.to_string()))),
     };
     // Slurm has lost the node beside this one: it ends this job, and begins it anew.
     let Some(ended) = ended else { return Ok(3) };
-    let (status, said) = node.left(ended, folder).map_err(cannot_leave)?;
+    let End { status, said, has_reason, .. } = node.left(ended, folder).map_err(cannot_leave)?;
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
-    let ended = Ended { node: node_name, status: status.into(), said, restarts };
+    let ended = Ended { node: node_name, status: status.into(), said, has_reason, restarts };
     let text = serde_json::to_vec(&ended).map_err(Error::internal)?;
     if node.outbox.put(Item::Ended, &text).is_err() {
         return Ok(NOT_LEFT);
@@ -143,11 +157,10 @@ fn to_slurm(status: u8) -> u8 {
 impl Node<'_> {
     /// Runs the command; where the server's node or its step is lost, the rest when it answers again. `None`: the job is being ended
     /// meanwhile.
-    fn run_to_its_end(&mut self, args: &MeasureArgs) -> Result<Option<(u8, Option<String>)>> {
+    fn run_to_its_end(&mut self, args: &MeasureArgs) -> Result<Option<End>> {
         let mut ended = self.run(args)?;
         for _ in 0..AGAIN {
-            let is_lost = ended.1.as_deref().is_some_and(|said| said.starts_with(LOST));
-            if ended.0 == 0 || args.server.is_none() || (!is_lost && pair::answers()) {
+            if ended.status == 0 || args.server.is_none() || (!ended.is_lost && pair::answers()) {
                 break;
             }
             // Slurm may end this job before the node is back.
@@ -156,7 +169,7 @@ impl Node<'_> {
                 None => return Ok(None),
                 Some(Ok(())) => ended = self.run(args)?,
                 Some(Err(why)) => {
-                    ended = (1, Some(why));
+                    ended = End::failed(1, why);
                     break;
                 }
             }
@@ -186,25 +199,30 @@ impl Node<'_> {
     }
 
     /// Runs the command, or what is left of it; its exit status, and why it failed.
-    fn run(&mut self, args: &MeasureArgs) -> Result<(u8, Option<String>)> {
+    fn run(&mut self, args: &MeasureArgs) -> Result<End> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
         let words: Vec<&String> = match &begun {
-            Some(run) if run.finished_unix_s.is_some() => return Ok((0, None)),
+            Some(run) if run.finished_unix_s.is_some() => return Ok(End::default()),
             // It has the seed that it began with.
             Some(_) => args.command.iter().filter(|word| !word.starts_with("--seed=")).collect(),
             None => args.command.iter().collect(),
         };
-        let program = std::env::current_exe()
-            .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
-        let mut command = Command::new(program);
-        command.args(words).arg("--store").arg(&self.work).args(begun.is_some().then_some("--resume"));
+        let mut command = ourselves::command(Signal::TERM, || Ok(()));
+        command
+            .arg(ourselves::OPTION)
+            .args(words)
+            .arg("--store")
+            .arg(&self.work)
+            .args(begun.is_some().then_some("--resume"));
         if let Some(within) = &args.within {
             command.current_dir(within);
         }
         let brought = match &args.server {
             Some(address) => match second(address, &args.folder, &mut command) {
                 Ok(brought) => brought,
-                Err(why) => return Ok((3, Some(format!("iotrail cannot be brought to the server's node: {why}")))),
+                Err(why) => {
+                    return Ok(End::failed(3, format!("iotrail cannot be brought to the server's node: {why}")));
+                }
             },
             None => false,
         };
@@ -212,39 +230,25 @@ impl Node<'_> {
         if brought {
             pair::take_away(job());
         }
-        let (status, said) = watched?;
+        let (status, error) = watched?;
         // As a shell has it, where a signal ended it.
-        let code = status.code().unwrap_or(3);
-        let said = match status.success() {
-            true => None,
-            false if self.stop.load(Ordering::Relaxed) => Some(STOPPED.to_owned()),
-            false => {
-                said.map(|said| without_file(&said, &args.folder)).or_else(|| Some(format!("it ended with {status}")))
+        let code = u8::try_from(status.code().unwrap_or(3)).unwrap_or(3);
+        let generic = |said: String| End { status: code, said: Some(said), ..End::default() };
+        Ok(match error {
+            _ if status.success() => End::default(),
+            _ if self.stop.load(Ordering::Relaxed) => generic("it was told to stop".into()),
+            // Without the place in the experiment's file, which nobody has written on this node.
+            Some(e) => {
+                let is_lost = e.kind == Kind::Lost;
+                End { is_lost, ..End::failed(code, Error { place: None, ..e }.to_string()) }
             }
-        };
-        Ok((u8::try_from(code).unwrap_or(3), said))
+            None => generic(format!("it ended with {status}")),
+        })
     }
 
-    fn watched(&mut self, mut command: Command) -> Result<(ExitStatus, Option<String>)> {
-        let cannot = |e| Error::machine("cannot start the run", "see the limits of processes: ulimit -u").because(e);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // SAFETY: one system call that takes no lock and allocates nothing.
-        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
-        let mut child = command.spawn().map_err(cannot)?;
-        let stderr = child.stderr.take();
-        let words = std::thread::spawn(move || {
-            let lines = stderr.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(io::Result::ok);
-            lines.filter_map(|line| line.strip_prefix("iotrail: ").map(str::to_owned)).last()
-        });
-        let (mut told, mut looked) = (false, Instant::now());
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(cannot)? {
-                break status;
-            }
-            if self.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut told, true) {
-                // It has not been waited for: the number is still its own.
-                kill_process(Pid::from_child(&child), Signal::TERM).unwrap_or(());
-            }
+    fn watched(&mut self, command: Command) -> Result<(ExitStatus, Option<Error>)> {
+        let mut looked = Instant::now();
+        ourselves::run(command, |_| {}, &mut || {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 if looked >= self.next {
@@ -252,18 +256,17 @@ impl Node<'_> {
                     _ = self.leave(false);
                 }
             }
-            std::thread::sleep(LOOK / 10);
-        };
-        Ok((status, words.join().unwrap_or(None)))
+            self.stop.load(Ordering::Relaxed).then_some(Signal::TERM)
+        })
     }
 
     /// The last of it is left. What cannot be left stays on the node, beside the folder, which goes.
-    fn left(&mut self, (status, said): (u8, Option<String>), folder: &Path) -> io::Result<(u8, Option<String>)> {
-        let Err(e) = self.leave(true) else { return Ok((status, said)) };
+    fn left(&mut self, end: End, folder: &Path) -> io::Result<End> {
+        let Err(e) = self.leave(true) else { return Ok(end) };
         let kept = folder.with_extension("db");
         kept_as(&self.work, &kept)?;
         let why = format!("its results cannot be copied ({e}); they lie there as {}", kept.display());
-        Ok((NOT_LEFT, Some(said.map_or_else(|| why.clone(), |said| format!("{said}; {why}")))))
+        Ok(End::failed(NOT_LEFT, end.said.map_or_else(|| why.clone(), |said| format!("{said}; {why}"))))
     }
 
     /// What has been measured so far, where that is more than before. `last`: in any case.
@@ -292,14 +295,6 @@ impl Node<'_> {
         self.progress = progress;
         Ok(())
     }
-}
-
-/// Without the place in the experiment's file, which nobody has written on this node.
-fn without_file(said: &str, folder: &Path) -> String {
-    let file = format!("{}:", folder.join("experiment.toml").display());
-    let Some((before, after)) = said.split_once(&file) else { return said.to_owned() };
-    let is_place = |c: char| c.is_ascii_digit() || c == ':' || c == ' ';
-    format!("{before}{}", after.trim_start_matches(is_place))
 }
 
 fn why(e: Error) -> io::Error {
@@ -452,7 +447,8 @@ mod tests {
         fs::remove_file(&store).unwrap();
         node.leave(false).unwrap();
         assert!(!store.exists(), "there was nothing new");
-        assert_eq!(node.left((1, None), &dir.path().join("7")).unwrap(), (1, None));
+        let end = || End { status: 1, ..End::default() };
+        assert_eq!(node.left(end(), &dir.path().join("7")).unwrap(), end());
         assert_eq!(Store::open(&store).unwrap().unwrap().list().unwrap()[0].done, 1);
         assert_eq!(node.outbox.progress().map(|p| p.done), Some(1));
         assert_eq!(fs::read_dir(dir.path().join("7")).unwrap().count(), 1, "no copy is left");
@@ -467,7 +463,7 @@ mod tests {
             if is_damaged {
                 fs::write(&node.work, "no store at all, and long enough to be read as one").unwrap();
             }
-            let (status, said) = node.left((0, None), &folder).unwrap();
+            let End { status, said, .. } = node.left(End::default(), &folder).unwrap();
             let said = said.unwrap();
             assert_eq!(status, NOT_LEFT);
             assert!(said.starts_with("its results cannot be copied ("), "{said}");
@@ -475,14 +471,6 @@ mod tests {
             remove(&folder).unwrap();
             assert!(kept.exists());
         }
-    }
-
-    #[test]
-    fn a_file_that_nobody_wrote_is_not_named() {
-        let folder = Path::new("/var/tmp/iotrail-slurm-0/7");
-        let said = "/var/tmp/iotrail-slurm-0/7/experiment.toml:8:1: cannot run ./nosuch; name a program";
-        assert_eq!(without_file(said, folder), "cannot run ./nosuch; name a program");
-        assert_eq!(without_file("no room: x", folder), "no room: x");
     }
 
     #[test]
@@ -500,7 +488,7 @@ mod tests {
         store.save(1, 1, 2, &sample::measurement(), &sample::histogram()).unwrap();
         drop(store);
         node.outbox = Outbox::new(dir.path().join("no room"), 1);
-        assert_eq!(node.left((0, None), &folder).unwrap().0, NOT_LEFT);
+        assert_eq!(node.left(End::default(), &folder).unwrap().status, NOT_LEFT);
         remove(&folder).unwrap();
         node.outbox = Outbox::new(&folder, 1);
         gather(&folder, &kept, &node.outbox);

@@ -21,8 +21,11 @@ pub struct Ended {
     pub node: String,
     /// Exit status of `iotrail run`.
     pub status: i32,
-    /// What it said last, where it failed.
+    /// Why it failed.
     pub said: Option<String>,
+    /// `said` is iotrail's own error; otherwise only that the run was stopped or killed.
+    #[serde(default)]
+    pub has_reason: bool,
     /// How often its task began anew.
     pub restarts: u32,
 }
@@ -112,7 +115,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let outbox = Outbox::new(folder.path(), 3);
         assert_eq!((outbox.progress(), outbox.ended()), (None, None));
-        let ended = Ended { node: "n3".into(), status: 3, said: Some("no".into()), restarts: 1 };
+        let ended = Ended { node: "n3".into(), status: 3, said: Some("no".into()), has_reason: true, restarts: 1 };
         outbox.put(Item::Progress, br#"{"done":2,"planned":8}"#).unwrap();
         outbox.put(Item::Ended, &serde_json::to_vec(&ended).unwrap()).unwrap();
         assert_eq!((outbox.progress(), outbox.ended()), (Some(Progress { done: 2, planned: 8 }), Some(ended)));

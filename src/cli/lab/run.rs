@@ -8,10 +8,10 @@ use clap::ValueEnum;
 
 use super::{ArchArgs, CacheArgs, tell};
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
 use iotrail_base::output::Existing;
 use iotrail_base::units::{Bytes, Span};
 use iotrail_base::words::{bytes, list};
+use iotrail_base::{interrupt, ourselves};
 use iotrail_lab::acceleration::Acceleration;
 use iotrail_lab::arch::Arch;
 use iotrail_lab::drive::Drive;
@@ -212,7 +212,10 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
             Ok(runs) if runs.is_empty() => store.abandon(),
             Ok(runs) => {
                 let numbers: Vec<String> = runs.iter().map(i64::to_string).collect();
-                tell(&format!("stored here as run {}", list(&numbers)));
+                // In another process's store it has a number of its own.
+                if !ourselves::is_asked() {
+                    tell(&format!("stored here as run {}", list(&numbers)));
+                }
             }
             Err(e) => {
                 store.abandon();

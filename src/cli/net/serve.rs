@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::seconds;
-use iotrail_base::error::Result;
-use iotrail_base::interrupt;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::net::ends::Announced;
 use iotrail_experiment::net::served::{self, How, Told};
 use iotrail_load::options::Trace;
@@ -74,6 +74,7 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
     let mut tell = |told: Told<'_>| match told {
         Told::Second(..) if args.announce => {}
         Told::Second(counts, connections) => seconds.tell(counts, connections),
+        Told::Said(what) if args.announce => ourselves::report(None, Some(Error::machine(what, ""))),
         Told::Said(what) => terminal::say(&format!("iotrail: {what}")),
     };
     let how = How { trace: args.trace, follow: args.follow.map(NonZeroU32::get), duration: args.duration };

@@ -4,14 +4,11 @@
 //! what a kernel differs from itself, from boot to boot, is then seen beside what it differs from the others.
 
 use std::cell::RefCell;
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::Signal;
 use serde::Serialize;
 
 use super::RunArgs;
@@ -19,9 +16,9 @@ use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged,
 use iotrail_answer::conclude::Conclusion;
 use iotrail_answer::head::Head;
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
 use iotrail_base::units::Span;
 use iotrail_base::words::list;
+use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::file::Experiment;
 use iotrail_experiment::load::Kind;
 use iotrail_lab::drive::Drive;
@@ -200,7 +197,7 @@ fn one(
             Error::machine("cannot make a temporary folder", "check the room in TMPDIR or /tmp").because(e)
         })?;
         let brought = folder.path().join("brought.db");
-        let failed = lab_run(command(args, plan, kernel, &brought)?, name, stop)?;
+        let failed = lab_run(command(args, plan, kernel, &brought), name, stop)?;
         Ok::<_, Error>((store.take_in(&brought)?.into_iter().next_back(), failed))
     })();
     match went {
@@ -213,18 +210,24 @@ fn one(
 }
 
 /// `iotrail lab run … -- iotrail run …`.
-fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str, store: &Path) -> Result<Command> {
+fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str, store: &Path) -> Command {
     let machines = &args.machines;
-    let program = std::env::current_exe()
-        .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
     let (cpus, drive) = match experiment.kind {
         Kind::Storage => (4, Some("queues=2,poll=1")),
         // The guest's files are in its memory: a program that wants a disk finds one by IOTRAIL_TARGET.
         Kind::Program => (2, Some("queues=2,data=keep")),
         Kind::Net => (2, None),
     };
-    let mut command = Command::new(program);
-    command.args(["lab", "run", "--kernel", kernel, "--cpus", &machines.cpus.unwrap_or(cpus).to_string()]);
+    let mut command = ourselves::command(Signal::TERM, || Ok(()));
+    command.args([
+        ourselves::OPTION,
+        "lab",
+        "run",
+        "--kernel",
+        kernel,
+        "--cpus",
+        &machines.cpus.unwrap_or(cpus).to_string(),
+    ]);
     for (option, value) in [
         ("--nvme", machines.nvme.as_deref().or(drive)),
         ("--memory", machines.memory.as_deref()),
@@ -237,7 +240,7 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
         command.arg("--cache").arg(cache);
     }
     command.arg("--store").arg(store);
-    command.args(["--", "iotrail", "run", args.experiment(), "--seed", &seed.to_string()]);
+    command.args(["--", "iotrail", ourselves::OPTION, "run", args.experiment(), "--seed", &seed.to_string()]);
     command.args(args.quick.then_some("--quick"));
     command.args(args.repeats.map(|n| format!("--repeats={n}")));
     command.args(args.allow_write.then_some("--allow-write"));
@@ -245,49 +248,18 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
     if let Some(file) = &args.file {
         command.arg("--file").arg(file);
     }
-    Ok(command)
+    command
 }
 
-/// How often the user's signal is looked at.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Runs it to its end; its words pass through, with the kernel before them. Why it failed, if it did.
-fn lab_run(mut command: Command, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
-    // What it prints is read from the store.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // SAFETY: one system call that takes no lock and allocates nothing.
-    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
-    let cannot =
-        |e: std::io::Error| Error::machine("cannot start the lab", "see the limits of processes: ulimit -u").because(e);
-    let mut child = command.spawn().map_err(cannot)?;
-    let stderr = child.stderr.take();
+/// Runs it to its end; its lines pass through, with the kernel before them. Why it failed, if it did.
+fn lab_run(command: Command, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
     let prefix = name.to_owned();
-    let words = std::thread::spawn(move || {
-        let mut last = None;
-        for line in stderr.into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(std::io::Result::ok) {
-            match line.strip_prefix("iotrail: ") {
-                Some(why) => last = Some(why.to_owned()),
-                // It has a number of its own here.
-                None if line.starts_with("iotrail lab: stored here") => {}
-                None => terminal::say(&format!("{prefix}: {line}")),
-            }
-        }
-        last
-    });
-    let mut told = false;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(cannot)? {
-            break status;
-        }
-        if stop.load(Ordering::Relaxed)
-            && !std::mem::replace(&mut told, true)
-            && let Some(signal) = interrupt::sent_to_us_alone().and_then(Signal::from_named_raw)
-        {
-            // It has not been waited for: the number is still its own.
-            kill_process(Pid::from_child(&child), signal).unwrap_or(());
-        }
-        std::thread::sleep(LOOK);
+    let line = move |line: &str| terminal::say(&format!("{prefix}: {line}"));
+    let mut signal = || {
+        let sent = stop.load(Ordering::Relaxed).then(interrupt::sent_to_us_alone).flatten();
+        sent.and_then(Signal::from_named_raw)
     };
-    let why = words.join().unwrap_or(None);
-    Ok((!status.success()).then(|| why.unwrap_or_else(|| format!("the lab ended with {status}"))))
+    let (status, error) = ourselves::run(command, line, &mut signal)?;
+    let why = || error.map_or_else(|| format!("the lab ended with {status}"), |e| e.to_string());
+    Ok((!status.success()).then(why))
 }

@@ -104,7 +104,13 @@ fn without_the_program_the_advice_is_of_how_it_gets_there() {
 }
 
 fn ended(status: i32, said: &str) -> Ended {
-    Ended { node: "n1".into(), status, said: (!said.is_empty()).then(|| said.into()), restarts: 0 }
+    let said = (!said.is_empty()).then(|| said.into());
+    Ended { node: "n1".into(), status, said, has_reason: true, restarts: 0 }
+}
+
+/// Stopped or killed: the run has no reason of its own.
+fn without_reason(status: i32, said: &str) -> Ended {
+    Ended { has_reason: false, ..ended(status, said) }
 }
 
 #[test]
@@ -114,9 +120,9 @@ fn slurms_reason_goes_first() {
     let mut node = node(&dir);
     let limit = "Slurm's time limit ended it (--sbatch '--time=…')";
     for (ending, of_node, said) in [
-        (Ending::TimedOut, Some(ended(1, STOPPED)), Some(limit)),
-        (Ending::TimedOut, Some(ended(3, "it ended with signal: 15 (SIGTERM)")), Some(limit)),
-        (Ending::Cancelled, Some(ended(1, STOPPED)), Some("it was cancelled")),
+        (Ending::TimedOut, Some(without_reason(1, "it was told to stop")), Some(limit)),
+        (Ending::TimedOut, Some(without_reason(3, "it ended with signal: 15 (SIGTERM)")), Some(limit)),
+        (Ending::Cancelled, Some(without_reason(1, "it was told to stop")), Some("it was cancelled")),
         (Ending::Cancelled, None, Some("it was cancelled")),
         (Ending::OutOfMemory, Some(ended(3, "no room")), Some("it ran out of memory: no room")),
         (Ending::Failed, Some(ended(3, "no room")), Some("no room")),
@@ -126,7 +132,8 @@ fn slurms_reason_goes_first() {
     }
     // Ours: the node says what happened.
     node.stopped = true;
-    assert_eq!(node.why_ended(Ending::Failed, Some(&ended(1, STOPPED)), &context).as_deref(), Some(STOPPED));
+    let stopped = without_reason(1, "it was told to stop");
+    assert_eq!(node.why_ended(Ending::Failed, Some(&stopped), &context), stopped.said);
 }
 
 #[test]

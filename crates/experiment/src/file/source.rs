@@ -17,7 +17,7 @@ pub(super) struct File<'a> {
 
 impl File<'_> {
     pub(super) fn refuse(&self, at: Range<usize>, what: impl std::fmt::Display) -> Error {
-        Error::input(format!("{}: {what}", self.place(at)), self.kind.remedy())
+        Error::input(what.to_string(), self.kind.remedy()).at(self.place(at))
     }
 
     /// `FILE:LINE:COLUMN`.

@@ -3,15 +3,16 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::io::ioctl_fionbio;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -19,8 +20,9 @@ use super::loaded::{self, Loaded};
 use super::second;
 use crate::cell::Measured;
 use crate::schedule::padding;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, Kind, Result};
 use iotrail_base::folders::temporary::Folder;
+use iotrail_base::ourselves;
 use iotrail_load::Progress;
 use iotrail_load::options::{Trace, names_of};
 use iotrail_net::address::Address;
@@ -66,7 +68,7 @@ impl Ends {
         let way = self.way(load.between)?;
         // An epoll server makes no requests that could be followed.
         let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
-        let server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
+        let mut server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
             Way::Namespaces(ends) => Some(ends.enter_sender()?),
             Way::Loopback | Way::Unix(_) | Way::Second(_) => None,
@@ -126,11 +128,10 @@ impl Way {
             Way::Namespaces(ends) => Some(ends.server().try_clone_to_owned()?),
             Way::Loopback | Way::Unix(_) => None,
         };
-        // The program that runs, even if its file has been replaced meanwhile.
-        let mut command = Command::new("/proc/self/exe");
+        let enter = move || namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()));
+        let mut command = ourselves::command(Signal::KILL, enter);
         // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
-        command.arg0("iotrail").args(words).stdin(Stdio::null()).process_group(0);
-        before_exec(&mut command, namespace);
+        command.args(words).process_group(0);
         Ok(command)
     }
 }
@@ -142,7 +143,10 @@ struct Server {
     input: Option<ChildStdin>,
     address: Address,
     control: Address,
-    /// Its standard error.
+    /// Its standard output: what it announces, and its outcome.
+    out: Option<BufReader<ChildStdout>>,
+    printed: Vec<u8>,
+    /// Standard error of one on another node: what srun says.
     said: File,
 }
 
@@ -158,7 +162,7 @@ impl Server {
         let cannot = |e: io::Error| Error::machine("cannot start the server's process", "see `ulimit -u`").because(e);
         let said = memory_file().map_err(cannot)?;
         let (address, control) = way.addresses();
-        let mut words = vec!["net".to_owned(), "serve".into(), address, "--announce".into()];
+        let mut words = [ourselves::OPTION, "net", "serve", &address, "--announce"].map(str::to_owned).to_vec();
         words.extend([format!("--control={control}"), format!("--trace={trace}")]);
         words.extend(follow.map(|n| format!("--follow={n}")));
         let names = names_of::<ServerOptions>();
@@ -171,14 +175,14 @@ impl Server {
         command.stdout(Stdio::piped()).stderr(said.try_clone().map_err(cannot)?);
         let mut child = command.spawn().map_err(cannot)?;
         let input = child.stdin.take();
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
+        let (mut out, mut printed) = (child.stdout.take().map(BufReader::new), Vec::new());
+        if let Some(out) = &mut out {
             // A server that cannot serve ends, and then this ends.
-            BufReader::new(out).read_line(&mut line).map_err(cannot)?;
+            out.read_until(b'\n', &mut printed).map_err(cannot)?;
         }
         let nowhere = Address::Unix(PathBuf::new());
-        let mut server = Server { child, input, address: nowhere.clone(), control: nowhere, said };
-        let told = serde_json::from_str::<Announced>(&line).ok();
+        let mut server = Server { child, input, address: nowhere.clone(), control: nowhere, out, printed, said };
+        let told = serde_json::from_slice::<Announced>(&server.printed).ok();
         match told.and_then(|told| Some((told.address.parse().ok()?, told.control.parse().ok()?))) {
             Some((address, control)) => (server.address, server.control) = (address, control),
             None => {
@@ -190,15 +194,21 @@ impl Server {
         Ok(server)
     }
 
-    /// What a server that has ended by itself said last; `code`: its exit status, where it has one.
-    fn failure(&self, code: Option<i32>) -> Option<Error> {
-        let mut said = String::new();
-        let mut file = &self.said;
-        file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
-        match self.input.is_some() {
-            true => far_failure(&said, code),
-            false => Some(own_failure(said.lines().last()?.strip_prefix("iotrail: ")?)),
+    /// The error that the server has reported last; `code`: its exit status, where it has one.
+    fn failure(&mut self, code: Option<i32>) -> Option<Error> {
+        if let Some(out) = &mut self.out {
+            // It may serve still: what it has printed by now.
+            ioctl_fionbio(out.get_ref(), true).ok()?;
+            _ = out.read_to_end(&mut self.printed);
         }
+        let own = ourselves::error_in(&self.printed);
+        let own = own.map(|e| Error { kind: Kind::Machine, what: format!("the server: {}", e.what), ..e });
+        if self.input.is_none() {
+            return own;
+        }
+        let (mut said, mut file) = (String::new(), &self.said);
+        file.rewind().and_then(|()| file.read_to_string(&mut said)).ok()?;
+        far_failure(own, &said, code)
     }
 
     /// The sender lost it, and it says nothing itself.
@@ -207,21 +217,15 @@ impl Server {
     }
 }
 
-fn own_failure(last: &str) -> Error {
-    let (what, remedy) = last.split_once("; ").unwrap_or((last, ""));
-    Error::machine(format!("the server: {what}"), remedy)
-}
-
-/// Of one on another node. What the server says itself is of the machine; what srun says of a step that it lost, or cannot start, is not:
+/// Of one on another node. What the server reports itself is of the machine; what srun says of a step that it lost, or cannot start, is not:
 /// no cell is untestable for that.
-fn far_failure(said: &str, code: Option<i32>) -> Option<Error> {
-    let own = said.lines().rev().find_map(|line| line.strip_prefix("iotrail: "));
+fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Error> {
     if let Some(own) = own {
-        let error = own_failure(own);
-        let cannot_listen = own.starts_with("cannot listen at ");
-        return Some(match cannot_listen {
-            true => Error { remedy: "name an address of its node with --server-address".into(), ..error },
-            false => error,
+        return Some(match own.errno {
+            Some(libc::EADDRNOTAVAIL) => {
+                Error { remedy: "name an address of its node with --server-address".into(), ..own }
+            }
+            _ => own,
         });
     }
     let last = iotrail_base::words::last_line(said)?;
@@ -250,21 +254,6 @@ impl Drop for Server {
 /// What a server on another node has to end in.
 const FAR: Duration = Duration::from_secs(10);
 
-/// In the child: it dies when its parent does, and is in its network namespace.
-fn before_exec(command: &mut Command, namespace: Option<OwnedFd>) {
-    let parent = std::process::id();
-    let between_fork_and_exec = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have died before it was asked.
-        if std::os::unix::process::parent_id() != parent {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()))
-    };
-    // SAFETY: three system calls, of which none takes a lock or allocates.
-    unsafe { command.pre_exec(between_fork_and_exec) };
-}
-
 /// A file in memory: takes what is written to it, however much, and is gone with its descriptors.
 fn memory_file() -> io::Result<File> {
     Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
@@ -282,7 +271,6 @@ fn folder() -> Result<Folder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_base::error::Kind;
 
     #[test]
     fn a_step_that_is_lost_says_nothing_of_the_cell() {
@@ -292,15 +280,16 @@ mod tests {
             ("srun: error: n3: task 0: Killed\n", Some(137)),
             ("srun: error: Node failure on n3\n", None),
         ] {
-            let e = far_failure(said, code).unwrap();
-            assert!(e.kind == Kind::Disturbed && e.to_string().starts_with(second::LOST), "{e}");
+            let e = far_failure(None, said, code).unwrap();
+            assert!(e.kind == Kind::Lost && e.to_string().ends_with(said.trim_end()), "{e}");
         }
-        let of_it = "srun: warning: x\niotrail: cannot listen at 192.0.2.1:0: no such address; use another\nsrun: error: n3: task 0: Exited with exit code 3\n";
-        let e = far_failure(of_it, Some(3)).unwrap();
+        let own = Error::machine("the server: cannot listen at 192.0.2.1:0", "use another");
+        let own = own.because(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL));
+        let e = far_failure(Some(own), "srun: error: n3: task 0: Exited with exit code 3\n", Some(3)).unwrap();
         assert_eq!(e.kind, Kind::Machine);
         assert!(e.to_string().ends_with("name an address of its node with --server-address"), "{e}");
-        let absent = far_failure("/bin/sh: 1: iotrail: not found\n", Some(127)).unwrap();
+        let absent = far_failure(None, "/bin/sh: 1: iotrail: not found\n", Some(127)).unwrap();
         assert_eq!(absent.kind, Kind::Machine);
-        assert!(far_failure("", Some(1)).is_none());
+        assert!(far_failure(None, "", Some(1)).is_none());
     }
 }

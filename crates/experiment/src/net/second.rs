@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, Kind, Result};
 use iotrail_slurm::pair;
 
 /// What the process of the batch script tells the one that measures.
@@ -21,11 +21,9 @@ pub struct Second {
 /// An environment variable, since it is no part of the plan.
 pub const VARIABLE: &str = "IOTRAIL_SECOND_NODE";
 
-/// What is said begins so where the server's node, or its step, is gone: whoever hears it may begin again where the run was.
-pub const LOST: &str = "the server's node or its job step is lost";
-
+/// The server's node, or its step, is gone: the process that started this one may begin again where the run was.
 pub fn lost(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::disturbed(LOST, "").because(why)
+    Error::new(Kind::Lost, "the server's node or its job step is lost", "").because(why)
 }
 
 /// It can be reached at this address.

@@ -48,15 +48,18 @@ pub(super) fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> Stri
 
 pub(super) fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
     let params = params(points);
-    // Every combination has an arm, the last of it.
-    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
-    Error::input(format!("{at}the combination '{}' cannot be: {why}", label(&params, points)), kind.remedy())
+    let what = format!("the combination '{}' cannot be: {why}", label(&params, points));
+    Error { place: place(points), ..Error::input(what, kind.remedy()) }
 }
 
 /// As [`refuse_combination`], of an error that has a remedy of its own.
 pub(super) fn refuse_in(points: &Combination<'_>, e: Error) -> Error {
-    let at = points.last().map_or(String::new(), |(_, point)| format!("{}: ", point.at));
-    Error { what: format!("{at}{}: {}", label(&params(points), points), e.what), ..e }
+    Error { place: place(points), what: format!("{}: {}", label(&params(points), points), e.what), ..e }
+}
+
+/// Every combination has an arm, the last of it.
+fn place(points: &Combination<'_>) -> Option<String> {
+    points.last().map(|(_, point)| point.at.clone())
 }
 
 pub(super) fn params(points: &Combination<'_>) -> Map<String, Value> {

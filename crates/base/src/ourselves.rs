@@ -1,0 +1,122 @@
+//! iotrail, started by itself. With [`OPTION`] as its first argument it prints its outcome as JSON, on a line of its standard output, and
+//! leaves its error to the process that started it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::{CommandExt as _, parent_id};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+pub const OPTION: &str = "--outcome";
+
+/// A line of its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outcome {
+    /// Exit status; null: it goes on.
+    status: Option<u8>,
+    error: Option<Error>,
+}
+
+/// Whether the process that started this one reads the outcome.
+pub fn is_asked() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == OPTION)
+}
+
+/// Prints it. If the other process is gone, this one is about to end.
+pub fn report(status: Option<u8>, error: Option<Error>) {
+    let line = serde_json::to_string(&Outcome { status, error }).unwrap_or_default();
+    _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// The program that runs, even if its file has been replaced meanwhile. It gets `at_end` when this process ends; `before_exec` runs in the
+/// child, and may neither lock nor allocate.
+pub fn command(
+    at_end: Signal,
+    mut before_exec: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
+) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    let parent = std::process::id();
+    let between_fork_and_exec = move || {
+        set_parent_process_death_signal(Some(at_end))?;
+        // It may have died before it was asked.
+        if parent_id() != parent {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        before_exec()
+    };
+    // SAFETY: two system calls, of which none takes a lock or allocates; and `before_exec`, which does neither.
+    unsafe { command.arg0("iotrail").stdin(Stdio::null()).pre_exec(between_fork_and_exec) };
+    command
+}
+
+pub fn cannot_start(e: std::io::Error) -> Error {
+    Error::machine("cannot start iotrail again", "see the limits of processes: ulimit -u").because(e)
+}
+
+/// The last error among the outcomes in what it printed.
+pub fn error_in(printed: &[u8]) -> Option<Error> {
+    let outcomes = printed.split(|byte| *byte == b'\n').rev();
+    outcomes.filter_map(|line| serde_json::from_slice::<Outcome>(line).ok()).find_map(|outcome| outcome.error)
+}
+
+/// How often `look` is called.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs it to its end: its status, and the error that it reports. `line` takes each line of its standard error; a signal that `look` returns
+/// is sent to it, once.
+pub fn run(
+    mut command: Command,
+    line: impl Fn(&str) + Send + 'static,
+    look: &mut dyn FnMut() -> Option<Signal>,
+) -> Result<(ExitStatus, Option<Error>)> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(cannot_start)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let printed = thread::spawn(move || {
+        let mut printed = Vec::new();
+        // What came until then has the outcome, or not.
+        stdout.map(|mut out| out.read_to_end(&mut printed).unwrap_or(0));
+        error_in(&printed)
+    });
+    let lines = thread::spawn(move || {
+        let lines = stderr.into_iter().flat_map(|err| BufReader::new(err).lines());
+        lines.map_while(std::io::Result::ok).for_each(|text| line(&text));
+    });
+    let mut sent = false;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(cannot_start)? {
+            break status;
+        }
+        if let Some(signal) = look().filter(|_| !sent) {
+            // It has not been waited for: the number is still its own.
+            sent = kill_process(Pid::from_child(&child), signal).is_ok();
+        }
+        thread::sleep(LOOK);
+    };
+    _ = lines.join();
+    Ok((status, printed.join().unwrap_or(None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn an_error_comes_back_as_it_was() {
+        let source = std::io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+        let error = Error::disturbed("cannot listen at x", "use another").because(source).at("a.toml:8:1");
+        let text = error.to_string();
+        let line = |status, error| serde_json::to_string(&Outcome { status, error }).unwrap();
+        let printed = format!("a report\n{}\n{}\n", line(Some(3), Some(error)), line(Some(3), None));
+        let back = error_in(printed.as_bytes()).unwrap();
+        assert_eq!((back.to_string(), back.kind, back.errno), (text, Kind::Disturbed, Some(libc::EADDRNOTAVAIL)));
+        assert_eq!(back.place.as_deref(), Some("a.toml:8:1"));
+        assert!(error_in(b"iotrail: no outcome\n{\"status\":3,\"else\":1}\n").is_none());
+    }
+}
