@@ -15,8 +15,8 @@ use queues::Queues;
 use sums::Sums;
 
 /// Between two samples, at least; a random part of it more, since programs and kernels have periods too.
-const PERIOD: Duration = Duration::from_millis(14);
-const JITTER_NS: u64 = 12_000_000;
+const PERIOD: Duration = Duration::from_millis(8);
+const JITTER_NS: u64 = 8_000_000;
 
 /// Between two that read lists and stacks too.
 const DEEP: Duration = Duration::from_millis(500);
