@@ -33,6 +33,10 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "OP")]
     opcode: Option<String>,
 
+    /// Only requests that failed or were short
+    #[arg(long)]
+    failed: bool,
+
     /// Print JSON on standard output
     #[arg(long)]
     json: bool,
@@ -55,6 +59,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
         },
         ring: args.ring,
         opcode: args.opcode.clone(),
+        failed: args.failed,
     };
     // After the last entry there is an ending.
     let ending = |r: &Reader| r.ending().cloned().unwrap_or(Ending::Cut { at_byte: 0 });

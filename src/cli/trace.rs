@@ -233,7 +233,7 @@ struct Printed<'a> {
 
 /// What was kept in memory, as if it had been recorded.
 fn told(flight: Flight) -> Result<Explained> {
-    let all = Selection { slowest: flight.entries.len(), by: By::Latency, ring: None, opcode: None };
+    let all = Selection { slowest: flight.entries.len(), by: By::Latency, ring: None, opcode: None, failed: false };
     let end = Ending::Whole(Box::new(flight.end));
     explain(flight.header, flight.entries.into_iter().map(Ok), |_| end, &all)
 }

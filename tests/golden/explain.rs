@@ -45,7 +45,7 @@ fn replay(name: &str) -> Result<(), Failed> {
     let path = dir.path().join("recording");
     write(&source, &path)?;
     let reader = Reader::open(&path)?;
-    let wanted = Selection { slowest: 100, by: By::Latency, ring: None, opcode: None };
+    let wanted = Selection { slowest: 100, by: By::Latency, ring: None, opcode: None, failed: false };
     let header = reader.header().clone();
     let explained = explain(header, reader, |r| r.ending().expect("it was read to its end").clone(), &wanted)?;
     let text = terminal::explain("made.iotrail", &explained).to_string();

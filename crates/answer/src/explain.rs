@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::timeline::{Moment, headline, moments, sentence, waited};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, Result, errno_name};
 use iotrail_base::words::list;
 use iotrail_path::slowest::{By, Kept, Slowest};
 use iotrail_schema::recorded::{Ending, Entry, Header, Losses};
@@ -20,11 +20,15 @@ pub struct Selection {
     pub by: By,
     pub ring: Option<u32>,
     pub opcode: Option<String>,
+    /// Failed and short ones alone.
+    pub failed: bool,
 }
 
 impl Selection {
     fn wants(&self, t: &Trail) -> bool {
-        self.ring.is_none_or(|r| t.ring == Some(r)) && self.opcode.as_ref().is_none_or(|o| *o == t.opcode)
+        (!self.failed || has_failed(t))
+            && self.ring.is_none_or(|r| t.ring == Some(r))
+            && self.opcode.as_ref().is_none_or(|o| *o == t.opcode)
     }
 }
 
@@ -43,7 +47,7 @@ pub struct Explained {
     pub ending: Ending,
     /// Completions in it.
     pub completions: u64,
-    /// Of these, the ones that `--ring` and `--opcode` ask for.
+    /// Of these, the ones that `--ring`, `--opcode` and `--failed` ask for.
     pub selected: u64,
     /// Length of the recording: to the last completion's posting, or to its end.
     pub length_ns: u64,
@@ -150,13 +154,17 @@ where
     if completions > 0 && selected == 0 {
         return Err(nothing_of(wanted, rings, opcodes));
     }
+    let block_of = |t: &Trail| ending.end().and_then(|end| end.named(t)).and_then(|file| file.logical_block_bytes);
     let explained = |kept: Kept| ExplainedIo {
         slowness_ns: kept.slowness_ns,
         latency_ns: kept.trail.latency_ns(),
         delay_ns: kept.trail.delay_ns(),
         later: kept.later,
         submitted_after_ns: kept.trail.submitted.ns as i64 - origin as i64,
-        sentences: headline(&kept.trail, kept.later),
+        sentences: alignment(&kept.trail, block_of(&kept.trail))
+            .into_iter()
+            .chain(headline(&kept.trail, kept.later))
+            .collect(),
         moments: moments(&kept.trail),
         trail: kept.trail,
     };
@@ -222,6 +230,7 @@ fn nothing_of(
     opcodes: std::collections::BTreeSet<String>,
 ) -> Error {
     let mut asked = Vec::new();
+    asked.extend(wanted.failed.then(|| "that failed or was short".to_owned()));
     asked.extend(wanted.ring.map(|r| format!("of ring {r}")));
     asked.extend(wanted.opcode.as_ref().map(|o| format!("with opcode {o}")));
     let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
@@ -233,6 +242,31 @@ fn nothing_of(
             list(opcodes.into_iter().collect())
         ),
     )
+}
+
+fn has_failed(t: &Trail) -> bool {
+    let is_short = |asked: u64| t.result >= 0 && u64::from(t.result.unsigned_abs()) < asked;
+    t.result < 0 || (t.asked_bytes.is_some_and(is_short) && !t.notification)
+}
+
+/// How a refused read or write is aligned, and the device's blocks. `block`: the logical block size, if it is known.
+fn alignment(t: &Trail, block: Option<u64>) -> Option<String> {
+    let (offset, length) = (t.offset?, t.asked_bytes?);
+    if errno_name(t.result.saturating_neg()) != "EINVAL" {
+        return None;
+    }
+    let of = |n: u64| 1u64 << n.trailing_zeros().min(63);
+    let multiple = |name: &str, n: u64| match n {
+        0 => format!("its {name} is 0"),
+        _ => format!("its {name} {n} is a multiple of {}", of(n)),
+    };
+    let mut parts = vec![multiple("offset", offset), multiple("length", length)];
+    parts.extend(t.buffer.map(|address| format!("its buffer is aligned to {}", of(address).min(4096))));
+    let device = match block {
+        Some(bytes) => format!("; direct I/O on this device needs multiples of {bytes}"),
+        None => "; direct I/O needs multiples of the device's logical block size".into(),
+    };
+    Some(format!("Refused: {}{device}.", list(&parts)))
 }
 
 struct LossHistory {
@@ -282,6 +316,19 @@ mod tests {
         }
         let span = |from_ns, to_ns, no_room, ring_buffer_full| LossSpan { from_ns, to_ns, no_room, ring_buffer_full };
         assert_eq!(h.spans, [span(100, 300, 1, 5), span(400, 500, 1, 0)]);
+    }
+
+    #[test]
+    fn failed_and_short_requests_are_selected_and_their_alignment_is_named() {
+        let wanted = Selection { slowest: 5, by: By::Latency, ring: None, opcode: None, failed: true };
+        let whole = iotrail_schema::trail_example::trail();
+        let refused = Trail { result: -22, offset: Some(4112), ..whole.clone() };
+        let short = Trail { result: 512, ..whole.clone() };
+        assert_eq!([&whole, &refused, &short].map(|t| wanted.wants(t)), [false, true, true]);
+        let named = "Refused: its offset 4112 is a multiple of 16 and its length 4096 is a multiple of 4096; direct I/O on this device \
+                     needs multiples of 512.";
+        assert_eq!(alignment(&refused, Some(512)).as_deref(), Some(named));
+        assert_eq!(alignment(&short, Some(512)), None);
     }
 
     fn slow(ready_ns: u64) -> ExplainedIo {

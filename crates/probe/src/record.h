@@ -610,6 +610,7 @@ struct trail {
 	__u64 task; /* of the submitter */
 	__u64 user_data;
 	__u64 buffer; /* where a read puts its bytes; 0: not asked, see memory.bpf.c */
+	__s64 offset; /* in the file; negative: it has none, or the file's own position */
 	__u64 submitted_ns;
 	__u64 issued_ns;
 	__u64 ready_ns;

@@ -338,6 +338,7 @@ impl Words<'_> {
             file: files::seen(raw),
             descriptor: files::descriptor(raw, &opcode),
             asked_bytes: (raw.asked_bytes != 0).then_some(raw.asked_bytes.into()),
+            offset: u64::try_from(raw.offset).ok(),
             buffer: (raw.buffer != 0).then_some(raw.buffer),
             result: raw.result,
             more: raw.cqe_flags & IORING_CQE_F_MORE != 0,

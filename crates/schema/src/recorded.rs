@@ -105,16 +105,25 @@ pub struct FileName {
     pub generation: u32,
     /// The whole path as /proc had it, or the last part alone.
     pub path: String,
+    /// Logical block size of the device under it; left out where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logical_block_bytes: Option<u64>,
 }
 
 impl End {
     /// What a trail went to: the file's name, or its kind; `None`: neither is known.
     pub fn file_of(&self, t: &Trail) -> Option<String> {
+        let kind = t.file?.kind;
+        let name = self.named(t).filter(|_| kind.is_named()).map(|f| f.path.clone());
+        Some(name.unwrap_or_else(|| kind.name().into()))
+    }
+
+    /// The file that a trail went to.
+    pub fn named(&self, t: &Trail) -> Option<&FileName> {
         let seen = t.file?;
         let at = |f: &FileName| (f.device, f.inode, f.generation);
         let found = self.files.binary_search_by_key(&(seen.device, seen.inode, seen.generation), at);
-        let name = found.ok().filter(|_| seen.kind.is_named()).map(|i| self.files[i].path.clone());
-        Some(name.unwrap_or_else(|| seen.kind.name().into()))
+        found.ok().map(|i| &self.files[i])
     }
 }
 

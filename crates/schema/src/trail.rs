@@ -96,6 +96,9 @@ pub struct Trail {
     pub descriptor: Option<Descriptor>,
     /// Bytes asked for, where the operation has one plain length of its own.
     pub asked_bytes: Option<u64>,
+    /// Offset in the file of a read or write; left out where it has none, or uses the file's position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
     /// Where a read puts its bytes in the process's memory; left out where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u64>,

@@ -16,6 +16,7 @@ pub fn trail() -> Trail {
         file: None,
         descriptor: None,
         asked_bytes: Some(4096),
+        offset: None,
         buffer: None,
         result: 4096,
         more: false,

@@ -1,7 +1,7 @@
 //! Names of the files that followed requests go to: /proc has the whole path while the process lives and holds the file; the probes
 //! tell the last part of it, once for each file. And what was done with them, as records.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -167,9 +167,14 @@ impl Names {
     /// Of all inodes that are known by name, as a recording holds them.
     pub fn named(&self) -> Vec<FileName> {
         const NAMED: usize = 4096;
+        let mut blocks: BTreeMap<u32, Option<u64>> = BTreeMap::new();
         let name = |key: &Key| {
             let Key::Inode { device, inode, generation } = *key else { return None };
-            Some(FileName { device, inode, generation, path: self.name(key)?.path })
+            let name = self.name(key)?;
+            let path = || Some(Path::new(&name.path)).filter(|_| name.is_whole && !name.deleted);
+            let block = || iotrail_host::block::describe(path()?).ok()?.queues.first()?.logical_block_bytes;
+            let logical_block_bytes = *blocks.entry(device).or_insert_with(|| block().map(u64::from));
+            Some(FileName { device, inode, generation, path: name.path, logical_block_bytes })
         };
         let mut all: Vec<FileName> = self.found.keys().filter_map(name).take(NAMED).collect();
         all.sort_by_key(|f| (f.device, f.inode, f.generation));

@@ -62,7 +62,7 @@ fn end() -> End {
         unfinished: 4,
         rings: vec![],
         processes: vec![ProcessRecord { tgid: 4711, here: None, comm: "fio".into(), found: false }],
-        files: vec![FileName { device: 9, inode: 7, generation: 1, path: "/data/a".into() }],
+        files: vec![FileName { device: 9, inode: 7, generation: 1, path: "/data/a".into(), logical_block_bytes: None }],
     }
 }
 

@@ -345,6 +345,7 @@ struct io_uring_cqe {
 
 struct kiocb {
 	void *ki_complete;
+	long long ki_pos;
 };
 
 /* What an io_kiocb holds of a read or write, from its start. */

@@ -30,6 +30,17 @@ static __always_inline bool plain_length(__u32 opcode)
 	       opcode == IORING_OP_WRITE_FIXED;
 }
 
+static __always_inline bool has_offset(__u32 opcode)
+{
+	return plain_length(opcode) || opcode == IORING_OP_READV || opcode == IORING_OP_WRITEV;
+}
+
+/* Of these, the kiocb is first in the request. */
+static __always_inline __s64 offset_of(void *request)
+{
+	return BPF_CORE_READ((struct kiocb *)request, ki_pos);
+}
+
 /* It takes the provided buffer that is next: its length is that buffer's (io_rw.len once it has one), which says nothing of how
  * much the program hopes for.
  */

@@ -44,6 +44,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	file_named_by(req, trail);
 	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
 	trail->asked_bytes = plain ? length_of(req) : 0;
+	trail->offset = has_offset(trail->opcode) ? offset_of(req) : -1;
 	/* Those of a chain are done one after the other, whatever their times say. */
 	bool reads = trail->opcode == IORING_OP_READ || trail->opcode == IORING_OP_READ_FIXED;
 	if (plain && reads && !(slot->links & LINKED))

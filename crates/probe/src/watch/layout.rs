@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<types::sq_ended>() == 48);
 const _: () = assert!(size_of::<types::reaped>() == 80);
 const _: () = assert!(size_of::<types::stay>() == 64);
 const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
-const _: () = assert!(size_of::<types::trail>() == 320);
+const _: () = assert!(size_of::<types::trail>() == 328);
 const _: () = assert!(size_of::<types::file_name>() == 96);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
 const _: () = assert!(size_of::<types::sleep_sum>() == 24);

@@ -159,7 +159,7 @@ fn in_a_recording() {
     let end = values.iter().find_map(|v| v.get("end")).map(|end| serde_json::from_value::<End>(end.clone()).unwrap());
     let end = end.expect("this recording has its end");
     let entries: Vec<Entry> = values[1..].iter().filter_map(|v| serde_json::from_value(v.clone()).ok()).collect();
-    let wanted = Selection { slowest: 100, by: By::Latency, ring: None, opcode: None };
+    let wanted = Selection { slowest: 100, by: By::Latency, ring: None, opcode: None, failed: false };
     let show = |header: &Header, entries: &[Entry], end: &End| {
         let ending = |_: &_| Ending::Whole(Box::new(end.clone()));
         let e = explained(header.clone(), entries.iter().cloned().map(Ok), ending, &wanted).unwrap();
