@@ -66,7 +66,7 @@ fn options() -> End {
         ("fleet", "--force --full --help --json --output --store"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
-        ("explain", "--by --help --json --opcode --ring --slowest"),
+        ("explain", "--by --failed --help --json --opcode --ring --slowest"),
         ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
         ("completions", "--help"),
         ("man", "--force --help"),
