@@ -52,11 +52,11 @@ const ROWS: [Row; 20] = [
     UNKNOWN,
 ];
 
-/// The sums of many, in nanoseconds, each request as often as it stands for.
+/// Sums over requests, in weighted nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Division([f64; ROWS.len()]);
 
-/// What was seen of a request of native or POSIX AIO between its submission and its reaping. CLOCK_MONOTONIC.
+/// Stamps of a request of native or POSIX AIO between its submission and its reaping. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReapedStamps {
     /// The block layer had a request for it.
@@ -68,7 +68,7 @@ pub struct ReapedStamps {
     pub inlined: bool,
 }
 
-/// What is left of a latency.
+/// The part of a latency that no row has yet.
 struct Rest<'d> {
     sums: &'d mut Division,
     from: u64,
@@ -77,7 +77,7 @@ struct Rest<'d> {
 }
 
 impl Rest<'_> {
-    /// Up to this moment it was held by that. One out of order takes nothing.
+    /// Gives a row the time up to this moment. A stamp out of order takes nothing.
     fn until(&mut self, ns: Option<u64>, row: Row) {
         if let Some(ns) = ns {
             let ns = ns.clamp(self.from, self.to);
@@ -108,7 +108,7 @@ impl Division {
         let mut rest = self.of(t.submitted.ns, t.posted.ns, t.weight);
         let issued = t.issued.map(|issued| issued.ns);
         let first = before.punted_ns.or(before.bio_ns).or(issued);
-        // What a request that is linked does itself, it does when its turn has come.
+        // A linked request does nothing before its predecessor completes.
         let is_first = before.link != Some(Link::Linked);
         let held = match t.punted {
             Some(Punt::Drained) => DRAIN,
@@ -127,7 +127,7 @@ impl Division {
         };
         if t.course == Course::Block {
             rest.until(before.bio_ns, runs);
-            // The block layer takes the time of an allocation from its plug: it may be of before.
+            // The plug caches the time that the block layer uses: it may be older than the bio.
             let allocated = before.allocated_ns.filter(|ns| before.bio_ns.is_some_and(|bio| bio <= *ns));
             rest.until(allocated, TAG);
             rest.until(issued, if allocated.is_some() { SCHEDULER } else { BLOCK });

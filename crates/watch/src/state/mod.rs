@@ -14,7 +14,7 @@ use iotrail_stats::random::Random;
 use queues::Queues;
 use sums::Sums;
 
-/// Between two samples, at least; a random part of it more, since programs and kernels have periods too.
+/// The shortest time between two samples. A random time is added, since programs and timer ticks are periodic.
 const PERIOD: Duration = Duration::from_millis(8);
 const JITTER_NS: u64 = 8_000_000;
 
@@ -105,7 +105,7 @@ impl State {
         Some(self.sums.record(self.start.take(), runs))
     }
 
-    /// Adds to the requests' account what they waited in the rings' queues.
+    /// Adds the waits in the rings' queues to the account of requests.
     pub fn add_queues(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
         if !self.is_partial {
             self.queues.add_to(account, elapsed_ns, reaped_ns);

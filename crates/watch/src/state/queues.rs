@@ -1,21 +1,21 @@
-//! How long SQEs and completions lay in their queues, by Little's law: the mean length of a queue, times the time, is the sum of what each
-//! entry waited in it. Samples give the mean without bias.
+//! How long SQEs and CQEs waited in their queues. By Little's law, the mean length of a queue times the time is the sum of the waits.
+//! Samples give the mean without bias.
 
 use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start};
 use iotrail_stats::student::interval_of_mean;
 
-/// Samples below which nothing is said.
+/// The fewest samples for an estimate.
 const LEAST: usize = 20;
 
-/// Sums that are kept; with more samples, each is of more of them.
+/// The most sums; with more samples, each sum covers more of them.
 const KEPT: usize = 1 << 12;
 
-/// Means of which an interval is made: samples of one phase of a program are alike.
+/// Batch means for an interval: neighbouring samples are correlated.
 const BATCHES: usize = 10;
 
-/// An interval is narrow if its ends differ by no more than this factor,
+/// An interval is narrow if its ends differ by at most this factor,
 const NARROW: f64 = 1.5;
-/// or by no more than this part of the rest of the account.
+/// or by at most this share of the account's other rows.
 const SMALL: f64 = 0.1;
 
 /// The lengths of all rings' submission and completion queues, sample by sample.
@@ -67,8 +67,8 @@ impl Queues {
         Some(Waits { ns: total as f64 / self.samples() as f64 * elapsed, lo, hi })
     }
 
-    /// Adds what the requests waited in the queues. `reaped_ns`: between these lies the sum of what the completions waited, as far as these
-    /// were looked at one by one. What is not known well is left out, and the account starts later or ends earlier.
+    /// Adds the waits in the queues. `reaped_ns`: bounds of the CQ waits, from CQEs that were observed one by one. A wide estimate is left
+    /// out; the account then starts later or ends earlier.
     pub fn add_to(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
         let known = account.latency_sum_ns as f64;
         let submission = self.waits(0, elapsed_ns).filter(|waits| waits.is_narrow(known));
@@ -100,7 +100,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// With a second interval for the same sum, which is the better one.
+    /// Narrowed by bounds for the same sum, which take precedence.
     fn within(self, [least, most]: [f64; 2]) -> Waits {
         let (lo, hi) = (self.lo.max(least), if self.ns > 0.0 { self.hi.min(most) } else { most });
         let (lo, hi) = if lo <= hi { (lo, hi) } else { (least, most) };

@@ -141,7 +141,7 @@ impl Summary {
         let (tgid, fd) = (reaped.tgid, reaped.fd);
         let weight = reaped.weight.max(1).saturating_mul(self.scale);
         self.files.take_reaped(tgid, fd, &reaped.opcode, (reaped.weight, self.scale), reaped.result, latency_ns);
-        // A thread of the C library ends those of POSIX AIO, and nobody sees when.
+        // glibc's threads complete POSIX AIO, and no event shows when.
         let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
         let mut seen = reaped.seen;
         seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));

@@ -52,13 +52,13 @@ impl Summary {
         let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
         let emulated = doubt::emulated(&span.host).into_iter().collect();
         let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
-        // What those that were followed stand for is an estimate; where each completion is of a request of its own, their number is known.
+        // The weights of traced requests are estimates. If each request has one completion, the number of requests is exact.
         let each = |o: &OpcodeRecord| o.more == 0 && o.waits.is_none();
         let requests = all.times().account().map(|mut requests| {
             if self.scale == 1 && total.opcodes.iter().all(each) {
                 requests.stands_for(total.ios);
             }
-            // Of contexts, the call is known, and its result.
+            // AIO requests start at their call and end at their reaping.
             if rings.is_empty() {
                 (requests.from, requests.to) = (Start::Intended, End::Reaped);
             }
