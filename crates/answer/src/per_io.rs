@@ -3,10 +3,11 @@
 use iotrail_schema::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
 use iotrail_schema::net_record::{ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
+use iotrail_schema::setup_flag;
 
 /// Whether kernel threads take the load's requests in.
 pub fn has_sqpoll(m: &Measurement) -> bool {
-    m.load.ring.granted.iter().any(|flag| flag == "sqpoll")
+    setup_flag::is_set(&m.load.ring.granted, "sqpoll")
 }
 
 /// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not

@@ -1,5 +1,6 @@
 //! What a load yields, put together from its jobs.
 
+use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
@@ -102,7 +103,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: A
         granted = job.granted;
     }
     // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
-    let sqpoll_ns = around.sqpoll_ns.or((!granted.iter().any(|flag| flag == "sqpoll")).then_some(0));
+    let sqpoll_ns = around.sqpoll_ns.or((!setup_flag::is_set(&granted, "sqpoll")).then_some(0));
     let known = sqpoll_ns.map(|ns| own_ns + ns);
     if let Some(first) = sum.first_mismatch {
         return Err(Error::corruption(Corruption {

@@ -7,107 +7,27 @@ use crate::skel::types::{call_count, wait_kind};
 use iotrail_base::error::errno_name;
 use iotrail_path::delivery::syscall_name;
 use iotrail_schema::account::{CallRecord, WaitEnds};
+use iotrail_schema::syscall::{self, Wait};
 use iotrail_stats::expansion::{self, Rest, Total, Window};
 
 /// `CALLS_MAX` of record.h.
 pub(crate) const CALLS_MAX: u32 = 512;
 
-/// That set up, submit, wait, read, write, sync and poll.
-const CALLS: [&str; 76] = [
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "io_setup",
-    "io_submit",
-    "io_getevents",
-    "io_pgetevents",
-    "io_cancel",
-    "io_destroy",
-    "epoll_create",
-    "epoll_create1",
-    "epoll_ctl",
-    "epoll_wait",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "poll",
-    "ppoll",
-    "select",
-    "pselect6",
-    "read",
-    "readv",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "write",
-    "writev",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "sendfile",
-    "splice",
-    "copy_file_range",
-    "recvfrom",
-    "recvmsg",
-    "recvmmsg",
-    "sendto",
-    "sendmsg",
-    "sendmmsg",
-    "socket",
-    "bind",
-    "listen",
-    "accept",
-    "accept4",
-    "connect",
-    "shutdown",
-    "close",
-    "fsync",
-    "fdatasync",
-    "sync",
-    "syncfs",
-    "sync_file_range",
-    "msync",
-    "fallocate",
-    "truncate",
-    "ftruncate",
-    "open",
-    "openat",
-    "openat2",
-    "stat",
-    "fstat",
-    "newfstatat",
-    "statx",
-    "lseek",
-    "fadvise64",
-    "futex",
-    "futex_wait",
-    "futex_waitv",
-    "nanosleep",
-    "clock_nanosleep",
-    "timerfd_create",
-    "timerfd_settime",
-    "eventfd2",
-    "sched_yield",
-    "madvise",
-    "mlock",
-    "wait4",
-];
-
 /// How the call of this number waits.
 pub(crate) fn kind_of(nr: u32) -> wait_kind {
-    match syscall_name(nr).as_str() {
-        "io_uring_enter" => wait_kind::WAIT_ENTER,
-        "io_getevents" | "io_pgetevents" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "poll" | "ppoll"
-        | "select" | "pselect6" => wait_kind::WAIT_EVENTS,
-        "futex" => wait_kind::WAIT_FUTEX,
-        "nanosleep" | "clock_nanosleep" => wait_kind::WAIT_SLEEP,
-        _ => wait_kind::WAIT_NONE,
+    match syscall::find(&syscall_name(nr)).and_then(|call| call.wait) {
+        None => wait_kind::WAIT_NONE,
+        Some(Wait::Enter) => wait_kind::WAIT_ENTER,
+        Some(Wait::Events) => wait_kind::WAIT_EVENTS,
+        Some(Wait::Futex) => wait_kind::WAIT_FUTEX,
+        Some(Wait::Sleep) => wait_kind::WAIT_SLEEP,
     }
 }
 
 /// The numbers of the calls that are reported.
 pub(crate) fn reported() -> &'static [u32] {
     static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
-    NUMBERS.get_or_init(|| (0..CALLS_MAX).filter(|nr| CALLS.contains(&syscall_name(*nr).as_str())).collect())
+    NUMBERS.get_or_init(|| (0..CALLS_MAX).filter(|nr| syscall::find(&syscall_name(*nr)).is_some()).collect())
 }
 
 /// Calls while they were counted, one of several such times.

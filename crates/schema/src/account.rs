@@ -16,6 +16,13 @@ pub struct Account {
     pub requests: Option<RequestAccount>,
 }
 
+impl Account {
+    /// The program's own.
+    pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
+        self.threads.iter().filter(|thread| thread.role == Role::Thread)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadAccount {
     /// Thread ID.

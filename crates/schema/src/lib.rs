@@ -31,6 +31,7 @@ pub mod setup_flag;
 pub mod shared;
 pub mod stage;
 pub mod state;
+pub mod syscall;
 pub mod timeline;
 pub mod top_record;
 pub mod trace_record;

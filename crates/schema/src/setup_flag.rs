@@ -54,6 +54,12 @@ pub fn find(name: &str) -> Option<&'static SetupFlag> {
     ALL.iter().find(|f| f.name == name)
 }
 
+/// Whether a record's flags have the flag of this name, which is in the table.
+pub fn is_set(flags: &[String], name: &'static str) -> bool {
+    debug_assert!(find(name).is_some(), "{name}");
+    flags.iter().any(|flag| flag == name)
+}
+
 /// Of the flags of these names.
 pub const fn bits(names: &[&str]) -> u32 {
     let (mut bits, mut i) = (0, 0);

@@ -37,7 +37,7 @@ pub enum StateSource {
 }
 
 /// One ring over all samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RingState {
     /// The process that was met with it.
     pub tgid: u32,
@@ -74,7 +74,7 @@ pub struct RingState {
 }
 
 /// TCP sockets over all samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NagleState {
     /// The most TCP sockets at one time.
     pub sockets: u64,

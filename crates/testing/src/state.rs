@@ -12,20 +12,11 @@ pub fn calm() -> StateRecord {
         fd: Some(3),
         flags: vec!["single_issuer".into(), "defer_taskrun".into()],
         samples: 100,
-        unreaped: 0,
-        unrun: 0,
-        unrun_asleep: 0,
-        unrun_longest_ns: 0,
-        runner: None,
-        unsubmitted: 0,
-        need_wakeup: 0,
-        overflowed: 0,
         most_overflowed: Some(0),
         most_held: Some(0),
-        held_opcode: None,
-        least_timeout_ns: None,
+        ..RingState::default()
     };
-    let nagle = NagleState { sockets: 2, held: 0, held_asleep: 0, tgid: None, fd: None, fd_held: 0, unsent_bytes: 0 };
+    let nagle = NagleState { sockets: 2, ..NagleState::default() };
     StateRecord {
         source: StateSource::Iterators,
         samples: 100,

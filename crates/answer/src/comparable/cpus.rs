@@ -4,6 +4,7 @@ use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent, plural, span};
 use iotrail_schema::measurement::{Circumstances, Measurement, TargetInterrupt, Warning};
 use iotrail_schema::measurement::{Engine, Reaper};
+use iotrail_schema::setup_flag;
 
 /// Steal is counted in ticks of 10 ms: one or two are what any virtual machine has now and then.
 const STEAL_TICKS_NS: u64 = 30_000_000;
@@ -97,8 +98,8 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
 /// helper threads that share the CPU, and kernel workers that finish writes, waiting is what was asked for.
 pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let l = &m.load;
-    let ring = |flag: &str| l.ring.granted.iter().any(|f| f == flag);
-    let threads = l.jobs as usize * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(ring("sqpoll")));
+    let threads = l.jobs as usize
+        * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(setup_flag::is_set(&l.ring.granted, "sqpoll")));
     // Unbound, threads that wake up meet on one CPU now and then, though others are free.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);

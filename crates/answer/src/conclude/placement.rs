@@ -10,6 +10,7 @@ use iotrail_schema::measurement::Wait;
 use iotrail_schema::measurement::{Interrupt, Measurement};
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
+use iotrail_schema::setup_flag;
 
 /// Below this share of idle time the CPU sets the pace, and time that is freed on it becomes I/Os.
 const BUSY: f64 = 0.05;
@@ -44,7 +45,7 @@ fn kicks_cost(part: &Part<'_>) -> Option<String> {
 fn of_kind<'a>(row: &Row<'a>, irq: bool, coop: bool) -> Option<&'a CellRecord> {
     let is = |m: &Measurement| {
         m.load.cpus_requested.as_deref() == Some(if irq { "irq" } else { "non-irq" })
-            && m.load.ring.requested.iter().any(|f| f == "coop_taskrun") == coop
+            && setup_flag::is_set(&m.load.ring.requested, "coop_taskrun") == coop
     };
     row.cells.iter().copied().find(|c| c.measurements.first().is_some_and(is))
 }

@@ -2,8 +2,9 @@
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, plural, span};
-use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, Bound, BoundOf, Reason, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::syscall::{self, Call, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use std::collections::BTreeMap;
 
@@ -20,37 +21,6 @@ const ENOUGH_SAMPLED_NS: u64 = 20_000_000;
 const FEW_CALLS: u64 = 3;
 /// Reasons that are named.
 const NAMED: usize = 2;
-
-/// Calls that submit: with nothing to wait for, they should not block.
-const SUBMITS: [&str; 2] = ["io_uring_enter", "io_submit"];
-
-/// Calls that do I/O, or wait for it, in the thread itself.
-const SYNCHRONOUS: [&str; 24] = [
-    "fsync",
-    "fdatasync",
-    "sync",
-    "syncfs",
-    "sync_file_range",
-    "msync",
-    "read",
-    "readv",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "write",
-    "writev",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "sendfile",
-    "copy_file_range",
-    "fallocate",
-    "truncate",
-    "ftruncate",
-    "open",
-    "openat",
-    "statx",
-];
 
 /// Of the program itself: its end, its signals, its debugger.
 fn is_apart(reason: &Reason) -> bool {
@@ -93,6 +63,7 @@ fn is_of_storage(reason: &Reason) -> bool {
 }
 
 /// Time blocked in one call, of the threads that were.
+#[derive(Default)]
 struct Blocked {
     ns: u64,
     /// Of these threads.
@@ -135,21 +106,13 @@ impl Blocked {
 
 /// The program's own threads.
 pub(super) fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
-    t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread)
+    t.account.iter().flat_map(Account::own_threads)
 }
 
 /// Blocked time in this call for the reasons that are meant; `None`: too little of it.
 fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
     let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(syscall);
-    let mut sum = Blocked {
-        ns: 0,
-        wall_ns: 0,
-        threads: 0,
-        thread: Default::default(),
-        longest_ns: 0,
-        exact_ns: 0,
-        reasons: vec![],
-    };
+    let mut sum = Blocked::default();
     let mut reasons: BTreeMap<Option<Reason>, u64> = BTreeMap::new();
     let mut most = 0;
     for thread in threads(t) {
@@ -294,7 +257,7 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
             ..BLOCKED_IN_SUBMISSION.finding(Severity::Warning, text, &evidence)
         })
     };
-    SUBMITS.iter().filter_map(|syscall| one(syscall)).collect()
+    syscall::ALL.iter().filter(|call| call.work == Some(Work::Submits)).filter_map(|call| one(call.name)).collect()
 }
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
@@ -307,38 +270,39 @@ pub const SYNCHRONOUS_CALLS: Rule = Rule {
 
 /// One finding of all these calls: they are blocked one after the other.
 fn synchronous(t: &TraceRecord) -> Option<Finding> {
-    let is_sync = |syscall: &str| syscall.contains("sync");
-    let meant = |syscall: &str| -> fn(Option<&Reason>) -> bool {
-        match is_sync(syscall) {
-            true => |reason| !reason.is_some_and(is_apart),
-            false => |reason| reason.is_some_and(is_of_storage),
-        }
-    };
     // The requests of POSIX AIO are such calls of glibc's threads.
     if t.contexts.iter().any(|c| c.interface == "posix_aio") {
         return None;
     }
     let record = |syscall: &str| t.calls.iter().flatten().find(|c| c.syscall == syscall);
-    let calls = SYNCHRONOUS.iter().filter(|syscall| record(syscall).is_none_or(|c| c.count >= FEW_CALLS));
-    let mut found: Vec<(&str, Blocked)> =
-        calls.filter_map(|syscall| Some((*syscall, blocked(t, syscall, meant(syscall))?))).collect();
+    let calls = syscall::ALL.iter().filter(|call| record(call.name).is_none_or(|c| c.count >= FEW_CALLS));
+    let mut found: Vec<(&Call, Blocked)> = calls
+        .filter_map(|call| {
+            let is_meant: fn(Option<&Reason>) -> bool = match call.work? {
+                Work::Submits => return None,
+                Work::DoesIo => |reason| reason.is_some_and(is_of_storage),
+                Work::Syncs => |reason| !reason.is_some_and(is_apart),
+            };
+            Some((call, blocked(t, call.name, is_meant)?))
+        })
+        .collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
     let (_, largest) = found.first()?;
     let share = found.iter().map(|(_, sum)| sum.share()).sum::<f64>().min(1.0);
     if share < LITTLE_SYNCHRONOUS {
         return None;
     }
-    let one = |(syscall, sum): &(&str, Blocked)| {
-        let each = record(syscall).map(|c| {
+    let one = |(call, sum): &(&Call, Blocked)| {
+        let each = record(call.name).map(|c| {
             let mean = span(c.blocked_ns as f64 / c.count.max(1) as f64);
             format!(", {} calls, {mean} each", count(c.count as f64))
         });
-        let name = syscall.trim_end_matches("64");
+        let name = call.name.trim_end_matches("64");
         format!("{name}(2) {} ({}{})", percent(sum.share()), sum.by_reason(), each.unwrap_or_default())
     };
     let calls: Vec<String> = found.iter().take(NAMED).map(one).collect();
     let text = format!("synchronous calls were blocked for {} {}: {}", percent(share), largest.whose(), list(&calls));
-    let remedy = match (found.iter().any(|(syscall, _)| is_sync(syscall)), t.rings.is_empty()) {
+    let remedy = match (found.iter().any(|(call, _)| call.work == Some(Work::Syncs)), t.rings.is_empty()) {
         (true, false) => {
             "the thread submits nothing meanwhile: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on the write; sync \
              once for several writes where that is allowed"

@@ -5,6 +5,7 @@ use super::{Check, ENOUGH_EVENTS, Matter, RULE, Rule};
 use iotrail_base::words::{count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow};
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -134,7 +135,7 @@ fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
         share(part, r.samples)
     };
     worst(t, PART, waits, |r, share| {
-        let (thread, defer) = (r.runner.unwrap_or_default(), r.flags.iter().any(|f| f == "defer_taskrun"));
+        let (thread, defer) = (r.runner.unwrap_or_default(), setup_flag::is_set(&r.flags, "defer_taskrun"));
         let (who, call) = match defer {
             true => (format!("DEFER_TASKRUN leaves it to thread {thread}"), "with IORING_ENTER_GETEVENTS"),
             false => {
@@ -192,7 +193,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
 
 /// SQEs that the program published and the kernel does not take: the call that would tell it is missing.
 fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
-    let sqpoll = |r: &RingState| r.flags.iter().any(|f| f == "sqpoll");
+    let sqpoll = |r: &RingState| setup_flag::is_set(&r.flags, "sqpoll");
     let waits = |r: &RingState| share(if sqpoll(r) { r.need_wakeup } else { r.unsubmitted }, r.samples);
     worst(t, MOST, waits, |r, share| {
         let (why, remedy) = match sqpoll(r) {
@@ -317,7 +318,7 @@ pub fn now(moment: &Moment) -> Vec<String> {
 fn ring_now(r: &RingNow) -> Vec<String> {
     let some = |n: u64, noun: &str| (n > 0).then(|| plural(n as usize, noun));
     let of = |thread: Option<u32>| thread.map_or("a thread".into(), |tid| format!("thread {tid}"));
-    let defer = r.flags.iter().flatten().any(|f| f == "defer_taskrun");
+    let defer = r.flags.as_deref().is_some_and(|flags| setup_flag::is_set(flags, "defer_taskrun"));
     let with = if defer { " with IORING_ENTER_GETEVENTS (DEFER_TASKRUN)" } else { "" };
     let mut lines = vec![];
     if r.unrun == Some(true) {

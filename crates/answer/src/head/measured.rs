@@ -5,7 +5,7 @@ use crate::doubt::NOT_SEEN;
 use crate::per_io;
 use crate::unit::Unit;
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, Role, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -113,9 +113,9 @@ fn unexplained(account: &Account) -> Option<f64> {
 
 /// Of the program's threads' time; `None`: no thread is listed.
 fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
-    let own = || account.threads.iter().filter(|thread| thread.role == Role::Thread);
-    let wall: u64 = own().map(|thread| thread.wall_ns).sum();
-    let meant: u64 = own().flat_map(|thread| &thread.rows).filter(|row| is_meant(row)).map(|row| row.ns).sum();
+    let wall: u64 = account.own_threads().map(|thread| thread.wall_ns).sum();
+    let meant: u64 =
+        account.own_threads().flat_map(|thread| &thread.rows).filter(|row| is_meant(row)).map(|row| row.ns).sum();
     (wall > 0).then(|| meant as f64 / wall as f64)
 }
 

@@ -1,6 +1,7 @@
 //! One measured span of a server: its counts and the probes around it. Both ends lie where no request is under way and all threads
 //! sleep.
 
+use iotrail_schema::setup_flag;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::follow::{self, Requests};
@@ -254,7 +255,7 @@ fn measured(
         ));
     }
     // What is not known of one thread is not another's.
-    let has_sqpoll = spec.setup.names().iter().any(|name| name == "sqpoll");
+    let has_sqpoll = setup_flag::is_set(&spec.setup.names(), "sqpoll");
     let sqpoll = sqpoll_ns.or((!has_sqpoll).then_some(0));
     let known_ns = || Some(record.total.user_ns? + record.total.system_ns? + sqpoll?);
     let seconds = record.total.wall_ns as f64 / 1e9;

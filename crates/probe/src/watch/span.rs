@@ -1,5 +1,6 @@
 //! Counting, from its beginning to its end, and looks meanwhile.
 
+use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
 
 use super::attached::Watch;
@@ -144,7 +145,7 @@ impl Watch<'_> {
     /// Expands what windows have counted, by the completions where all are known, else by the time.
     fn expand(&self, raw: &mut Raw) {
         /// Such a ring counts two for a large completion.
-        const CQE_MIXED: u32 = 1 << 18;
+        const CQE_MIXED: u32 = setup_flag::bit("cqe_mixed");
         let Some(light) = &self.light else { return };
         let mut events = light.events.clone();
         let (whole, windows, all) = (events.whole, events.seen().since(&events.whole), events.all);

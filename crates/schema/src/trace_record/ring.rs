@@ -1,5 +1,6 @@
 //! Rings, and contexts of the interfaces without rings.
 
+use crate::setup_flag;
 use serde::{Deserialize, Serialize};
 
 use super::estimates::{EnterBatch, Estimate, RunItems};
@@ -80,7 +81,7 @@ impl RingRecord {
     /// Which CPU its submission-queue thread is bound to, where the program asked for that; else where it ran last.
     pub fn sq_thread_place(&self) -> Option<String> {
         let cpu = self.sqpoll.as_ref()?.cpu.filter(|cpu| *cpu >= 0)?;
-        let bound = self.flags.iter().any(|flag| flag == "sq_aff");
+        let bound = setup_flag::is_set(&self.flags, "sq_aff");
         Some(if bound { format!("bound to CPU {cpu}") } else { format!("last on CPU {cpu}") })
     }
 }

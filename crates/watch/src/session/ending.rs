@@ -1,5 +1,6 @@
 //! The end of a span, and what it yields.
 
+use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
 
 use super::cpu::cpu;
@@ -94,7 +95,7 @@ impl Running<'_> {
         if let Some(windows) = windows {
             let (user_ns, system_ns) = cpu.map(|cpu| (cpu.user_ns, cpu.system_ns)).unzip();
             // The counter counts places, and a large completion of such a ring takes two.
-            let mixed = record.rings.iter().flat_map(|r| &r.flags).any(|flag| flag == "cqe_mixed");
+            let mixed = record.rings.iter().any(|ring| setup_flag::is_set(&ring.flags, "cqe_mixed"));
             // Of rings that no look has met, nothing is known but their windows.
             let (posted, each) = posted.filter(|_| !mixed).unzip();
             let posted_is_all = each.map(|each| each && record.rings.len() <= seen.rings.len());

@@ -148,24 +148,7 @@ impl Sums {
         }
         let now = sample.at_ns;
         let sum = self.rings.entry(ring.address).or_insert_with(|| RingSum {
-            state: RingState {
-                tgid: ring.tgid,
-                fd: ring.fd,
-                flags: flags(ring),
-                samples: 0,
-                unreaped: 0,
-                unrun: 0,
-                unrun_asleep: 0,
-                unrun_longest_ns: 0,
-                runner: None,
-                unsubmitted: 0,
-                need_wakeup: 0,
-                overflowed: 0,
-                most_overflowed: None,
-                most_held: None,
-                held_opcode: None,
-                least_timeout_ns: None,
-            },
+            state: RingState { tgid: ring.tgid, fd: ring.fd, flags: flags(ring), ..RingState::default() },
             progress: (ring.taken, ring.posted, now),
             unrun_since: None,
         });
@@ -207,9 +190,7 @@ impl Sums {
         if sample.processes.is_empty() {
             return;
         }
-        let none =
-            NagleState { sockets: 0, held: 0, held_asleep: 0, tgid: None, fd: None, fd_held: 0, unsent_bytes: 0 };
-        let sum = self.nagle.get_or_insert(none);
+        let sum = self.nagle.get_or_insert_default();
         sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
         sum.held += u64::from(!sample.sockets.is_empty());
         // Threads of one process, since another one's may work on.

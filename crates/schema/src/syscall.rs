@@ -1,0 +1,132 @@
+//! The system calls that are reported: the one table of them.
+
+/// A system call.
+#[derive(Debug)]
+pub struct Call {
+    pub name: &'static str,
+    pub work: Option<Work>,
+    pub wait: Option<Wait>,
+}
+
+/// What the thread does in it, if that may block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// It submits: with nothing to wait for, it should not block.
+    Submits,
+    /// I/O on a file.
+    DoesIo,
+    /// It waits until data is on the device.
+    Syncs,
+}
+
+/// How it waits for completions, events or time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    Enter,
+    Events,
+    Futex,
+    Sleep,
+}
+
+use Wait::{Enter, Events, Futex, Sleep};
+use Work::{DoesIo, Submits, Syncs};
+
+const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Call {
+    Call { name, work, wait }
+}
+
+/// That set up, submit, wait, read, write, sync and poll.
+#[rustfmt::skip]
+pub const ALL: [Call; 76] = [
+    call("io_uring_setup", None, None),
+    call("io_uring_enter", Some(Submits), Some(Enter)),
+    call("io_uring_register", None, None),
+    call("io_setup", None, None),
+    call("io_submit", Some(Submits), None),
+    call("io_getevents", None, Some(Events)),
+    call("io_pgetevents", None, Some(Events)),
+    call("io_cancel", None, None),
+    call("io_destroy", None, None),
+    call("epoll_create", None, None),
+    call("epoll_create1", None, None),
+    call("epoll_ctl", None, None),
+    call("epoll_wait", None, Some(Events)),
+    call("epoll_pwait", None, Some(Events)),
+    call("epoll_pwait2", None, Some(Events)),
+    call("poll", None, Some(Events)),
+    call("ppoll", None, Some(Events)),
+    call("select", None, Some(Events)),
+    call("pselect6", None, Some(Events)),
+    call("read", Some(DoesIo), None),
+    call("readv", Some(DoesIo), None),
+    call("pread64", Some(DoesIo), None),
+    call("preadv", Some(DoesIo), None),
+    call("preadv2", Some(DoesIo), None),
+    call("write", Some(DoesIo), None),
+    call("writev", Some(DoesIo), None),
+    call("pwrite64", Some(DoesIo), None),
+    call("pwritev", Some(DoesIo), None),
+    call("pwritev2", Some(DoesIo), None),
+    call("sendfile", Some(DoesIo), None),
+    call("splice", None, None),
+    call("copy_file_range", Some(DoesIo), None),
+    call("recvfrom", None, None),
+    call("recvmsg", None, None),
+    call("recvmmsg", None, None),
+    call("sendto", None, None),
+    call("sendmsg", None, None),
+    call("sendmmsg", None, None),
+    call("socket", None, None),
+    call("bind", None, None),
+    call("listen", None, None),
+    call("accept", None, None),
+    call("accept4", None, None),
+    call("connect", None, None),
+    call("shutdown", None, None),
+    call("close", None, None),
+    call("fsync", Some(Syncs), None),
+    call("fdatasync", Some(Syncs), None),
+    call("sync", Some(Syncs), None),
+    call("syncfs", Some(Syncs), None),
+    call("sync_file_range", Some(Syncs), None),
+    call("msync", Some(Syncs), None),
+    call("fallocate", Some(DoesIo), None),
+    call("truncate", Some(DoesIo), None),
+    call("ftruncate", Some(DoesIo), None),
+    call("open", Some(DoesIo), None),
+    call("openat", Some(DoesIo), None),
+    call("openat2", None, None),
+    call("stat", None, None),
+    call("fstat", None, None),
+    call("newfstatat", None, None),
+    call("statx", Some(DoesIo), None),
+    call("lseek", None, None),
+    call("fadvise64", None, None),
+    call("futex", None, Some(Futex)),
+    call("futex_wait", None, None),
+    call("futex_waitv", None, None),
+    call("nanosleep", None, Some(Sleep)),
+    call("clock_nanosleep", None, Some(Sleep)),
+    call("timerfd_create", None, None),
+    call("timerfd_settime", None, None),
+    call("eventfd2", None, None),
+    call("sched_yield", None, None),
+    call("madvise", None, None),
+    call("mlock", None, None),
+    call("wait4", None, None),
+];
+
+pub fn find(name: &str) -> Option<&'static Call> {
+    ALL.iter().find(|call| call.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_listed_once() {
+        let first = |call: &Call| ALL.iter().position(|other| other.name == call.name);
+        assert!(ALL.iter().enumerate().all(|(i, call)| first(call) == Some(i)));
+    }
+}
