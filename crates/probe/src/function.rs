@@ -111,14 +111,24 @@ pub(crate) const FUNCTIONS: &[Program] = &[
     },
 ];
 
-/// Whether *queued* is seen, by the names of the attached programs.
-pub fn sees_queued(programs: &[String]) -> bool {
-    programs.iter().any(|name| name.starts_with("queue_added"))
+/// The program on a function that has this name in the object, with fentry or a kprobe.
+pub(crate) fn named(program: &str) -> Option<&'static Program> {
+    FUNCTIONS.iter().find(|f| [f.name, f.kprobe].contains(&program))
 }
 
-/// Whether page faults are seen, by the names of the attached programs.
-pub(super) fn sees_page_faults(programs: &[&'static str]) -> bool {
-    programs.iter().any(|name| *name == "mode_page_fault" || name.starts_with("page_faulted"))
+/// The program whose events this one sees: the one on a tracepoint that it replaces, or itself, by its name with fentry.
+pub(crate) fn same_as(program: &str) -> &str {
+    named(program).map_or(program, |f| f.instead_of.first().copied().unwrap_or(f.name))
+}
+
+/// Whether *queued* is seen, by the names of the attached programs.
+pub fn sees_queued(programs: &[String]) -> bool {
+    programs.iter().any(|name| ["queue_added", "queue_added_deferred"].contains(&same_as(name)))
+}
+
+/// Whether reschedule IPIs are seen being sent.
+pub(crate) fn sees_ipis_sent(program: &str) -> bool {
+    ["interrupt_ipi_send", "interrupt_ipi_raised"].contains(&same_as(program))
 }
 
 /// One of them, as this kernel takes it.
@@ -227,6 +237,16 @@ unsafe fn descriptor(raw: i32) -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_on_a_function_sees_what_the_replaced_one_sees() {
+        for name in ["mode_page_fault", "page_faulted", "page_faulted_kprobe"] {
+            assert_eq!(same_as(name), "mode_page_fault");
+        }
+        assert!(["interrupt_ipi_raised", "interrupt_resched_sent_kprobe"].into_iter().all(sees_ipis_sent));
+        assert!(sees_queued(&["queue_added_deferred_kprobe".into()]) && !sees_queued(&["queue_added_else".into()]));
+        assert_eq!(crate::support::tracepoint("queue_added_deferred_kprobe"), "io_req_local_work_add");
+    }
 
     #[test]
     fn the_first_function_that_the_kernel_has_is_taken() {

@@ -1,6 +1,7 @@
 //! What was missed, and what found no room.
 
 use super::readout::Raw;
+use crate::function::same_as;
 use crate::rings::{Chosen, FollowLoss};
 use crate::skel::types;
 use crate::subject::Subject;
@@ -9,7 +10,7 @@ use iotrail_path::loss::Full;
 /// Programs that only count beside the completions, or see stages of followed requests: what they miss makes that count low, or a
 /// stage unknown, and no vehicle wrong.
 fn counts_only(program: &str) -> bool {
-    ["interrupt_", "mode_page", "block_", "queue_", "credit_"].iter().any(|beginning| program.starts_with(beginning))
+    ["interrupt_", "mode_page", "block_", "queue_", "credit_"].iter().any(|family| same_as(program).starts_with(family))
 }
 
 /// Losses that completions rest on.

@@ -11,7 +11,7 @@ mod vehicles;
 use std::collections::BTreeMap;
 
 use super::carrier::handler;
-use super::function::sees_page_faults;
+use super::function::{same_as, sees_ipis_sent};
 use super::rings::{ContextCounts, FollowLoss, OpenCounts, OtherCounts, Process, RingCounts};
 use super::sampled_events::{Sampled, SampledEvents, Sums};
 use super::skel::types;
@@ -103,12 +103,11 @@ pub(super) fn observe(
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
     let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
 
-    let page_faults = sees_page_faults(&plan.attach).then(|| sum(|s| s.page_faults));
+    let page_faults = plan.attach.iter().any(|name| same_as(name) == "mode_page_fault").then(|| sum(|s| s.page_faults));
     let vehicles = vehicles::of_all(raw, subject, symbols, &line);
     let missed = raw.misses.iter().filter(|(_, events)| **events > 0);
     let ipis = ipis(raw, symbols);
-    let sent =
-        plan.attach.iter().any(|name| name.starts_with("interrupt_ipi") || name.starts_with("interrupt_resched_sent"));
+    let sent = plan.attach.iter().any(|name| sees_ipis_sent(name));
     let kicks = (sent && symbols.is_some())
         .then(|| ipis.iter().filter(|i| entry::is_kick_site(&i.site)).map(|i| i.count).sum());
     let credited = interrupts::credited(raw);

@@ -121,9 +121,7 @@ impl Facts {
             // Since 6.4 there is one for all architectures. The other ones' kernels name it in their BTF as well, and never pass there.
             "interrupt_ipi_raised" => self.lines_alone && !has("ipi_send_cpu") && has("ipi_raise"),
             "interrupt_ipi_send" => has("ipi_send_cpu") || !(self.lines_alone && has("ipi_raise")),
-            name if VECTORS.iter().any(|v| name.strip_prefix("interrupt_").is_some_and(|n| n.starts_with(v))) => {
-                !self.lines_alone
-            }
+            _ if VECTORS.iter().any(|vector| p.tracepoint.starts_with(vector)) => !self.lines_alone,
             // A function of the kernel's tells the same there.
             "mode_page_fault" => has("page_fault_user") || !self.lines_alone,
             // It needs tracefs as well; without, the one on all system calls stands in.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::facts::{Facts, MULTISHOT, TRACEFS};
 use super::program::PROGRAMS;
-use crate::function::{self, FUNCTIONS};
+use crate::function;
 use crate::posix_aio;
 use crate::role::Role;
 use iotrail_host::procfs;
@@ -21,7 +21,7 @@ pub struct Plan {
 
 /// What a program is attached to: a tracepoint, or a function of the kernel's.
 pub(crate) fn tracepoint(program: &'static str) -> &'static str {
-    let function = || FUNCTIONS.iter().find(|f| program.starts_with(f.name)).map(|f| f.functions[0]);
+    let function = || function::named(program).map(|f| f.functions[0]);
     PROGRAMS.iter().find(|p| p.name == program).map(|p| p.tracepoint).or_else(function).unwrap_or(program)
 }
 
@@ -63,6 +63,7 @@ pub(crate) fn missing_why(name: &str) -> (String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::FUNCTIONS;
     use crate::function::Way;
     use std::collections::BTreeSet;
 
