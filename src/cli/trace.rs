@@ -106,8 +106,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<scrape::Address>,
 
-    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request that moves data
-    /// failed, except with EAGAIN, ETIME, ECANCELED and the like; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
+    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request failed, with whatever
+    /// errno, or a call that reads, writes or syncs, but for EAGAIN and EINTR; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     fail_on: Vec<String>,
 
@@ -200,7 +200,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
             terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
         }
     }
-    if record.findings.iter().any(|f| args.fail_on.contains(&f.code)) {
+    if args.fail_on.iter().any(|code| diagnose::is_present(&record, code)) {
         return Ok(1);
     }
     if !args.fail_on.is_empty() && record.total.probe.completions_seen.unwrap_or(0) == 0 {

@@ -251,6 +251,8 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
     ))
 }
 
+pub const NOTHING_ASYNCHRONOUS: &str = "nothing_asynchronous";
+
 /// A watched program of which there is nothing to tell. `syscalls`, `pread_pwrite`: its system calls, and of these how many
 /// were pread64 and pwrite64.
 pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) -> Warning {
@@ -262,11 +264,10 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
         _ => String::new(),
     };
     Warning::new(
-        "nothing_asynchronous",
+        NOTHING_ASYNCHRONOUS,
         format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
-        "plain system calls are synchronous to the thread that makes them: `strace -fc` counts all kinds of them, and \
-         --profile shows where the time goes; if another process does the I/O, watch that one (-p) or everyone (-a); if the \
-         program brings a glibc of its own, its POSIX AIO is seen with -p alone",
+        "if another process does the I/O, trace that one (-p) or all (-a); if the program brings its own glibc, its POSIX AIO is seen \
+         only with -p",
     )
 }
 

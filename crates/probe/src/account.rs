@@ -7,9 +7,13 @@ use crate::skel::types;
 use iotrail_path::delivery::syscall_name;
 use iotrail_path::sleep::reason_of_call;
 use iotrail_schema::account::{Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::runnable::HadCpu;
 
 /// include/linux/sched.h
 const PF_IO_WORKER: u32 = 0x10;
+
+/// `HOLDER_UNSEEN` of record.h.
+const HOLDER_UNSEEN: u32 = u32::MAX;
 
 /// User and system time by the tick are printed from this number of ticks on.
 const TICKS: u64 = 25;
@@ -36,13 +40,38 @@ impl Sleep {
     }
 }
 
+/// What else is known of a thread.
+#[derive(Default)]
+pub(crate) struct Of {
+    pub sleeps: Vec<Sleep>,
+    /// Who had the CPU that it waited for.
+    pub holders: Vec<(u32, types::holder)>,
+    /// Kernel time by system call, as ticks count it.
+    pub kernel_ns: BTreeMap<u32, u64>,
+}
+
+/// Threads that had the CPU, listed at most.
+const HOLDERS: usize = 5;
+
+fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
+    let all: u64 = holders.iter().map(|(_, of)| of.ns).sum();
+    let mut holders: Vec<&(u32, types::holder)> = holders.iter().collect();
+    holders.sort_by_key(|(tid, of)| (std::cmp::Reverse(of.ns), *tid));
+    let had = |(tid, of): &(u32, types::holder)| HadCpu {
+        tid: (*tid != HOLDER_UNSEEN).then_some(*tid),
+        comm: (*tid != HOLDER_UNSEEN).then(|| text(&of.comm)),
+        share: of.ns as f64 / all.max(1) as f64,
+    };
+    holders.into_iter().take(HOLDERS).map(had).collect()
+}
+
 /// The name of a call by its number, where the thread was in one.
 pub(crate) fn call_name(nr: i32) -> Option<String> {
     u32::try_from(nr).ok().map(syscall_name)
 }
 
 /// `sampled`: between windows its switches were not seen, and what they were a sample of is known by the kernel's counters.
-pub(crate) fn thread(total: &types::thread_total, sleeps: &[Sleep], sampled: bool) -> ThreadAccount {
+pub(crate) fn thread(total: &types::thread_total, of: &Of, sampled: bool) -> ThreadAccount {
     let comm = text(&total.comm);
     let role = match total.flags & PF_IO_WORKER {
         0 => Role::Thread,
@@ -58,7 +87,7 @@ pub(crate) fn thread(total: &types::thread_total, sleeps: &[Sleep], sampled: boo
         row(ThreadState::Runnable, Some(Reason::Preempted), &total.preempted),
         row(ThreadState::Throttled, None, &total.throttled),
     ];
-    let mut blocked = sleep_rows(sleeps);
+    let mut blocked = sleep_rows(&of.sleeps);
     let mut running_ns = total.running_ns;
     if sampled {
         let off = wall_ns.saturating_sub(cpu_ns);
@@ -67,14 +96,25 @@ pub(crate) fn thread(total: &types::thread_total, sleeps: &[Sleep], sampled: boo
         expand(&mut waiting, queued, ThreadState::Runnable);
         expand(&mut blocked, off - queued, ThreadState::Blocked);
     }
-    let mut rows = running_rows(running_ns, since(|c| c.user_ns), since(|c| c.system_ns));
+    let mut rows = running_rows(running_ns, since(|c| c.user_ns), since(|c| c.system_ns), &of.kernel_ns);
     rows.append(&mut waiting);
     rows.append(&mut blocked);
     let seen: u64 = rows.iter().map(|row| row.ns).sum();
     rows.push(plain(ThreadState::Unknown, wall_ns.saturating_sub(seen)));
     rows.retain(|row| row.ns > 0);
     rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
-    ThreadAccount { tid: total.tid, tgid: total.tgid, comm, role, wall_ns, cpu_ns: Some(cpu_ns), rows }
+    let cpu_had = holders(&of.holders);
+    ThreadAccount {
+        tid: total.tid,
+        tgid: total.tgid,
+        comm,
+        role,
+        wall_ns,
+        cpu_ns: Some(cpu_ns),
+        cpus: Some(total.cpus),
+        rows,
+        cpu_had,
+    }
 }
 
 fn plain(state: ThreadState, ns: u64) -> ThreadRow {
@@ -90,14 +130,23 @@ fn share(ns: u64, part: u64, whole: u64) -> u64 {
     (u128::from(ns) * u128::from(part)).checked_div(whole.into()).unwrap_or(0) as u64
 }
 
-/// Divided by mode as the ticks are, if there are enough of them.
-fn running_rows(ns: u64, user_ns: u64, system_ns: u64) -> Vec<ThreadRow> {
+/// Divided by mode, and kernel time by system call, as the ticks are, if there are enough of them.
+fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u64>) -> Vec<ThreadRow> {
     if user_ns + system_ns < TICKS * TICK_NS {
         return vec![plain(ThreadState::Running, ns)];
     }
     let user = share(ns, user_ns, user_ns + system_ns);
     let of = |mode, ns| ThreadRow { mode: Some(mode), exact: false, ..plain(ThreadState::Running, ns) };
-    vec![of(Mode::User, user), of(Mode::Kernel, ns - user)]
+    let mut left = ns - user;
+    let mut rows = vec![of(Mode::User, user)];
+    let whole = system_ns.max(by_call.values().sum());
+    for (nr, call_ns) in by_call {
+        let part = share(ns - user, *call_ns, whole).min(left);
+        left -= part;
+        rows.push(ThreadRow { syscall: call_name(*nr as i32), ..of(Mode::Kernel, part) });
+    }
+    rows.push(of(Mode::Kernel, left));
+    rows
 }
 
 /// Sleeps without a stack are divided as the sampled ones of their call are; without a sample, the call may say what they waited for.
@@ -182,6 +231,10 @@ mod tests {
         Sleep { key, sum: types::sleep_sum { ns, count, longest_ns: ns }, reason }
     }
 
+    fn of(sleeps: Vec<Sleep>) -> Of {
+        Of { sleeps, ..Of::default() }
+    }
+
     const SAMPLED: u32 = types::sleep_flag::SLEEP_SAMPLED.0;
     const ENTER: i32 = 426;
     const READ: i32 = libc::SYS_read as i32;
@@ -202,7 +255,7 @@ mod tests {
 
     #[test]
     fn rows_sum_to_the_wall_time_and_what_was_not_seen_is_a_row() {
-        let whole = thread(&total(), &[sleep(ENTER, 0, 7000, 10, Some(Reason::RequestTag))], false);
+        let whole = thread(&total(), &of(vec![sleep(ENTER, 0, 7000, 10, Some(Reason::RequestTag))]), false);
         assert_eq!((whole.wall_ns, whole.cpu_ns), (10_000, Some(2000)));
         assert_eq!(whole.rows.iter().map(|row| row.ns).sum::<u64>(), whole.wall_ns);
         assert_eq!(ns(&whole, ThreadState::Unknown), 0);
@@ -211,7 +264,7 @@ mod tests {
             (first.syscall.as_deref(), first.reason.clone()),
             (Some("io_uring_enter"), Some(Reason::RequestTag))
         );
-        let part = thread(&total(), &[sleep(ENTER, 0, 6000, 10, None)], false);
+        let part = thread(&total(), &of(vec![sleep(ENTER, 0, 6000, 10, None)]), false);
         assert_eq!(ns(&part, ThreadState::Unknown), 1000);
     }
 
@@ -242,21 +295,33 @@ mod tests {
         seen.woken = types::sleep_sum { ns: 5, count: 1, longest_ns: 5 };
         seen.preempted = types::sleep_sum { ns: 15, count: 1, longest_ns: 15 };
         let sleeps =
-            [sleep(ENTER, 0, 30, 1, Some(Reason::UringCompletions)), sleep(74, 0, 40, 1, Some(Reason::Writeback))];
-        let account = thread(&seen, &sleeps, true);
+            vec![sleep(ENTER, 0, 30, 1, Some(Reason::UringCompletions)), sleep(74, 0, 40, 1, Some(Reason::Writeback))];
+        let account = thread(&seen, &of(sleeps), true);
         assert_eq!(ns(&account, ThreadState::Running), 2000);
         assert_eq!(ns(&account, ThreadState::Runnable), 1000);
         let rows: Vec<_> = account.rows.iter().map(|row| (row.ns, row.reason.clone(), row.exact)).collect();
         assert_eq!(rows[0], (4000, Some(Reason::Writeback), false));
         assert_eq!(rows[1], (3000, Some(Reason::UringCompletions), false));
-        let unseen = thread(&seen, &[], true);
+        let unseen = thread(&seen, &Of::default(), true);
         assert!(unseen.rows.iter().any(|row| row.state == ThreadState::Blocked && row.ns == 7000 && row.exact));
     }
 
     #[test]
     fn running_time_is_divided_by_mode_from_enough_ticks_on() {
-        assert_eq!(running_rows(1000, TICK_NS, 3 * TICK_NS).len(), 1);
-        let rows = running_rows(1000, 25 * TICK_NS, 75 * TICK_NS);
-        assert_eq!((rows[0].mode, rows[0].ns, rows[1].ns, rows[0].exact), (Some(Mode::User), 250, 750, false));
+        assert_eq!(running_rows(1000, TICK_NS, 3 * TICK_NS, &BTreeMap::new()).len(), 1);
+        let by_call = BTreeMap::from([(ENTER as u32, 60 * TICK_NS)]);
+        let rows = running_rows(1000, 25 * TICK_NS, 75 * TICK_NS, &by_call);
+        assert_eq!((rows[0].mode, rows[0].ns, rows[0].exact), (Some(Mode::User), 250, false));
+        assert_eq!((rows[1].syscall.as_deref(), rows[1].ns, rows[2].ns), (Some("io_uring_enter"), 600, 150));
+    }
+
+    #[test]
+    fn holders_of_the_cpu_have_shares_of_the_time_that_is_known() {
+        let had = |ns| types::holder { ns, ..Default::default() };
+        let had = holders(&[(0, had(10)), (HOLDER_UNSEEN, had(30)), (7, had(60))]);
+        assert_eq!(
+            had.iter().map(|by| (by.tid, by.share)).collect::<Vec<_>>(),
+            [(Some(7), 0.6), (None, 0.3), (Some(0), 0.1)]
+        );
     }
 }

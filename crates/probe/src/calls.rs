@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::skel::types::{call_count, wait_kind};
+use crate::raw::text;
+use crate::skel::types::{call_count, wait_kind, wake, wake_key};
 use iotrail_base::error::errno_name;
 use iotrail_path::delivery::syscall_name;
-use iotrail_schema::account::{CallRecord, WaitEnds};
+use iotrail_schema::account::{CallRecord, WaitEnds, WokenBy};
 use iotrail_schema::syscall::{self, Wait};
 use iotrail_stats::expansion::{self, Rest, Total, Window};
 
@@ -19,6 +20,8 @@ pub(crate) fn kind_of(nr: u32) -> wait_kind {
         None => wait_kind::WAIT_NONE,
         Some(Wait::Enter) => wait_kind::WAIT_ENTER,
         Some(Wait::Events) => wait_kind::WAIT_EVENTS,
+        Some(Wait::Epoll) => wait_kind::WAIT_EPOLL,
+        Some(Wait::Poll) => wait_kind::WAIT_POLL,
         Some(Wait::Futex) => wait_kind::WAIT_FUTEX,
         Some(Wait::Sleep) => wait_kind::WAIT_SLEEP,
     }
@@ -72,9 +75,51 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
             time_limit: scale(seen.time_limits),
             signal: scale(seen.signals),
             nothing: scale(seen.nothing),
+            partial: scale(seen.partial),
         }),
+        woken_by: vec![],
         count_ci95: total.interval.filter(|_| !exact).map(|(lo, hi)| [lo, hi]),
     }
+}
+
+/// Descriptors of one call that are listed.
+const WOKEN_BY: usize = 4;
+
+/// include/uapi/linux/eventpoll.h; those of poll(2) have the same bits.
+const EVENTS: [(u32, &str); 7] =
+    [(1, "IN"), (2, "PRI"), (4, "OUT"), (8, "ERR"), (0x10, "HUP"), (0x20, "NVAL"), (0x2000, "RDHUP")];
+
+pub(crate) fn woken_by(nr: u32, wakes: &[(wake_key, wake)]) -> Vec<WokenBy> {
+    let mut of: Vec<&(wake_key, wake)> = wakes.iter().filter(|(key, _)| key.nr == nr).collect();
+    of.sort_by_key(|(key, wake)| (std::cmp::Reverse(wake.count), key.tgid, key.fd));
+    let all: u64 = of.iter().map(|(_, wake)| wake.count).sum();
+    let prefix = if matches!(kind_of(nr), wait_kind::WAIT_EPOLL) { "EPOLL" } else { "POLL" };
+    let one = |(key, wake): &(wake_key, wake)| WokenBy {
+        tgid: key.tgid,
+        fd: u32::try_from(key.fd).ok(),
+        file: kind_of_file(wake.mode, &text(&wake.name)).filter(|_| key.fd >= 0),
+        events: EVENTS
+            .iter()
+            .filter(|(bit, _)| key.events & bit != 0)
+            .map(|(_, name)| format!("{prefix}{name}"))
+            .collect(),
+        share: wake.count as f64 / all.max(1) as f64,
+    };
+    of.into_iter().take(WOKEN_BY).map(one).collect()
+}
+
+/// `TCP socket`, `eventfd`, or the file's name. `None`: the file was not read.
+fn kind_of_file(mode: u32, name: &str) -> Option<String> {
+    let is_named = !name.is_empty();
+    Some(match mode & libc::S_IFMT {
+        libc::S_IFSOCK if is_named => format!("{name} socket"),
+        libc::S_IFSOCK => "socket".into(),
+        libc::S_IFIFO if is_named => format!("FIFO {name}"),
+        libc::S_IFIFO => "pipe".into(),
+        _ if name.starts_with('[') => name.trim_matches(['[', ']']).into(),
+        _ if is_named => name.into(),
+        _ => return None,
+    })
 }
 
 /// The kernel's own numbers, for a call that a signal interrupts and that may begin again, count as EINTR.

@@ -361,6 +361,9 @@ struct cpu_slot {
 	struct fired fired;    /* by the watched thread's last entry */
 	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
 	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
+	__u64 stime;        /* kernel time of the current thread that is counted for a system call already, */
+	__u64 stime_since;  /* with the programs of `costly_since`; */
+	__u32 stime_tid;    /* whose it is */
 	__u32 untraced_caller; /* the thread whose system calls were found to be untraced last */
 	__u32 handlers;        /* of lines, that ran here: the serial of the last one */
 	__u32 unclaimed;       /* the last one in which a block request ended of which it can't be told whose it is */
@@ -757,6 +760,7 @@ struct sleep_sum {
 	__u64 count;
 	__u64 longest_ns;
 };
+#define HOLDER_UNSEEN 0xffffffff
 
 /* What the kernel counts for a thread all the time. */
 struct thread_counters {
@@ -778,8 +782,25 @@ struct thread_total {
 	__u32 tid;
 	__u32 tgid;
 	__u32 flags; /* PF_… */
-	__u32 unused;
+	__u32 cpus;  /* that it may run on */
 	char comm[16];
+};
+
+/* Who had the CPU that a thread waited for. */
+struct holder_key {
+	__u32 thread; /* as in a sleep_key */
+	__u32 tid;    /* 0: the CPU was idle */
+};
+
+struct holder {
+	__u64 ns;
+	char comm[16];
+};
+
+/* Kernel time of one thread in one system call, as the timer tick counts it. */
+struct kernel_key {
+	__u32 thread;
+	__u32 nr;
 };
 
 enum thread_doing {
@@ -801,7 +822,9 @@ struct thread_account {
 	__u32 closed; /* the span that its account was closed in */
 	__s32 slept_in; /* the system call that it slept in last; -1: none since that one returned */
 	__u32 samples;
-	__u32 unused;
+	__u32 holder_tid; /* who had the CPU before the present run; HOLDER_UNSEEN: not known */
+	struct holder holder;
+	__u64 stime; /* kernel time that is counted for a system call already */
 	struct sleep_key sleep; /* the one under way, or the last */
 	struct sleep_key last;	/* `sum` is of these, until there are others */
 	struct sleep_sum sum;
@@ -813,6 +836,8 @@ enum wait_kind {
 	WAIT_NONE = 0,
 	WAIT_ENTER,  /* io_uring_enter(2) */
 	WAIT_EVENTS, /* returns the number of events */
+	WAIT_EPOLL,  /* … in a user's array of struct epoll_event */
+	WAIT_POLL,   /* … in the user's array of struct pollfd */
 	WAIT_FUTEX,  /* … if the operation is a wait */
 	WAIT_SLEEP,  /* ends with its time limit */
 };
@@ -825,12 +850,28 @@ struct call_count {
 	__u64 time_limits;
 	__u64 signals;
 	__u64 nothing;
+	__u64 partial; /* of `time_limits`: with fewer completions than were waited for */
 };
 #define CALLS_MAX 512 /* power of two: it masks an index */
 
 struct call_error {
 	__u32 nr;
 	__u32 errno;
+};
+
+/* A descriptor that ended a wait for events. */
+struct wake_key {
+	__u32 nr; /* the call */
+	__u32 tgid;
+	__s32 fd; /* -1: not known */
+	__u32 events;
+};
+
+struct wake {
+	__u64 count; /* of the sampled waits */
+	__u32 mode;
+	__u32 unused;
+	char name[16]; /* the last part of its path: that of a socket is its protocol's */
 };
 
 #endif

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::runnable::HadCpu;
+
 /// `account` of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
@@ -37,8 +39,21 @@ pub struct ThreadAccount {
     pub wall_ns: u64,
     /// CPU time in that time by `sum_exec_runtime`, to check the running rows against. Null: not read.
     pub cpu_ns: Option<u64>,
+    /// CPUs that it may run on; null: not read.
+    #[serde(default)]
+    pub cpus: Option<u32>,
     /// They sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
+    /// Who had the CPU before it while it was runnable, the longest first; without those of short waits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_had: Vec<HadCpu>,
+}
+
+impl ThreadAccount {
+    /// Its time in one state.
+    pub fn ns_in(&self, state: ThreadState) -> u64 {
+        self.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -349,7 +364,7 @@ pub enum RequestReason {
 }
 
 /// System calls of the traced threads that set up, submit, wait, read, write, sync and poll.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// Its name.
     pub syscall: String,
@@ -362,6 +377,9 @@ pub struct CallRecord {
     /// How its waits ended; null: it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WaitEnds>,
+    /// What ended its waits for events, the most frequent first; from a sample of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub woken_by: Vec<WokenBy>,
     /// 95 % interval of `count`, which is an estimate then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_ci95: Option<[f64; 2]>,
@@ -377,6 +395,24 @@ pub struct WaitEnds {
     pub signal: u64,
     /// With a result of 0 before its time limit.
     pub nothing: u64,
+    /// Of `time_limit`: with completions in the CQ, fewer than min_complete.
+    #[serde(default)]
+    pub partial: u64,
+}
+
+/// A descriptor that ended waits for events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WokenBy {
+    /// Process ID.
+    pub tgid: u32,
+    /// The descriptor; null: not known.
+    pub fd: Option<u32>,
+    /// The file: `TCP socket`, `eventfd`, or its name; null: not known.
+    pub file: Option<String>,
+    /// The last event that the wait returned, by the names of poll(2) and epoll_ctl(2).
+    pub events: Vec<String>,
+    /// Of the call's waits that returned events.
+    pub share: f64,
 }
 
 /// The largest share of a time that removing a finding's cause could save.

@@ -13,8 +13,6 @@ pub struct Call {
 pub enum Work {
     /// It submits: with nothing to wait for, it should not block.
     Submits,
-    /// I/O on a file.
-    DoesIo,
     /// It waits until data is on the device.
     Syncs,
 }
@@ -24,12 +22,14 @@ pub enum Work {
 pub enum Wait {
     Enter,
     Events,
+    Epoll,
+    Poll,
     Futex,
     Sleep,
 }
 
-use Wait::{Enter, Events, Futex, Sleep};
-use Work::{DoesIo, Submits, Syncs};
+use Wait::{Enter, Epoll, Events, Futex, Poll, Sleep};
+use Work::{Submits, Syncs};
 
 const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Call {
     Call { name, work, wait }
@@ -50,26 +50,26 @@ pub const ALL: [Call; 76] = [
     call("epoll_create", None, None),
     call("epoll_create1", None, None),
     call("epoll_ctl", None, None),
-    call("epoll_wait", None, Some(Events)),
-    call("epoll_pwait", None, Some(Events)),
-    call("epoll_pwait2", None, Some(Events)),
-    call("poll", None, Some(Events)),
-    call("ppoll", None, Some(Events)),
+    call("epoll_wait", None, Some(Epoll)),
+    call("epoll_pwait", None, Some(Epoll)),
+    call("epoll_pwait2", None, Some(Epoll)),
+    call("poll", None, Some(Poll)),
+    call("ppoll", None, Some(Poll)),
     call("select", None, Some(Events)),
     call("pselect6", None, Some(Events)),
-    call("read", Some(DoesIo), None),
-    call("readv", Some(DoesIo), None),
-    call("pread64", Some(DoesIo), None),
-    call("preadv", Some(DoesIo), None),
-    call("preadv2", Some(DoesIo), None),
-    call("write", Some(DoesIo), None),
-    call("writev", Some(DoesIo), None),
-    call("pwrite64", Some(DoesIo), None),
-    call("pwritev", Some(DoesIo), None),
-    call("pwritev2", Some(DoesIo), None),
-    call("sendfile", Some(DoesIo), None),
+    call("read", None, None),
+    call("readv", None, None),
+    call("pread64", None, None),
+    call("preadv", None, None),
+    call("preadv2", None, None),
+    call("write", None, None),
+    call("writev", None, None),
+    call("pwrite64", None, None),
+    call("pwritev", None, None),
+    call("pwritev2", None, None),
+    call("sendfile", None, None),
     call("splice", None, None),
-    call("copy_file_range", Some(DoesIo), None),
+    call("copy_file_range", None, None),
     call("recvfrom", None, None),
     call("recvmsg", None, None),
     call("recvmmsg", None, None),
@@ -90,16 +90,16 @@ pub const ALL: [Call; 76] = [
     call("syncfs", Some(Syncs), None),
     call("sync_file_range", Some(Syncs), None),
     call("msync", Some(Syncs), None),
-    call("fallocate", Some(DoesIo), None),
-    call("truncate", Some(DoesIo), None),
-    call("ftruncate", Some(DoesIo), None),
-    call("open", Some(DoesIo), None),
-    call("openat", Some(DoesIo), None),
+    call("fallocate", None, None),
+    call("truncate", None, None),
+    call("ftruncate", None, None),
+    call("open", None, None),
+    call("openat", None, None),
     call("openat2", None, None),
     call("stat", None, None),
     call("fstat", None, None),
     call("newfstatat", None, None),
-    call("statx", Some(DoesIo), None),
+    call("statx", None, None),
     call("lseek", None, None),
     call("fadvise64", None, None),
     call("futex", None, Some(Futex)),

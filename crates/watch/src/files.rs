@@ -379,6 +379,7 @@ fn record(key: &Key, name: Option<&Name>, of: &Use, one_in: u32) -> FileRecord {
         device: device.filter(|_| own).map(|(major, minor)| format!("{major}:{minor}")),
         inode: inode.filter(|_| own),
         logical_block_bytes: queue.and_then(|queue| queue.logical_block_bytes).map(u64::from),
+        nr_requests: queue.and_then(|queue| queue.nr_requests),
         queue_device: queue.map(|queue| queue.name.clone()),
         filesystem: below.and_then(|below| below.filesystem),
         tgid: of.processes.first().copied().filter(|_| of.processes.len() == 1),

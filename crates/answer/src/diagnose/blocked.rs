@@ -1,12 +1,13 @@
 //! Time that threads lost outside of waiting for completions: blocked in submission or in synchronous calls, without a CPU.
 
-use super::{Check, Matter, RULE, Rule};
+use super::reasons::{is_apart, is_of_storage, is_wait, name};
+use super::{Check, Matter, RULE, Rule, synchronous};
 use iotrail_base::words::{count, list, percent, plural, span};
-use iotrail_schema::account::{Account, Bound, BoundOf, Reason, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::syscall::{self, Call, Work};
+use iotrail_schema::syscall::{self, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// In less time, single events decide.
 const ENOUGH_NS: u64 = 1_000_000;
@@ -14,6 +15,8 @@ const ENOUGH_NS: u64 = 1_000_000;
 const LITTLE: f64 = 0.01;
 /// The same of synchronous calls, which programs make at their start anyway.
 const LITTLE_SYNCHRONOUS: f64 = 0.05;
+/// The same of page faults, of which a program that starts has many.
+const LITTLE_FAULTS: f64 = 0.2;
 /// The same of a time that is divided by samples.
 const LITTLE_SAMPLED: f64 = 0.1;
 const ENOUGH_SAMPLED_NS: u64 = 20_000_000;
@@ -22,52 +25,14 @@ const FEW_CALLS: u64 = 3;
 /// Reasons that are named.
 const NAMED: usize = 2;
 
-/// Of the program itself: its end, its signals, its debugger.
-fn is_apart(reason: &Reason) -> bool {
-    use Reason::*;
-    matches!(
-        reason,
-        UringTeardown | UringSetup | Child | Signal | CpuQuota | Exit | Stopped | Ptrace | Frozen | Woken | Preempted
-    )
-}
-
-/// What a submission that blocks does not wait for.
-fn is_wait(reason: &Reason) -> bool {
-    matches!(reason, Reason::UringCompletions | Reason::UringSqSpace | Reason::AioEvents)
-}
-
-/// Of disks and file systems, not of peers.
-fn is_of_storage(reason: &Reason) -> bool {
-    use Reason::*;
-    matches!(
-        reason,
-        RequestTag
-            | QueueQos
-            | CgroupIoLimit
-            | QueueFrozen
-            | DeviceFlush
-            | SynchronousBio
-            | JournalCommit
-            | JournalSpace
-            | DirtyPages
-            | Writeback
-            | PageIo
-            | MetadataIo
-            | DirectIo
-            | InodeDio
-            | RwSemaphore
-            | FuseServer
-            | NfsServer
-            | NinePServer
-    )
-}
-
 /// Time blocked in one call, of the threads that were.
 #[derive(Default)]
 struct Blocked {
     ns: u64,
     /// Of these threads.
     wall_ns: u64,
+    /// The same without their waits for a CPU, which other programs may make as long as they like.
+    with_cpu_ns: u64,
     threads: usize,
     /// Of the thread that was blocked longest.
     thread: (String, u32),
@@ -81,6 +46,11 @@ struct Blocked {
 impl Blocked {
     fn share(&self) -> f64 {
         self.ns as f64 / self.wall_ns.max(1) as f64
+    }
+
+    /// The share that decides.
+    fn weight(&self) -> f64 {
+        self.ns as f64 / self.with_cpu_ns.max(1) as f64
     }
 
     /// `62 % for a request tag and 6 % for the file's lock`.
@@ -110,8 +80,8 @@ pub(super) fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
 }
 
 /// Blocked time in this call for the reasons that are meant; `None`: too little of it.
-fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
-    let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(syscall);
+fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
+    let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == syscall;
     let mut sum = Blocked::default();
     let mut reasons: BTreeMap<Option<Reason>, u64> = BTreeMap::new();
     let mut most = 0;
@@ -126,60 +96,16 @@ fn blocked(t: &TraceRecord, syscall: &str, is_meant: fn(Option<&Reason>) -> bool
         sum.exact_ns += rows.iter().filter(|(_, row)| row.exact).map(|(_, row)| row.ns).sum::<u64>();
         sum.longest_ns = rows.iter().filter_map(|(_, row)| row.longest_ns).fold(sum.longest_ns, u64::max);
         (sum.ns, sum.wall_ns, sum.threads) = (sum.ns + ns, sum.wall_ns + thread.wall_ns, sum.threads + 1);
+        sum.with_cpu_ns += thread.wall_ns - thread.ns_in(ThreadState::Runnable).min(thread.wall_ns);
         if ns > most {
             (most, sum.thread) = (ns, (thread.comm.clone(), thread.tid));
         }
     }
     sum.reasons = reasons.into_iter().collect();
     sum.reasons.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let exact = sum.exact_ns as f64 / sum.wall_ns.max(1) as f64;
-    let sampled = sum.share() >= LITTLE_SAMPLED && sum.ns >= ENOUGH_SAMPLED_NS;
+    let exact = sum.exact_ns as f64 / sum.with_cpu_ns.max(1) as f64;
+    let sampled = sum.weight() >= LITTLE_SAMPLED && sum.ns >= ENOUGH_SAMPLED_NS;
     (sum.ns >= ENOUGH_NS && (exact >= LITTLE || sampled)).then_some(sum)
-}
-
-/// What was waited for, as part of a sentence.
-pub fn name(reason: &Reason) -> String {
-    use Reason::*;
-    let words = match reason {
-        RequestTag => "a free request tag (nr_requests are in flight)",
-        QueueQos => "the block queue's latency control (wbt, io.cost or io.latency)",
-        CgroupIoLimit => "the cgroup's io.max",
-        QueueFrozen => "the block queue, which is frozen",
-        DeviceFlush => "a flush of the device's cache",
-        SynchronousBio => "synchronous block I/O",
-        JournalCommit => "a commit of the file system's journal",
-        JournalSpace => "the file system's journal",
-        DirtyPages => "the limit of dirty pages",
-        Writeback => "dirty pages to be written",
-        PageIo => "a page to be read or unlocked",
-        MetadataIo => "the file system's metadata",
-        DirectIo => "its own direct I/O",
-        InodeDio => "the direct I/O of the file to end",
-        RwSemaphore => "a lock of the kernel, usually the file's",
-        MmapLock => "the lock of the address space",
-        Mutex => "a mutex of the kernel",
-        CgroupReclaim => "memory within the cgroup's memory.max or memory.high",
-        Reclaim => "free memory",
-        SwapIn => "a page from swap",
-        FuseServer => "the server of a FUSE file system",
-        NfsServer => "the NFS server",
-        NinePServer => "the server of a 9p file system",
-        SocketData => "a peer's data",
-        SocketSpace => "space in the send buffer",
-        PipeEmpty => "data in a pipe",
-        PipeFull => "space in a pipe",
-        Futex => "a futex",
-        Sleep => "a sleep",
-        Epoll | Poll => "events",
-        UringCompletions | AioEvents => "completions",
-        Accept => "connections",
-        Function(function) => return format!("{function}()"),
-        other => {
-            let json = serde_json::to_value(other).ok();
-            return json.and_then(|v| Some(v.as_str()?.replace('_', " "))).unwrap_or_default();
-        }
-    };
-    words.into()
 }
 
 /// The file system that most of the traced requests with a file went to.
@@ -198,9 +124,15 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
     };
     match reason {
         RequestTag => {
-            "keep fewer requests in flight than the device's nr_requests (/sys/block/DEVICE/queue/nr_requests), submit in smaller batches, \
-             or raise nr_requests; another thread, or IORING_SETUP_SQPOLL, can block in place of this one"
-                .into()
+            let queue = t.total.files.iter().find_map(|f| Some((f.queue_device.as_deref()?, f.nr_requests?)));
+            let limit = match queue {
+                Some((device, n)) => format!("than the nr_requests of {device} ({n}, /sys/block/{device}/queue/nr_requests)"),
+                None => "than the device's nr_requests (/sys/block/DEVICE/queue/nr_requests)".into(),
+            };
+            format!(
+                "keep fewer requests in flight {limit}, submit in smaller batches, or raise nr_requests; another thread, or \
+                 IORING_SETUP_SQPOLL, can block in place of this one"
+            )
         }
         QueueQos => "set wbt_lat_usec of the device to 0, or change io.cost or io.latency of the cgroup".into(),
         CgroupIoLimit => "raise io.max (cgroup v1: blkio.throttle.*) of the cgroup, or do less I/O".into(),
@@ -238,7 +170,8 @@ pub const BLOCKED_IN_SUBMISSION: Rule = Rule {
 
 fn in_submission(t: &TraceRecord) -> Vec<Finding> {
     let one = |syscall: &str| {
-        let sum = blocked(t, syscall, |reason| reason.is_some_and(|reason| !is_wait(reason) && !is_apart(reason)))?;
+        let sum =
+            blocked(t, Some(syscall), |reason| reason.is_some_and(|reason| !is_wait(reason) && !is_apart(reason)))?;
         let longest = match sum.longest_ns {
             0 => String::new(),
             ns => format!(", once for {}", span(ns as f64)),
@@ -262,7 +195,8 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
-    about: "threads were blocked in fsync(2), read(2), write(2) or another call of file I/O, made three times or more, for 5 % of their time",
+    about: "threads were blocked for storage in calls that do not submit, or in fsync(2) and the like, each made three times or more, for 5 % of the \
+            time that they did not wait for a CPU; or in page faults for 20 %",
     matter: Matter::Time,
     checks: &[Check::Trace(synchronous)],
     ..RULE
@@ -270,56 +204,63 @@ pub const SYNCHRONOUS_CALLS: Rule = Rule {
 
 /// One finding of all these calls: they are blocked one after the other.
 fn synchronous(t: &TraceRecord) -> Option<Finding> {
+    let is = |syscall: &str, work: Work| syscall::find(syscall).is_some_and(|call| call.work == Some(work));
+    let meant = |syscall: Option<&str>| -> fn(Option<&Reason>) -> bool {
+        match syscall.is_some_and(|syscall| is(syscall, Work::Syncs)) {
+            true => |reason| !reason.is_some_and(is_apart),
+            false => |reason| reason.is_some_and(is_of_storage),
+        }
+    };
     // The requests of POSIX AIO are such calls of glibc's threads.
     if t.contexts.iter().any(|c| c.interface == "posix_aio") {
         return None;
     }
     let record = |syscall: &str| t.calls.iter().flatten().find(|c| c.syscall == syscall);
-    let calls = syscall::ALL.iter().filter(|call| record(call.name).is_none_or(|c| c.count >= FEW_CALLS));
-    let mut found: Vec<(&Call, Blocked)> = calls
-        .filter_map(|call| {
-            let is_meant: fn(Option<&Reason>) -> bool = match call.work? {
-                Work::Submits => return None,
-                Work::DoesIo => |reason| reason.is_some_and(is_of_storage),
-                Work::Syncs => |reason| !reason.is_some_and(is_apart),
-            };
-            Some((call, blocked(t, call.name, is_meant)?))
+    let is_meant = |syscall: &Option<&str>| match syscall {
+        Some(syscall) => !is(syscall, Work::Submits) && record(syscall).is_none_or(|c| c.count >= FEW_CALLS),
+        None => true,
+    };
+    let rows = threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Blocked);
+    let calls: BTreeSet<Option<&str>> = rows.map(|row| row.syscall.as_deref()).filter(is_meant).collect();
+    let of = |syscall: Option<&str>| Some((syscall?.to_owned(), blocked(t, syscall, meant(syscall))?));
+    let faults = || Some(("page faults".to_owned(), blocked(t, None, meant(None))?));
+    let mut found: Vec<(String, Blocked)> = calls
+        .into_iter()
+        .filter_map(|syscall| {
+            of(syscall).or_else(|| faults().filter(|(_, sum)| syscall.is_none() && sum.weight() >= LITTLE_FAULTS))
         })
         .collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
     let (_, largest) = found.first()?;
-    let share = found.iter().map(|(_, sum)| sum.share()).sum::<f64>().min(1.0);
-    if share < LITTLE_SYNCHRONOUS {
+    let sum = |of: fn(&Blocked) -> f64| found.iter().map(|(_, sum)| of(sum)).sum::<f64>().min(1.0);
+    let (share, weight) = (sum(Blocked::share), sum(Blocked::weight));
+    if weight < LITTLE_SYNCHRONOUS {
         return None;
     }
-    let one = |(call, sum): &(&Call, Blocked)| {
-        let each = record(call.name).map(|c| {
+    let one = |(syscall, sum): &(String, Blocked)| {
+        let each = record(syscall).map(|c| {
             let mean = span(c.blocked_ns as f64 / c.count.max(1) as f64);
             format!(", {} calls, {mean} each", count(c.count as f64))
         });
-        let name = call.name.trim_end_matches("64");
-        format!("{name}(2) {} ({}{})", percent(sum.share()), sum.by_reason(), each.unwrap_or_default())
+        let name =
+            if syscall.contains(' ') { syscall.clone() } else { format!("{}(2)", syscall.trim_end_matches("64")) };
+        format!("{name} {} ({}{})", percent(sum.share()), sum.by_reason(), each.unwrap_or_default())
     };
     let calls: Vec<String> = found.iter().take(NAMED).map(one).collect();
     let text = format!("synchronous calls were blocked for {} {}: {}", percent(share), largest.whose(), list(&calls));
-    let remedy = match (found.iter().any(|(call, _)| call.work == Some(Work::Syncs)), t.rings.is_empty()) {
-        (true, false) => {
-            "the thread submits nothing meanwhile: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on the write; sync \
-             once for several writes where that is allowed"
-        }
-        (true, true) => {
-            "io_uring would let the thread continue meanwhile (IORING_OP_FSYNC, or RWF_DSYNC on the write); one sync for several writes costs \
-             less"
-        }
-        (false, false) => "the thread submits nothing meanwhile: do this I/O by the ring too",
-        (false, true) => {
-            "io_uring would let the thread continue meanwhile; reads that the page cache has would not gain"
-        }
+    let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
+    let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
+        (true, Some(advice)) if syncs => format!("{advice}; one sync for several writes costs less"),
+        (true, Some(advice)) => advice,
+        _ if syncs => "the thread submits nothing meanwhile: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on the \
+                       write; sync once for several writes where that is allowed"
+            .into(),
+        _ => "the thread submits nothing meanwhile: do this I/O by the ring too".into(),
     };
     let blocked_ns: u64 = found.iter().map(|(_, sum)| sum.ns).sum();
     let evidence = [("share", share), ("blocked_ns", blocked_ns as f64)];
     let f = SYNCHRONOUS_CALLS.finding(Severity::Warning, text, &evidence);
-    Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy: remedy.into(), ..f })
+    Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy, ..f })
 }
 
 /// Time that a thread could have run and did not, because of its quota, before it is a finding.
@@ -367,43 +308,64 @@ const CONTENDED: f64 = 0.05;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "the SQPOLL thread and a thread of its process waited for a CPU for 5 % of their time or longer while the other ran, and both together ran as \
-            long as one CPU does",
+    about: "a thread of the process or an io-wq worker waited for 5 % of its time for a CPU that the SQPOLL thread had, which was half of such \
+            waits; or the SQPOLL thread for one that these had; or both may run on one CPU only",
     advice: "give the SQPOLL thread a CPU of its own: IORING_SETUP_SQ_AFF with sq_thread_cpu, a wider affinity (taskset, cpuset) or cpu.max; \
-             where there is none, a ring without SQPOLL",
+             or a shorter sq_thread_idle, after which it sleeps; or a ring without SQPOLL",
     matter: Matter::Time,
     checks: &[Check::Ring(sqpoll_shares_cpu)],
     ..RULE
 };
 
-fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+/// Time that a thread waited for a CPU that one of these threads had.
+pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bool) -> f64 {
+    let had = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(&is_meant)).map(|by| by.share);
+    thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
+}
+
+/// Of the waits for a CPU: with fewer, both only meet as all threads of a busy machine do.
+const MOST: f64 = 0.5;
+
+pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let sqpoll = r.sqpoll.as_ref()?;
     let account = t.account.as_ref()?;
     let own = account.threads.iter().find(|thread| thread.tid == sqpoll.tid)?;
-    let in_state = |thread: &ThreadAccount, state: ThreadState| {
-        thread.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum::<u64>()
+    let others = || account.threads.iter().filter(|thread| thread.tgid == r.tgid && thread.role != Role::Sqpoll);
+    // On one CPU it waits for whatever runs there, whoever has it last.
+    let one_cpu = |thread: &ThreadAccount| thread.cpus == Some(1) && own.cpus == Some(1);
+    let share = |thread: &ThreadAccount, ran_ns: u64, one_cpu: bool, is_meant: &dyn Fn(u32) -> bool| {
+        let waited = thread.ns_in(ThreadState::Runnable);
+        let behind = waited_behind(thread, is_meant);
+        let ns = match one_cpu {
+            true => waited.min(ran_ns) as f64,
+            false if behind < MOST * waited as f64 => 0.0,
+            false => behind,
+        };
+        ns / thread.wall_ns.max(1) as f64
     };
-    let (ran, waited) = (in_state(own, ThreadState::Running), in_state(own, ThreadState::Runnable));
-    let others: Vec<&ThreadAccount> = threads(t).filter(|thread| thread.tgid == r.tgid).collect();
-    let others_ran: u64 = others.iter().map(|thread| in_state(thread, ThreadState::Running)).sum();
-    let share = |waited: u64, meanwhile: u64, wall: u64| waited.min(meanwhile) as f64 / wall.max(1) as f64;
-    let of_others = others.iter().map(|thread| share(in_state(thread, ThreadState::Runnable), ran, thread.wall_ns));
-    let (sq, submitter) = (share(waited, others_ran, own.wall_ns), of_others.fold(0.0, f64::max));
-    let most = sq.max(submitter);
-    // Threads on two CPUs run longer, unless they sleep; with other programs on their CPU they run less.
-    let together = (ran + others_ran) as f64 / own.wall_ns.max(1) as f64;
-    let on_one_cpu = (0.9..=1.05).contains(&together);
-    if sq.min(submitter) < CONTENDED || !on_one_cpu {
+    let ran_ns = others().map(|thread| thread.ns_in(ThreadState::Running)).sum();
+    let sq = share(own, ran_ns, others().any(one_cpu), &|tid| others().any(|thread| thread.tid == tid));
+    let of_own = |thread| share(thread, own.ns_in(ThreadState::Running), one_cpu(thread), &|tid| tid == own.tid);
+    let (other, thread) = others().map(|thread| (of_own(thread), thread)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let most = sq.max(other);
+    if most < CONTENDED {
         return None;
     }
     let text = format!(
-        "the SQPOLL thread (tid {}) shares a CPU with the threads of its process: it waited for the CPU for {} of its time, and they for up to \
-         {} of theirs, while the other ran",
+        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited for {} of its time for a CPU that the SQPOLL thread had, \
+         and the SQPOLL thread for {} of its time for one that the program's threads had",
         sqpoll.tid,
+        thread.tid,
+        thread.comm,
+        percent(other),
         percent(sq),
-        percent(submitter)
     );
-    let evidence = [("sqpoll_waited", sq), ("submitter_waited", submitter)];
+    let evidence = [("sqpoll_waited", sq), ("submitter_waited", other)];
+    // A worker's idle time is no request's.
+    let idle = |row: &&ThreadRow| row.reason == Some(Reason::IowqIdle);
+    let idle_ns: u64 = thread.rows.iter().filter(idle).map(|row| row.ns).sum();
+    let busy = thread.wall_ns.saturating_sub(idle_ns).max(1);
+    let most = most.max(other * thread.wall_ns as f64 / busy as f64).min(1.0);
     let f = SQPOLL_SHARES_CPU.finding(Severity::Warning, text, &evidence);
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share: most }), ..f })
 }

@@ -2,8 +2,8 @@
 
 use super::blocked::threads;
 use super::{Check, Matter, RULE, Rule};
-use iotrail_base::words::{count, percent, three_digits};
-use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadState};
+use iotrail_base::words::{count, list, percent, three_digits};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -23,7 +23,7 @@ fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
 }
 
 /// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: not divided.
-fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
+pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     let rows = || threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let all: u64 = rows().map(|row| row.ns).sum();
     let in_call = rows().filter(|row| row.mode == Some(Mode::Kernel));
@@ -32,7 +32,17 @@ fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     (all > 0 && ns > 0).then(|| ns as f64 / all as f64)
 }
 
-fn cpu(share: Option<f64>) -> Option<Bound> {
+/// The same of the kernel outside of system calls: page faults, interrupts.
+pub(super) fn cpu_outside_calls(t: &TraceRecord) -> Option<f64> {
+    let rows = || threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let kernel = || rows().filter(|row| row.mode == Some(Mode::Kernel));
+    let all: u64 = rows().map(|row| row.ns).sum();
+    let outside: u64 = kernel().filter(|row| row.syscall.is_none()).map(|row| row.ns).sum();
+    let is_divided = kernel().any(|row| row.syscall.is_some());
+    (all > 0 && is_divided).then(|| outside as f64 / all as f64)
+}
+
+pub(super) fn cpu(share: Option<f64>) -> Option<Bound> {
     share.map(|share| Bound { of: BoundOf::Cpu, share: share.min(1.0) })
 }
 
@@ -255,41 +265,166 @@ fn epoll_ctl_per_operation(t: &TraceRecord) -> Option<Finding> {
 
 /// Waits per second that take a good part of a CPU.
 const SPINS_PER_S: f64 = 10_000.0;
+/// The same of waits that a hang-up or an error ends, which nothing consumes.
+const HANG_UPS_PER_S: f64 = 1_000.0;
 /// Of all calls of I/O.
 const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "10,000 epoll_wait(2) calls per second, which are 80 % of the calls of I/O",
+    about: "10,000 epoll_wait(2) or poll(2) calls per second, which are 80 % of the calls of I/O; or 1,000 per second, half of which return a hang-up \
+            or an error of one descriptor",
     checks: &[Check::Trace(epoll_spins)],
     ..RULE
 };
 
+const SPIN: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
+
+/// Events that are reported whatever is asked for, until the descriptor goes.
+fn is_hang_up(by: &WokenBy) -> bool {
+    by.events.iter().any(|event| event.ends_with("HUP") && !event.ends_with("RDHUP") || event.ends_with("ERR"))
+}
+
+/// What keeps a descriptor ready, and what ends that.
+fn of_descriptor(by: &WokenBy) -> &'static str {
+    let is = |event: &str| by.events.iter().any(|name| name.ends_with(event));
+    match by.file.as_deref() {
+        _ if is_hang_up(by) => {
+            "on EPOLLHUP or EPOLLERR remove the descriptor (EPOLL_CTL_DEL) or close it: both are reported whatever events are asked for"
+        }
+        Some("eventfd" | "timerfd" | "signalfd" | "[eventfd]") => {
+            "read(2) the descriptor at each event: its counter keeps it ready; or register it with EPOLLET"
+        }
+        _ if is("OUT") && !is("IN") => {
+            "ask for EPOLLOUT only while there is something to send: a socket with free space is always ready to write"
+        }
+        _ => {
+            "read the descriptor until EAGAIN, or remove it (EPOLL_CTL_DEL) while its data is not wanted; EPOLLET reports it once"
+        }
+    }
+}
+
 fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
-    let waits = sum(t, &EPOLL_WAITS);
+    let c = of_name(t, &SPIN).max_by_key(|c| c.count)?;
     let all: u64 = calls(t).iter().map(|c| c.count).sum();
-    let per_s = waits as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
-    let share = waits as f64 / all.max(1) as f64;
-    if waits < ENOUGH_CALLS || per_s < SPINS_PER_S || share < NEARLY_ALL {
+    let per_s = c.count as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
+    let share = c.count as f64 / all.max(1) as f64;
+    let with_events = c.ended.is_some_and(|ended| ended.completions as f64 >= MOST * c.count as f64);
+    let by = c.woken_by.first().filter(|by| with_events && by.share >= MOST && by.fd.is_some());
+    let (least, part) = if by.is_some_and(is_hang_up) { (HANG_UPS_PER_S, 0.0) } else { (SPINS_PER_S, NEARLY_ALL) };
+    if c.count < ENOUGH_CALLS || per_s < least || share < part {
         return None;
     }
-    let ended: Vec<_> = of_name(t, &EPOLL_WAITS).filter_map(|c| c.ended).collect();
-    let with_events: u64 = ended.iter().map(|ended| ended.completions).sum();
-    let (what, remedy) = match with_events as f64 >= MOST * waits as f64 {
-        true => (
+    let (what, remedy) = match (with_events, by) {
+        (true, Some(by)) => {
+            let file = by.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
+            let what = format!(
+                "descriptor {} of process {}{file}, ended {} of them with {}, and the program did not consume that event",
+                by.fd.unwrap_or_default(),
+                by.tgid,
+                percent(by.share),
+                list(&by.events)
+            );
+            (what, of_descriptor(by))
+        }
+        (true, None) => (
             "each returned with an event that the program did not consume; a level-triggered descriptor is reported until it is, and EPOLLHUP \
-             and EPOLLERR are reported whatever events are asked for",
+             and EPOLLERR are reported whatever events are asked for"
+                .into(),
             "read or write the descriptor until EAGAIN; on EPOLLHUP or EPOLLERR remove it (EPOLL_CTL_DEL) or close it",
         ),
-        false => (
-            "each returned without an event, since its time limit is 0",
+        (false, _) => (
+            "each returned without an event, since its time limit is 0".into(),
             "wait: a time limit of -1, or until the next timer; an eventfd wakes the thread for other work",
         ),
     };
     let text =
-        format!("{} epoll_wait(2) calls per second, {} of all calls of I/O: {what}", count(per_s), percent(share));
+        format!("{} {}(2) calls per second, {} of all calls of I/O: {what}", count(per_s), c.syscall, percent(share));
     let f = EPOLL_SPINS.finding(Severity::Warning, text, &[("per_s", per_s), ("share", share)]);
-    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &EPOLL_WAITS)), ..f })
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
+}
+
+/// Waits below which their ends are no habit.
+const ENOUGH_WAITS: u64 = 20;
+/// Of the threads' time.
+const LITTLE_WAITING: f64 = 0.05;
+
+pub const WAITS_TIME_OUT: Rule = Rule {
+    code: "waits_time_out",
+    about: "half of the waits for completions in io_uring_enter(2) or io_getevents(2), and 20, ended by their time limit, and threads were blocked there for \
+            5 % of their time (a warning if half of these had completions, fewer than min_complete)",
+    matter: Matter::Time,
+    checks: &[Check::Each(waits_time_out)],
+    ..RULE
+};
+
+fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
+    let one = |c: &CallRecord| {
+        let ended = c.ended?;
+        let waits = ended.completions + ended.time_limit + ended.signal;
+        let share = ended.time_limit as f64 / waits.max(1) as f64;
+        let of_call = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_ref() == Some(&c.syscall);
+        let in_it = threads(t).filter(|thread| thread.rows.iter().any(|row| of_call(&row)));
+        let wall: u64 = in_it.map(|thread| thread.wall_ns).sum();
+        let blocked = c.blocked_ns as f64 / wall.max(1) as f64;
+        if ended.time_limit < ENOUGH_WAITS || share < MOST || blocked < LITTLE_WAITING {
+            return None;
+        }
+        let is_partial = ended.partial as f64 >= MOST * ended.time_limit as f64;
+        let (what, remedy) = match is_partial {
+            true => (
+                "most of these had completions, but fewer than min_complete, and these waited with the thread",
+                "wait for one completion (min_complete 1), or for no more than are in flight",
+            ),
+            false => (
+                "no completion came in that time",
+                "an idle program is no fault; otherwise see what is in flight (`state` of --json), and wait without a time limit: a completion ends \
+                 the wait",
+            ),
+        };
+        let text = format!(
+            "{} of the waits in {}(2) ({}) ended by their time limit: {what}",
+            percent(share),
+            c.syscall,
+            count(ended.time_limit as f64)
+        );
+        let evidence = [("share", share), ("time_limits", ended.time_limit as f64), ("partial", ended.partial as f64)];
+        let f = WAITS_TIME_OUT.finding(Severity::warning_if(is_partial), text, &evidence);
+        // Those that end early take less of the time.
+        let bound = is_partial.then_some(Bound { of: BoundOf::ThreadTime, share: (blocked * share).min(1.0) });
+        Some(Finding { remedy: remedy.into(), bound, ..f })
+    };
+    of_name(t, &["io_uring_enter", "io_getevents", "io_pgetevents"]).filter_map(one).collect()
+}
+
+/// Fewer are the program's start.
+const ENOUGH_SETUPS: u64 = 100;
+
+pub const SETUP_PER_OPERATION: Rule = Rule {
+    code: "setup_per_operation",
+    about: "a call that sets up a ring, a context or registered memory was made for every second completion, and 100 times",
+    advice: "set up rings, contexts and registered buffers and files once, one ring per thread, and use them for all operations; what changes can be \
+             updated (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
+    checks: &[Check::Trace(setup_per_operation)],
+    ..RULE
+};
+
+fn setup_per_operation(t: &TraceRecord) -> Option<Finding> {
+    let names = ["io_uring_setup", "io_uring_register", "io_setup"];
+    let c = of_name(t, &names).max_by_key(|c| c.count)?;
+    let per_completion = c.count as f64 / t.total.ios.max(1) as f64;
+    if c.count < ENOUGH_SETUPS || t.total.ios == 0 || per_completion < MOST {
+        return None;
+    }
+    let text = format!(
+        "{}(2) was called {} times for {} completions: it is set up again for each operation",
+        c.syscall,
+        count(c.count as f64),
+        count(t.total.ios as f64)
+    );
+    let evidence = [("calls", c.count as f64), ("per_completion", per_completion)];
+    let f = SETUP_PER_OPERATION.finding(Severity::Warning, text, &evidence);
+    Some(Finding { bound: cpu(cpu_share(t, &names)), ..f })
 }
 
 pub const CALLS_FAIL: Rule = Rule {
@@ -303,6 +438,15 @@ const MOVES: [&str; 20] = [
     "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "recvfrom",
     "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4", "connect", "sendfile",
 ];
+
+const SYNCS: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "fallocate"];
+
+/// A read, a write or a sync failed, and not because nothing was there yet.
+pub(super) fn moving_failed(t: &TraceRecord) -> bool {
+    let failed = |c: &CallRecord| c.errors.keys().any(|errno| errno != "EAGAIN" && errno != "EINTR");
+    let moves = of_name(t, &MOVES).filter(|c| !c.syscall.starts_with("accept") && c.syscall != "connect");
+    moves.chain(of_name(t, &SYNCS)).any(failed)
+}
 
 /// Of the calls: below it, attempts that find nothing are part of a loop that waits in epoll_wait(2).
 const FAIL: f64 = 0.9;

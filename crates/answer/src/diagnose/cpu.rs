@@ -9,6 +9,14 @@ use iotrail_schema::measurement::StageRecord;
 use iotrail_schema::runnable::HadCpu;
 use iotrail_schema::trace_record::TraceRecord;
 
+/// The share of the time that the program's own threads had the CPU.
+const OWN_THREADS: &str = "own_threads_share";
+
+/// What other programs do comes after what the program can change.
+pub(super) fn is_of_others(f: &Finding) -> bool {
+    f.code == WAITING_FOR_CPU.code && f.evidence.get(OWN_THREADS).is_some_and(|own| *own < 0.5)
+}
+
 /// The part of delivery from which on the wait for a CPU is what to change first: below it, delivery takes its time elsewhere.
 const LARGE: f64 = 0.25;
 
@@ -27,13 +35,14 @@ pub const WAITING_FOR_CPU: Rule = Rule {
 
 /// Of the ring where it costs most; of all rings together where none has enough followed completions of its own.
 fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
-    of_rings(t, |_, r| waiting(r.stages.as_ref())).or_else(|| waiting(t.total.stages.as_ref()))
+    of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()))
 }
 
 /// One in twenty waited 100 µs or longer behind another thread, as long as a scheduler's slice, and such waits were a quarter of delivery.
 /// Behind an idle CPU, which a virtual machine may take milliseconds to wake, no advice on threads would help.
-fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
-    let r = stages?.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
+fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
+    let stages = stages?;
+    let r = stages.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
     let share = r.share()?;
     if r.long < ENOUGH_EVENTS || r.long_share < WORTH_SAYING || share < LARGE {
         return None;
@@ -50,7 +59,10 @@ fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
         percent(share),
         list(&r.by.iter().map(had).collect::<Vec<_>>()),
     );
+    let is_own = |tid: u32| t.account.iter().flat_map(|a| &a.threads).any(|thread| thread.tid == tid);
+    let own = r.by.iter().filter(|by| by.tid.is_some_and(is_own)).fold(0.0, |sum, by| sum + by.share);
     let mut evidence = vec![
+        (OWN_THREADS, own),
         ("long_share", r.long_share),
         ("share_of_delivery", share),
         ("mean_ns", r.mean_ns),
@@ -58,7 +70,8 @@ fn waiting(stages: Option<&StageRecord>) -> Option<Finding> {
     ];
     evidence.extend(r.delay_ns.p50.map(|ns| ("p50_ns", ns as f64)));
     evidence.extend(r.delay_ns.p99.map(|ns| ("p99_ns", ns as f64)));
-    Some(WAITING_FOR_CPU.finding_from(r.completions, Severity::Warning, text, &evidence))
+    let f = WAITING_FOR_CPU.finding_from(r.completions, Severity::Warning, text, &evidence);
+    Some(Finding { bound: super::of_delivery(Some(stages), share), ..f })
 }
 
 /// `postgres (4711) 62 %`.

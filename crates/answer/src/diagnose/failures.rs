@@ -188,6 +188,15 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
     }
 }
 
+/// Requests with an errno that is not an ordinary end of such a request.
+pub fn unexpected(t: &TraceRecord) -> u64 {
+    let of = |o: &OpcodeRecord| -> u64 {
+        let answers: u64 = o.errnos.iter().filter(|e| is_answer(&o.opcode, &e.errno)).map(|e| e.count).sum();
+        o.errors.saturating_sub(answers)
+    };
+    t.total.opcodes.iter().map(of).sum()
+}
+
 pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
     about: "half of the requests of one operation, of 100 or more, failed with one errno that no other finding has",
@@ -215,6 +224,36 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
     let f =
         REQUESTS_FAIL.finding_from(o.outcomes(), Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
     Some(Finding { remedy, ..f })
+}
+
+pub const LINKED_TIMEOUTS_EXPIRE: Rule = Rule {
+    code: "linked_timeouts_expire",
+    about: "half of the linked timeouts, and 20, expired and cancelled their requests",
+    rests_on: RestsOn::Completions,
+    advice: "give IORING_OP_LINK_TIMEOUT more time than the peer or the device needs (its timespec is in seconds and nanoseconds); a request that is \
+             cancelled and submitted again begins anew",
+    checks: &[Check::Trace(linked_timeouts_expire)],
+    ..RULE
+};
+
+fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
+    let timeouts = t.total.opcodes.iter().find(|o| o.opcode == "link_timeout")?;
+    let expired = errno(timeouts, &["ETIME"]);
+    let share = expired as f64 / timeouts.outcomes().max(1) as f64;
+    if expired.min(timeouts.outcomes()) < ENOUGH_EVENTS || share < MOST {
+        return None;
+    }
+    let others = t.total.opcodes.iter().filter(|o| o.opcode != "link_timeout");
+    let ended = others.map(|o| (errno(o, &["ECANCELED", "EINTR"]), o)).max_by_key(|(n, _)| *n).filter(|(n, _)| *n > 0);
+    let ended = ended.map(|(n, o)| format!(", and {} {} requests ended with ECANCELED", count(n as f64), o.opcode));
+    let text = format!(
+        "{} of the linked timeouts ({}) expired{}",
+        percent(share),
+        count(expired as f64),
+        ended.unwrap_or_default()
+    );
+    let evidence = [("share", share), ("expired", expired as f64)];
+    Some(LINKED_TIMEOUTS_EXPIRE.finding_from(timeouts.outcomes(), Severity::Warning, text, &evidence))
 }
 
 pub const SUBMITTER_EXITED: Rule = Rule {

@@ -15,9 +15,11 @@ pub mod notify;
 mod order;
 mod polling;
 mod reaping;
+mod reasons;
 mod results;
 mod sqpoll;
 pub mod state;
+pub mod synchronous;
 #[cfg(test)]
 mod tests;
 pub mod threads;
@@ -26,11 +28,13 @@ mod workers;
 
 use std::cmp::Reverse;
 
-pub use blocked::name as reason_name;
+pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
+use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::measurement::Measurement;
+use iotrail_schema::measurement::{Measurement, StageRecord};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+pub use reasons::name as reason_name;
 
 /// Completions below which a share is no habit of the program: 5 % of them are five.
 const ENOUGH: u64 = 100;
@@ -47,6 +51,7 @@ pub const RULES: &[Rule] = &[
     state::PENDING_WORK_NOT_RUN,
     state::OVERFLOW_NOT_FLUSHED,
     state::UNSUBMITTED,
+    state::UNREAPED_ASLEEP,
     state::HELD_BY_REQUESTS,
     state::NAGLE,
     state::CGROUP_IO_MAX,
@@ -61,7 +66,9 @@ pub const RULES: &[Rule] = &[
     calls::SUBMISSION_FAILED,
     calls::EPOLL_SPINS,
     calls::EMPTY_ENTERS,
+    calls::WAITS_TIME_OUT,
     calls::EPOLL_CTL_PER_OPERATION,
+    calls::SETUP_PER_OPERATION,
     calls::CALLS_FAIL,
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::SYNCHRONOUS_CALLS,
@@ -84,6 +91,7 @@ pub const RULES: &[Rule] = &[
     buffers::BAD_BUFFERS,
     failures::ERRORS,
     failures::REQUESTS_FAIL,
+    failures::LINKED_TIMEOUTS_EXPIRE,
     results::ZERO_COPY_COPIES,
     results::SHORT_READS,
     results::SHORT_WRITES,
@@ -219,6 +227,12 @@ pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
     RULES.iter().find(|rule| rule.code == code)?.unjudged(t)
 }
 
+/// What `--fail-on` asks. Of errors one is enough, whatever it costs.
+pub fn is_present(t: &TraceRecord, code: &str) -> bool {
+    let failed = || t.total.errors > 0 || calls::moving_failed(t);
+    t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
+}
+
 /// Findings of a trace by [`rank`]. Its warnings have the doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     ranked(|rule| rule.of_trace(t))
@@ -238,14 +252,35 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>) -> Vec<Finding> {
     let small = all.iter_mut().filter(|(_, f)| f.bound.is_some_and(|bound| bound.share < WORTH_A_CHANGE));
     small.for_each(|(_, f)| f.severity = Severity::Note);
     all.sort_by_key(|(rule, f)| rank(rule, f));
-    all.into_iter().map(|(_, f)| f).collect()
+    let mut all: Vec<Finding> = all.into_iter().map(|(_, f)| f).collect();
+    together_at_most_whole(&mut all);
+    all
 }
 
-/// Failures come first, then the largest bounds, then findings without a bound. Equal ranks keep the order of [`RULES`].
-fn rank(rule: &Rule, f: &Finding) -> (bool, Reverse<Option<u64>>) {
+/// What the larger bounds have taken of a time, the smaller ones cannot save again. Threads have a time each.
+fn together_at_most_whole(findings: &mut [Finding]) {
+    for of in [BoundOf::Latency, BoundOf::Cpu, BoundOf::P99] {
+        let mut left = 1.0_f64;
+        for bound in findings.iter_mut().filter_map(|f| f.bound.as_mut()).filter(|bound| bound.of == of) {
+            bound.share = bound.share.min(left.max(0.0));
+            left -= bound.share;
+        }
+    }
+}
+
+/// The most that a faster delivery could save of the latency, of completions with this share of it.
+fn of_delivery(stages: Option<&StageRecord>, share: f64) -> Option<Bound> {
+    let stages = stages.filter(|stages| stages.total_ns > 0.0)?;
+    let share = share * stages.delivery_ns / stages.total_ns;
+    Some(Bound { of: BoundOf::Latency, share: share.clamp(0.0, 1.0) })
+}
+
+/// Failures come first, then the largest bounds, then findings without a bound, and what other programs do.
+/// Equal ranks keep the order of [`RULES`].
+fn rank(rule: &Rule, f: &Finding) -> (bool, bool, Reverse<Option<u64>>) {
     let is_failure = rule.matter == Matter::Data && f.warns();
     // The bits of numbers that are not negative are in the order of the numbers.
-    (!is_failure, Reverse(f.bound.map(|bound| bound.share.to_bits())))
+    (!is_failure, cpu::is_of_others(f), Reverse(f.bound.map(|bound| bound.share.to_bits())))
 }
 
 /// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.

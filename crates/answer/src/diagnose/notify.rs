@@ -28,6 +28,11 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let mut f = STRANDED.from(r.completions, waited_for_tick(&r.vehicles, &r.flags, true)?);
+    let delay = r.vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
+    f.bound = r.stages.as_ref().zip(delay).and_then(|(stages, delay)| {
+        let of_delivery = share(&r.vehicles, Vehicle::TimerTick) * delay as f64 / stages.delivery_ns.max(1.0);
+        super::of_delivery(Some(stages), of_delivery.min(1.0))
+    });
     let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
     if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
         f.remedy +=
@@ -239,5 +244,6 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
         ("ready_cpu", f64::from(ready)),
         ("posted_cpu", f64::from(posted)),
     ];
-    Some(Finding { remedy, ..WRONG_CORE.finding_from(followed, Severity::Warning, text, &evidence) })
+    let bound = super::of_delivery(t.total.stages.as_ref(), crossed);
+    Some(Finding { remedy, bound, ..WRONG_CORE.finding_from(followed, Severity::Warning, text, &evidence) })
 }

@@ -1,5 +1,6 @@
 //! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
 
+use super::calls::{cpu, cpu_outside_calls, cpu_share};
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of};
 use iotrail_base::words::{count, percent, three_digits};
@@ -87,7 +88,8 @@ fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     text += ": the loop that looks for completions touches memory for the first time, and each such touch enters the kernel";
     let mut evidence = vec![("page_fault_share", carried)];
     evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
-    Some(FAULTING_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence))
+    let f = FAULTING_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence);
+    Some(Finding { bound: cpu(cpu_outside_calls(t)), ..f })
 }
 
 /// Calls in which a thread sleeps for events (of another kind, or of the ring's descriptor): what wakes it carries the
@@ -197,7 +199,8 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
     evidence
         .extend(exact_or_narrow(t.total.per_io.mode_switches, "mode_switches").map(|x| ("mode_switches_per_io", x)));
-    Some(Finding { remedy, ..CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence) })
+    let bound = cpu(cpu_share(t, &[call]));
+    Some(Finding { remedy, bound, ..CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence) })
 }
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {

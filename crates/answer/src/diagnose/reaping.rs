@@ -31,7 +31,7 @@ pub const LEFT_LYING: Rule = Rule {
 
 /// It rests on the lower bounds alone, and on what lay there while no thread waited for more: who waits for a whole batch in
 /// io_uring_enter lets its first completions lie on purpose. Nor on what lay there while the program had no CPU.
-fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub(super) fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reaping = r.reaping.as_ref()?;
     let all = (reaping.estimated + reaping.unreaped_estimated) as f64;
     let share = reaping.left_long_estimated as f64 / all;

@@ -81,7 +81,9 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let requests = served(t, s);
     let per_request = cpu as f64 / requests.max(1) as f64;
     // A thread that sleeps between requests wants another remedy.
-    if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || naps(s, requests).is_some() {
+    // So does one that takes the CPU from its own program.
+    let is_told = naps(s, requests).is_some() || super::blocked::sqpoll_shares_cpu(t, r).is_some();
+    if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || is_told {
         return None;
     }
     let place = r.sq_thread_place().map(|place| format!(", {place}")).unwrap_or_default();

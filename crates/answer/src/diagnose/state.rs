@@ -12,6 +12,7 @@ use iotrail_schema::trace_record::TraceRecord;
 /// Shares of the samples below which a state is passed through.
 const PART: f64 = 0.05;
 const MOST: f64 = 0.5;
+const UNREAPED: f64 = 0.25;
 
 /// Without a completion for so long, a ring waits for a call and not for its turn.
 const STUCK_NS: u64 = 100_000_000;
@@ -44,6 +45,17 @@ pub(super) const UNSUBMITTED: Rule = Rule {
     about: "in half of a ring's samples published SQEs were not taken: no thread was in io_uring_enter(2), or the SQPOLL thread slept \
             and had set IORING_SQ_NEED_WAKEUP",
     checks: &[Check::Trace(unsubmitted)],
+    ..RULE
+};
+
+pub(super) const UNREAPED_ASLEEP: Rule = Rule {
+    code: "unreaped_asleep",
+    about: "in a quarter of a ring's samples, and 20, completions were in the CQ while its threads slept elsewhere than in io_uring_enter(2), and it is not \
+            `left_lying`",
+    advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread by an eventfd that is registered with the ring \
+             (IORING_REGISTER_EVENTFD) instead of after a time",
+    matter: Matter::Time,
+    checks: &[Check::Trace(unreaped_asleep)],
     ..RULE
 };
 
@@ -216,6 +228,23 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
         );
         let evidence = [("share", share), ("samples", r.samples as f64)];
         let f = Finding { remedy: remedy.into(), ..UNSUBMITTED.finding(Severity::Warning, text, &evidence) };
+        bound(f, BoundOf::ThreadTime, share)
+    })
+}
+
+/// The program sleeps for a time, or for something else, while it could go on.
+fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
+    if t.rings.iter().any(|r| super::reaping::left_lying(t, r).is_some()) {
+        return None;
+    }
+    let asleep = |r: &RingState| share(r.unreaped, r.samples).filter(|_| r.unreaped >= ENOUGH_EVENTS);
+    worst(t, UNREAPED, asleep, |r, share| {
+        let text = format!(
+            "completions were in the CQ while the threads of the ring slept in other calls in {} of {} samples",
+            count(r.unreaped as f64),
+            count(r.samples as f64)
+        );
+        let f = UNREAPED_ASLEEP.finding(Severity::Warning, text, &[("share", share), ("samples", r.samples as f64)]);
         bound(f, BoundOf::ThreadTime, share)
     })
 }

@@ -83,7 +83,12 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(detour.others_delivery_ns.map(|ns| ("others_delivery_ns", ns)));
     let late =
         detour.delivery_ns.is_some_and(|ns| ns >= LATE_NS && ns >= 2.0 * detour.others_delivery_ns.unwrap_or(0.0));
-    Some(REAPED_ELSEWHERE.finding_from(detour.completions, Severity::warning_if(late), text, &evidence))
+    let f = REAPED_ELSEWHERE.finding_from(detour.completions, Severity::warning_if(late), text, &evidence);
+    let longer = detour.delivery_ns.map(|ns| (ns - detour.others_delivery_ns.unwrap_or(0.0)).max(0.0));
+    let bound = r.stages.as_ref().zip(longer).and_then(|(stages, longer)| {
+        super::of_delivery(Some(stages), (detour.share * longer / stages.delivery_ns.max(1.0)).min(1.0))
+    });
+    Some(Finding { bound, ..f })
 }
 
 /// `ib_read (4711)`.

@@ -1,13 +1,15 @@
 //! What goes to io-wq's worker threads, why, and to how many of them.
 
+use super::blocked::waited_behind;
 use super::{Check, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
-use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, WORKER, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, TraceRecord};
+use std::collections::BTreeSet;
 
 /// Fewer requests in a worker are no habit.
 const PUNTS: u64 = 50;
@@ -35,12 +37,17 @@ fn punted(t: &TraceRecord) -> Vec<Finding> {
     opcodes.into_iter().flat_map(of).collect()
 }
 
-/// What these requests took of all requests' latency: the most that another way could save.
+/// What these requests took of all requests' latency, without the time that workers took for them: another way saves no more.
 fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let sum = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
+    let punted = |o: &OpcodeRecord| Some(sum(o)? * (punts(o) as f64 / o.requests.max(1) as f64).min(1.0));
     let all: f64 = t.total.opcodes.iter().filter_map(sum).sum();
-    let share = sum(o).filter(|_| all > 0.0)? / all;
-    Some(Bound { of: BoundOf::Latency, share: share * (punts(o) as f64 / o.requests.max(1) as f64).min(1.0) })
+    let all_punted: f64 = t.total.opcodes.iter().filter_map(punted).sum();
+    let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
+    let working = workers.flat_map(|thread| &thread.rows).filter(|row| row.reason != Some(Reason::IowqIdle));
+    let worked: u64 = working.map(|row| row.ns).sum();
+    let saved = 1.0 - worked as f64 / all_punted;
+    (worked > 0).then_some(Bound { of: BoundOf::Latency, share: punted(o)? / all * saved.max(0.0) })
 }
 
 /// Times that a request was handed over.
@@ -211,5 +218,15 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);
-    Some(Finding { remedy, ..f })
+    Some(Finding { remedy, bound: waited_for_each_other(t), ..f })
+}
+
+/// Of the workers' time: they waited for a CPU that another worker had.
+fn waited_for_each_other(t: &TraceRecord) -> Option<Bound> {
+    let all = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
+    let tids: BTreeSet<u32> = all().map(|thread| thread.tid).collect();
+    let wall: u64 = all().map(|thread| thread.wall_ns).sum();
+    let behind = |thread: &ThreadAccount| waited_behind(thread, |tid| tids.contains(&tid));
+    (wall > 0)
+        .then(|| Bound { of: BoundOf::ThreadTime, share: (all().map(behind).sum::<f64>() / wall as f64).min(1.0) })
 }

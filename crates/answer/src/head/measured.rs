@@ -1,7 +1,7 @@
 //! The answer of one measurement, a load's or a watched program's: what costs most and what to do, or that there is nothing to fix.
 
-use crate::diagnose::findings_of;
-use crate::doubt::NOT_SEEN;
+use crate::diagnose::{findings_of, synchronous, unexpected_errors};
+use crate::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use crate::per_io;
 use crate::unit::Unit;
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
@@ -26,7 +26,11 @@ pub struct Verdict {
 pub fn of_trace(t: &TraceRecord) -> Verdict {
     let sampled = t.total.followed.is_sample();
     let rate = rate(&format!("{} completions a second", count(t.total.iops)), &t.total.latency_ns);
-    let verdict = of(t.findings.clone(), &t.total.warnings, &rate, t.total.ios, no_problem(t, sampled));
+    let mut verdict = of(t.findings.clone(), &t.total.warnings, &rate, t.total.ios, no_problem(t, sampled));
+    let first = t.total.warnings.first().filter(|w| w.code == NOTHING_ASYNCHRONOUS && w.text == verdict.answer);
+    if let Some(answer) = first.and_then(|_| synchronous::answer(t)) {
+        (verdict.answer, verdict.advice) = (answer, synchronous::advice(t));
+    }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             Verdict { answer: format!("the command exited with status {status}; {}", verdict.answer), ..verdict }
@@ -38,7 +42,7 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
 /// What is true where no finding is left: that there is no problem only if all time is accounted for and nothing failed.
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
-    let errors = t.total.errors;
+    let errors = unexpected_errors(t);
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);

@@ -56,6 +56,22 @@ struct {
 	__type(value, struct sleep_stack);
 } sleep_room SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct holder_key);
+	__type(value, struct holder);
+} holders SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct kernel_key);
+	__type(value, __u64);
+} kernel_times SEC(".maps");
+
 /* Its kernel stack's hash; 0: the stack cannot be read. */
 static __noinline __u64 stack_of_sleep(struct task_struct *task)
 {
@@ -120,6 +136,30 @@ static __always_inline __u64 queued(struct task_struct *task)
 	return bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : 0;
 }
 
+static __noinline int holder_put_away(struct thread_account *account)
+{
+	if (!account || !account->holder.ns)
+		return 0;
+	struct holder_key key = { .thread = account->number, .tid = account->holder_tid };
+	struct holder *known = bpf_map_lookup_elem(&holders, &key);
+	if (known)
+		known->ns += account->holder.ns;
+	else
+		bpf_map_update_elem(&holders, &key, &account->holder, BPF_NOEXIST);
+	account->holder.ns = 0;
+	return 0;
+}
+
+/* The thread comes onto the CPU that `prev` has had. */
+static __always_inline void follows(struct thread_account *account, struct task_struct *prev)
+{
+	if (account->holder_tid == (__u32)prev->pid)
+		return;
+	holder_put_away(account);
+	account->holder_tid = prev->pid;
+	bpf_probe_read_kernel(account->holder.comm, sizeof(account->holder.comm), prev->comm);
+}
+
 /* The time off the CPU before the present run, now that the kernel has counted what of it was a wait for the CPU. */
 static __always_inline void settle(struct thread_account *account, struct task_struct *task)
 {
@@ -131,6 +171,7 @@ static __always_inline void settle(struct thread_account *account, struct task_s
 	if (waited > off)
 		waited = off;
 	one_more(&account->total.woken, waited);
+	account->holder.ns += waited;
 	slept(account, off - waited);
 	account->off_ns = 0;
 }
@@ -173,6 +214,8 @@ static __noinline int account_opens(struct thread_account *account, struct task_
 	account->queued_ns = queued(task);
 	account->ran_ns = task->se.sum_exec_runtime;
 	account->slept_in = -1;
+	account->holder_tid = HOLDER_UNSEEN;
+	account->stime = task->stime;
 	if (account->number)
 		return 0;
 	account->number = __sync_fetch_and_add(&accounts_made, 1) + 1;
@@ -205,8 +248,10 @@ static __noinline int account_closes(struct thread_account *account, struct task
 {
 	account->closed = account_span;
 	account->total.flags = task->flags;
+	account->total.cpus = task->nr_cpus_allowed;
 	bpf_probe_read_kernel(account->total.comm, sizeof(account->total.comm), task->comm);
 	sleeps_put_away(account);
+	holder_put_away(account);
 	account->since = 0;
 	read_counters(&account->total.ended, task, now);
 	bpf_map_update_elem(&thread_totals, &account->number, &account->total, BPF_ANY);
@@ -232,9 +277,11 @@ static __always_inline void off_ends(struct thread_account *account, __u64 ns)
 	switch (account->doing) {
 	case THREAD_NEW:
 		one_more(&account->total.woken, ns);
+		account->holder.ns += ns;
 		break;
 	case THREAD_PREEMPTED:
 		one_more(&account->total.preempted, ns);
+		account->holder.ns += ns;
 		break;
 	case THREAD_THROTTLED:
 		one_more(&account->total.throttled, ns);
@@ -253,7 +300,7 @@ static __always_inline bool is_throttled(struct task_struct *task)
 }
 
 /* The thread leaves the CPU. */
-static __noinline int account_out(struct task_struct *task, bool runnable, unsigned int state, __u64 now)
+static __noinline int account_out(struct task_struct *task, bool runnable, unsigned int state, __u64 now, struct cpu_slot *slot)
 {
 	struct thread_account *account = account_of(task, now);
 
@@ -265,11 +312,15 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 		__u64 ran = task->se.sum_exec_runtime - account->ran_ns;
 		if (ran > ns)
 			ran = ns;
+		holder_put_away(account);
+		account->holder_tid = HOLDER_UNSEEN;
 		off_ends(account, ns - ran);
 		ns = ran;
 	}
 	account->total.running_ns += ns;
 	settle(account, task);
+	if (slot->stime_tid == (__u32)task->pid)
+		account->stime = slot->stime;
 	account->queued_ns = queued(task);
 	account->ran_ns = task->se.sum_exec_runtime;
 	if (runnable) {
@@ -284,13 +335,16 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 }
 
 /* The thread comes onto the CPU. */
-static __noinline int account_in(struct task_struct *task, __u64 now)
+static __noinline int account_in(struct task_struct *task, struct task_struct *prev, __u64 now, struct cpu_slot *slot)
 {
 	struct thread_account *account = account_of(task, now);
 
 	if (!account)
 		return 0;
 	__u64 ns = account_turns(account, now);
+	slot->stime_tid = task->pid;
+	slot->stime = account->stime;
+	follows(account, prev);
 	/* One that runs already has come unseen before. */
 	if (account->doing != THREAD_RUNNING)
 		off_ends(account, ns);

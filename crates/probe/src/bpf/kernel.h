@@ -183,6 +183,17 @@ struct rseq_event {
 	__u64 all;
 };
 
+struct file;
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -194,6 +205,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	void *worker_private;
 	struct mm_struct *mm;
+	int nr_cpus_allowed;
 	unsigned long nvcsw;
 	u64 start_time;
 	u64 utime;
@@ -202,6 +214,8 @@ struct task_struct {
 	struct sched_info sched_info;
 	unsigned in_iowait : 1;
 	bool throttled; /* since 6.18 */
+	struct io_uring_task *io_uring;
+	struct files_struct *files;
 };
 
 struct bpf_iter_meta {

@@ -113,9 +113,9 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	if (following && account_span) {
 		__u64 now = bpf_ktime_get_ns();
 		if (out)
-			account_out(prev, preempt || !prev_state, prev_state, now);
+			account_out(prev, preempt || !prev_state, prev_state, now, slot);
 		if (in)
-			account_in(next, now);
+			account_in(next, prev, now, slot);
 	}
 	if (frozen) {
 		slot->tid = 0;

@@ -155,15 +155,6 @@ struct file___held {
 	struct file_ref f_ref; /* since: one less */
 };
 
-struct fdtable {
-	unsigned int max_fds;
-	struct file **fd;
-};
-
-struct files_struct {
-	struct fdtable *fdt;
-};
-
 struct sched_info___state {
 	u64 last_arrival;
 };

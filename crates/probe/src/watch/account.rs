@@ -1,14 +1,14 @@
 //! The threads' account and their system calls: begun, ended, and read out of the maps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 
-use libbpf_rs::{Iter, MapCore, MapFlags};
+use libbpf_rs::{Iter, MapCore, MapFlags, MapMut};
 
 use super::attached::Watch;
 use super::errors::unreadable;
 use super::tables::entries;
-use crate::account::{self, Sleep};
+use crate::account::{self, Of, Sleep};
 use crate::calls::{self, CallWindow};
 use crate::raw::read;
 use crate::skel::types;
@@ -20,12 +20,20 @@ use iotrail_stats::expansion::Rest;
 /// The one program that is not attached: it runs once at each end of the accounted time.
 pub(super) const WALK: &str = "account_walk";
 
+/// include/linux/sched.h
+const PF_EXITING: u32 = 4;
+
 /// Threads that are listed.
 const LISTED: usize = 1024;
 
 impl Watch<'_> {
     /// From here on the threads' states are accounted for.
     pub(super) fn open_account(&mut self) -> Result<()> {
+        self.open_calls()?;
+        self.open_span()
+    }
+
+    fn open_span(&mut self) -> Result<()> {
         let now = iotrail_host::clock::monotonic_ns();
         let bss = self.bss_mut();
         bss.account_opened_ns = now;
@@ -34,7 +42,6 @@ impl Watch<'_> {
         }
         bss.account_ends = 0;
         self.account_spans += 1;
-        self.open_calls()?;
         self.bss_mut().account_span = self.account_spans;
         self.walk_threads()
     }
@@ -49,6 +56,25 @@ impl Watch<'_> {
         self.bss_mut().account_span = 0;
         self.close_calls()?;
         done
+    }
+
+    /// All threads by their number, from the beginning up to now. Those that have ended are there for the last time.
+    pub fn threads_turn(&mut self) -> Result<Vec<(u32, ThreadAccount)>> {
+        self.bss_mut().account_ends = 1;
+        self.walk_threads()?;
+        let mut known = self.known_of_threads()?;
+        let totals = entries::<u32, types::thread_total>(&self.skel.maps.thread_totals)?;
+        let gone: BTreeSet<u32> =
+            totals.iter().filter(|(_, total)| total.flags & PF_EXITING != 0).map(|(number, _)| *number).collect();
+        if !gone.is_empty() {
+            forget(&self.skel.maps.thread_totals, |key| gone.contains(&read::<u32>(key)))?;
+            forget(&self.skel.maps.sleeps, |key| gone.contains(&read::<types::sleep_key>(key).thread))?;
+            forget(&self.skel.maps.holders, |key| gone.contains(&read::<types::holder_key>(key).thread))?;
+            forget(&self.skel.maps.kernel_times, |key| gone.contains(&read::<types::kernel_key>(key).thread))?;
+        }
+        self.open_span()?;
+        let of = |(number, total)| (number, account::thread(&total, &known.remove(&number).unwrap_or_default(), false));
+        Ok(totals.into_iter().map(of).collect())
     }
 
     /// A window of calls begins: all that is counted from here on is in it.
@@ -89,6 +115,7 @@ impl Watch<'_> {
             sum.time_limits += more.time_limits;
             sum.signals += more.signals;
             sum.nothing += more.nothing;
+            sum.partial += more.partial;
         }
         Ok(sum)
     }
@@ -113,6 +140,7 @@ impl Watch<'_> {
         for (key, n) in entries::<types::call_error, u64>(&self.skel.maps.call_errors)? {
             errors.entry(key.nr).or_default().push((key.errno, n));
         }
+        let wakes = entries::<types::wake_key, types::wake>(&self.skel.maps.wakes)?;
         let mut blocked: BTreeMap<&str, u64> = BTreeMap::new();
         for row in threads.iter().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Blocked) {
             *blocked.entry(row.syscall.as_deref().unwrap_or_default()).or_default() += row.ns;
@@ -129,7 +157,8 @@ impl Watch<'_> {
             let errors = errors.remove(nr).unwrap_or_default();
             let record = calls::record(*nr, &seen, &errors, total);
             let blocked_ns = blocked.get(record.syscall.as_str()).copied().unwrap_or_default();
-            records.push(CallRecord { blocked_ns, ..record });
+            let woken_by = calls::woken_by(*nr, &wakes);
+            records.push(CallRecord { blocked_ns, woken_by, ..record });
         }
         records.sort_by_key(|record| std::cmp::Reverse(record.count));
         Ok(Some(records))
@@ -144,11 +173,11 @@ impl Watch<'_> {
 
     /// The traced threads, the longest wall time first, and how many more there were.
     pub fn threads(&self) -> Result<(Vec<ThreadAccount>, u64)> {
-        let mut sleeps = self.sleeps()?;
+        let mut known = self.known_of_threads()?;
         let sampled = self.windows.is_some();
         let mut threads: Vec<ThreadAccount> = entries::<u32, types::thread_total>(&self.skel.maps.thread_totals)?
             .into_iter()
-            .map(|(number, total)| account::thread(&total, &sleeps.remove(&number).unwrap_or_default(), sampled))
+            .map(|(number, total)| account::thread(&total, &known.remove(&number).unwrap_or_default(), sampled))
             .collect();
         threads.sort_by_key(|thread| (std::cmp::Reverse(thread.wall_ns), thread.tid));
         let more = u64::from(self.bss().accounts_made).saturating_sub(threads.len().min(LISTED) as u64);
@@ -157,9 +186,9 @@ impl Watch<'_> {
     }
 
     /// By the number of their thread.
-    fn sleeps(&self) -> Result<HashMap<u32, Vec<Sleep>>> {
+    fn known_of_threads(&self) -> Result<HashMap<u32, Of>> {
         let mut reasons: BTreeMap<u64, Option<Reason>> = BTreeMap::new();
-        let mut sleeps: HashMap<u32, Vec<Sleep>> = HashMap::new();
+        let mut threads: HashMap<u32, Of> = HashMap::new();
         for (key, sum) in entries::<types::sleep_key, types::sleep_sum>(&self.skel.maps.sleeps)? {
             let reason = match reasons.get(&key.stack) {
                 Some(known) => known.clone(),
@@ -169,9 +198,18 @@ impl Watch<'_> {
                     reason
                 }
             };
-            sleeps.entry(key.thread).or_default().push(Sleep { key, sum, reason });
+            threads.entry(key.thread).or_default().sleeps.push(Sleep { key, sum, reason });
         }
-        Ok(sleeps)
+        for (key, holder) in entries::<types::holder_key, types::holder>(&self.skel.maps.holders)? {
+            threads.entry(key.thread).or_default().holders.push((key.tid, holder));
+        }
+        // What ticks found between windows is of no known call.
+        if self.sampled_events().is_none() && self.windows.is_none() {
+            for (key, ns) in entries::<types::kernel_key, u64>(&self.skel.maps.kernel_times)? {
+                threads.entry(key.thread).or_default().kernel_ns.insert(key.nr, ns);
+            }
+        }
+        Ok(threads)
     }
 
     /// `None`: no stack was taken, or the kernel hides its symbols.
@@ -185,4 +223,9 @@ impl Watch<'_> {
             frames.iter().take_while(|frame| **frame != 0).filter_map(|frame| symbols.caller(*frame)).collect();
         Ok(sleep::reason(&names))
     }
+}
+
+fn forget(map: &MapMut<'_>, is_gone: impl Fn(&[u8]) -> bool) -> Result<()> {
+    let keys: Vec<Vec<u8>> = map.keys().filter(|key| is_gone(key)).collect();
+    keys.iter().try_for_each(|key| map.delete(key)).map_err(unreadable)
 }

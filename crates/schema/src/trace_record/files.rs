@@ -31,6 +31,9 @@ pub struct FileRecord {
     /// Logical block of that device in bytes, to which direct I/O is aligned; null: not known.
     #[serde(default)]
     pub logical_block_bytes: Option<u64>,
+    /// Request tags of that device's queue; null: not known.
+    #[serde(default)]
+    pub nr_requests: Option<u32>,
     /// The process; null: several.
     pub tgid: Option<u32>,
     /// How many processes, 256 at most.

@@ -2,8 +2,9 @@
 
 use super::*;
 use iotrail_schema::account::{
-    Account, CallRecord, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState, WaitEnds,
+    Account, CallRecord, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState, WaitEnds, WokenBy,
 };
+use iotrail_schema::runnable::HadCpu;
 
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
     let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
@@ -17,7 +18,7 @@ fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
 
 fn thread(tid: u32, role: Role, rows: Vec<ThreadRow>) -> ThreadAccount {
     let wall_ns = rows.iter().map(|row| row.ns).sum();
-    ThreadAccount { tid, tgid: 1234, comm: "db".into(), role, wall_ns, cpu_ns: None, rows }
+    ThreadAccount { tid, tgid: 1234, comm: "db".into(), role, wall_ns, cpu_ns: None, cpus: None, rows, cpu_had: vec![] }
 }
 
 fn with_threads(threads: Vec<ThreadAccount>) -> TraceRecord {
@@ -30,7 +31,7 @@ fn with_rows(rows: Vec<ThreadRow>) -> TraceRecord {
 
 fn call(syscall: &str, count: u64, errors: &[(&str, u64)]) -> CallRecord {
     let errors = errors.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-    CallRecord { syscall: syscall.into(), count, errors, blocked_ns: 0, ended: None, count_ci95: None }
+    CallRecord { syscall: syscall.into(), count, errors, ..CallRecord::default() }
 }
 
 fn with_calls(calls: Vec<CallRecord>) -> TraceRecord {
@@ -70,12 +71,12 @@ pub(super) fn sqpoll_shares_cpu() -> TraceRecord {
     let part = |running, runnable| {
         vec![row(ThreadState::Running, None, None, running), row(ThreadState::Runnable, None, None, runnable)]
     };
-    let threads = vec![
-        thread(sqpoll_tid, Role::Sqpoll, part(600_000_000, 400_000_000)),
-        thread(t.rings[0].tgid, Role::Thread, part(400_000_000, 600_000_000)),
-    ];
     let tgid = t.rings[0].tgid;
-    let threads = threads.into_iter().map(|thread| ThreadAccount { tgid, ..thread }).collect();
+    let had = |tid| vec![HadCpu { tid: Some(tid), comm: Some("db".into()), share: 0.9 }];
+    let sqpoll = thread(sqpoll_tid, Role::Sqpoll, part(600_000_000, 400_000_000));
+    let sqpoll = ThreadAccount { tgid, cpu_had: had(tgid), ..sqpoll };
+    let own = thread(tgid, Role::Thread, part(400_000_000, 600_000_000));
+    let threads = vec![sqpoll, ThreadAccount { tgid, cpu_had: had(sqpoll_tid), ..own }];
     t.account = Some(Account { threads, more_threads: 0, requests: None });
     t
 }
@@ -91,6 +92,31 @@ pub(super) fn submission_failed() -> TraceRecord {
 pub(super) fn empty_enters() -> TraceRecord {
     let ended = Some(WaitEnds { nothing: 900_000, ..WaitEnds::default() });
     with_calls(vec![CallRecord { ended, ..call("io_uring_enter", 1_000_000, &[]) }])
+}
+
+pub(super) fn waits_time_out() -> TraceRecord {
+    let mut t = with_rows(vec![
+        blocked("io_uring_enter", Reason::UringCompletions, 900_000_000),
+        row(ThreadState::Running, None, None, 100_000_000),
+    ]);
+    let ended = Some(WaitEnds { completions: 10, time_limit: 90, partial: 80, ..WaitEnds::default() });
+    t.calls = Some(vec![CallRecord { ended, blocked_ns: 900_000_000, ..call("io_uring_enter", 100, &[]) }]);
+    t
+}
+
+pub(super) fn setup_per_operation() -> TraceRecord {
+    let t = clean();
+    let n = t.total.ios;
+    TraceRecord { calls: Some(vec![call("io_uring_setup", n, &[])]), ..t }
+}
+
+pub(super) fn linked_timeouts_expire() -> TraceRecord {
+    with_ring(|r| {
+        let mut timeouts = opcode("link_timeout", 300, 900);
+        (timeouts.errors, timeouts.short) = (200, None);
+        timeouts.errnos = vec![ErrnoCount { errno: "ETIME".into(), count: 200, user_data: None }];
+        r.opcodes.push(timeouts);
+    })
 }
 
 pub(super) fn epoll_ctl_per_operation() -> TraceRecord {
@@ -173,6 +199,87 @@ fn a_setup_error_by_which_a_library_looks_for_a_feature_is_a_note() {
     let in_vain = with_calls(vec![call("io_uring_setup", 1, &[("EPERM", 1)])]);
     let f = only(&in_vain, "setup_failed");
     assert!(f.text.contains("seccomp") && f.text.contains("kernel.io_uring_disabled") && f.warns(), "{f:?}");
+}
+
+#[test]
+fn a_wait_that_ends_by_its_limit_is_bounded_if_completions_waited_for_it() {
+    let mut t = waits_time_out();
+    let f = only(&t, "waits_time_out");
+    assert!(
+        f.warns() && f.text.starts_with("90 % of the waits in io_uring_enter(2) (90) ended by their time limit"),
+        "{}",
+        f.text
+    );
+    assert!((f.bound.unwrap().share - 0.81).abs() < 1e-9 && f.remedy.contains("min_complete 1"), "{f:?}");
+    t.calls.as_mut().unwrap()[0].ended.as_mut().unwrap().partial = 0;
+    let idle = only(&t, "waits_time_out");
+    assert!(!idle.warns() && idle.bound.is_none(), "{idle:?}");
+}
+
+#[test]
+fn an_sqpoll_thread_on_the_only_cpu_shares_it_whoever_had_it_last() {
+    let mut t = sqpoll_shares_cpu();
+    let of_others = |thread: &mut ThreadAccount| thread.cpu_had.iter_mut().for_each(|by| by.share = 0.2);
+    t.account.as_mut().unwrap().threads.iter_mut().for_each(of_others);
+    assert_eq!(codes(&t), Vec::<String>::new(), "they meet as all threads of a busy machine do");
+    t.account.as_mut().unwrap().threads.iter_mut().for_each(|thread| thread.cpus = Some(1));
+    assert!(only(&t, "sqpoll_shares_cpu").text.contains("shares a CPU with its program"));
+}
+
+#[test]
+fn calls_that_wait_for_storage_are_weighed_without_waits_for_a_cpu() {
+    let rows = |runnable| {
+        vec![
+            blocked("unlink", Reason::JournalSpace, 30_000_000),
+            row(ThreadState::Running, None, None, 170_000_000),
+            row(ThreadState::Runnable, None, None, runnable),
+        ]
+    };
+    let f = only(&with_rows(rows(1_800_000_000)), "synchronous_calls");
+    assert!(
+        f.text.starts_with("synchronous calls were blocked for 2 % of") && f.text.contains("unlink(2)"),
+        "{}",
+        f.text
+    );
+}
+
+#[test]
+fn a_descriptor_that_hung_up_is_named_with_its_file() {
+    let mut t = epoll_spins();
+    let of = |events: &str| WokenBy {
+        tgid: 1234,
+        fd: Some(7),
+        file: Some("UNIX-STREAM socket".into()),
+        events: vec![events.into()],
+        share: 1.0,
+    };
+    let with = |t: &mut TraceRecord, events| t.calls.as_mut().unwrap()[0].woken_by = vec![of(events)];
+    with(&mut t, "EPOLLHUP");
+    let f = only(&t, "epoll_spins");
+    assert!(
+        f.text.contains("descriptor 7 of process 1234, UNIX-STREAM socket, ended 100 % of them with EPOLLHUP"),
+        "{}",
+        f.text
+    );
+    t.calls.as_mut().unwrap()[1].count = 2_000_000;
+    assert!(only(&t, "epoll_spins").remedy.contains("EPOLL_CTL_DEL"), "reads do not consume it");
+    with(&mut t, "EPOLLIN");
+    assert_eq!(codes(&t), Vec::<String>::new(), "but data they do");
+    t.calls.as_mut().unwrap()[1].count = 100;
+    with(&mut t, "EPOLLOUT");
+    assert!(only(&t, "epoll_spins").remedy.contains("something to send"));
+}
+
+#[test]
+fn bounds_of_one_time_are_together_no_more_than_it() {
+    let finding = |of, share| Finding {
+        bound: Some(Bound { of, share }),
+        ..Finding::new("x", Severity::Warning, String::new(), "", &[])
+    };
+    let mut all = vec![finding(BoundOf::Latency, 0.8), finding(BoundOf::Cpu, 0.7), finding(BoundOf::Latency, 0.5)];
+    crate::diagnose::together_at_most_whole(&mut all);
+    let shares: Vec<f64> = all.iter().map(|f| (f.bound.unwrap().share * 10.0).round()).collect();
+    assert_eq!(shares, [8.0, 7.0, 2.0]);
 }
 
 #[test]

@@ -361,6 +361,10 @@ pub(super) fn overflow_not_flushed() -> TraceRecord {
     with_ring_state(|ring| (ring.overflowed, ring.most_overflowed) = (95, Some(136)))
 }
 
+pub(super) fn unreaped_asleep() -> TraceRecord {
+    with_ring_state(|ring| ring.unreaped = 80)
+}
+
 pub(super) fn unsubmitted() -> TraceRecord {
     with_ring_state(|ring| ring.unsubmitted = 80)
 }

@@ -43,6 +43,9 @@ const MATRIX: &[(&str, Make)] = &[
     ("submission_failed", account::submission_failed),
     ("epoll_spins", account::epoll_spins),
     ("empty_enters", account::empty_enters),
+    ("waits_time_out", account::waits_time_out),
+    ("setup_per_operation", account::setup_per_operation),
+    ("linked_timeouts_expire", account::linked_timeouts_expire),
     ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
     ("calls_fail", account::calls_fail),
     ("blocked_in_submission", account::blocked_in_submission),
@@ -81,6 +84,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("pending_work_not_run", pending_work_not_run),
     ("overflow_not_flushed", overflow_not_flushed),
     ("unsubmitted", unsubmitted),
+    ("unreaped_asleep", unreaped_asleep),
     ("held_by_requests", held_by_requests),
     ("nagle", nagle),
     ("cgroup_io_max", cgroup_io_max),
@@ -149,13 +153,15 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
     assert_eq!(
         silent,
         [
+            "waits_time_out",
             "blocked_in_submission",
             "synchronous_calls",
             "cpu_quota",
             "sqpoll_shares_cpu",
             "waiting_for_cpu",
             "sqpoll_spinning",
-            "left_lying"
+            "left_lying",
+            "unreaped_asleep"
         ]
     );
     for (code, make) in MATRIX {

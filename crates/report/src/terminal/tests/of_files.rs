@@ -21,6 +21,7 @@ pub fn file(kind: Kind, reads: u64) -> FileRecord {
         filesystem: None,
         queue_device: None,
         logical_block_bytes: None,
+        nr_requests: None,
         tgid: Some(1234),
         processes: 1,
         descriptors: vec!["fd 9".into()],

@@ -1,0 +1,105 @@
+//! What blocked threads wait for: kinds of reasons, and their names in sentences.
+
+use iotrail_schema::account::Reason;
+
+/// Who ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waits {
+    Storage,
+    Peer,
+    Other,
+}
+
+pub fn waits_for(reason: &Reason) -> Waits {
+    use Reason::*;
+    match reason {
+        reason if is_of_storage(reason) => Waits::Storage,
+        SocketData | SocketSpace | Accept | Connect | PipeEmpty | PipeFull | Epoll | Poll | Terminal => Waits::Peer,
+        _ => Waits::Other,
+    }
+}
+
+/// Of the program itself: its end, its signals, its debugger.
+pub fn is_apart(reason: &Reason) -> bool {
+    use Reason::*;
+    matches!(
+        reason,
+        UringTeardown | UringSetup | Child | Signal | CpuQuota | Exit | Stopped | Ptrace | Frozen | Woken | Preempted
+    )
+}
+
+/// What a submission that blocks does not wait for.
+pub fn is_wait(reason: &Reason) -> bool {
+    matches!(reason, Reason::UringCompletions | Reason::UringSqSpace | Reason::AioEvents)
+}
+
+/// Of disks and file systems, not of peers.
+pub fn is_of_storage(reason: &Reason) -> bool {
+    use Reason::*;
+    matches!(
+        reason,
+        RequestTag
+            | QueueQos
+            | CgroupIoLimit
+            | QueueFrozen
+            | DeviceFlush
+            | SynchronousBio
+            | JournalCommit
+            | JournalSpace
+            | DirtyPages
+            | Writeback
+            | PageIo
+            | MetadataIo
+            | DirectIo
+            | InodeDio
+            | RwSemaphore
+            | FuseServer
+            | NfsServer
+            | NinePServer
+    )
+}
+
+/// What was waited for, as part of a sentence.
+pub fn name(reason: &Reason) -> String {
+    use Reason::*;
+    let words = match reason {
+        RequestTag => "a free request tag (nr_requests are in flight)",
+        QueueQos => "the block queue's latency control (wbt, io.cost or io.latency)",
+        CgroupIoLimit => "the cgroup's io.max",
+        QueueFrozen => "the block queue, which is frozen",
+        DeviceFlush => "a flush of the device's cache",
+        SynchronousBio => "synchronous block I/O",
+        JournalCommit => "a commit of the file system's journal",
+        JournalSpace => "the file system's journal",
+        DirtyPages => "the limit of dirty pages",
+        Writeback => "dirty pages to be written",
+        PageIo => "a page to be read or unlocked",
+        MetadataIo => "the file system's metadata",
+        DirectIo => "its own direct I/O",
+        InodeDio => "the direct I/O of the file to end",
+        RwSemaphore => "a lock of the kernel, usually the file's",
+        MmapLock => "the lock of the address space",
+        Mutex => "a mutex of the kernel",
+        CgroupReclaim => "memory within the cgroup's memory.max or memory.high",
+        Reclaim => "free memory",
+        SwapIn => "a page from swap",
+        FuseServer => "the server of a FUSE file system",
+        NfsServer => "the NFS server",
+        NinePServer => "the server of a 9p file system",
+        SocketData => "a peer's data",
+        SocketSpace => "space in the send buffer",
+        PipeEmpty => "data in a pipe",
+        PipeFull => "space in a pipe",
+        Futex => "a futex",
+        Sleep => "a sleep",
+        Epoll | Poll => "events",
+        UringCompletions | AioEvents => "completions",
+        Accept => "connections",
+        Function(function) => return format!("{function}()"),
+        other => {
+            let json = serde_json::to_value(other).ok();
+            return json.and_then(|v| Some(v.as_str()?.replace('_', " "))).unwrap_or_default();
+        }
+    };
+    words.into()
+}

@@ -1,0 +1,169 @@
+//! Programs without asynchronous I/O: which calls took their time, which of these would gain from io_uring, and which would not.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::reasons::{Waits, name as reason_name, waits_for};
+use iotrail_base::words::{count, list, percent, span};
+use iotrail_schema::account::{CallRecord, Mode, Role, ThreadRow, ThreadState};
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Calls that are named, and the share of the time from which on.
+const NAMED: usize = 3;
+const LEAST: f64 = 0.02;
+
+/// Time of all threads in one call.
+#[derive(Default)]
+struct InCall<'t> {
+    /// In the kernel, on a CPU.
+    ran_ns: u64,
+    /// By what was waited for.
+    waits_ns: BTreeMap<Waits, u64>,
+    /// The longest reason.
+    reason: Option<(&'t ThreadRow, u64)>,
+}
+
+impl InCall<'_> {
+    fn ns(&self) -> u64 {
+        self.ran_ns + self.waits_ns.values().sum::<u64>()
+    }
+
+    /// What most of its time is; `None`: it runs.
+    fn mostly(&self) -> Option<Waits> {
+        let (waits, ns) = self.waits_ns.iter().max_by_key(|(_, ns)| **ns)?;
+        (*ns > self.ran_ns).then_some(*waits)
+    }
+}
+
+/// The program's calls by their time, the longest first, and the time of all its threads.
+fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
+    let own = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread);
+    let mut calls: BTreeMap<&str, InCall<'_>> = BTreeMap::new();
+    for row in own().flat_map(|thread| &thread.rows) {
+        let Some(name) = row.syscall.as_deref() else { continue };
+        let of = calls.entry(name).or_default();
+        match row.state {
+            ThreadState::Running => of.ran_ns += row.ns,
+            ThreadState::Blocked => {
+                *of.waits_ns.entry(row.reason.as_ref().map_or(Waits::Other, waits_for)).or_default() += row.ns;
+                if row.reason.is_some() && of.reason.is_none_or(|(_, ns)| row.ns > ns) {
+                    of.reason = Some((row, row.ns));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut calls: Vec<_> = calls.into_iter().collect();
+    calls.sort_by_key(|(_, of)| Reverse(of.ns()));
+    (calls, own().map(|thread| thread.wall_ns).sum())
+}
+
+fn record<'t>(t: &'t TraceRecord, name: &str) -> Option<&'t CallRecord> {
+    t.calls.iter().flatten().find(|call| call.syscall == name)
+}
+
+/// The answer of a program that made no asynchronous request. `None`: its threads' time is not known.
+pub fn answer(t: &TraceRecord) -> Option<String> {
+    let (calls, wall_ns) = in_calls(t);
+    let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
+    t.calls.as_ref().filter(|_| wall_ns > 0)?;
+    let one = |(name, of): &(&str, InCall<'_>)| {
+        let each = record(t, name).map(|call| {
+            let calls = count(call.count as f64);
+            format!(" ({calls} calls, {} each)", span(of.ns() as f64 / call.count.max(1) as f64))
+        });
+        format!("{} in {}(2){}", percent(share(of.ns())), plain(name), each.unwrap_or_default())
+    };
+    let mut parts: Vec<String> = calls.iter().filter(|(_, of)| share(of.ns()) >= LEAST).take(NAMED).map(one).collect();
+    let rows =
+        || t.account.iter().flat_map(|a| &a.threads).filter(|th| th.role == Role::Thread).flat_map(|th| &th.rows);
+    let sum = |is_meant: fn(&ThreadRow) -> bool| rows().filter(|row| is_meant(row)).map(|row| row.ns).sum::<u64>();
+    let undivided = |row: &ThreadRow| row.state == ThreadState::Running && row.mode.is_none();
+    let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
+    let others = [
+        ("in user mode", sum(|row| row.mode == Some(Mode::User))),
+        ("running", sum(undivided)),
+        ("waiting for a CPU", sum(waits)),
+    ];
+    let others = others.iter().map(|(name, ns)| (name, share(*ns))).filter(|(_, x)| *x >= LEAST);
+    parts.extend(others.map(|(name, x)| format!("{} {name}", percent(x))));
+    Some(format!("no asynchronous I/O; its threads' time: {}", list(&parts)))
+}
+
+/// Which of these calls would gain from io_uring, and which not.
+pub fn advice(t: &TraceRecord) -> Option<String> {
+    let (calls, wall_ns) = in_calls(t);
+    let (mut gain, mut rest) = (Vec::new(), Vec::new());
+    for (name, of) in calls.iter().filter(|(_, of)| of.ns() as f64 >= LEAST * wall_ns as f64).take(NAMED) {
+        let call = format!("{}(2)", plain(name));
+        match of.mostly() {
+            Some(Waits::Storage) => {
+                let reason = of.reason.and_then(|(row, _)| row.reason.as_ref()).map(reason_name).unwrap_or_default();
+                gain.push(format!("{call}, which waits for {reason}"));
+            }
+            Some(Waits::Peer) => rest.push(format!("{call} waits for a peer: a ring saves calls, not the wait")),
+            Some(Waits::Other) => rest.push(format!("{call} waits for no I/O")),
+            None => rest.push(format!("{call} runs and does not wait: it is as long in a ring")),
+        }
+    }
+    let mut sentences = Vec::new();
+    if !gain.is_empty() {
+        sentences.push(format!(
+            "io_uring would gain at {}: the thread can go on, or keep several requests in flight",
+            list(&gain)
+        ));
+    } else if wall_ns > 0 {
+        sentences.push("io_uring would gain little".to_owned());
+    }
+    sentences.extend(rest);
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
+fn plain(name: &str) -> &str {
+    name.trim_end_matches("64")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::account::{Account, Reason, ThreadAccount};
+    use iotrail_testing::trace;
+
+    fn traced(rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> TraceRecord {
+        let row = |(state, syscall, reason, ns): &(ThreadState, Option<&str>, Option<Reason>, u64)| {
+            let mode =
+                (*state == ThreadState::Running).then_some(if syscall.is_some() { Mode::Kernel } else { Mode::User });
+            let (syscall, reason) = (syscall.map(Into::into), reason.clone());
+            ThreadRow { state: *state, mode, syscall, reason, ns: *ns, longest_ns: None, count: None, exact: true }
+        };
+        let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
+        let wall_ns = rows.iter().map(|row| row.ns).sum();
+        let (comm, role, cpu_had) = ("cat".into(), Role::Thread, vec![]);
+        let thread = ThreadAccount { tid: 7, tgid: 7, comm, role, wall_ns, cpu_ns: None, cpus: None, rows, cpu_had };
+        let account = Some(Account { threads: vec![thread], more_threads: 0, requests: None });
+        let read = CallRecord { syscall: "pread64".into(), count: 1000, ..CallRecord::default() };
+        TraceRecord { account, calls: Some(vec![read]), ..trace::clean() }
+    }
+
+    #[test]
+    fn calls_that_wait_for_storage_gain_and_others_do_not() {
+        let t = traced(&[
+            (ThreadState::Blocked, Some("pread64"), Some(Reason::DirectIo), 500_000_000),
+            (ThreadState::Blocked, Some("recvfrom"), Some(Reason::SocketData), 200_000_000),
+            (ThreadState::Running, Some("write"), None, 100_000_000),
+            (ThreadState::Running, None, None, 200_000_000),
+        ]);
+        assert_eq!(
+            answer(&t).unwrap(),
+            "no asynchronous I/O; its threads' time: 50 % in pread(2) (1.00 k calls, 500 µs each), 20 % in recvfrom(2), 10 % in write(2) and \
+             20 % in user mode"
+        );
+        assert_eq!(
+            advice(&t).unwrap(),
+            "io_uring would gain at pread(2), which waits for its own direct I/O: the thread can go on, or keep several requests in flight; \
+             recvfrom(2) waits for a peer: a ring saves calls, not the wait; write(2) runs and does not wait: it is as long in a ring"
+        );
+        let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
+        assert!(advice(&cached).unwrap().starts_with("io_uring would gain little; pread(2) runs"));
+    }
+}
