@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::account::{ThreadRow, ThreadState};
 use crate::measurement::{Latency, StageRecord, VehicleCount, Waits};
 use crate::vehicle::Vehicle;
 
@@ -118,6 +119,28 @@ pub struct ProcessRates {
     pub rates: Rates,
     /// CPUs that its submission-queue threads took; null: none, or /proc did not say for one.
     pub sqpoll_cpu: Option<f64>,
+    /// Where the time of its threads went in this interval; null: not known.
+    #[serde(default)]
+    pub threads: Option<ThreadTime>,
+}
+
+/// Threads of one process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// How many, those that ended among them.
+    pub threads: u64,
+    /// Their wall time.
+    pub wall_ns: u64,
+    /// As in a trace's account, the longest first. They sum to `wall_ns`.
+    pub rows: Vec<ThreadRow>,
+}
+
+impl ThreadTime {
+    /// Threads in this state, on average over one thread's time.
+    pub fn average(&self, state: ThreadState) -> f64 {
+        let ns: u64 = self.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum();
+        ns as f64 * self.threads as f64 / self.wall_ns.max(1) as f64
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

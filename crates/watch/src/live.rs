@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::allowed;
 use super::namespace::Numbers;
 use super::processes::Processes;
-use super::rates::{Known, Meter, Moment};
+use super::rates::{Known, Meter, Moment, ThreadMeter};
 use super::recorder;
 use super::rings::{self, SQPOLL};
 use super::session::{self, PERIOD, Watched};
@@ -64,6 +64,7 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
     let mut began = Instant::now();
     let mut price = how.choice.adaptive.then(|| session::Price::new(None, began));
     let (mut summary, mut meter) = (Summary::new(how.choice), Meter::new(how.choice));
+    let mut threads = ThreadMeter::default();
     loop {
         let over = watched.have_ended();
         if let Some(price) = &mut price {
@@ -82,7 +83,10 @@ pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()>
             let unix_s = recorder::now().unix_ns / 1_000_000_000;
             let end = Moment { elapsed_ns: (read - began).as_nanos() as u64, unix_s };
             began = read;
-            if listener.interval(meter.turn(observed, &followed, &known, end))?.is_break() || over {
+            let mut record = meter.turn(observed, &followed, &known, end);
+            let mut times = threads.turn(watch.threads_turn()?);
+            record.processes.iter_mut().for_each(|process| process.threads = times.remove(&process.tgid));
+            if listener.interval(record)?.is_break() || over {
                 return Ok(());
             }
         }

@@ -18,6 +18,7 @@ mod net;
 mod order;
 mod reproduce;
 mod run;
+pub(super) mod spent;
 mod style;
 mod trace;
 mod verdict;

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::terminal::sanitise;
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, percent};
-use iotrail_schema::top_record::{ProcessRates, Rates, RingRates};
+use iotrail_schema::account::ThreadState;
+use iotrail_schema::top_record::{ProcessRates, Rates, RingRates, ThreadTime};
 
 /// A ring or a process.
 #[derive(Debug, Clone, Copy)]
@@ -16,15 +17,25 @@ pub struct Row<'a> {
     pub rings: usize,
     pub rates: &'a Rates,
     pub sqpoll_cpu: Option<f64>,
+    /// Of a process.
+    pub threads: Option<&'a ThreadTime>,
 }
 
 impl<'a> Row<'a> {
     pub fn of_ring(r: &'a RingRates) -> Self {
-        Row { tgid: r.tgid, comm: &r.comm, ring: Some(r.ring), rings: 1, rates: &r.rates, sqpoll_cpu: r.sqpoll_cpu }
+        let (tgid, comm, sqpoll_cpu) = (r.tgid, r.comm.as_str(), r.sqpoll_cpu);
+        Row { tgid, comm, ring: Some(r.ring), rings: 1, rates: &r.rates, sqpoll_cpu, threads: None }
     }
 
     pub fn of_process(p: &'a ProcessRates) -> Self {
-        Row { tgid: p.tgid, comm: &p.comm, ring: None, rings: p.rings, rates: &p.rates, sqpoll_cpu: p.sqpoll_cpu }
+        let (tgid, comm, sqpoll_cpu) = (p.tgid, p.comm.as_str(), p.sqpoll_cpu);
+        Row { tgid, comm, ring: None, rings: p.rings, rates: &p.rates, sqpoll_cpu, threads: p.threads.as_ref() }
+    }
+
+    /// Threads that run, or are ready to, on average.
+    fn average(&self, column: Column) -> Option<f64> {
+        let state = if column == Running { ThreadState::Running } else { ThreadState::Runnable };
+        Some(self.threads?.average(state))
     }
 
     /// It did nothing in the interval.
@@ -48,6 +59,8 @@ pub enum Column {
     Punts,
     Overflows,
     Sqpoll,
+    Running,
+    Runnable,
     Vehicles,
 }
 
@@ -55,7 +68,7 @@ use Column::*;
 
 impl Column {
     /// From left to right.
-    pub const ALL: [Column; 14] = [
+    pub const ALL: [Column; 16] = [
         Process,
         Ring,
         Requests,
@@ -69,6 +82,8 @@ impl Column {
         Punts,
         Overflows,
         Sqpoll,
+        Running,
+        Runnable,
         Vehicles,
     ];
 
@@ -76,11 +91,13 @@ impl Column {
     pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
     /// The first ones are shown on the narrowest terminal.
-    const BY_WEIGHT: [Column; 14] = [
+    const BY_WEIGHT: [Column; 16] = [
         Process,
         Completions,
         Ring,
         Vehicles,
+        Running,
+        Runnable,
         P50,
         P99,
         Delay99,
@@ -108,6 +125,8 @@ impl Column {
             Punts => "PUNT/S",
             Overflows => "OVERFL",
             Sqpoll => "SQPOLL",
+            Running => "RUN",
+            Runnable => "WAIT",
             Vehicles => "CARRIED BY",
         }
     }
@@ -117,7 +136,7 @@ impl Column {
         match self {
             Process => 16,
             Ring => 4,
-            Requests | Completions | Errors | Punts | Overflows => 6,
+            Requests | Completions | Errors | Punts | Overflows | Running | Runnable => 6,
             Bytes => 8,
             P50 | P99 | Delay50 | Delay99 | Sqpoll => 7,
             Vehicles => 10,
@@ -145,6 +164,7 @@ impl Column {
             Punts => count(r.punts_per_s),
             Overflows => count(r.overflows as f64),
             Sqpoll => row.sqpoll_cpu.map_or(UNKNOWN.into(), percent),
+            Running | Runnable => row.average(self).map_or(UNKNOWN.into(), percent),
             Vehicles => String::new(),
         }
     }
@@ -168,6 +188,7 @@ impl Column {
                 Punts => Some(r.punts_per_s),
                 Overflows => Some(r.overflows as f64),
                 Sqpoll => row.sqpoll_cpu,
+                Running | Runnable => row.average(self),
             }
         };
         let first = match self {
@@ -193,6 +214,9 @@ fn process(comm: &str, tgid: u32, width: usize) -> String {
     }
     name + &number
 }
+
+/// Threads are not of one ring.
+pub const OF_PROCESSES: &[Column] = &[Running, Runnable];
 
 /// The columns that fit in `width`, from left to right, with their widths; `sort` is among them before others.
 pub fn fit(width: u16, sort: Column, without: &[Column]) -> Vec<(Column, u16)> {
@@ -220,11 +244,12 @@ mod tests {
 
     #[test]
     fn columns_fit_and_the_sorted_one_is_there() {
-        let names = |width, sort| fit(width, sort, &[]).into_iter().map(|(c, _)| c).collect::<Vec<_>>();
+        let names = |width, sort| fit(width, sort, OF_PROCESSES).into_iter().map(|(c, _)| c).collect::<Vec<_>>();
         assert_eq!(names(80, Completions), [Process, Ring, Requests, Completions, Bytes, P50, P99, Delay99, Vehicles]);
         assert_eq!(names(40, Completions), [Process, Ring, Completions, Vehicles]);
         assert_eq!(names(40, Sqpoll), [Process, Ring, Completions, Sqpoll]);
-        assert_eq!(names(200, Sqpoll), Column::ALL);
+        let all = |c: &Column| !OF_PROCESSES.contains(c);
+        assert_eq!(names(200, Sqpoll), Column::ALL.into_iter().filter(all).collect::<Vec<_>>());
         assert!(!Column::SORTABLE.contains(&Vehicles));
         for width in 0..200 {
             for &sort in Column::SORTABLE {

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Clear, Paragraph, Row as TableRow, Table, TableState};
 
 use super::bar;
-use super::columns::{Column, Row, fit};
+use super::columns::{Column, OF_PROCESSES, Row, fit};
 use super::lines;
 use super::screen::{Page, Screen};
 use crate::terminal::{self, sanitise};
@@ -117,7 +117,10 @@ impl Screen {
             return;
         };
         if area.height >= 8 {
-            let text = wrapped(&lines::heading(record), area.width.into());
+            let mut text = wrapped(&lines::heading(record), area.width.into());
+            if let Some(process) = self.process() {
+                text.extend(wrapped(&lines::threads(process), area.width.into()));
+            }
             let height = (text.len() as u16).min(area.height - 6);
             frame.render_widget(Paragraph::new(text), take_top(&mut area, height));
         }
@@ -126,7 +129,8 @@ impl Screen {
             frame.render_widget(self.legend(&record.total.rates.vehicles), legend);
         }
         let rows = self.rows();
-        let columns = fit(area.width, self.sort, &[]);
+        let without = if self.page() == Page::Processes { &[] } else { OF_PROCESSES };
+        let columns = fit(area.width, self.sort, without);
         let table = Table::new(
             rows.iter().map(|row| self.table_row(row, &columns)),
             columns.iter().map(|(_, width)| Constraint::Length(*width)),

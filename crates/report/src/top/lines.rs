@@ -1,12 +1,13 @@
 //! The same without a terminal, and one ring in words: text of at most 80 columns.
 
-use super::columns::{Column, Row, fit};
+use super::columns::{Column, OF_PROCESSES, Row, fit};
 use crate::terminal::layout;
 use crate::terminal::measured::{self, VEHICLES};
+use crate::terminal::spent;
 use crate::terminal::{Screen, Style, WIDTH};
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, numbers, percent, plural};
 use iotrail_schema::measurement::Latency;
-use iotrail_schema::top_record::{OpcodeRates, Rates, RingRates, TopRecord, VehicleShare};
+use iotrail_schema::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, TopRecord, VehicleShare};
 
 /// One interval: what was done in all, then each ring that did something.
 pub fn block(t: &TopRecord, style: Style) -> Screen {
@@ -14,7 +15,9 @@ pub fn block(t: &TopRecord, style: Style) -> Screen {
     let o = &mut out;
     o.field(&clock(t.ended_unix_s), &heading(t));
     o.field("delivered by", &shares(&t.total.rates.vehicles));
-    let columns = fit(WIDTH as u16, Column::Completions, &[Column::Vehicles]);
+    t.processes.iter().for_each(|p| out.field("threads", &threads(p)));
+    let o = &mut out;
+    let columns = fit(WIDTH as u16, Column::Completions, &[&[Column::Vehicles], OF_PROCESSES].concat());
     let busy: Vec<&RingRates> = t.rings.iter().filter(|r| !Row::of_ring(r).is_idle()).collect();
     if !busy.is_empty() {
         line(o, &columns, |c| c.heading().into());
@@ -55,6 +58,14 @@ pub(super) fn heading(t: &TopRecord) -> Vec<String> {
     if t.total.followed_lost > 0 {
         items.push(format!("{} followed requests lost", count(t.total.followed_lost as f64)));
     }
+    items
+}
+
+/// Where the time of a process's threads went.
+pub(super) fn threads(p: &ProcessRates) -> Vec<String> {
+    let Some(time) = &p.threads else { return Vec::new() };
+    let mut items = vec![format!("{} ({}), {}", p.comm, p.tgid, plural(time.threads as usize, "thread"))];
+    items.extend(spent::shares(time.rows.iter(), time.wall_ns));
     items
 }
 

@@ -1,8 +1,9 @@
 //! An interval for tests: a database that waits in system calls, and a program with a submission-queue thread.
 
+use iotrail_schema::account::{Reason, ThreadRow, ThreadState};
 use iotrail_schema::measurement::{Latency, StageRecord, VehicleCount};
 use iotrail_schema::top_record::{
-    OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates, VehicleShare,
+    OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, ThreadTime, TopRecord, TotalRates, VehicleShare,
 };
 use iotrail_schema::vehicle::Vehicle;
 
@@ -19,6 +20,26 @@ pub fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {
 
 fn quantiles(count: u64, p50: u64, p99: u64) -> Latency {
     Latency { count, p50: Some(p50), p99: Some(p99), max: Some(p99), ..Latency::default() }
+}
+
+/// Two threads that wait for completions for most of the time.
+fn threads() -> ThreadTime {
+    let row = |state, syscall: Option<&str>, reason, ns| ThreadRow {
+        state,
+        mode: None,
+        syscall: syscall.map(Into::into),
+        reason,
+        ns,
+        longest_ns: None,
+        count: None,
+        exact: true,
+    };
+    let rows = vec![
+        row(ThreadState::Blocked, Some("io_uring_enter"), Some(Reason::UringCompletions), 1_500_000_000),
+        row(ThreadState::Running, None, None, 400_000_000),
+        row(ThreadState::Runnable, None, Some(Reason::Woken), 100_000_000),
+    ];
+    ThreadTime { threads: 2, wall_ns: 2_000_000_000, rows }
 }
 
 pub fn record() -> TopRecord {
@@ -57,6 +78,7 @@ pub fn record() -> TopRecord {
         rings,
         rates: rates.clone(),
         sqpoll_cpu: None,
+        threads: Some(threads()),
     };
     TopRecord {
         schema: SCHEMA.into(),

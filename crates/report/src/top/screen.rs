@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::columns::{Column, Row};
-use iotrail_schema::top_record::{RingRates, TopRecord};
+use iotrail_schema::top_record::{ProcessRates, RingRates, TopRecord};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
@@ -85,6 +85,19 @@ impl Screen {
     /// Place of the selected row among them.
     pub(super) fn place(&self, rows: &[Row<'_>]) -> usize {
         rows.iter().position(|row| Some(number(row)) == self.selected).unwrap_or(0)
+    }
+
+    /// The process that is selected, or whose rings are shown.
+    pub(super) fn process(&self) -> Option<&ProcessRates> {
+        let tgid = match self.page() {
+            Page::RingsOf(tgid) => tgid,
+            Page::Processes => {
+                let rows = self.rows();
+                rows.get(self.place(&rows))?.tgid
+            }
+            _ => return None,
+        };
+        self.shown.as_ref()?.processes.iter().find(|p| p.tgid == tgid)
     }
 
     /// The ring of a page, unless it has gone.

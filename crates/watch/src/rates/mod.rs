@@ -6,6 +6,7 @@
 
 mod growth;
 mod sum;
+mod threads;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,6 +18,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::RingCounts;
 use iotrail_schema::top_record::{OtherRates, ProcessRates, Rates, RingRates, SCHEMA, TopRecord, TotalRates};
 use sum::{Sum, ring_rates};
+pub use threads::ThreadMeter;
 
 /// Rings that are told one by one, the busiest; those of which there is nothing to tell are among them while there is room.
 const TOLD: usize = 512;
@@ -228,6 +230,7 @@ impl Interval<'_> {
             rings: of.rings,
             rates: of.sum.rates(self.per_s, self.one_in),
             sqpoll_cpu: if of.sq_threads.is_empty() { None } else { of.sq_threads.values().copied().sum() },
+            threads: None,
         };
         self.by_process.iter().map(rates).collect()
     }

@@ -15,14 +15,19 @@ const LEAST: f64 = 0.01;
 pub fn spent(account: &Account, role: Role) -> Vec<String> {
     let of_role: Vec<&ThreadAccount> = account.threads.iter().filter(|thread| thread.role == role).collect();
     let wall: u64 = of_role.iter().map(|thread| thread.wall_ns).sum();
+    shares(of_role.iter().flat_map(|thread| &thread.rows), wall)
+}
+
+/// The same of rows of this time.
+pub fn shares<'r>(rows: impl Iterator<Item = &'r ThreadRow>, wall_ns: u64) -> Vec<String> {
     let mut sums: BTreeMap<String, (u64, bool)> = BTreeMap::new();
-    for row in of_role.iter().flat_map(|thread| &thread.rows) {
+    for row in rows {
         let sum = sums.entry(label(row)).or_insert((0, true));
         *sum = (sum.0 + row.ns, sum.1 && row.exact);
     }
     let mut rows: Vec<(String, (u64, bool))> = sums.into_iter().collect();
     rows.sort_by_key(|(_, (ns, _))| Reverse(*ns));
-    let share = |ns: u64| ns as f64 / wall.max(1) as f64;
+    let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
     let row = |(name, (ns, exact)): (String, (u64, bool))| {
         format!("{name} {}{}", if exact { "" } else { "~" }, percent(share(ns)))
     };
