@@ -9,13 +9,14 @@ use iotrail_schema::account::{
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
 
+use crate::cases::build;
 use crate::ground::{ground, watch_with};
 use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 11] = [
         ("a_sleeping_thread_is_blocked_in_its_sleep", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
         ("both_ends_of_a_pipe_wait_for_each_other", pipe),
@@ -23,6 +24,9 @@ pub fn trials() -> Vec<Trial> {
         ("rings_of_ground_sum_to_their_wall_time", rings),
         ("windows_divide_the_whole_wall_time", windows),
         ("calls_are_counted_with_their_errors", calls),
+        ("a_thread_that_waits_for_a_cpu_names_who_had_it", holders),
+        ("a_time_limit_that_a_submission_hides_is_counted", time_limits),
+        ("a_descriptor_that_ends_waits_is_named_with_its_file", woken_by),
         ("requests_are_divided_by_what_held_them", requests),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("account::{name}"), test)).collect()
@@ -210,5 +214,41 @@ fn calls() -> Result<(), Failed> {
     let sleeps = call(&slept, "clock_nanosleep")?;
     let ended = sleeps.ended.ok_or("it waits")?;
     assert_eq!((sleeps.count, ended.time_limit, &sleeps.errors), (2, 2, &BTreeMap::new()));
+    Ok(())
+}
+
+/// Two loops have one CPU in turns.
+fn holders() -> Result<(), Failed> {
+    let t = shell("for i in 1 2; do timeout 1 taskset -c 0 sh -c 'while :; do :; done' & done; wait; true")?;
+    let loops: Vec<&ThreadAccount> =
+        threads(&t)?.iter().filter(|thread| thread.comm == "sh" && thread.cpus == Some(1)).collect();
+    let [a, b] = loops.as_slice() else { return Err(format!("two loops: {:?}", t.account).into()) };
+    for (thread, other) in [(a, b), (b, a)] {
+        assert!(sum(thread, |row| row.state == ThreadState::Runnable) > 0, "{thread:?}");
+        assert!(thread.cpu_had.iter().any(|by| by.tid == Some(other.tid)), "{thread:?}");
+    }
+    Ok(())
+}
+
+fn time_limits() -> Result<(), Failed> {
+    let program = build("storage/waits_for_too_many.c")?;
+    let file = crate::bench::file().display().to_string();
+    let program = program.to_str().ok_or("a plain path")?;
+    let ended = |t: &TraceRecord| call(t, "io_uring_enter")?.ended.ok_or(Failed::from("it waits"));
+    // 200 completions, no more than 4 in a wait.
+    let sick = ended(&trace(&["--", program, &file])?)?;
+    assert!(sick.time_limit >= 50 && sick.completions == 0 && sick.partial <= sick.time_limit, "{sick:?}");
+    let healthy = ended(&trace(&["--", program, &file, "one"])?)?;
+    assert!(healthy.completions >= 50 && healthy.partial == 0, "{healthy:?}");
+    Ok(())
+}
+
+fn woken_by() -> Result<(), Failed> {
+    let program = build("network/epoll_spins_on_hup.c")?;
+    let t = trace(&["--", program.to_str().ok_or("a plain path")?])?;
+    let waits = call(&t, "epoll_wait")?;
+    let by = waits.woken_by.first().ok_or("a descriptor")?;
+    assert!(by.share > 0.9 && by.fd.is_some() && by.events.contains(&"EPOLLHUP".to_owned()), "{waits:?}");
+    assert_eq!(by.file.as_deref(), Some("TCP socket"));
     Ok(())
 }

@@ -37,6 +37,9 @@ fn completions() -> Result<(), Failed> {
         for t in &lines {
             assert_eq!((t.schema.as_str(), t.total.lost, t.rings.len(), t.processes.len()), (SCHEMA, 0, 1, 1));
             assert_eq!((t.rings[0].tgid, t.rings[0].opcodes.len()), (tgid, 1));
+            let time = t.processes[0].threads.as_ref().ok_or("its threads")?;
+            let sum: u64 = time.rows.iter().map(|row| row.ns).sum();
+            assert!(sum.abs_diff(time.wall_ns) <= time.wall_ns / 100 && time.threads > 0, "{time:?}");
         }
         Ok((load.stop()?, lines))
     };

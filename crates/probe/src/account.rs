@@ -51,7 +51,7 @@ pub(crate) struct Of {
 }
 
 /// Threads that had the CPU, listed at most.
-const HOLDERS: usize = 5;
+const HOLDERS: usize = 8;
 
 fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
     let all: u64 = holders.iter().map(|(_, of)| of.ns).sum();

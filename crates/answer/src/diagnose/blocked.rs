@@ -365,7 +365,8 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let idle = |row: &&ThreadRow| row.reason == Some(Reason::IowqIdle);
     let idle_ns: u64 = thread.rows.iter().filter(idle).map(|row| row.ns).sum();
     let busy = thread.wall_ns.saturating_sub(idle_ns).max(1);
-    let most = most.max(other * thread.wall_ns as f64 / busy as f64).min(1.0);
+    let of_busy = (other * thread.wall_ns as f64 / busy as f64).min(1.0);
+    let most = if other >= CONTENDED { most.max(of_busy) } else { most };
     let f = SQPOLL_SHARES_CPU.finding(Severity::Warning, text, &evidence);
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share: most }), ..f })
 }
