@@ -196,7 +196,7 @@ impl Division {
             ns_ci95: None,
         };
         let mut rows: Vec<RequestRow> = ROWS.iter().zip(&self.0).map(row).filter(|row| row.ns > 0).collect();
-        rows.sort_by(|a, b| b.ns.cmp(&a.ns));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
         rows
     }
 }

@@ -40,7 +40,7 @@ impl Sleep {
     }
 }
 
-/// What else is known of a thread.
+/// Maps' entries of one thread.
 #[derive(Default)]
 pub(crate) struct Of {
     pub sleeps: Vec<Sleep>,

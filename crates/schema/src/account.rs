@@ -377,7 +377,7 @@ pub struct CallRecord {
     /// How its waits ended; null: it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WaitEnds>,
-    /// What ended its waits for events, the most frequent first; from a sample of them.
+    /// Descriptors that ended its waits for events, the most frequent first; from a sample of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub woken_by: Vec<WokenBy>,
     /// 95 % interval of `count`, which is an estimate then.

@@ -285,7 +285,7 @@ fn is_hang_up(by: &WokenBy) -> bool {
     by.events.iter().any(|event| event.ends_with("HUP") && !event.ends_with("RDHUP") || event.ends_with("ERR"))
 }
 
-/// What keeps a descriptor ready, and what ends that.
+/// The advice for a descriptor that stays ready, by its file and events.
 fn of_descriptor(by: &WokenBy) -> &'static str {
     let is = |event: &str| by.events.iter().any(|name| name.ends_with(event));
     match by.file.as_deref() {

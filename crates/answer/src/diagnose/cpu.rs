@@ -12,7 +12,7 @@ use iotrail_schema::trace_record::TraceRecord;
 /// The share of the time that the program's own threads had the CPU.
 const OWN_THREADS: &str = "own_threads_share";
 
-/// What other programs do comes after what the program can change.
+/// The program cannot change the load of other programs: such a finding comes last.
 pub(super) fn is_of_others(f: &Finding) -> bool {
     f.code == WAITING_FOR_CPU.code && f.evidence.get(OWN_THREADS).is_some_and(|own| *own < 0.5)
 }

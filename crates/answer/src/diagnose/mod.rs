@@ -227,7 +227,7 @@ pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
     RULES.iter().find(|rule| rule.code == code)?.unjudged(t)
 }
 
-/// What `--fail-on` asks. Of errors one is enough, whatever it costs.
+/// The condition of `--fail-on`: one error is enough, at whatever cost.
 pub fn is_present(t: &TraceRecord, code: &str) -> bool {
     let failed = || t.total.errors > 0 || calls::moving_failed(t);
     t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
@@ -257,7 +257,7 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>) -> Vec<Finding> {
     all
 }
 
-/// What the larger bounds have taken of a time, the smaller ones cannot save again. Threads have a time each.
+/// Smaller bounds cannot save again the part of a time that larger ones have taken. Threads have a time each.
 fn together_at_most_whole(findings: &mut [Finding]) {
     for of in [BoundOf::Latency, BoundOf::Cpu, BoundOf::P99] {
         let mut left = 1.0_f64;

@@ -1,4 +1,4 @@
-//! What blocked threads wait for: kinds of reasons, and their names in sentences.
+//! Reasons that threads are blocked for: their kinds, and their names in sentences.
 
 use iotrail_schema::account::Reason;
 

@@ -28,7 +28,7 @@ impl InCall<'_> {
         self.ran_ns + self.waits_ns.values().sum::<u64>()
     }
 
-    /// What most of its time is; `None`: it runs.
+    /// The wait that most of its time is; `None`: it runs.
     fn mostly(&self) -> Option<Waits> {
         let (waits, ns) = self.waits_ns.iter().max_by_key(|(_, ns)| **ns)?;
         (*ns > self.ran_ns).then_some(*waits)

@@ -203,7 +203,7 @@ impl Watch<'_> {
         for (key, holder) in entries::<types::holder_key, types::holder>(&self.skel.maps.holders)? {
             threads.entry(key.thread).or_default().holders.push((key.tid, holder));
         }
-        // What ticks found between windows is of no known call.
+        // Between windows, the call of a tick is not known.
         if self.sampled_events().is_none() && self.windows.is_none() {
             for (key, ns) in entries::<types::kernel_key, u64>(&self.skel.maps.kernel_times)? {
                 threads.entry(key.thread).or_default().kernel_ns.insert(key.nr, ns);

@@ -79,7 +79,7 @@ fn others_in_a_line(out: &mut Screen, v: &Verdict) {
 /// Its figures, without the explanation and how many it rests on.
 fn brief(text: &str) -> String {
     let text = text.rsplit_once("; from ").map_or(text, |(before, _)| before);
-    // `ring 4 of node (5482): …` is no explanation.
+    // `ring 4 of node (5482): …` does not explain anything.
     let text = text.strip_prefix("ring ").and_then(|text| Some(text.split_once(": ")?.1)).unwrap_or(text);
     text.split_once(": ")
         .filter(|(head, _)| head.contains(|c: char| c.is_ascii_digit()))

@@ -87,7 +87,7 @@ impl Queues {
             account.to = End::Reaped;
             add(account, RequestStage::Posted, waits);
         }
-        account.rows.sort_by(|a, b| b.ns.cmp(&a.ns));
+        account.rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
     }
 }
 
