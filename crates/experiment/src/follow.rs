@@ -3,7 +3,7 @@
 use iotrail_answer::doubt;
 use iotrail_base::error::Result;
 use iotrail_path::multishot::Multishot;
-use iotrail_path::order::{Passages, sees_ends};
+use iotrail_path::order::Passages;
 use iotrail_path::times::{Delays, Times};
 use iotrail_probe::choice::Choice;
 use iotrail_probe::function;
@@ -86,7 +86,7 @@ impl Requests {
     pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
         m.vehicles = self.delays.beside(&m.vehicles);
         m.stages = self.times.stages(self.how.choice.one_in).map(Into::into);
-        m.order = self.passages.order(sees_ends(&m.probe.programs), &|_, _, _| false).map(Into::into);
+        m.order = self.passages.order(function::sees_ends(&m.probe.programs), &|_, _, _| false).map(Into::into);
         let requests = estimate::interval(&[self.requests], self.how.choice.one_in);
         let followed = Followed {
             one_in: self.how.choice.one_in,

@@ -60,11 +60,6 @@ pub struct Passages {
 /// Whether a request is a wait, by its ring and operation, and how long a poll was armed for it.
 pub type IsWait<'a> = &'a dyn Fn(u32, &str, Option<u8>) -> bool;
 
-/// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
-pub fn sees_ends(programs: &[String]) -> bool {
-    programs.iter().any(|name| name == "block_ended" || name.starts_with("block_called_back"))
-}
-
 impl Passages {
     /// `is_whole`: it is the only completion of its request. One of no known ring, whose order is asked, is not taken.
     pub fn take(&mut self, trail: &Trail, is_whole: bool) {

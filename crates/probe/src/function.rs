@@ -126,6 +126,11 @@ pub fn sees_queued(programs: &[String]) -> bool {
     programs.iter().any(|name| ["queue_added", "queue_added_deferred"].contains(&same_as(name)))
 }
 
+/// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
+pub fn sees_ends(programs: &[String]) -> bool {
+    programs.iter().any(|name| same_as(name) == "block_ended")
+}
+
 /// Whether reschedule IPIs are seen being sent.
 pub(crate) fn sees_ipis_sent(program: &str) -> bool {
     ["interrupt_ipi_send", "interrupt_ipi_raised"].contains(&same_as(program))

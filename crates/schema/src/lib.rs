@@ -13,6 +13,7 @@ pub mod fleet_answer;
 pub mod fleet_record;
 mod host;
 mod latency;
+mod load_options;
 pub mod measurement;
 pub mod measurements;
 pub mod metrics_record;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host::{Host, Target, TargetInterrupt};
 pub use crate::latency::{Delay, Latency};
+pub use crate::load_options::{Engine, Reaper, Rw, Trace, Wait};
 use crate::name::Name;
 use crate::net_record::NetRecord;
 use crate::program_record::ProgramRecord;
@@ -25,7 +26,7 @@ pub use circumstances::{BeforeAfter, Circumstances, DeviceBytes, PageCache, Thro
 pub use cpu::{Cpu, CpuSamples, CpuShare, FunctionSamples, Phases};
 pub use events::{Interrupt, Ipi, ModeSwitch, PerIo, Punts, TaskWorkBatch, VehicleCount};
 pub use followed::{Followed, StageRecord, Waits};
-pub use load::{Engine, LoadRecord, Reaper, Ring, Rw, Trace, Wait};
+pub use load::{LoadRecord, Ring};
 pub use order::{DeliveredBy, Delivery, Order, OrderBy};
 
 pub const SCHEMA: &str = "iotrail.measurement/1";

@@ -1,7 +1,7 @@
 //! The network's side of a measurement, `Measurement.net`: what was sent, what the server counted, what the sender took. Part of the JSON
 //! schema `iotrail.measurement/1` (`docs/formats.md`). Unknown is null, never 0; units are in the names.
 
-use crate::measurement::Engine;
+use crate::load_options::Engine;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Host;

@@ -9,6 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 use super::hosts::{Hosts, split};
 use iotrail_report::export::openmetrics::Format;
 
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
+
 /// Of a request's line and headers.
 pub const HEAD_BYTES: usize = 8 << 10;
 const HEADERS: usize = 64;
@@ -124,7 +126,7 @@ impl Client {
     }
 
     pub fn say(&mut self, status: &str, kind: &str, text: &str, head_only: bool, now: Instant) {
-        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let allow = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
         let mut answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
             text.len()
@@ -200,7 +202,7 @@ fn asked(head: &[u8], hosts: &Hosts) -> Asked {
             match (request.method, path) {
                 (Some(method @ ("GET" | "HEAD")), "/metrics") => Asked::Metrics { format, head_only: method == "HEAD" },
                 (Some("GET" | "HEAD"), _) => Asked::Refused("404 Not Found", "iotrail's metrics are at /metrics\n"),
-                _ => Asked::Refused("405 Method Not Allowed", "metrics are only read\n"),
+                _ => Asked::Refused(NOT_ALLOWED, "metrics are only read\n"),
             }
         }
     }

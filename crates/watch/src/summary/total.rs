@@ -11,7 +11,7 @@ use super::part::Part;
 use crate::rings::SeenRing;
 use iotrail_answer::doubt;
 use iotrail_path::memory::Memory;
-use iotrail_path::order::{IsWait, sees_ends};
+use iotrail_path::order::IsWait;
 use iotrail_path::times::Times;
 use iotrail_probe::function;
 use iotrail_probe::observed::Observed;
@@ -81,7 +81,7 @@ pub(super) fn total(
             .iter()
             .map(|&(at_least, runs)| TaskWorkBatch { at_least, runs })
             .collect(),
-        order: summary.passages.order(sees_ends(&observed.programs), is_wait),
+        order: summary.passages.order(function::sees_ends(&observed.programs), is_wait),
         followed,
         opcodes,
         stages: times.stages(one_in),
