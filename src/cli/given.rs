@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
-use iotrail_report::lean::Lean;
 use iotrail_schema::fleet_record;
 use iotrail_schema::measurement::{self, Measurement};
+use iotrail_schema::measurements::Measurements;
+use iotrail_schema::packed::Packer;
 use iotrail_schema::run_record::{self, RunRecord};
 use iotrail_store::{Store, default_path};
 
@@ -63,10 +65,10 @@ impl Stored {
         Ok(record)
     }
 
-    /// The same as a report of it needs it; nothing of it is kept.
-    pub fn run_lean(&mut self, run: i64) -> Result<RunRecord> {
+    /// The same with its measurements packed; nothing of it is kept.
+    pub fn run_packed(&mut self, run: i64) -> Result<RunRecord> {
         let store = self.store(&format!("no run {run}"))?;
-        lean(store, run)?.ok_or_else(|| unknown_run(run, store.path()))
+        packed(store, run)?.ok_or_else(|| unknown_run(run, store.path()))
     }
 
     /// A run without its measurements, and the store that has them.
@@ -89,16 +91,16 @@ impl Stored {
     }
 }
 
-/// A run as a report of it needs it; `None` if there is no such run.
-pub fn lean(store: &Store, run: i64) -> Result<Option<RunRecord>> {
+/// A run with its measurements packed; `None` if there is no such run.
+pub fn packed(store: &Store, run: i64) -> Result<Option<RunRecord>> {
     let Some(mut record) = store.outline(run)? else { return Ok(None) };
-    let mut lean = Lean::default();
+    let (mut packer, unpacked) = (Packer::default(), Arc::default());
     for cell in &mut record.cells {
         store.each_of(run, cell.cell, &mut |m| {
-            lean.take(m);
+            packer.push(m);
             Ok(())
         })?;
-        cell.measurements = lean.end_cell();
+        cell.measurements = packer.end(&unpacked).map(Measurements::from).unwrap_or_default();
     }
     Ok(Some(record))
 }

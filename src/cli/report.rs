@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::compare::of_sides;
 use super::fleet;
-use super::given::{Document, Stored, lean, unknown_run};
+use super::given::{Document, Stored, packed, unknown_run};
 use super::page_file;
 use crate::runner::printed;
 use crate::runner::{Shown, again, compared, show};
@@ -129,14 +129,14 @@ fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_
 
 /// A run of the store, as its number shows it.
 pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
-    let mut record = lean(store, run)?.ok_or_else(|| unknown_run(run, store.path()))?;
+    let mut record = packed(store, run)?.ok_or_else(|| unknown_run(run, store.path()))?;
     record.comparisons = compared(&record, store)?;
     on_screen(record, Some(store), how.json, View { full: how.full, again: &again(run, how.store) })
 }
 
 fn read(text: &str, stored: &mut Stored) -> Result<Named> {
     if let Some(number) = stored.number(text)? {
-        return Ok(Named { name: format!("run {number}"), record: stored.run_lean(number)?, is_stored: true });
+        return Ok(Named { name: format!("run {number}"), record: stored.run_packed(number)?, is_stored: true });
     }
     let path = Path::new(text);
     let record = match Document::read(path)? {

@@ -5,6 +5,5 @@
 pub mod check;
 pub mod export;
 pub mod html;
-pub mod lean;
 pub mod terminal;
 pub mod top;

@@ -1,10 +1,9 @@
-//! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed`, `shared` and `bytes` keep many
+//! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed` and `shared` keep many
 //! measurements in little memory.
 //!
 //! It uses only `iotrail-base` of the workspace.
 
 pub mod account;
-mod bytes;
 pub mod comparison;
 pub mod detail;
 pub mod file;

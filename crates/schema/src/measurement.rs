@@ -102,11 +102,11 @@ pub struct Measurement {
     pub cpu_shares: Option<Vec<CpuShare>>,
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
-    pub cpu_samples: Option<Shared<CpuSamples>>,
+    pub cpu_samples: Option<Box<CpuSamples>>,
     /// What else happened around the measured span. It is read before and after, with nothing of the load in flight. Null in
     /// measurements of versions that did not look. `docs/comparability.md` says what follows from it.
     #[serde(default)]
-    pub circumstances: Option<Shared<Circumstances>>,
+    pub circumstances: Option<Box<Circumstances>>,
     /// Both sides of a network load; null for storage.
     #[serde(default)]
     pub net: Option<Box<NetRecord>>,

@@ -6,8 +6,9 @@ use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::bytes::{self, Error};
-use crate::measurement::{Circumstances, CpuSamples, Host, LoadRecord, Measurement};
+use lz4_flex::frame::{FrameDecoder, FrameEncoder};
+
+use crate::measurement::{Host, LoadRecord, Measurement};
 use crate::shared::Shared;
 
 /// So many cells stay unpacked after they were read: two or three are compared, while a figure or a table reads another.
@@ -68,11 +69,11 @@ impl Drop for Cell {
 /// A packed cell; of one measurement at least.
 #[derive(Debug)]
 pub struct Packed {
-    /// Not among the bytes: whoever asks what a cell is of reads this one alone.
+    /// Not among the bytes: the options of a cell are read from it.
     first: Measurement,
-    /// What the others have in common with measurements of other cells too.
+    /// The machine and the options of the others, which are not among the bytes either.
     rest: Vec<(Shared<Host>, Shared<LoadRecord>)>,
-    /// Compressed: measurements of one cell repeat each other's texts.
+    /// MessagePack, compressed: measurements of one cell repeat each other's names and texts.
     bytes: Box<[u8]>,
     unpacked: Mutex<Weak<Cell>>,
     of: Arc<Unpacked>,
@@ -106,61 +107,57 @@ impl Packed {
     fn unpack(&self) -> Cell {
         self.of.times.fetch_add(1, Relaxed);
         self.of.most.fetch_max(self.of.now.fetch_add(1, Relaxed) + 1, Relaxed);
+        let mut raw = FrameDecoder::new(&*self.bytes);
         let mut all = Vec::with_capacity(self.count());
         all.push(self.first.clone());
-        let raw = lz4_flex::decompress_size_prepended(&self.bytes).expect("it was compressed here");
-        let mut raw = raw.as_slice();
-        for (host, load) in &self.rest {
-            all.push(one(&mut raw, host, load).expect("it was packed here"));
-        }
+        all.extend(self.rest.iter().map(|(host, load)| {
+            let m: Measurement = rmp_serde::from_read(&mut raw).expect("it was packed here");
+            Measurement { host: host.clone(), load: load.clone(), ..m }
+        }));
         Cell { all, of: Arc::clone(&self.of) }
     }
 }
 
-/// A measurement after its shared parts.
-fn one(bytes: &mut &[u8], host: &Shared<Host>, load: &Shared<LoadRecord>) -> Result<Measurement, Error> {
-    let mut m: Measurement = bytes::read(bytes)?;
-    (m.host, m.load) = (host.clone(), load.clone());
-    m.circumstances = bytes::read::<Option<Circumstances>>(bytes)?.map(Shared::from);
-    m.cpu_samples = bytes::read::<Option<CpuSamples>>(bytes)?.map(Shared::from);
-    Ok(m)
-}
-
-/// Packs a cell, measurement by measurement.
+/// Packs cells, measurement by measurement.
 #[derive(Debug, Default)]
 pub struct Packer {
     first: Option<Measurement>,
     rest: Vec<(Shared<Host>, Shared<LoadRecord>)>,
-    raw: Vec<u8>,
+    bytes: Option<FrameEncoder<Vec<u8>>>,
+    /// Those of the cells so far: each is held once.
+    hosts: Vec<Shared<Host>>,
+    loads: Vec<Shared<LoadRecord>>,
 }
 
 impl Packer {
-    pub fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    pub fn push(&mut self, m: Measurement) {
+    /// The next of a cell. All but the first lose their seed and what was counted in single seconds and threads, which no report reads.
+    pub fn push(&mut self, mut m: Measurement) {
+        m.host.join(&mut self.hosts);
         if self.first.is_none() {
             self.first = Some(m);
             return;
         }
-        write(&m, &mut self.raw).expect("memory takes every record");
-        self.rest.push((m.host, m.load));
+        m.load.seed = None;
+        m.load.join(&mut self.loads);
+        if let Some(server) = m.net.as_mut().and_then(|net| net.server.as_mut()) {
+            server.seconds = Vec::new();
+            // Whether there are any.
+            server.threads.truncate(1);
+        }
+        (m.errors_by, m.followed, m.task_work_batches, m.probe.programs) = Default::default();
+        let set_up = (take(&mut m.host), take(&mut m.load));
+        let bytes = self.bytes.get_or_insert_with(|| FrameEncoder::new(Vec::new()));
+        rmp_serde::encode::write_named(bytes, &m).expect("memory takes every record");
+        self.rest.push(set_up);
     }
 
     /// The cell, one of those that `of` counts; the packer is empty again. `None`: it was.
     pub fn end(&mut self, of: &Arc<Unpacked>) -> Option<Packed> {
         let first = self.first.take()?;
+        let bytes = self.bytes.take().map(|all| all.finish().expect("memory takes every record"));
+        let bytes = bytes.unwrap_or_default().into();
         let mut rest = take(&mut self.rest);
         rest.shrink_to_fit();
-        let bytes = lz4_flex::compress_prepend_size(&self.raw).into();
-        self.raw.clear();
         Some(Packed { first, rest, bytes, unpacked: Mutex::default(), of: Arc::clone(of) })
     }
-}
-
-fn write(m: &Measurement, to: &mut Vec<u8>) -> Result<(), Error> {
-    bytes::write(m, to)?;
-    bytes::write(&m.circumstances.as_deref(), to)?;
-    bytes::write(&m.cpu_samples.as_deref(), to)
 }

@@ -7,7 +7,7 @@ use ::parquet::errors::ParquetError;
 use hdrhistogram::Histogram;
 
 use super::ExportArgs;
-use crate::cli::given::{LONGEST, lean};
+use crate::cli::given::{LONGEST, packed};
 use crate::runner::compared;
 use crate::runner::printed;
 use iotrail_base::error::{Error, Result};
@@ -61,7 +61,7 @@ impl Source for InStore<'_> {
 pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8> {
     let run = outline.run;
     let json = |take: &mut Piece<'_>| {
-        let mut record = lean(store, run)?
+        let mut record = packed(store, run)?
             .ok_or_else(|| Error::machine(format!("run {run} is no longer there"), "another program removed it"))?;
         record.comparisons = compared(&record, store)?;
         printed::pieces(record, store, take)

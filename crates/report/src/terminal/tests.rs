@@ -5,8 +5,8 @@ mod of_files;
 mod of_fleets;
 mod of_heads;
 mod of_kernels;
-mod of_lean;
 mod of_net_runs;
+mod of_packed;
 mod of_programs;
 
 use super::*;
