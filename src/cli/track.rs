@@ -11,10 +11,10 @@ use super::given::Stored;
 use super::page_file;
 use iotrail_answer::compare::{Metric, metrics};
 use iotrail_answer::history::{Change, FEWEST, Gathered, History};
+use iotrail_answer::table::PROGRAM;
 use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::words::plural;
 use iotrail_report::{html, terminal};
-use iotrail_schema::run_record::Table;
 use iotrail_store::{RunSummary, Store};
 
 #[derive(Debug, Clone, Args)]
@@ -107,7 +107,7 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
     for summary in list.iter().filter(is_asked) {
         // One after the other: a history of any length takes the memory of one run.
         if let Some(run) = store.load(summary.run)? {
-            let of_program = run.table == Table::Program;
+            let of_program = run.table == PROGRAM;
             // The program's own become known by it.
             metrics(&run);
             let named = args.metric.iter().map(|name| Metric::named(name, of_program));

@@ -164,7 +164,6 @@ pub struct Figure {
 }
 
 type Of<'a> = Box<dyn Fn(&Measurement) -> Option<f64> + 'a>;
-type Plain = fn(&Measurement) -> Option<f64>;
 type Text = fn(f64) -> String;
 
 /// Every cell but the control arm's, in the order of the plan.
@@ -202,18 +201,9 @@ fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
 /// By name: what is read of a measurement, and how it is written.
 fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Of<'a>, Text)> {
     let per = Unit::of_run(run).one();
-    let counted: [(&str, Plain); 7] = [
-        ("kicks", |m| m.per_io.kicks),
-        ("reschedule IPIs", |m| m.per_io.resched_ipis),
-        ("device interrupts", |m| m.per_io.device_irqs),
-        ("mode switches", |m| m.per_io.mode_switches),
-        ("context switches", |m| m.per_io.context_switches),
-        ("system calls", |m| m.per_io.syscalls),
-        ("runs of task work", |m| m.per_io.task_work_runs),
-    ];
     let mut all: Vec<(String, Of<'a>, Text)> = Vec::new();
-    for (name, of) in counted {
-        all.push((format!("{name} per {per}"), Box::new(of), per_io as Text));
+    for metric in Metric::PER_IO {
+        all.push((format!("{} per {per}", metric.counted()), Box::new(move |m| metric.of(m)), per_io as Text));
     }
     let mut vehicles: Vec<Vehicle> = Vec::new();
     for (vehicle, share) in pooled.iter().flat_map(|all| vehicle_shares(all)) {
@@ -230,13 +220,10 @@ fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> 
     }
     if !emulated {
         all.push((Metric::Iops.words(Unit::of_run(run)), Box::new(|m| m.iops), count as Text));
-        let us = |of: Plain| move |m: &Measurement| of(m).map(|ns| ns / 1e3);
-        all.push(("mean latency, µs".into(), Box::new(us(|m| m.latency_ns.mean)), three_digits as Text));
-        all.push((
-            "p99 latency, µs".into(),
-            Box::new(us(|m| m.latency_ns.p99.map(|n| n as f64))),
-            three_digits as Text,
-        ));
+        for (name, metric) in [("mean", Metric::LatencyMean), ("p99", Metric::LatencyP99)] {
+            let us = move |m: &Measurement| metric.of(m).map(|ns| ns / 1e3);
+            all.push((format!("{name} latency, µs"), Box::new(us), three_digits as Text));
+        }
     }
     all
 }

@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
+use crate::table::PROGRAM;
 use iotrail_base::words::numbers;
 use iotrail_schema::measurement::{LoadRecord, Measurement};
 use iotrail_schema::net_record::NetRecord;
 use iotrail_schema::program_record::ProgramRecord;
-use iotrail_schema::run_record::{CellRecord, RunRecord, Table};
+use iotrail_schema::run_record::{CellRecord, RunRecord};
 
 /// A command line for a shell, word by word.
 struct Line(String);
@@ -168,7 +169,7 @@ pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
         return of_measurement(m);
     }
     // What `iotrail try` was told of metrics and checks is in no record; `--save` keeps it.
-    if run.table == Table::Program && run.experiment == "try" {
+    if run.table == PROGRAM && run.experiment == "try" {
         return None;
     }
     let first = run.first();

@@ -23,10 +23,11 @@ mod timelines;
 mod wakeups;
 
 use self::part::Part;
-use super::group::{groups, rows, untestable};
+use super::group::{groups, untestable};
+use super::table::Table;
 use super::verdicts::{caveat, row_by_row};
 use iotrail_base::words::{list, plural};
-use iotrail_schema::run_record::{RunRecord, Table};
+use iotrail_schema::run_record::RunRecord;
 
 /// What the last conclusion is about.
 const WHOLE_RUN: &str = "the whole run";
@@ -45,7 +46,7 @@ pub struct Conclusion {
 
 /// All that is concluded, group by group, then what holds for the whole run.
 pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
-    let rows = rows(run);
+    let rows = Table::of(run).rows(run);
     let of_group = |group| {
         let part = Part { run, rows, group };
         Conclusion { about: part.group.title.clone(), sentences: of_part(&part) }
@@ -57,16 +58,16 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
 fn of_part(part: &Part<'_>) -> Vec<String> {
     // Of an emulated machine times mean nothing.
     let timed = !part.run.is_emulated();
-    let of_table = match part.run.table {
-        Table::Cost if timed => cost::least(part).into_iter().collect(),
-        Table::Placement => placement::conclude(part),
-        Table::ModeSwitches => mode_switches::between_rows(part).into_iter().collect(),
-        Table::Delays => delays::thresholds(part),
-        Table::Timelines => timelines::ways(part),
-        Table::Shares if timed => shares::conclude(part),
-        Table::Wakeups if timed => wakeups::conclude(part),
-        Table::Punts if timed => punts::cost(part).into_iter().collect(),
-        Table::Order => order::conclude(part),
+    let of_table = match part.run.table.as_str() {
+        "cost" if timed => cost::least(part).into_iter().collect(),
+        "placement" => placement::conclude(part),
+        "mode_switches" => mode_switches::between_rows(part).into_iter().collect(),
+        "delays" => delays::thresholds(part),
+        "timelines" => timelines::ways(part),
+        "shares" if timed => shares::conclude(part),
+        "wakeups" if timed => wakeups::conclude(part),
+        "punts" if timed => punts::cost(part).into_iter().collect(),
+        "order" => order::conclude(part),
         _ => Vec::new(),
     };
     let compared = row_by_row(part.run, part.rows, &part.group);

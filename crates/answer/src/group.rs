@@ -5,7 +5,7 @@ use serde_json::Value;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::span;
 use iotrail_schema::measurement::{Measurement, VehicleCount};
-use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, Table, VARIANT, value_text};
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
 use iotrail_schema::vehicle::Vehicle;
 
 /// Cells that share the value of all parameters but the arm and the row's.
@@ -31,11 +31,6 @@ pub fn row_axis(run: &RunRecord) -> Option<&str> {
         (values > 1 && *a != VARIANT, values)
     })
     .map(String::as_str)
-}
-
-/// The parameter that the rows of the run's table go by, in its groups: none where each group is a question of its own.
-pub fn rows(run: &RunRecord) -> Option<&str> {
-    row_axis(run).filter(|_| !matches!(run.table, Table::Cost | Table::Order))
 }
 
 /// A parameter's value as people write it, with the unit that its option has.

@@ -43,15 +43,10 @@ pub fn wakeups(m: &Measurement) -> Option<f64> {
     m.per_io(m.cpu.sqpoll_wakeups?)
 }
 
-/// Of each second, the part that the server's threads were neither on a CPU nor waiting for one, seconds; all threads together.
-pub fn server_idle(m: &Measurement) -> Option<f64> {
-    of_each_second(m, |s| s.idle_ns)
-}
-
-/// What the server's threads took, or had, of each second.
-pub fn of_each_second(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> Option<f64> {
+/// Time of the server's threads together per second, ns. Idle: neither on a CPU nor waiting for one.
+pub fn server_ns(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> Option<f64> {
     let total = &m.net.as_ref()?.server.as_ref()?.total;
-    ns(total).filter(|_| total.wall_ns > 0).map(|ns| ns as f64 / total.wall_ns as f64)
+    ns(total).filter(|_| total.wall_ns > 0).map(|ns| ns as f64 / total.wall_ns as f64 * 1e9)
 }
 
 /// Requests handed to io-wq: asked for, and because they would have blocked.
@@ -126,4 +121,14 @@ pub fn late_share(measurements: &[Measurement]) -> Option<f64> {
         all += d.count?;
     }
     (all > 0).then(|| late as f64 / all as f64)
+}
+
+/// How much of its CPUs the load kept busy; `None`: not known.
+pub fn busy(m: &Measurement) -> Option<f64> {
+    let mut cpus = m.load.cpus.clone();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let cpus = if cpus.is_empty() { m.load.jobs as usize } else { cpus.len() };
+    let spent = m.cpu.user_ns? + m.cpu.system_ns? + m.cpu.helpers_ns.unwrap_or(0);
+    (m.elapsed_ns > 0 && cpus > 0).then(|| spent as f64 / (m.elapsed_ns as f64 * cpus as f64))
 }

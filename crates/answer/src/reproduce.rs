@@ -4,7 +4,6 @@
 //! within a band around it. What no measurement here can tell is said with its reason, and never counts as agreement.
 
 mod band;
-pub mod figure;
 mod judge;
 mod said;
 pub mod study;

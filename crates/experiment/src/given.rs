@@ -6,8 +6,9 @@ use toml::Value;
 
 use super::file::{Axis, Experiment, Options, Point, Scale, settled, to_json};
 use super::load::Kind;
+use iotrail_answer::table::NET;
 use iotrail_base::error::{Error, Result};
-use iotrail_schema::run_record::{ARM, Table, value_text};
+use iotrail_schema::run_record::{ARM, value_text};
 
 /// An option, and its values as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,8 @@ pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Res
         question: String::new(),
         expect: String::new(),
         kind: Kind::Net,
-        table: Table::Net,
+        table: NET.into(),
+        columns: Vec::new(),
         profile: false,
         follow,
         metrics: Vec::new(),

@@ -56,7 +56,7 @@ pub fn experiment(study: &Study, part: &Part) -> Result<Experiment> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use iotrail_answer::reproduce::figure::Figure;
+    use iotrail_answer::compare::Metric;
     use iotrail_answer::reproduce::study::{Place, Shape};
     use iotrail_schema::run_record::value_text;
 
@@ -107,7 +107,7 @@ mod tests {
                         (&k.metric, k.values.iter().map(at).collect(), k.published.len() == k.values.len())
                     }
                 };
-                assert!(Figure::named(metric).is_some(), "{says}: {metric}");
+                assert!(metric.parse::<Metric>().is_ok(), "{says}: {metric}");
                 assert!(has_figure, "{says}: nothing to agree with");
                 for at in &places {
                     assert_eq!(cells(&e.full.axes, at), 1, "{says}: {at:?}");

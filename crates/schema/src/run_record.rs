@@ -26,38 +26,6 @@ pub const KERNEL: &str = "kernel";
 /// What a measurement that belongs to no experiment is stored as.
 const SINGLE: &str = "bench";
 
-/// Which table shows the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Table {
-    /// Throughput, latency, delivery paths, kicks and interrupts per I/O.
-    Delivery,
-    /// Wall time of all requests, and the shares of submit, poll and clear.
-    Cost,
-    /// The CPU that takes the interrupts against another.
-    Placement,
-    /// Returns from kernel to user mode by cause, and the tail of the latency.
-    ModeSwitches,
-    /// How late completions were delivered, and by what.
-    Delays,
-    /// Whether a completion was there before, came with the call, or was slept for.
-    Timelines,
-    /// CPU time of each I/O, by place.
-    Shares,
-    /// Waking the SQPOLL thread against keeping it awake.
-    Wakeups,
-    /// Requests handed to io-wq, and what that costs.
-    Punts,
-    /// Kicks, sleeps, interrupts and system calls of each I/O.
-    Kicks,
-    /// A network load: requests a second, latency, the server's CPU time, delivery paths.
-    Net,
-    /// A network load, run by run: throughput and idle time beside the order of delivery.
-    Order,
-    /// A program of the user's: its time, its CPU time, its own figures.
-    Program,
-}
-
 /// One run: what was planned, and what has been measured of it so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -73,8 +41,11 @@ pub struct RunRecord {
     pub question: String,
     /// What was expected, and why, before anything was measured.
     pub expect: String,
-    /// Which table shows it.
-    pub table: Table,
+    /// Name of the table that shows it.
+    pub table: String,
+    /// Columns that it shows instead of the table's own; left out if the experiment names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
     /// It was run with `--quick`.
     pub quick: bool,
     /// Seed (32 bits) of the order of the cells.
@@ -205,7 +176,8 @@ impl RunRecord {
             title: "a single measurement".into(),
             question: String::new(),
             expect: String::new(),
-            table: Table::Delivery,
+            table: "delivery".into(),
+            columns: Vec::new(),
             quick: false,
             seed: 0,
             repeats: 1,

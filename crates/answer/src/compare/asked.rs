@@ -4,11 +4,12 @@ use std::ops::Deref;
 
 use serde_json::{Map, Value};
 
-use super::metric::Metric;
+use crate::figure::Metric;
+use crate::table::{PROGRAM, Table};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurements::One;
-use iotrail_schema::run_record::{ARM, CellRecord, RunRecord, Table};
+use iotrail_schema::run_record::{ARM, CellRecord, RunRecord};
 
 /// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
 pub fn metrics(record: &RunRecord) -> Vec<Metric> {
@@ -21,25 +22,12 @@ pub fn metrics(record: &RunRecord) -> Vec<Metric> {
 }
 
 fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
-    match (record.metrics.is_empty(), record.table) {
-        (true, Table::Delivery) => vec![Metric::Iops, Metric::LatencyP99],
-        (true, Table::Cost) => vec![Metric::Elapsed],
-        (true, Table::Placement) => vec![Metric::Iops, Metric::LatencyMean, Metric::LatencyP99],
-        (true, Table::ModeSwitches) => vec![Metric::Iops, Metric::LatencyP99_99, Metric::ModeSwitchesPerIo],
-        (true, Table::Delays) => vec![Metric::LatencyMean, Metric::LatencyP99, Metric::Iops],
-        (true, Table::Timelines) => vec![Metric::Iops, Metric::LatencyMean],
-        (true, Table::Shares) => vec![Metric::CpuPerIo, Metric::Iops],
-        (true, Table::Wakeups) => vec![Metric::LatencyMean, Metric::CpuPerIo],
-        (true, Table::Punts) => vec![Metric::LatencyMean, Metric::CpuPerIo],
-        (true, Table::Net) => vec![Metric::Iops, Metric::CpuPerIo, Metric::LatencyP99],
-        (true, Table::Order) => vec![Metric::Iops],
-        (true, Table::Kicks) => vec![Metric::Iops, Metric::LatencyP99, Metric::KicksPerIo],
-        (true, Table::Program) => of_program(measured(record)),
+    let own = of_program(measured(record));
+    match record.metrics.is_empty() {
+        true if record.table == PROGRAM => own,
+        true => Table::of(record).metrics(),
         // A name that this version does not know was checked by the one that planned the run.
-        (false, _) => {
-            of_program(measured(record));
-            record.metrics.iter().filter_map(|m| m.parse().ok()).collect()
-        }
+        false => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),
     }
 }
 

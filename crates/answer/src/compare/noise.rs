@@ -1,8 +1,8 @@
 //! How far a load differs from itself.
 
-use super::metric::Metric;
 use super::ratio::ratio;
 use super::side::Side;
+use crate::figure::Metric;
 use iotrail_schema::measurement::Measurement;
 use iotrail_stats::bootstrap::paired;
 

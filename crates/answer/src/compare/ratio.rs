@@ -1,7 +1,7 @@
 //! The ratio of two sides, and its interval.
 
-use super::metric::Metric;
 use super::side::Side;
+use crate::figure::Metric;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Comparison;
 use iotrail_stats::bootstrap::{Counts, FEWEST, MergedQuantile, Ratio, apart, paired, paired_quantiles, unpaired};

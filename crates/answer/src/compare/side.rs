@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 
-use super::metric::Metric;
+use crate::figure::Metric;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::CellRecord;

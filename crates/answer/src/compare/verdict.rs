@@ -1,6 +1,6 @@
 //! What is said of comparisons that were made together.
 
-use super::metric::Metric;
+use crate::figure::Metric;
 use iotrail_base::words::percent;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_stats::holm;

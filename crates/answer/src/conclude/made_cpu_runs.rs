@@ -6,7 +6,6 @@ use super::made_runs::{cell, run, said, samples};
 use crate::compare;
 use iotrail_schema::measurement::{Measurement, Punts};
 use iotrail_schema::place::Place;
-use iotrail_schema::run_record::Table;
 
 #[test]
 fn an_iocbs_copy_is_what_native_aio_copies_more() {
@@ -19,12 +18,8 @@ fn an_iocbs_copy_is_what_native_aio_copies_more() {
         })
     };
     let arms = ["io_uring", "native aio"];
-    let mut r = run(
-        Table::Shares,
-        &["batch", "arm"],
-        &arms,
-        vec![batch("io_uring", arms[0], 100), batch("libaio", arms[1], 200)],
-    );
+    let mut r =
+        run("shares", &["batch", "arm"], &arms, vec![batch("io_uring", arms[0], 100), batch("libaio", arms[1], 200)]);
     // 100 more samples of 1 ms, for a million I/Os; errors √400 and √200 over two million.
     assert_eq!(
         said(&r)[2..],
@@ -66,7 +61,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
         arm(1000, "1 ms", Some(1000), Some(40_000_000), 120_000.0),
         arm(1000, "none", None, None, 95_000.0),
     ];
-    let mut r = run(Table::Wakeups, &["rate", "arm"], &["2 s", "1 ms", "none"], cells);
+    let mut r = run("wakeups", &["rate", "arm"], &["2 s", "1 ms", "none"], cells);
     let words = said(&r);
     assert_eq!(
         words,
@@ -115,7 +110,7 @@ fn a_punt_costs_what_the_forced_ones_take_more() {
         arm("as it is", false, Punts::default(), 2_000_000, 0),
         arm("forced", true, Punts { asked: 1000, would_block: 0 }, 4_000_000, 3_000_000),
     ];
-    let mut r = run(Table::Punts, &["variant", "arm"], &["as it is", "forced"], cells);
+    let mut r = run("punts", &["variant", "arm"], &["as it is", "forced"], cells);
     assert_eq!(
         said(&r),
         [

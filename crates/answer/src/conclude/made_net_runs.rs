@@ -5,7 +5,6 @@ use serde_json::json;
 use super::conclude;
 use super::made_runs::{cell, run, said};
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::run_record::Table;
 use iotrail_testing::sample::{self, delivered, echo};
 
 #[test]
@@ -29,7 +28,7 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
         cell(json!({"arm": "plain"}), unfollowed),
     ];
     assert_eq!(
-        said(&run(Table::Order, &["arm"], &arms, cells)),
+        said(&run("order", &["arm"], &arms, cells)),
         [
             "Requests per second against defer: inconclusive with coop and plain (it would have shown from more than ×10).",
             "defer: 0.200 to 0.450 inversions per completion (posted before one that was ready earlier), by 7 places at most, in task \
@@ -56,7 +55,7 @@ fn servers_are_compared_in_requests_and_a_sender_at_its_limit_is_said() {
         m.vehicles = sample::measurement().vehicles;
     };
     let r = run(
-        Table::Net,
+        "net",
         &["connections", "arm"],
         &["epoll", "io_uring"],
         vec![

@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{
     CpuShare, Delay, Interrupt, Measurement, ModeSwitch, PerIo, StageRecord, VehicleCount,
 };
 use iotrail_schema::place::Place;
-use iotrail_schema::run_record::{CellRecord, RunRecord, Table};
+use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::vehicle::Vehicle;
 use iotrail_testing::sample;
 
@@ -29,10 +29,11 @@ pub(super) fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> Cel
     CellRecord { cell: 0, params, untestable: None, measurements: vec![one(0), one(1)].into() }
 }
 
-pub(super) fn run(table: Table, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {
+pub(super) fn run(table: &str, axes: &[&str], arms: &[&str], mut cells: Vec<CellRecord>) -> RunRecord {
     cells.iter_mut().zip(1..).for_each(|(c, n)| c.cell = n);
     let names = |of: &[&str]| of.iter().map(|name| (*name).to_owned()).collect();
-    let mut run = RunRecord { table, repeats: 2, axes: names(axes), arms: names(arms), cells, ..sample::run() };
+    let mut run =
+        RunRecord { table: table.into(), repeats: 2, axes: names(axes), arms: names(arms), cells, ..sample::run() };
     run.comparisons = compare::of_run(&run, &|_, _| None);
     run
 }
@@ -88,7 +89,7 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
             vec![vehicle(Vehicle::Iowq, None, 700, 9_000, 0), vehicle(Vehicle::Enter, Some("ready"), 300, 2_000, 0)];
     };
     let r = run(
-        Table::Timelines,
+        "timelines",
         &["depth", "arm"],
         &["default"],
         vec![
@@ -110,7 +111,7 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
             "GETEVENTS at depth 128: default runs task work and returns 30 % (2.00 µs after ready) and leaves them to a thread of the \
              kernel, or it is not told 70 % (by iowq, 9.00 µs after ready).",
             "Kicks per I/O: default 0.20 at depth 64.",
-            "Sleeps per I/O: default 0.01 at depth 64.",
+            "Context switches per I/O: default 0.01 at depth 64.",
             "System calls per I/O: default 1.01 at depth 64.",
         ]
     );
@@ -136,7 +137,7 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
         think(1_000_000, "default", BASE, 5_000, 0),
         think(1_000_000, "coop", TWICE, 700_000, 100),
     ];
-    let mut r = run(Table::Delays, &["think", "arm"], &["default", "coop"], cells);
+    let mut r = run("delays", &["think", "arm"], &["default", "coop"], cells);
     let words = said(&r);
     let threshold = "coop is slower than default from think 1.00 ms on; at think 100 µs it is equivalent, so the threshold lies between the two.";
     assert!(words[0].starts_with(
@@ -200,7 +201,7 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
             arm("non-irq", "non-irq", false, 11_000.0, 0),
             arm("non-irq coop", "non-irq", true, 12_000.0, 0),
         ];
-        said(&run(Table::Placement, &["depth", "arm"], &["irq", "non-irq", "non-irq coop"], cells))
+        said(&run("placement", &["depth", "arm"], &["irq", "non-irq", "non-irq coop"], cells))
     };
     let words = of(0);
     assert!(
@@ -235,14 +236,14 @@ fn what_still_enters_the_kernel_is_named_by_cause() {
         mode("sqpoll", "prefault", 0, 0),
     ];
     assert_eq!(
-        said(&run(Table::ModeSwitches, &["variant", "arm"], &["lazy", "prefault"], cells))[2..],
+        said(&run("mode_switches", &["variant", "arm"], &["lazy", "prefault"], cells))[2..],
         [
             "Mode switches per I/O with prefault against lazy: lower for sqpoll (×0.250, 0.250–0.250); equivalent within ±5 % for \
              neither.",
             "Returns to user mode are most often out of syscall (96 %) for neither and page_fault (75 %) for sqpoll with lazy; syscall \
              (99.0 %) for neither and timer_tick (100 %) for sqpoll with prefault.",
             "Against neither (lazy), by medians: sqpoll IOPS ×1.00, returns to user mode per I/O ×0.038 and CPU time per I/O ×1.00.",
-            "Returns to user mode per I/O: lazy 1.04 for neither and 0.040 for sqpoll; prefault 1.01 for neither and 0.010 for sqpoll.",
+            "Mode switches per I/O: lazy 1.04 for neither and 0.040 for sqpoll; prefault 1.01 for neither and 0.010 for sqpoll.",
             "Out of system calls: 1.00 for neither and 0.00 for sqpoll.",
             "Out of page faults: lazy 0.030 throughout; prefault 0.00 throughout.",
             "Out of device interrupts: 0.00 throughout.",
@@ -267,12 +268,12 @@ fn kicks_that_rise_and_fall_with_depth_are_told_with_their_peak() {
         arm(64, "default", 0.1, 0.02),
         arm(64, "coop", 0.01, 0.02),
     ];
-    let words = said(&run(Table::Kicks, &["depth", "arm"], &["default", "coop"], cells));
+    let words = said(&run("kicks", &["depth", "arm"], &["default", "coop"], cells));
     assert_eq!(
         words[3..],
         [
             "Kicks per I/O: default 0.00 at depth 1, 0.60 at depth 16 and 0.10 at depth 64; coop 0.00 to 0.01 throughout.",
-            "Sleeps per I/O: 1.00 at depth 1, 0.20 at depth 16 and 0.02 at depth 64.",
+            "Context switches per I/O: 1.00 at depth 1, 0.20 at depth 16 and 0.02 at depth 64.",
         ]
     );
 }

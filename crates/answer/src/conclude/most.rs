@@ -8,17 +8,17 @@ use crate::timelines;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{list, percent};
 use iotrail_schema::measurement::Phases;
-use iotrail_schema::run_record::{CellRecord, Table};
+use iotrail_schema::run_record::CellRecord;
 
 /// The parts of a whole, with their shares of it.
 type Parts = Vec<(&'static str, f64)>;
 type OfCell = fn(&CellRecord) -> Parts;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
-    let of_table: Option<(&str, OfCell)> = match part.run.table {
-        Table::Cost if !part.run.is_emulated() => Some(("The largest part of the time goes to", phases)),
-        Table::ModeSwitches => Some(("Returns to user mode are most often out of", causes)),
-        Table::Timelines => Some(("GETEVENTS most often", ways)),
+    let of_table: Option<(&str, OfCell)> = match part.run.table.as_str() {
+        "cost" if !part.run.is_emulated() => Some(("The largest part of the time goes to", phases)),
+        "mode_switches" => Some(("Returns to user mode are most often out of", causes)),
+        "timelines" => Some(("GETEVENTS most often", ways)),
         _ => None,
     };
     let of_all: (&str, OfCell) = ("Completions were most often delivered by", paths);

@@ -5,15 +5,16 @@ use serde_json::{Map, Value};
 use super::when::SETTING;
 use super::{Head, notes};
 use crate::across::{Boots, KernelRecord, lost_order, short};
+use crate::table::Table;
 use iotrail_base::words::list;
 use iotrail_schema::comparison::Comparison;
-use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, Table};
+use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord};
 
 impl Head {
     /// `merged`: the kernels' runs as one (`across::merged`).
     pub fn of_kernels(merged: &RunRecord, kernels: &[Boots], records: &[KernelRecord]) -> Head {
         let mut head = Head::of_run(&as_arms(merged), false);
-        if merged.table == Table::Order
+        if Table::of(merged).each_run
             && let Some(order) = order(merged, kernels)
         {
             head.also.insert(0, std::mem::replace(&mut head.answer, order));
@@ -155,7 +156,7 @@ mod tests {
     #[test]
     fn where_the_question_is_the_order_it_is_the_answer() {
         let mut kernels = two();
-        kernels.iter_mut().flat_map(|k| &mut k.runs).for_each(|r| r.table = Table::Order);
+        kernels.iter_mut().flat_map(|k| &mut k.runs).for_each(|r| r.table = "order".into());
         let of =
             |kernels: &[Boots]| Head::of_kernels(&merged(kernels, &|_, _, _| None).unwrap(), kernels, &records(""));
         let head = of(&kernels);

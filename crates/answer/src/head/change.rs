@@ -2,10 +2,11 @@
 
 use super::effect::Effect;
 use crate::compare::{Metric, why_open};
+use crate::figure;
 use crate::spread::over_repeats;
 use crate::unit::Unit;
 use crate::verdicts::{factor, near_1};
-use iotrail_base::words::{count, per_io, span};
+use iotrail_base::words::count;
 use iotrail_schema::run_record::CellRecord;
 
 /// From here on a ratio is said as a factor, below it in percent.
@@ -26,15 +27,16 @@ pub fn called(metric: Metric, unit: Unit) -> String {
 
 /// `fewer`, `longer`: more or less of the metric.
 fn direction(metric: Metric, more: bool) -> &'static str {
-    let is_amount = metric == Metric::Iops || metric.is_of_cpu() || Metric::COUNTS.contains(&metric);
-    match (metric, more) {
-        (_, true) if is_amount => "more",
+    use figure::Unit::{Count, Rare, Rate, Time};
+    match (metric.figure().map(|f| f.unit), more) {
+        (_, true) if metric.is_of_cpu() => "more",
         (_, false) if metric.is_of_cpu() => "less",
-        (_, false) if is_amount => "fewer",
-        (Metric::Own(_), true) => "higher",
-        (Metric::Own(_), false) => "lower",
-        (_, true) => "longer",
-        (_, false) => "shorter",
+        (Some(Rate | Count | Rare), true) => "more",
+        (Some(Rate | Count | Rare), false) => "fewer",
+        (Some(Time), true) => "longer",
+        (Some(Time), false) => "shorter",
+        (_, true) => "higher",
+        (_, false) => "lower",
     }
 }
 
@@ -145,8 +147,7 @@ pub fn value(metric: Metric, x: f64) -> String {
     match metric {
         Metric::Iops => count(if x >= 10.0 { x.round() } else { x }),
         Metric::Own(_) => count(x),
-        m if !m.is_of_time() => per_io(x),
-        _ => span(x),
+        metric => metric.figure().map_or(figure::Unit::Time, |f| f.unit).text(x),
     }
 }
 

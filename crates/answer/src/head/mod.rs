@@ -25,10 +25,11 @@ use self::change::{called, levels};
 use self::effect::{Effect, of_arm};
 use crate::compare::{Metric, metrics};
 use crate::spread::Spread;
+use crate::table::PROGRAM;
 use crate::unit::Unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, Verdict};
-use iotrail_schema::run_record::{CONTROL, RunRecord, Table};
+use iotrail_schema::run_record::{CONTROL, RunRecord};
 
 /// What stands above everything else of a run.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -117,7 +118,7 @@ impl Head {
         let answer = answer(*metric, unit, base, all)
             + notes::all_disturbed(run.comparisons.iter().filter(|c| c.metric == metric.name())).unwrap_or_default();
         let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
-        if run.table == Table::Program {
+        if run.table == PROGRAM {
             let gains = |(_, all): &&(Metric, Vec<ByArm<'_>>)| {
                 all.iter().flat_map(|(_, e)| e).any(|e| e.c.verdict == Verdict::Faster)
             };

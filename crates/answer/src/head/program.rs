@@ -6,11 +6,12 @@ use super::effect::Effect;
 use super::table::{Mark, Situation, Situations, band, open, visible};
 use super::why::{AMOUNT, FACTOR, MOVED, by};
 use crate::compare::Metric;
+use crate::table::PROGRAM;
 use crate::unit::Unit;
 use iotrail_base::words::{list, per_io, percent, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
-use iotrail_schema::run_record::{RunRecord, Table};
+use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::setup_flag;
 use iotrail_schema::vehicle::Vehicle;
 
@@ -56,21 +57,21 @@ fn of<'r>(run: &'r RunRecord, arm: &str) -> Option<&'r TriedArm> {
     run.tried.iter().find(|t| t.name == arm)
 }
 
-/// A count per I/O of a traced run: its noun, its name in `per_io`, and where it is.
-type Count = (&'static str, &'static str, fn(&WatchedRun) -> Option<f64>);
+/// A count per I/O of a traced run, and where it is.
+type Count = (Metric, fn(&WatchedRun) -> Option<f64>);
 const COUNTS: [Count; 3] = [
-    ("kicks", "kicks", |w| w.kicks_per_io),
-    ("system calls", "syscalls", |w| w.syscalls_per_io),
-    ("sleeps", "context_switches", |w| w.sleeps_per_io),
+    (Metric::KicksPerIo, |w| w.kicks_per_io),
+    (Metric::SyscallsPerIo, |w| w.syscalls_per_io),
+    (Metric::ContextSwitchesPerIo, |w| w.sleeps_per_io),
 ];
 
 /// A value per operation, with the interval of an estimate.
 struct PerOperation(f64, Option<[f64; 2]>);
 
 impl PerOperation {
-    fn of(w: &WatchedRun, (_, name, of): &Count) -> Option<Self> {
+    fn of(w: &WatchedRun, (metric, of): &Count) -> Option<Self> {
         let scale = w.completions_per_operation()?;
-        Some(Self(of(w)? * scale, w.per_io_intervals.get(*name).map(|ci95| ci95.map(|x| x * scale))))
+        Some(Self(of(w)? * scale, w.per_io_intervals.get(metric.field()).map(|ci95| ci95.map(|x| x * scale))))
     }
 
     fn range(&self) -> [f64; 2] {
@@ -129,9 +130,9 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     for count in &COUNTS {
         match PerOperation::of(a, count).zip(PerOperation::of(b, count)) {
             Some((x, y)) if x.differs_from(&y) => {
-                parts.push(format!("{} {per} {} → {}", count.0, x.text(), y.text()));
+                parts.push(format!("{} {per} {} → {}", count.0.counted(), x.text(), y.text()));
             }
-            both => file(&format!("{} {per}", count.0), both.is_some()),
+            both => file(&format!("{} {per}", count.0.counted()), both.is_some()),
         }
     }
     parts.extend(cpu(run, arm, (a, b), per));
@@ -211,7 +212,7 @@ fn cpu_per_run(run: &RunRecord) -> Option<String> {
     let of = |metric: Metric| run.comparisons.iter().filter(move |c| c.metric == metric.name());
     let differs = |c: &Comparison| matches!(c.verdict, Verdict::Faster | Verdict::Slower);
     let takes_as_long = of(Metric::Elapsed).all(|c| c.verdict == Verdict::Equivalent);
-    (run.table == Table::Program && takes_as_long && of(Metric::CpuTime).any(differs)).then(|| {
+    (run.table == PROGRAM && takes_as_long && of(Metric::CpuTime).any(differs)).then(|| {
         "CPU time is per run: if the program runs for a set time, an arm that does more takes more; --metric NAME=REGEX names its work"
             .into()
     })
@@ -246,7 +247,7 @@ mod tests {
     use iotrail_schema::comparison::Verdict;
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::program_record::{Hang, Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
-    use iotrail_schema::run_record::{RunRecord, Table};
+    use iotrail_schema::run_record::RunRecord;
     use iotrail_schema::trace_record::Subject;
     use iotrail_schema::vehicle::Vehicle;
     use iotrail_testing::{run::two_by_two, sample};
@@ -255,7 +256,7 @@ mod tests {
     fn run(tps: [[f64; 6]; 2]) -> RunRecord {
         let mut run = two_by_two();
         run.cells.truncate(2);
-        (run.table, run.repeats) = (Table::Program, 6);
+        (run.table, run.repeats) = (super::PROGRAM.into(), 6);
         for (cell, tps) in run.cells.iter_mut().zip(tps) {
             let one = |value: f64| {
                 let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
@@ -395,7 +396,7 @@ mod tests {
         let one = WatchedRun { sleeps_per_io: Some(1.0), ..one };
         assert_eq!(
             explained(traced(12_800, 6_400), one.clone(), Verdict::Faster),
-            "one traced run each: no large difference in delivery paths, kicks per operation, system calls per operation and sleeps per \
+            "one traced run each: no large difference in delivery paths, kicks per operation, system calls per operation and context switches per \
              operation"
         );
         let dearer = WatchedRun { cpu_per_io_ns: Some(32_600.0), ..one };
@@ -410,7 +411,7 @@ mod tests {
         assert!(said.starts_with("not known: the traced run of coop_taskrun had no asynchronous I/O"), "{said}");
         let unknown = WatchedRun { syscalls_per_io: None, ..traced(1000, 1000) };
         let said = explained(traced(1000, 1000), unknown, Verdict::Faster);
-        assert!(said.ends_with("sleeps per I/O; not known: system calls per I/O"), "{said}");
+        assert!(said.ends_with("context switches per I/O; not known: system calls per I/O"), "{said}");
         assert!(!said.split("; not known").next().unwrap().contains("system calls"), "{said}");
     }
 

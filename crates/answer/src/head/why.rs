@@ -6,7 +6,6 @@ use super::effect::Effect;
 use crate::compare::{Metric, failed};
 use crate::diagnose::notify::waited_for_tick;
 use crate::group::vehicle_shares;
-use crate::per_io;
 use crate::spread::over_repeats;
 use crate::unit::Unit;
 use iotrail_base::words::{list, per_io as per_io_text, percent, span};
@@ -24,13 +23,12 @@ pub const AMOUNT: f64 = 0.05;
 
 type Shares = Vec<(Vehicle, f64)>;
 type Pairs = Vec<(f64, f64)>;
-type PerIo = (&'static str, fn(&Measurement) -> Option<f64>);
-const COUNTS: [PerIo; 5] = [
-    ("system calls", |m| m.per_io.syscalls),
-    ("kicks", |m| m.per_io.kicks),
-    ("sleeps", |m| m.per_io.context_switches),
-    ("device interrupts", |m| m.per_io.device_irqs),
-    ("requests handed to io-wq", |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks)),
+const COUNTS: [Metric; 5] = [
+    Metric::SyscallsPerIo,
+    Metric::KicksPerIo,
+    Metric::ContextSwitchesPerIo,
+    Metric::DeviceIrqsPerIo,
+    Metric::PuntsPerIo,
 ];
 
 /// The sentence, and the advice that belongs to its cause.
@@ -41,7 +39,7 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     }
     let one = Unit::of_run(run).one();
     let counted = counted(shown);
-    let each = || COUNTS.iter().map(|(name, _)| *name).zip(&counted);
+    let each = || COUNTS.iter().map(|metric| metric.counted()).zip(&counted);
     let mut parts: Vec<(f64, String)> =
         each().filter_map(|(name, pairs)| count(&format!("{name} per {one}"), pairs.as_ref()?)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -54,7 +52,7 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     }
     let watched = shown.iter().flat_map(|e| [e.a, e.b]).all(|c| !vehicle_shares(&c.measurements.all()).is_empty());
     let known = each().filter(|(_, pairs)| pairs.is_some()).map(|(name, _)| name);
-    let alike: Vec<String> = std::iter::once("delivery paths").chain(known).map(str::to_owned).collect();
+    let alike: Vec<String> = std::iter::once("delivery paths".to_owned()).chain(known).collect();
     let unexplained = || format!("not in what the probes count: {} per {one} are alike", list(&alike));
     (watched.then(unexplained), None)
 }
@@ -154,7 +152,7 @@ fn cpu(one: &str, shown: &[Effect<'_>]) -> Option<String> {
 
 /// [`pairs`] of each of the counts, cell by cell.
 fn counted(shown: &[Effect<'_>]) -> [Option<Pairs>; COUNTS.len()] {
-    let of = |cell| COUNTS.map(|(_, of)| over_repeats(cell, of));
+    let of = |cell| COUNTS.map(|metric| over_repeats(cell, |m| metric.of(m)));
     let both: Vec<_> = shown.iter().map(|e| (of(e.a), of(e.b))).collect();
     std::array::from_fn(|i| both.iter().map(|(a, b)| Some((a[i]?, b[i]?))).collect())
 }

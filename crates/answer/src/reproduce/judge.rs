@@ -3,9 +3,9 @@
 use serde_json::{Map, Value};
 
 use super::band::{self, OF_BEST, STEPS};
-use super::figure::{Figure, busy};
 use super::study::{Count, Knee, Limit, Order, Place, Ratio, Shape};
 use crate::compare::{Histograms, Metric, Side, compare, noise_floor, place, together, undecided};
+use crate::per_io;
 use iotrail_base::words::{percent, three_digits};
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
 use iotrail_schema::reproduction::{Band, LineOutcome};
@@ -74,11 +74,11 @@ fn same(a: &Value, b: &Value) -> bool {
     value_text(a) == value_text(b)
 }
 
-fn named(name: &str) -> Result<Figure, Untestable> {
-    Figure::named(name).ok_or_else(|| format!("nothing is called {name}"))
+fn named(name: &str) -> Result<Metric, Untestable> {
+    name.parse().map_err(|_| format!("nothing is called {name}"))
 }
 
-fn is_known(figure: Figure, name: &str, cell: &CellRecord) -> Result<Vec<f64>, Untestable> {
+fn is_known(figure: Metric, name: &str, cell: &CellRecord) -> Result<Vec<f64>, Untestable> {
     let values: Option<Vec<f64>> = cell.measurements.all().iter().map(|m| figure.of(m)).collect();
     values.ok_or_else(|| format!("{name} is not known: it needs the probes (run as root; `iotrail check`)"))
 }
@@ -91,7 +91,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     }
     let band = ratio.band();
     match named(&ratio.metric)? {
-        Figure::Metric(metric) => {
+        metric if metric.is_of_time() || Metric::COUNTS.contains(&metric) => {
             let c = compared(metric, run, (a, b), histograms);
             if c.verdict == Verdict::NotComparable {
                 return Err(c.reasons.join("; "));
@@ -117,7 +117,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
 
 /// What was CPU-bound there says nothing of a load that waits for the disk.
 fn saturated(cell: &CellRecord) -> Result<(), Untestable> {
-    let busy = median(cell.measurements.all().iter().filter_map(busy));
+    let busy = median(cell.measurements.all().iter().filter_map(per_io::busy));
     match busy {
         Some(busy) if busy < SATURATED => Err(format!(
             "the disk is the limit here: the load's CPU was busy for {} of the time, and the study's was saturated",
@@ -199,7 +199,7 @@ fn of_count(count: &Count, run: &RunRecord) -> Result<Seen, Untestable> {
 }
 
 fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
-    let Figure::Metric(metric) = named(&knee.metric)? else { return Err(format!("{} has no knee", knee.metric)) };
+    let metric = named(&knee.metric)?;
     let at = |value: &Value| {
         let mut at = knee.at.clone();
         at.insert(knee.along.clone(), value.clone());
@@ -256,7 +256,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<S
 }
 
 fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
-    let Figure::Metric(metric) = named(&order.metric)? else { return Err(format!("{} has no order", order.metric)) };
+    let metric = named(&order.metric)?;
     let cells = order.cells.iter().map(|at| cell(run, at)).collect::<Result<Vec<_>, _>>()?;
     let pair = |pair: &[&CellRecord]| {
         let (a, b, noise) = sides(metric, run, (pair[0], pair[1]), histograms);

@@ -1,9 +1,9 @@
 //! A study's figures in words.
 
 use super::band;
-use super::figure::Figure;
 use super::judge::{short, times};
 use super::study::{Knee, Order, Shape};
+use crate::compare::Metric;
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::reproduction::{Band, LineOutcome, Reproduction, StudyLine};
 use iotrail_schema::run_record::value_text;
@@ -32,7 +32,7 @@ pub fn published(shape: &Shape) -> Published {
 }
 
 fn of_knee(k: &Knee) -> Published {
-    let higher = matches!(Figure::named(&k.metric), Some(Figure::Metric(m)) if m.higher_is_better());
+    let higher = k.metric.parse().is_ok_and(Metric::higher_is_better);
     let best = |a: f64, b: f64| if higher { a.max(b) } else { a.min(b) };
     let at = band::knee(&k.published, best);
     let text = |i: usize| k.values.get(i).map(value_text).unwrap_or_default();

@@ -84,7 +84,7 @@ pub type Place = BTreeMap<String, Value>;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ratio {
-    /// A metric, or a count of [`Figure`](super::figure::Figure).
+    /// A [`Metric`](crate::compare::Metric).
     pub metric: String,
     pub a: Place,
     pub b: Place,

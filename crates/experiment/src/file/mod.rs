@@ -86,6 +86,7 @@ impl File<'_> {
             expect: raw.expect,
             kind: raw.kind,
             table: self.table(raw.table.as_ref())?,
+            columns: raw.columns.iter().map(|c| self.column(c)).collect::<Result<_>>()?,
             profile: raw.profile.is_some_and(|p| *p.get_ref()),
             follow: raw.follow.as_ref().map(|n| self.at_least_1("follow", n)).transpose()?,
             metrics: raw.metrics.iter().map(|m| self.metric(m)).collect::<Result<_>>()?,

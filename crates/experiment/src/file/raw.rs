@@ -7,7 +7,6 @@ use super::expectation::RawExpectation;
 use super::stop::RawStop;
 use super::values::{RawMatrix, RawOptions};
 use crate::load::Kind;
-use iotrail_schema::run_record::Table;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -18,7 +17,10 @@ pub(super) struct Raw {
     pub expect: String,
     #[serde(default)]
     pub kind: Kind,
-    pub table: Option<Spanned<Table>>,
+    pub table: Option<Spanned<String>>,
+    /// Columns of the run's table instead of its own.
+    #[serde(default)]
+    pub columns: Vec<Spanned<String>>,
     pub profile: Option<Spanned<bool>>,
     pub follow: Option<Spanned<u32>>,
     pub repeats: Option<Spanned<u32>>,

@@ -7,9 +7,9 @@ use super::raw::Raw;
 use super::source::File;
 use crate::load::Kind;
 use iotrail_answer::compare::Metric;
+use iotrail_answer::table::{self, Column, Table};
 use iotrail_base::error::Result;
 use iotrail_base::units::Bytes;
-use iotrail_schema::run_record::Table;
 
 impl File<'_> {
     pub(super) fn band(&self, share: &Spanned<f64>) -> Result<f64> {
@@ -21,27 +21,40 @@ impl File<'_> {
         Ok(within)
     }
 
-    pub(super) fn table(&self, named: Option<&Spanned<Table>>) -> Result<Table> {
-        let of_net = |table| matches!(table, Table::Net | Table::Order);
-        match (self.kind, named) {
-            (Kind::Storage, None) => Ok(Table::Delivery),
-            (Kind::Net, None) => Ok(Table::Net),
-            (Kind::Program, None) => Ok(Table::Program),
-            (Kind::Program, Some(t)) if *t.get_ref() != Table::Program => {
-                Err(self.refuse(t.span(), "a program's run has a table of its own: leave 'table' out"))
+    pub(super) fn table(&self, named: Option<&Spanned<String>>) -> Result<String> {
+        let usual = match self.kind {
+            Kind::Storage => table::STORAGE,
+            Kind::Net => table::NET,
+            Kind::Program => table::PROGRAM,
+        };
+        let Some(named) = named else { return Ok(usual.into()) };
+        let name = named.get_ref().as_str();
+        let Some(table) = Table::named(name) else {
+            let all: Vec<&str> = Table::names().collect();
+            return Err(self.refuse(named.span(), format!("no table is called '{name}': there are {}", all.join(", "))));
+        };
+        let wrong = match self.kind {
+            Kind::Program if name != usual => "a program's run has a table of its own: leave 'table' out",
+            Kind::Storage | Kind::Net if name == table::PROGRAM => {
+                "this table is for programs: add kind = \"program\", or use another"
             }
-            (Kind::Storage | Kind::Net, Some(t)) if *t.get_ref() == Table::Program => {
-                Err(self.refuse(t.span(), "this table is for programs: add kind = \"program\", or use another"))
+            Kind::Net if !table.net => "this table is for loads on storage: use net or order",
+            Kind::Storage if table.net => {
+                "this table is for loads over the network: add kind = \"net\", or use another"
             }
-            (Kind::Net, Some(t)) if !of_net(*t.get_ref()) => {
-                Err(self.refuse(t.span(), "this table is for loads on storage: use net or order"))
-            }
-            (Kind::Storage, Some(t)) if of_net(*t.get_ref()) => {
-                Err(self
-                    .refuse(t.span(), "this table is for loads over the network: add kind = \"net\", or use another"))
-            }
-            (_, Some(t)) => Ok(*t.get_ref()),
+            _ => return Ok(name.into()),
+        };
+        Err(self.refuse(named.span(), wrong))
+    }
+
+    pub(super) fn column(&self, named: &Spanned<String>) -> Result<String> {
+        let name = named.get_ref();
+        if Column::named(name).is_none() {
+            let all: Vec<&str> = Column::names().collect();
+            let what = format!("no column is called '{name}': there are {}", all.join(", "));
+            return Err(self.refuse(named.span(), what));
         }
+        Ok(name.clone())
     }
 
     /// What means nothing to a load over the network.

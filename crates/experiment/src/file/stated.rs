@@ -5,7 +5,7 @@ use toml::Value;
 use super::values::Options;
 use crate::load::Kind;
 use iotrail_base::units::Bytes;
-use iotrail_schema::run_record::{Expectation, Stop, Table};
+use iotrail_schema::run_record::{Expectation, Stop};
 
 /// An experiment as its file states it.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,9 @@ pub struct Experiment {
     pub question: String,
     pub expect: String,
     pub kind: Kind,
-    pub table: Table,
+    pub table: String,
+    /// Columns instead of the table's; empty: the table's.
+    pub columns: Vec<String>,
     /// The CPUs are sampled in every cell.
     pub profile: bool,
     /// One of io_uring's requests in so many is followed whole in every cell.

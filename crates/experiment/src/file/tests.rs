@@ -2,7 +2,7 @@ use toml::Value;
 
 use super::*;
 use crate::builtin;
-use iotrail_schema::run_record::{ARM, Table};
+use iotrail_schema::run_record::ARM;
 
 /// Line 1 is the name; the parts begin at lines 6, 8 and 10.
 const GOOD: &str = r#"name = "x"
@@ -56,13 +56,13 @@ fn the_documents_example_is_read() {
     assert_eq!(e.quick.unwrap().axes[1].points.len(), 1);
     let over_the_network = doc.split("```toml\n").find(|t| t.contains("kind = \"net\"\nrepeats")).unwrap();
     let e = parse(over_the_network.split("```").next().unwrap(), "docs/formats.md").unwrap();
-    assert_eq!((e.kind, e.table, e.full.axes.len()), (Kind::Net, Table::Net, 2));
+    assert_eq!((e.kind, e.table.as_str(), e.full.axes.len()), (Kind::Net, "net", 2));
 }
 
 #[test]
 fn an_experiment_is_read_as_written() {
     let e = parse(GOOD, "x.toml").unwrap();
-    assert_eq!((e.full.repeats, e.table, e.quick, e.seed), (2, Table::Delivery, None, None));
+    assert_eq!((e.full.repeats, e.table.as_str(), e.quick, e.seed), (2, "delivery", None, None));
     assert_eq!(e.full.axes.iter().map(|a| a.points.len()).collect::<Vec<_>>(), [2, 2]);
     assert_eq!(e.full.axes[1].points[1].value, Value::from("b"));
     assert_eq!(e.full.axes[1].points[1].options["ring"], Value::from("coop_taskrun"));
@@ -216,7 +216,7 @@ name = "io_uring"
 #[test]
 fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
     let e = parse(NET, "x.toml").unwrap();
-    assert_eq!((e.kind, e.table, e.full.axes.len()), (Kind::Net, Table::Net, 2));
+    assert_eq!((e.kind, e.table.as_str(), e.full.axes.len()), (Kind::Net, "net", 2));
     let with = |from: &str, to: &str| {
         assert!(NET.contains(from));
         NET.replacen(from, to, 1)
@@ -248,6 +248,22 @@ fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
         e.ends_with("; docs/formats.md describes the experiment file, `iotrail net bench --help` the load's options"),
         "{e}"
     );
+}
+
+#[test]
+fn an_experiment_names_the_columns_of_its_table() {
+    let with = |columns: &str| GOOD.replacen("repeats", &format!("columns = [{columns}]\nrepeats"), 1);
+    let e = parse(&with("\"iops\", \"kicks:7\""), "x.toml").unwrap();
+    assert_eq!((e.table.as_str(), e.columns), ("delivery", vec!["iops".to_owned(), "kicks:7".into()]));
+    for unknown in ["kick", "kicks:wide"] {
+        let e = parse(&with(&format!("\"{unknown}\"")), "x.toml").unwrap_err().to_string();
+        assert!(
+            e.contains(&format!("no column is called '{unknown}': there are iops, requests, bytes, range, ")),
+            "{e}"
+        );
+    }
+    let e = parse(&GOOD.replacen("repeats", "table = \"kick\"\nrepeats", 1), "x.toml").unwrap_err().to_string();
+    assert!(e.contains("no table is called 'kick': there are cost, delays, delivery, kicks, "), "{e}");
 }
 
 #[test]

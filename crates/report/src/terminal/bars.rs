@@ -4,10 +4,11 @@ use textwrap::core::display_width;
 
 use super::layout::{Cell, Column, Screen};
 use iotrail_answer::compare::{Metric, metrics};
+use iotrail_answer::figure;
 use iotrail_answer::group::Group;
 use iotrail_answer::spread::over_repeats;
 use iotrail_answer::unit::Unit;
-use iotrail_base::words::{count, span};
+use iotrail_base::words::{count, percent, span};
 use iotrail_schema::run_record::RunRecord;
 
 /// Characters of the longest one.
@@ -45,18 +46,12 @@ pub fn of_group(out: &mut Screen, run: &RunRecord, group: &Group<'_>, rows: Opti
 }
 
 fn text(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::Elapsed
-        | Metric::LatencyMean
-        | Metric::LatencyP50
-        | Metric::LatencyP99
-        | Metric::LatencyP99_9
-        | Metric::LatencyP99_99
-        | Metric::CpuTime
-        | Metric::CpuPerIo
-        | Metric::CpuPerUnit(_) => span(value),
-        Metric::Iops if value < 1000.0 => count(value.round()),
-        _ => count(value),
+    match metric.figure().map(|f| f.unit) {
+        _ if matches!(metric, Metric::Own(_) | Metric::Cpus) => count(value),
+        None | Some(figure::Unit::Time) => span(value),
+        Some(figure::Unit::Share | figure::Unit::ShareOfTime) => percent(value),
+        Some(figure::Unit::Rate) if value < 1000.0 => count(value.round()),
+        Some(_) => count(value),
     }
 }
 

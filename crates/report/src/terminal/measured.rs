@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::bars::bar;
 use super::layout::{Column, Screen};
+use iotrail_answer::compare::Metric;
 use iotrail_answer::doubt::NOT_SEEN;
 use iotrail_base::words::{UNKNOWN, count, known_span, numbers, percent, plural, span, three_digits};
 use iotrail_schema::finding::Finding;
@@ -231,17 +232,17 @@ pub fn exact_or_estimate(x: Option<f64>, interval: Option<&[f64; 2]>, text: impl
 }
 
 pub fn per_io(p: &PerIo, intervals: &Intervals) -> Vec<String> {
-    [
-        ("system calls", "syscalls", p.syscalls),
-        ("kicks", "kicks", p.kicks),
-        ("reschedule IPIs", "resched_ipis", p.resched_ipis),
-        ("device interrupts", "device_irqs", p.device_irqs),
-        ("mode switches", "mode_switches", p.mode_switches),
-        ("context switches", "context_switches", p.context_switches),
-        ("task-work runs", "task_work_runs", p.task_work_runs),
-    ]
-    .map(|(name, field, x)| format!("{name} {}", exact_or_estimate(x, intervals.get(field), ratio)))
-    .to_vec()
+    counted(&Metric::PER_IO, p, intervals)
+}
+
+/// Some of these counts.
+pub fn counted(these: &[Metric], p: &PerIo, intervals: &Intervals) -> Vec<String> {
+    let m = Measurement { per_io: p.clone(), ..Measurement::default() };
+    let one = |metric: &Metric| {
+        let interval = intervals.get(metric.field());
+        format!("{} {}", metric.counted(), exact_or_estimate(metric.of(&m), interval, ratio))
+    };
+    these.iter().map(one).collect()
 }
 
 /// Two decimals where these say something: per I/O, nothing below a thousandth matters.

@@ -3,18 +3,19 @@
 use super::head::View;
 use super::layout::{Column, Screen};
 use super::style::Style;
-use super::{bars, cells, compare, cost, delivery, head, net, order};
+use super::{bars, cells, compare, head, net};
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Outcome, judge};
-use iotrail_answer::group::{groups, rows};
+use iotrail_answer::group::groups;
 use iotrail_answer::head::Head;
 use iotrail_answer::losses::losses;
+use iotrail_answer::table::Table;
 use iotrail_answer::warned;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::measurement::{Host, LoadRecord};
-use iotrail_schema::run_record::{RunRecord, Table};
+use iotrail_schema::run_record::RunRecord;
 use iotrail_store::RunSummary;
 
 pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> Screen {
@@ -30,7 +31,7 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
     }
     out.blank();
     plan(&mut out, run);
-    let rows = rows(run);
+    let rows = Table::of(run).rows(run);
     for group in groups(run, rows) {
         out.blank();
         if !group.title.is_empty() {
@@ -43,23 +44,13 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
                 out.paragraph("  ", &format!("not testable here: {reason}"));
             }
             _ => {
-                match run.table {
-                    Table::Cost => cost::of_group(&mut out, &group),
-                    Table::Order => order::of_group(&mut out, &group),
-                    kind if cells::of_group(&mut out, kind, &group, rows) => (),
-                    _ => delivery::of_group(&mut out, &group, rows),
-                }
+                cells::of_group(&mut out, run, &group, rows);
                 bars::of_group(&mut out, run, &group, rows);
             }
         }
     }
     out.blank();
-    let legend = match run.table {
-        Table::Cost => cost::LEGEND,
-        Table::Order => order::LEGEND,
-        _ => delivery::LEGEND,
-    };
-    out.paragraph("", cells::legend(run.table).unwrap_or(legend));
+    out.paragraph("", &Table::of(run).legend);
     if !run.comparisons.is_empty() {
         out.blank();
         compare::tables(&mut out, &run.comparisons);

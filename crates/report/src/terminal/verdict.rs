@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::fit::{Brief, Turn};
 use super::layout::{Screen, WIDTH, cut};
 use super::measured;
+use iotrail_answer::compare::Metric;
 use iotrail_answer::group::shares_of;
 use iotrail_answer::head::measured::{Verdict, parts_known};
 use iotrail_base::words::{count, known_span, list, percent, plural, span};
@@ -146,16 +147,10 @@ pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
 
 /// Nothing where none of it is known.
 pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> {
-    let all = [
-        ("system calls", "syscalls", p.syscalls),
-        ("kicks", "kicks", p.kicks),
-        ("device interrupts", "device_irqs", p.device_irqs),
-        ("context switches", "context_switches", p.context_switches),
-    ];
-    let one = |(name, field, x): (&str, &str, Option<f64>)| {
-        format!("{name} {}", measured::exact_or_estimate(x, intervals.get(field), measured::ratio))
-    };
-    if all.iter().all(|(.., x)| x.is_none()) { Vec::new() } else { all.map(one).to_vec() }
+    const SHOWN: [Metric; 4] =
+        [Metric::SyscallsPerIo, Metric::KicksPerIo, Metric::DeviceIrqsPerIo, Metric::ContextSwitchesPerIo];
+    let is_known = [p.syscalls, p.kicks, p.device_irqs, p.context_switches].iter().any(Option::is_some);
+    if is_known { measured::counted(&SHOWN, p, intervals) } else { Vec::new() }
 }
 
 /// What limits the figures, but for what the answer says already. Each is named, whatever the room.

@@ -45,6 +45,14 @@ fn no_figure_is_without_a_column() {
 }
 
 #[test]
+fn the_counts_per_io_have_the_names_of_their_figures() {
+    for metric in iotrail_answer::compare::Metric::PER_IO {
+        let at = format!("/per_io/{}", metric.field());
+        assert!(MEASUREMENTS.columns.iter().any(|c| (c.name, c.at) == (metric.name(), at.as_str())), "{metric}");
+    }
+}
+
+#[test]
 fn no_column_is_of_nothing() {
     // What the sample leaves out is an object of its own, whose fields are checked where it is made.
     let json = serde_json::to_value(full()).unwrap();

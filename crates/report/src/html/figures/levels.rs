@@ -7,13 +7,15 @@ use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
 use crate::html::paths;
 use crate::html::view::View;
 use iotrail_answer::compare::Metric;
+use iotrail_answer::figure;
 
 pub fn unit(metric: Metric) -> Unit {
-    match metric {
+    match metric.figure().map(|f| f.unit) {
         // Of a program's own figures the unit is not known; a rate is written as a plain number.
-        Metric::Iops | Metric::Own(_) => Unit::PerSecond,
-        Metric::KicksPerIo | Metric::ModeSwitchesPerIo | Metric::SyscallsPerIo => Unit::Number,
-        _ => Unit::Ns,
+        None if matches!(metric, Metric::Own(_)) => Unit::PerSecond,
+        None | Some(figure::Unit::Time) => Unit::Ns,
+        Some(figure::Unit::Rate) => Unit::PerSecond,
+        Some(_) => Unit::Number,
     }
 }
 

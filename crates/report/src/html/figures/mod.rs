@@ -19,7 +19,7 @@ use super::rows::Rows;
 use super::view::{Facet, View};
 use iotrail_answer::compare::Metric;
 use iotrail_answer::head::Forest;
-use iotrail_schema::run_record::Table;
+use iotrail_answer::table::Table;
 
 /// In the order of the page: the differences and what delivered the completions, what changed with them, then all else.
 pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_>>) -> Vec<Figure> {
@@ -42,7 +42,7 @@ pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_
     open.extend(distribution.map(|f| near_only(f, Place::Beside, "distribution", "Distribution of the latency")));
     open.extend(repeats::figure(view, &view.beside(&focus), metric).map(|f| Figure { place: Place::Open, ..f }));
     // Where the order is the question, its figure takes the place of the mean I/O's.
-    let is_of_order = view.sides.iter().all(|s| s.record.table == Table::Order);
+    let is_of_order = view.sides.iter().all(|s| Table::of(s.record).each_run);
     let order = order::figure(view).map(|f| if is_of_order { Figure { place: Place::Open, ..f } } else { f });
     let course = parts::stages(view, near).filter(|_| !is_of_order);
     open.extend(course.map(|f| near_only(f, Place::Open, "timeline", "Mean latency, stage by stage")));

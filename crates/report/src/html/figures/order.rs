@@ -6,8 +6,7 @@ use super::{Head, Sheet};
 use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
 use crate::html::paths;
 use crate::html::view::View;
-use iotrail_answer::per_io;
-use iotrail_schema::measurement::Measurement;
+use iotrail_answer::compare::Metric;
 
 pub fn figure(view: &View<'_>) -> Option<Figure> {
     let own = Sheet::own(view);
@@ -21,7 +20,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let mut sheet = Sheet::new(view, columns);
     let mut lots = Vec::new();
     let all = || view.cells.iter().flat_map(|c| c.record.measurements.each());
-    let any_inversion = all().any(|m| inversions(&m).is_some_and(|share| share > 0.0));
+    let any_inversion = all().any(|m| Metric::Inversions.of(&m).is_some_and(|share| share > 0.0));
     for facet in &view.facets {
         let axes = [
             ("completions delivered out of order, each", Unit::Number, own + 2),
@@ -36,7 +35,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         for spot in &facet.spots {
             let all = view.cells[spot.cell].record.measurements.all();
             for (repeat, m) in all.iter().enumerate().filter(|(_, m)| m.net.is_some()) {
-                let (inversions, idle) = (inversions(m), per_io::server_idle(m));
+                let (inversions, idle) = (Metric::Inversions.of(m), Metric::ServerIdle.of(m).map(|ns| ns / 1e9));
                 if inversions.is_none() && idle.is_none() {
                     continue;
                 }
@@ -71,9 +70,4 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             lots,
         )
         .filter(|f| f.rows.iter().any(|r| r[own + 2] != Value::Null))
-}
-
-fn inversions(m: &Measurement) -> Option<f64> {
-    let d = m.delivery().filter(|d| d.completions > 0)?;
-    Some(d.inversions as f64 / d.completions as f64)
 }

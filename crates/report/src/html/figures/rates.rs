@@ -6,39 +6,27 @@ use super::{Head, Sheet, line_of};
 use crate::html::figure::{Axis, Column, Figure, Kind, Panel, Scale, Unit};
 use crate::html::paths;
 use crate::html::view::View;
+use iotrail_answer::compare::Metric;
 use iotrail_answer::spread::over_repeats;
-use iotrail_schema::measurement::PerIo;
-
-type Rate = (&'static str, &'static str, fn(&PerIo) -> Option<f64>);
-
-const RATES: [Rate; 7] = [
-    ("kicks", "kicks", |p| p.kicks),
-    ("resched_ipis", "reschedule IPIs", |p| p.resched_ipis),
-    ("device_irqs", "device interrupts", |p| p.device_irqs),
-    ("syscalls", "system calls", |p| p.syscalls),
-    ("mode_switches", "returns to user mode", |p| p.mode_switches),
-    ("context_switches", "context switches", |p| p.context_switches),
-    ("task_work_runs", "runs of task work", |p| p.task_work_runs),
-];
 
 pub fn figure(view: &View<'_>) -> Option<Figure> {
     let own = Sheet::own(view);
-    let mut sheet = Sheet::new(view, RATES.map(|(name, _, _)| Column::new(name, Unit::Number)));
+    let mut sheet = Sheet::new(view, Metric::PER_IO.map(|m| Column::new(m.field(), Unit::Number)));
     let mut lots = Vec::new();
     for facet in &view.facets {
-        let mut panels: Vec<(Panel, Vec<usize>)> = RATES
+        let mut panels: Vec<(Panel, Vec<usize>)> = Metric::PER_IO
             .iter()
             .enumerate()
-            .map(|(i, (_, name, _))| {
+            .map(|(i, metric)| {
                 let x = Axis::new(format!("per {}", view.unit.one()), Unit::Number, Scale::Auto);
-                let mut panel = Panel::new(*name, Kind::Levels, x, Axis::names(facet.lines_are()));
+                let mut panel = Panel::new(metric.counted(), Kind::Levels, x, Axis::names(facet.lines_are()));
                 panel.x_column = Some(own + i);
                 (panel, Vec::new())
             })
             .collect();
         for spot in &facet.spots {
             let record = view.cells[spot.cell].record;
-            let values = RATES.map(|(_, _, of)| over_repeats(record, |m| of(&m.per_io)));
+            let values = Metric::PER_IO.map(|metric| over_repeats(record, |m| metric.of(m)));
             if values.iter().all(Option::is_none) {
                 continue;
             }

@@ -11,7 +11,7 @@ const BASE: &str = "6.1.153+deb12-amd64";
 const OTHER: &str = "6.12.107+deb13-amd64";
 
 /// A boot that measured two arms in two situations.
-fn boot(run: i64, kernel: &str, table: Table, emulated: bool) -> RunRecord {
+fn boot(run: i64, kernel: &str, table: &str, emulated: bool) -> RunRecord {
     let new = kernel == OTHER;
     let mut cells = Vec::new();
     for depth in [1, 16] {
@@ -32,7 +32,7 @@ fn boot(run: i64, kernel: &str, table: Table, emulated: bool) -> RunRecord {
         }
     }
     let mut r = sample::run();
-    (r.run, r.table, r.repeats, r.cells) = (run, table, 6, cells);
+    (r.run, r.table, r.repeats, r.cells) = (run, table.into(), 6, cells);
     (r.experiment, r.metrics) = ("tw-order".into(), vec!["iops".into()]);
     r.axes = vec!["depth".into(), ARM.into()];
     r.arms = vec!["defer".into(), "coop".into()];
@@ -42,10 +42,10 @@ fn boot(run: i64, kernel: &str, table: Table, emulated: bool) -> RunRecord {
 #[test]
 fn the_first_lines_of_several_kernels() {
     for (name, table, emulated, failed) in [
-        ("kernels", Table::Delivery, false, None),
-        ("kernels-emulated", Table::Delivery, true, None),
-        ("kernels-order", Table::Order, true, None),
-        ("kernels-failed", Table::Delivery, false, Some("the machine showed no sign of life for 90 s")),
+        ("kernels", "delivery", false, None),
+        ("kernels-emulated", "delivery", true, None),
+        ("kernels-order", "order", true, None),
+        ("kernels-failed", "delivery", false, Some("the machine showed no sign of life for 90 s")),
     ] {
         let of = |kernel: &str, runs: [i64; 2]| Boots {
             kernel: kernel.into(),

@@ -46,7 +46,7 @@ fn counted(vehicle: Vehicle, kicks: f64, calls: f64) -> Option<WatchedRun> {
 /// Arms with the median of their `tps`; none: not measured.
 fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
     let mut run = sample::run();
-    (run.experiment, run.table, run.axes) = ("try".into(), Table::Program, vec![ARM.into()]);
+    (run.experiment, run.table, run.axes) = ("try".into(), "program".into(), vec![ARM.into()]);
     run.arms = arms.iter().map(|(t, _)| t.name.clone()).collect();
     run.tried = arms.iter().map(|(t, _)| t.clone()).collect();
     run.repeats = 6;

@@ -1,0 +1,292 @@
+//! Tables of a run's cells. Which columns a table has, what is concluded and what arms are compared on is data (`tables.toml`); a column
+//! is declared once.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::figure::Metric;
+use crate::group::{row_axis, vehicle_shares};
+use crate::spread::Spread;
+use iotrail_base::words::{UNKNOWN, count, per_io, percent, span, three_digits};
+use iotrail_schema::measurement::Measurement;
+use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::vehicle::Vehicle;
+
+/// The table of loads on storage, of loads over the network, and of programs, where the experiment names none.
+pub const STORAGE: &str = "delivery";
+pub const NET: &str = "net";
+pub const PROGRAM: &str = "program";
+
+/// Columns, metrics and figures of a kind of run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Table {
+    /// Width of the column of the rows; 0: there is none.
+    pub row: u16,
+    /// Width of the column of the arms.
+    pub arm: u16,
+    /// Each line is one measurement.
+    #[serde(default)]
+    pub each_run: bool,
+    /// By their names; a width other than the column's own follows a colon.
+    columns: Vec<String>,
+    /// Meaning of the headings.
+    pub legend: String,
+    /// Metrics on which the arms are compared if the experiment names none.
+    #[serde(default)]
+    metrics: Vec<String>,
+    /// Figures whose course over the rows is concluded for each arm.
+    #[serde(default)]
+    figures: Vec<String>,
+    /// For loads over the network.
+    #[serde(default)]
+    pub net: bool,
+}
+
+static TABLES: LazyLock<BTreeMap<String, Table>> =
+    LazyLock::new(|| toml::from_str(include_str!("tables.toml")).expect("a unit test reads it"));
+
+impl Table {
+    pub fn named(name: &str) -> Option<&'static Table> {
+        TABLES.get(name)
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        TABLES.keys().map(String::as_str)
+    }
+
+    /// The table of a run; of a name that only another version knows, the one of most runs.
+    pub fn of(run: &RunRecord) -> &'static Table {
+        Table::named(&run.table).unwrap_or_else(|| &TABLES[STORAGE])
+    }
+
+    /// The parameter of its rows within a group; none: each group is one row.
+    pub fn rows<'r>(&self, run: &'r RunRecord) -> Option<&'r str> {
+        row_axis(run).filter(|_| self.row > 0)
+    }
+
+    pub fn metrics(&self) -> Vec<Metric> {
+        self.metrics.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    pub fn figures(&self) -> Vec<Metric> {
+        self.figures.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// The columns that the experiment names, otherwise the table's own.
+    pub fn columns(&self, run: &RunRecord) -> Vec<Column> {
+        let names = if run.columns.is_empty() { &self.columns } else { &run.columns };
+        names.iter().filter_map(|name| Column::named(name)).collect()
+    }
+}
+
+/// A column: its name, its heading, its width, and what it prints of measurements.
+#[derive(Clone, Copy)]
+pub struct Column {
+    id: &'static str,
+    pub heading: &'static str,
+    pub width: u16,
+    text: Text,
+}
+
+#[derive(Clone, Copy)]
+enum Text {
+    /// The metric over the repeats.
+    Of(Metric, fn(f64) -> String),
+    /// From the least to the most of it, percent of the median.
+    Range(Metric),
+    /// The program's own figure at this place.
+    Own(usize),
+    /// Delivery paths.
+    Paths,
+}
+
+const COLUMNS: &[Column] = {
+    use Text::{Of, Own, Paths, Range};
+    const fn column(id: &'static str, heading: &'static str, width: u16, text: Text) -> Column {
+        Column { id, heading, width, text }
+    }
+    &[
+        column("iops", "IOPS", 6, Of(Metric::Iops, rate)),
+        column("requests", "req/s", 6, Of(Metric::Iops, count)),
+        column("bytes", "B/s", 9, Of(Metric::BytesPerSecond, count)),
+        column("range", "range\n%", 5, Range(Metric::Iops)),
+        column("mean", "mean\nµs", 6, Of(Metric::LatencyMean, us)),
+        column("p99", "p99\nµs", 6, Of(Metric::LatencyP99, us)),
+        column("p99.9", "p99.9\nµs", 6, Of(Metric::LatencyP99_9, us)),
+        column("p99.99", "p99.99\nµs", 6, Of(Metric::LatencyP99_99, us)),
+        column("cpu", "CPU\nµs/IO", 6, Of(Metric::CpuPerIo, us)),
+        column("cpu-of-request", "CPU\nµs/req", 6, Of(Metric::CpuPerIo, us)),
+        column("kicks", "kicks\n/IO", 5, Of(Metric::KicksPerIo, per_io)),
+        column("kicks-short", "kicks\n/IO", 5, Of(Metric::KicksPerIo, short)),
+        column("resched", "resch\n/IO", 5, Of(Metric::ReschedIpisPerIo, per_io)),
+        column("resched-short", "resch\n/IO", 5, Of(Metric::ReschedIpisPerIo, short)),
+        column("device", "dev\n/IO", 5, Of(Metric::DeviceIrqsPerIo, per_io)),
+        column("device-short", "dev\n/IO", 4, Of(Metric::DeviceIrqsPerIo, short)),
+        column("sleeps", "sleeps\n/IO", 6, Of(Metric::ContextSwitchesPerIo, per_io)),
+        column("calls", "calls\n/IO", 5, Of(Metric::SyscallsPerIo, per_io)),
+        column("calls-of-request", "calls\n/req", 5, Of(Metric::SyscallsPerIo, per_io)),
+        column("runs", "runs\n/IO", 5, Of(Metric::TaskWorkRunsPerIo, per_io)),
+        column("to-user", "to user\n/IO", 7, Of(Metric::ModeSwitchesPerIo, fine)),
+        column("syscall", "syscall\n/IO", 7, Of(Metric::SyscallReturns, fine)),
+        column("fault", "fault\n/IO", 6, Of(Metric::PageFaults, fine)),
+        column("irq", "irq\n/IO", 6, Of(Metric::DeviceIrqReturns, fine)),
+        column("tick", "tick\n/IO", 6, Of(Metric::TimerTickReturns, fine)),
+        column("irq-share", "irq\n%", 5, Of(Metric::InterruptShare, share)),
+        column("ipi-share", "ipi\n%", 4, Of(Metric::IpiShare, share)),
+        column("idle-share", "idle\n%", 4, Of(Metric::IdleShare, share)),
+        column("delay", "delay\nµs", 5, Of(Metric::DeliveryDelayP50, us)),
+        column("delay-p50", "delay\np50 µs", 5, Of(Metric::DeliveryDelayP50, us)),
+        column("delay-p99", "\np99 µs", 5, Of(Metric::DeliveryDelayP99, us)),
+        column("late", "over\n1ms %", 5, Of(Metric::LateShare, share)),
+        column("there", "there\n%", 5, Of(Metric::FoundPosted, share)),
+        column("there-delay", "delay\nµs", 5, Of(Metric::FoundPostedDelay, us)),
+        column("ready", "ready\n%", 5, Of(Metric::FoundReady, share)),
+        column("ready-delay", "delay\nµs", 5, Of(Metric::FoundReadyDelay, us)),
+        column("slept", "slept\n%", 5, Of(Metric::SleptFor, share)),
+        column("slept-delay", "delay\nµs", 5, Of(Metric::SleptForDelay, us)),
+        column("user-ns", "user\nns/IO", 6, Of(Metric::UserPerIo, whole)),
+        column("submit-ns", "submit\nns/IO", 6, Of(Metric::SubmitPerIo, whole)),
+        column("copy-ns", "copy\nns/IO", 6, Of(Metric::CopyPerIo, whole)),
+        column("memory-ns", "memory\nns/IO", 6, Of(Metric::MemoryPerIo, whole)),
+        column("files-ns", "files\nns/IO", 6, Of(Metric::FilesPerIo, whole)),
+        column("calls-ns", "calls\nns/IO", 6, Of(Metric::CallsPerIo, whole)),
+        column("woken", "woken\n/IO", 6, Of(Metric::SqpollWakeupsPerIo, per_io)),
+        column("thread-share", "thread\n% CPU", 6, Of(Metric::SqpollCpuShare, share)),
+        column("thread-time", "thread\nµs/IO", 6, Of(Metric::SqpollPerIo, us)),
+        column("asked", "asked\n/IO", 5, Of(Metric::PuntsAsked, per_io)),
+        column("itself", "itself\n/IO", 6, Of(Metric::PuntsBlocked, per_io)),
+        column("worker", "worker\nµs/IO", 6, Of(Metric::HelpersPerIo, us)),
+        column("total", "total\nµs", 7, Of(Metric::Elapsed, whole_us)),
+        column("total-range", "range\n%", 5, Range(Metric::Elapsed)),
+        column("submit-share", "submit\n%", 6, Of(Metric::SubmitPhase, tenths)),
+        column("poll-share", "poll\n%", 5, Of(Metric::PollPhase, tenths)),
+        column("clear-share", "clear\n%", 5, Of(Metric::ClearPhase, tenths)),
+        column("other-share", "other\n%", 5, Of(Metric::OtherPhase, tenths)),
+        column("user", "user\nµs", 7, Of(Metric::UserTime, whole_us)),
+        column("system", "system\nµs", 7, Of(Metric::SystemTime, whole_us)),
+        column("idle-of-second", "idle\nms", 5, Of(Metric::ServerIdle, whole_ms)),
+        column("user-of-second", "user\nms", 5, Of(Metric::ServerUser, whole_ms)),
+        column("system-of-second", "system\nms", 6, Of(Metric::ServerSystem, whole_ms)),
+        column("inversions", "inversions", 10, Of(Metric::Inversions, three_digits)),
+        column("farthest", "farthest", 8, Of(Metric::Displacement, whole)),
+        column("wall", "wall\ntime", 9, Of(Metric::Elapsed, span)),
+        column("cpu-time", "CPU\ntime", 9, Of(Metric::CpuTime, span)),
+        column("own", "own\nfigure", 9, Own(0)),
+        column("next", "\nnext", 9, Own(1)),
+        column("paths", "delivered by", 17, Paths),
+    ]
+};
+
+impl Column {
+    /// `kicks`, or `kicks:7` with another width.
+    pub fn named(text: &str) -> Option<Column> {
+        let (id, width) = text.split_once(':').map_or((text, None), |(id, width)| (id, Some(width)));
+        let column = *COLUMNS.iter().find(|c| c.id == id)?;
+        let width = width.map_or(Some(column.width), |width| width.parse().ok())?;
+        Some(Column { width, ..column })
+    }
+
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        COLUMNS.iter().map(|c| c.id)
+    }
+
+    pub fn is_number(&self) -> bool {
+        !matches!(self.text, Text::Paths)
+    }
+
+    /// Its text for these repeats, line by line.
+    pub fn lines(&self, all: &[Measurement]) -> Vec<String> {
+        let known = |x: Option<f64>, text: &dyn Fn(f64) -> String| vec![x.map_or(UNKNOWN.into(), text)];
+        match self.text {
+            Text::Of(metric, text) => known(metric.over(all), &text),
+            Text::Range(metric) => {
+                let spread = Spread::of_known(all.iter().map(|m| metric.of(m)));
+                known(spread.and_then(|s| s.relative_range()), &range)
+            }
+            Text::Own(at) => {
+                let own = all.iter().map(|m| Some(m.program.as_ref()?.figures.get(at)?.value));
+                known(Spread::of_known(own).map(|s| s.median), &count)
+            }
+            Text::Paths => paths(all),
+        }
+    }
+}
+
+/// A path of less is left out.
+const SHOWN: f64 = 0.05;
+
+fn paths(all: &[Measurement]) -> Vec<String> {
+    let shares = vehicle_shares(all);
+    if shares.is_empty() {
+        return vec![UNKNOWN.into()];
+    }
+    // Unknown paths are shown however few they are.
+    let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == Vehicle::Unknown);
+    // Rounded down: less than all is never 100 %.
+    shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect()
+}
+
+/// Percent without the sign, with one decimal below 10.
+fn range(share: f64) -> String {
+    let p = share * 100.0;
+    if p < 9.95 { format!("{p:.1}") } else { format!("{p:.0}") }
+}
+
+fn rate(x: f64) -> String {
+    count(if x < 1000.0 { x.round() } else { x })
+}
+
+fn us(ns: f64) -> String {
+    three_digits(ns / 1e3)
+}
+
+fn whole(x: f64) -> String {
+    format!("{x:.0}")
+}
+
+fn whole_us(ns: f64) -> String {
+    whole(ns / 1e3)
+}
+
+fn whole_ms(ns: f64) -> String {
+    whole(ns / 1e6)
+}
+
+fn tenths(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+/// Percent without its sign.
+fn share(x: f64) -> String {
+    percent(x).trim_end_matches(" %").to_owned()
+}
+
+/// Per I/O, where it may be one in thousands.
+fn fine(x: f64) -> String {
+    if x > 0.0 && x < 0.1 { format!("{x:.4}") } else { per_io(x) }
+}
+
+/// Per I/O in four characters; cut off, not rounded, below 0.1.
+fn short(x: f64) -> String {
+    if x > 0.0 && x < 0.1 { format!("{:.2}", ((x * 1e3).round() / 10.0).floor() / 100.0) } else { format!("{x:.2}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_known_columns_metrics_and_figures_and_fits() {
+        for (name, table) in &*TABLES {
+            let columns: Vec<Column> = table.columns.iter().filter_map(|c| Column::named(c)).collect();
+            assert_eq!(columns.len(), table.columns.len(), "{name}");
+            assert_eq!(table.metrics().len(), table.metrics.len(), "{name}");
+            assert_eq!(table.figures().len(), table.figures.len(), "{name}");
+            let width: u16 = columns.iter().map(|c| c.width + 1).sum();
+            assert!(table.row + 1 + table.arm + width <= 80, "{name}");
+        }
+    }
+}
