@@ -1,5 +1,4 @@
 /* A ring's eventfd is in poll(2)'s set, and the loop reaps the ring but never reads the eventfd: poll returns at once for ever.
- * After QEMU's and libevent's loops that took a whole CPU; systemd/systemd#5154.
  * Build: cc -O2 -o eventfd_not_read eventfd_not_read.c -luring     Run: ./eventfd_not_read [read] */
 #include <liburing.h>
 #include <poll.h>

@@ -1,5 +1,4 @@
 /* Each receive has a linked timeout that ends it before the peer answers: all are cancelled and submitted again.
- * After axboe/liburing#1046 and monoio's per-read timeouts.
  * Build: cc -O2 -o link_timeout_short link_timeout_short.c -luring -lpthread     Run: ./link_timeout_short [long] */
 #include <liburing.h>
 #include <pthread.h>

@@ -1,5 +1,4 @@
 /* A ring is set up and torn down for each read.
- * After nodejs, Python and Go wrappers whose "async read" makes a ring of its own.
  * Build: cc -O2 -o ring_per_operation ring_per_operation.c -luring     Run: ./ring_per_operation FILE [kept] */
 #define _GNU_SOURCE
 #include <fcntl.h>

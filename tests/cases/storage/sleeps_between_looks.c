@@ -1,5 +1,4 @@
 /* Completions are looked for every 2 ms, by usleep and peek, while the disk needs a tenth of that.
- * After tokio-rs/tokio-uring#54 and many a first io_uring program.
  * Build: cc -O2 -o sleeps_between_looks sleeps_between_looks.c -luring     Run: ./sleeps_between_looks FILE [wait] */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,5 +1,4 @@
 /* The thread that serves the ring also creates and removes files: it is blocked in open, rename and unlink on the disk.
- * After ScyllaDB's and seastar's reactor stalls (scylladb/seastar#721: open and unlink in the reactor).
  * Build: cc -O2 -o unlinks_in_the_loop unlinks_in_the_loop.c -luring     Run: ./unlinks_in_the_loop DIRECTORY [not] */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* 4 requests are in flight, and each wait is for 16 completions: it ends by its time limit every time.
- * After axboe/liburing#1018 and io_uring_submit_and_wait_timeout(3): -ETIME is hidden if the call submitted something.
+ * io_uring_submit_and_wait_timeout(3) hides -ETIME if the call submitted something.
  * Build: cc -O2 -o waits_for_too_many waits_for_too_many.c -luring     Run: ./waits_for_too_many FILE [one] */
 #define _GNU_SOURCE
 #include <fcntl.h>
