@@ -43,11 +43,12 @@ fn ready(text: &str) -> std::result::Result<String, String> {
 
 /// The error without the place in the experiment that a command's options make: the user did not write that text.
 pub fn without_place(command: &str, e: Error) -> Error {
-    let place = e.what.strip_prefix(command).and_then(|rest| rest.strip_prefix(':')?.split_once(": "));
-    let Some(what) = place.map(|(_, what)| what.to_owned()) else { return e };
+    if e.place.as_ref().is_none_or(|place| !place.starts_with(command)) {
+        return e;
+    }
     let is_of_files = [Kind::Storage, Kind::Net, Kind::Program].iter().any(|kind| e.remedy == kind.remedy());
     let remedy = if is_of_files { format!("see {command} --help") } else { e.remedy };
-    Error { what, remedy, ..e }
+    Error { place: None, remedy, ..e }
 }
 
 impl ProgramOptions {

@@ -151,7 +151,10 @@ fn requests() -> Result<(), Failed> {
         for stage in stages {
             assert!(sum(*stage) > 0, "{scenario}: no {stage:?} in {account:?}");
         }
-        assert!(sum(RequestStage::Unknown) <= account.latency_sum_ns / 20, "{scenario}: {account:?}");
+        // A request that finds the drain over is run by task work of its own, which no event shows.
+        if scenario != "drained" {
+            assert!(sum(RequestStage::Unknown) <= account.latency_sum_ns / 20, "{scenario}: {account:?}");
+        }
         // Requests of contexts have no latency but that until they are reaped.
         let queues = if t.rings.is_empty() { 0 } else { sum(Posted) + sum(Unsubmitted) };
         let mean = (account.latency_sum_ns - queues) as f64 / account.count as f64;

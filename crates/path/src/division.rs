@@ -179,7 +179,11 @@ impl Division {
         } else {
             rest.until(seen.ended_ns, if seen.inlined { INLINE } else { IN_FLIGHT });
         }
-        rest.all(if seen.ended_ns.is_some() { POSTED } else { UNKNOWN });
+        rest.all(match (seen.ended_ns, seen.ready_ns) {
+            (Some(_), _) => POSTED,
+            (None, Some(_)) if seen.issued_ns.is_some() => READY,
+            _ => UNKNOWN,
+        });
     }
 
     pub fn add(&mut self, other: &Division) {

@@ -112,6 +112,7 @@ pub(crate) fn thread(total: &types::thread_total, of: &Of, sampled: bool) -> Thr
         wall_ns,
         cpu_ns: Some(cpu_ns),
         cpus: Some(total.cpus),
+        only_cpu: (total.cpus == 1).then_some(total.cpu),
         rows,
         cpu_had,
     }

@@ -784,6 +784,8 @@ struct thread_total {
 	__u32 flags; /* PF_… */
 	__u32 cpus;  /* that it may run on */
 	char comm[16];
+	__u32 cpu;   /* the last one */
+	__u32 unused;
 };
 
 /* Who had the CPU that a thread waited for. */

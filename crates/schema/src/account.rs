@@ -42,6 +42,9 @@ pub struct ThreadAccount {
     /// CPUs that it may run on; null: not read.
     #[serde(default)]
     pub cpus: Option<u32>,
+    /// The CPU, if it may run on one only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_cpu: Option<u32>,
     /// They sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
     /// Who had the CPU before it while it was runnable, the longest first; without those of short waits.

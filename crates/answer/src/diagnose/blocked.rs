@@ -93,7 +93,9 @@ fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>)
             continue;
         }
         rows.iter().for_each(|(reason, row)| *reasons.entry(reason.cloned()).or_default() += row.ns);
-        sum.exact_ns += rows.iter().filter(|(_, row)| row.exact).map(|(_, row)| row.ns).sum::<u64>();
+        // Samples divide the time of a call by reason; its sum is exact.
+        let is_exact = |row: &ThreadRow| row.exact || is_meant(None);
+        sum.exact_ns += rows.iter().filter(|(_, row)| is_exact(row)).map(|(_, row)| row.ns).sum::<u64>();
         sum.longest_ns = rows.iter().filter_map(|(_, row)| row.longest_ns).fold(sum.longest_ns, u64::max);
         (sum.ns, sum.wall_ns, sum.threads) = (sum.ns + ns, sum.wall_ns + thread.wall_ns, sum.threads + 1);
         sum.with_cpu_ns += thread.wall_ns - thread.ns_in(ThreadState::Runnable).min(thread.wall_ns);
@@ -305,6 +307,8 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
 
 /// The share of a thread's time in which it waited for the CPU that the other one had.
 const CONTENDED: f64 = 0.05;
+/// In less time, one time slice of another program decides.
+const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
@@ -332,14 +336,14 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let own = account.threads.iter().find(|thread| thread.tid == sqpoll.tid)?;
     let others = || account.threads.iter().filter(|thread| thread.tgid == r.tgid && thread.role != Role::Sqpoll);
     // On one CPU it waits for whatever runs there, whoever has it last.
-    let one_cpu = |thread: &ThreadAccount| thread.cpus == Some(1) && own.cpus == Some(1);
+    let one_cpu = |thread: &ThreadAccount| thread.only_cpu.is_some() && thread.only_cpu == own.only_cpu;
     let share = |thread: &ThreadAccount, ran_ns: u64, one_cpu: bool, is_meant: &dyn Fn(u32) -> bool| {
         let waited = thread.ns_in(ThreadState::Runnable);
         let behind = waited_behind(thread, is_meant);
         let ns = match one_cpu {
             true => waited.min(ran_ns) as f64,
-            false if behind < MOST * waited as f64 => 0.0,
-            false => behind,
+            _ if behind < MOST * waited as f64 => 0.0,
+            _ => behind,
         };
         ns / thread.wall_ns.max(1) as f64
     };
@@ -348,7 +352,8 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let of_own = |thread| share(thread, own.ns_in(ThreadState::Running), one_cpu(thread), &|tid| tid == own.tid);
     let (other, thread) = others().map(|thread| (of_own(thread), thread)).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let most = sq.max(other);
-    if most < CONTENDED {
+    let waited_ns = (sq * own.wall_ns as f64).max(other * thread.wall_ns as f64);
+    if most < CONTENDED || waited_ns < ENOUGH_WAITED_NS {
         return None;
     }
     let text = format!(

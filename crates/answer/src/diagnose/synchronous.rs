@@ -139,7 +139,18 @@ mod tests {
         let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
         let wall_ns = rows.iter().map(|row| row.ns).sum();
         let (comm, role, cpu_had) = ("cat".into(), Role::Thread, vec![]);
-        let thread = ThreadAccount { tid: 7, tgid: 7, comm, role, wall_ns, cpu_ns: None, cpus: None, rows, cpu_had };
+        let thread = ThreadAccount {
+            tid: 7,
+            tgid: 7,
+            comm,
+            role,
+            wall_ns,
+            cpu_ns: None,
+            cpus: None,
+            only_cpu: None,
+            rows,
+            cpu_had,
+        };
         let account = Some(Account { threads: vec![thread], more_threads: 0, requests: None });
         let read = CallRecord { syscall: "pread64".into(), count: 1000, ..CallRecord::default() };
         TraceRecord { account, calls: Some(vec![read]), ..trace::clean() }

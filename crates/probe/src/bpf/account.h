@@ -249,6 +249,7 @@ static __noinline int account_closes(struct thread_account *account, struct task
 	account->closed = account_span;
 	account->total.flags = task->flags;
 	account->total.cpus = task->nr_cpus_allowed;
+	account->total.cpu = BPF_CORE_READ(task, thread_info.cpu);
 	bpf_probe_read_kernel(account->total.comm, sizeof(account->total.comm), task->comm);
 	sleeps_put_away(account);
 	holder_put_away(account);

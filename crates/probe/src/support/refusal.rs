@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use crate::survey;
 use iotrail_base::error::errno_in;
+use iotrail_host::limits;
 use iotrail_host::lockdown;
 use iotrail_host::privileges::{Capability, Seccomp};
 use iotrail_host::refusal::Circumstances;
@@ -19,6 +21,8 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             format!("{TYPES} cannot be read: sysfs is not mounted here, or the kernel has no type information"),
             "mount -t sysfs sysfs /sys",
         ),
+        // libbpf's own tests of the kernel need descriptors too; without them it takes features for missing.
+        Some(libc::EINVAL) if has_few_files(limits::open_files(), survey::descriptors()) => cause(libc::EMFILE),
         Some(number) => cause(number),
         None => match e.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),
@@ -27,6 +31,10 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             _ => ("the kernel refused the program".into(), REPORT),
         },
     }
+}
+
+fn has_few_files(limit: Option<u64>, needed: Option<u64>) -> bool {
+    limit.zip(needed).is_some_and(|(limit, needed)| limit < needed)
 }
 
 const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
@@ -122,6 +130,14 @@ mod tests {
             let (got, restore) = of(number);
             assert!(got.contains(why) && restore.contains(remedy), "{number}: {got}; {restore}");
         }
+    }
+
+    #[test]
+    fn fewer_files_than_the_probes_need_are_few() {
+        assert!(has_few_files(Some(48), Some(300)));
+        assert!(
+            !has_few_files(Some(1024), Some(300)) && !has_few_files(None, Some(300)) && !has_few_files(Some(48), None)
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<types::trail>() == 328);
 const _: () = assert!(size_of::<types::file_name>() == 96);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
 const _: () = assert!(size_of::<types::sleep_sum>() == 24);
-const _: () = assert!(size_of::<types::thread_total>() == 192);
+const _: () = assert!(size_of::<types::thread_total>() == 200);
 const _: () = assert!(size_of::<types::call_count>() == 48);
 
 /// `IOTRAIL_MAX_CPUS`.

@@ -78,6 +78,7 @@ mod tests {
             wall_ns: running + asleep,
             cpu_ns: None,
             cpus: None,
+            only_cpu: None,
             rows,
             cpu_had,
         }

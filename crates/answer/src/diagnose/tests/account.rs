@@ -18,7 +18,18 @@ fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
 
 fn thread(tid: u32, role: Role, rows: Vec<ThreadRow>) -> ThreadAccount {
     let wall_ns = rows.iter().map(|row| row.ns).sum();
-    ThreadAccount { tid, tgid: 1234, comm: "db".into(), role, wall_ns, cpu_ns: None, cpus: None, rows, cpu_had: vec![] }
+    ThreadAccount {
+        tid,
+        tgid: 1234,
+        comm: "db".into(),
+        role,
+        wall_ns,
+        cpu_ns: None,
+        cpus: None,
+        only_cpu: None,
+        rows,
+        cpu_had: vec![],
+    }
 }
 
 fn with_threads(threads: Vec<ThreadAccount>) -> TraceRecord {
@@ -222,7 +233,7 @@ fn an_sqpoll_thread_on_the_only_cpu_shares_it_whoever_had_it_last() {
     let of_others = |thread: &mut ThreadAccount| thread.cpu_had.iter_mut().for_each(|by| by.share = 0.2);
     t.account.as_mut().unwrap().threads.iter_mut().for_each(of_others);
     assert_eq!(codes(&t), Vec::<String>::new(), "they meet as all threads of a busy machine do");
-    t.account.as_mut().unwrap().threads.iter_mut().for_each(|thread| thread.cpus = Some(1));
+    t.account.as_mut().unwrap().threads.iter_mut().for_each(|thread| thread.only_cpu = Some(3));
     assert!(only(&t, "sqpoll_shares_cpu").text.contains("shares a CPU with its program"));
 }
 
