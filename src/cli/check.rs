@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use iotrail_base::error::Result;
 use iotrail_host::{self, block, clock, cpu, limits, refusal::Circumstances};
-use iotrail_probe::{support, survey};
+use iotrail_probe::support;
 use iotrail_report::check::{Cpus, Report, SCHEMA, screen};
 use iotrail_report::terminal::{self, Style};
 
@@ -68,7 +68,7 @@ fn examine(args: &CheckArgs) -> Result<Report> {
     };
 
     let mut items = rights::items(&circumstances.privileges);
-    items.push(rights::open_files(limits::open_files(), survey::descriptors()));
+    items.push(rights::open_files(limits::open_files(), support::descriptors()));
     items.extend(machine::kernel(&circumstances));
     items.extend(interfaces::items(&circumstances));
     items.extend(probes::items());

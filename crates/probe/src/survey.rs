@@ -69,16 +69,6 @@ pub fn survey() -> Vec<ProgramCheck> {
         .collect()
 }
 
-/// Files that are open while all probes are loaded: each program and each attachment, each table, and some beside them.
-pub fn descriptors() -> Option<u64> {
-    const BESIDE: usize = 32;
-    quiet();
-    let mut room = MaybeUninit::<OpenObject>::uninit();
-    let open = IotrailSkelBuilder::default().open(&mut room).ok()?;
-    let object = open.open_object();
-    Some((object.maps().count() + 2 * object.progs().count() + BESIDE) as u64)
-}
-
 /// On a function.
 fn try_function(facts: &Facts, f: &'static function::Program) -> ProgramCheck {
     let missing = |why: String, restore: &str| {

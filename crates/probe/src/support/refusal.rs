@@ -1,8 +1,13 @@
 //! A kernel's refusals in words.
 
+use std::mem::MaybeUninit;
 use std::path::Path;
 
-use crate::survey;
+use libbpf_rs::OpenObject;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use super::messages::quiet;
+use crate::skel::IotrailSkelBuilder;
 use iotrail_base::error::errno_in;
 use iotrail_host::limits;
 use iotrail_host::lockdown;
@@ -22,7 +27,7 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             "mount -t sysfs sysfs /sys",
         ),
         // libbpf's own tests of the kernel need descriptors too; without them it takes features for missing.
-        Some(libc::EINVAL) if has_few_files(limits::open_files(), survey::descriptors()) => cause(libc::EMFILE),
+        Some(libc::EINVAL) if has_few_files(limits::open_files(), descriptors()) => cause(libc::EMFILE),
         Some(number) => cause(number),
         None => match e.kind() {
             libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),
@@ -31,6 +36,16 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             _ => ("the kernel refused the program".into(), REPORT),
         },
     }
+}
+
+/// Files that are open while all probes are loaded: two per program, one per map, and some others.
+pub fn descriptors() -> Option<u64> {
+    const OTHERS: usize = 32;
+    quiet();
+    let mut space = MaybeUninit::<OpenObject>::uninit();
+    let open = IotrailSkelBuilder::default().open(&mut space).ok()?;
+    let object = open.open_object();
+    Some((object.maps().count() + 2 * object.progs().count() + OTHERS) as u64)
 }
 
 fn has_few_files(limit: Option<u64>, needed: Option<u64>) -> bool {
