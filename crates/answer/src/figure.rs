@@ -19,7 +19,7 @@ use iotrail_schema::vehicle::Vehicle;
 pub struct Figure {
     /// As on the command line, in experiment files, exports and JSON.
     pub id: &'static str,
-    /// At the head of a sentence. `I/O` stands for what the load counts.
+    /// At the head of a sentence. `I/O` is replaced by the load's own unit.
     pub words: &'static str,
     pub unit: Unit,
     pub better: Better,
@@ -191,7 +191,7 @@ pub fn cpu_time(m: &Measurement) -> Option<f64> {
     Some((m.cpu.user_ns? + m.cpu.system_ns?) as f64)
 }
 
-/// The count of a program includes all that it started; that of iotrail's own load leaves out SQPOLL threads and other helpers.
+/// The count of a program includes all that it started; iotrail's own load excludes SQPOLL threads and other helpers.
 fn cpus(m: &Measurement) -> Option<f64> {
     let cpu = if m.program.is_some() { cpu_time(m)? } else { per_io::cpu_ns(m)? * m.ios? as f64 };
     (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64)
@@ -384,7 +384,7 @@ impl Metric {
         }
     }
 
-    /// Of one measurement; times in nanoseconds. `None`: not known.
+    /// The value in one measurement; times in nanoseconds. `None`: not known.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let of_time_alone =
             matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Cpus | Metric::Own(_) | Metric::CpuPerUnit(_));
@@ -410,7 +410,7 @@ impl Metric {
         !self.figure().is_some_and(|f| matches!(f.of, Of::All(_)))
     }
 
-    /// Of a cell's repeats: the median of what each has, or of all together.
+    /// The value over a cell's repeats: their median, or that of all together.
     pub fn over(self, all: &[Measurement]) -> Option<f64> {
         match self.figure().map(|f| f.of) {
             Some(Of::All(of)) => of(all),

@@ -116,7 +116,7 @@ impl Error {
         self
     }
 
-    /// Of this place in the user's file; it is printed first.
+    /// The same error with its place in the user's file, which is printed first.
     pub fn at(self, place: impl Into<String>) -> Self {
         Self { place: Some(place.into()), ..self }
     }

@@ -18,7 +18,7 @@ pub const OPTION: &str = "--outcome";
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {
-    /// Exit status; null: it goes on.
+    /// Exit status; null: it continues.
     status: Option<u8>,
     error: Option<Error>,
 }
@@ -79,7 +79,7 @@ pub fn run(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let printed = thread::spawn(move || {
         let mut printed = Vec::new();
-        // What came until then has the outcome, or not.
+        // The output up to then may hold the outcome.
         stdout.map(|mut out| out.read_to_end(&mut printed).unwrap_or(0));
         error_in(&printed)
     });

@@ -8,7 +8,7 @@ pub struct Call {
     pub wait: Option<Wait>,
 }
 
-/// What the thread does in it, if that may block.
+/// The thread's work in the call, if it may block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// It submits: with nothing to wait for, it should not block.

@@ -19,7 +19,7 @@ pub fn waits_for(reason: &Reason) -> Waits {
     }
 }
 
-/// Of the program itself: its end, its signals, its debugger.
+/// The program's own end, signals or debugger.
 pub fn is_apart(reason: &Reason) -> bool {
     use Reason::*;
     matches!(
@@ -28,12 +28,12 @@ pub fn is_apart(reason: &Reason) -> bool {
     )
 }
 
-/// What a submission that blocks does not wait for.
+/// A wait for completions, which a blocked submission does not need.
 pub fn is_wait(reason: &Reason) -> bool {
     matches!(reason, Reason::UringCompletions | Reason::UringSqSpace | Reason::AioEvents)
 }
 
-/// Of disks and file systems, not of peers.
+/// A disk or a file system, not a peer.
 pub fn is_of_storage(reason: &Reason) -> bool {
     use Reason::*;
     matches!(
@@ -59,7 +59,7 @@ pub fn is_of_storage(reason: &Reason) -> bool {
     )
 }
 
-/// What was waited for, as part of a sentence.
+/// The reason as part of a sentence.
 pub fn name(reason: &Reason) -> String {
     use Reason::*;
     let words = match reason {

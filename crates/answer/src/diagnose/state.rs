@@ -232,7 +232,7 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// The program sleeps for a time, or for something else, while it could go on.
+/// The program sleeps although completions are in the CQ.
 fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
     if t.rings.iter().any(|r| super::reaping::left_lying(t, r).is_some()) {
         return None;

@@ -37,7 +37,7 @@ fn punted(t: &TraceRecord) -> Vec<Finding> {
     opcodes.into_iter().flat_map(of).collect()
 }
 
-/// What these requests took of all requests' latency, without the time that workers took for them: another way saves no more.
+/// The share of these requests in the latency, without the workers' own time. No other way saves more.
 fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let sum = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
     let punted = |o: &OpcodeRecord| Some(sum(o)? * (punts(o) as f64 / o.requests.max(1) as f64).min(1.0));
@@ -221,7 +221,7 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy, bound: waited_for_each_other(t), ..f })
 }
 
-/// Of the workers' time: they waited for a CPU that another worker had.
+/// The share of the workers' time in which they waited for a CPU that another worker had.
 fn waited_for_each_other(t: &TraceRecord) -> Option<Bound> {
     let all = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let tids: BTreeSet<u32> = all().map(|thread| thread.tid).collect();

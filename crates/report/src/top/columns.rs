@@ -17,7 +17,7 @@ pub struct Row<'a> {
     pub rings: usize,
     pub rates: &'a Rates,
     pub sqpoll_cpu: Option<f64>,
-    /// Of a process.
+    /// A column of a process.
     pub threads: Option<&'a ThreadTime>,
 }
 

@@ -16,7 +16,7 @@ pub struct Reaping {
     pub at_least_ns: Delay,
     /// Until the first look that did not find it.
     pub at_most_ns: Delay,
-    /// Between these lies the mean, in 95 of 100 cases; null: of fewer than 500 it is not told.
+    /// 95 % interval of the mean; null: fewer than 500.
     #[serde(default)]
     pub mean_ns_ci95: Option<[f64; 2]>,
     /// Part of `at_least_ns` in which no thread waited for more completions than there were. The thread that used the ring last had a
