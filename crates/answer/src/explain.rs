@@ -20,7 +20,7 @@ pub struct Selection {
     pub by: By,
     pub ring: Option<u32>,
     pub opcode: Option<String>,
-    /// Failed and short ones alone.
+    /// Only requests that failed or were short.
     pub failed: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Explained {
     pub ending: Ending,
     /// Completions in it.
     pub completions: u64,
-    /// Of these, the ones that `--ring`, `--opcode` and `--failed` ask for.
+    /// Those that `--ring`, `--opcode` and `--failed` ask for.
     pub selected: u64,
     /// Length of the recording: to the last completion's posting, or to its end.
     pub length_ns: u64,
@@ -245,8 +245,7 @@ fn nothing_of(
 }
 
 fn has_failed(t: &Trail) -> bool {
-    let is_short = |asked: u64| t.result >= 0 && u64::from(t.result.unsigned_abs()) < asked;
-    t.result < 0 || (t.asked_bytes.is_some_and(is_short) && !t.notification)
+    t.result < 0 || (t.is_short() && !t.notification)
 }
 
 /// How a refused read or write is aligned, and the device's blocks. `block`: the logical block size, if it is known.

@@ -17,13 +17,13 @@ pub use waited::{sentence, waited};
 /// What was asked for and what came: `read_fixed 4 KiB`, `recv: ECONNRESET`, `write 4 KiB: only 512 B`.
 pub fn request(t: &Trail) -> String {
     let asked = t.asked_bytes.map_or_else(|| t.opcode.clone(), |n| format!("{} {}", t.opcode, bytes(n)));
-    let failed_at = t.offset.filter(|_| t.result < 0);
-    let asked = failed_at.map_or_else(|| asked.clone(), |offset| format!("{asked} at offset {offset}"));
-    match (t.result, t.asked_bytes) {
-        (e, _) if e < 0 => format!("{asked}: {}", errno_name(e.saturating_neg())),
-        (n, Some(all)) if u64::from(n.unsigned_abs()) < all => {
-            format!("{asked}: only {}", bytes(n.unsigned_abs().into()))
-        }
+    let asked = match t.offset {
+        Some(offset) if t.result < 0 => format!("{asked} at offset {offset}"),
+        _ => asked,
+    };
+    match t.result {
+        e if e < 0 => format!("{asked}: {}", errno_name(e.saturating_neg())),
+        n if t.is_short() => format!("{asked}: only {}", bytes(n.unsigned_abs().into())),
         _ => asked,
     }
 }

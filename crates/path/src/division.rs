@@ -171,19 +171,17 @@ impl Division {
     /// A request of native or POSIX AIO.
     pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let mut rest = self.of(submitted_ns, reaped_ns, weight);
-        if let (Some(_), Some(_)) = (seen.issued_ns, seen.ready_ns) {
+        let without_end = if seen.issued_ns.is_some() && seen.ready_ns.is_some() {
             rest.until(seen.allocated_ns, INLINE);
             rest.until(seen.issued_ns, if seen.allocated_ns.is_some() { SCHEDULER } else { BLOCK });
             rest.until(seen.ready_ns, DEVICE);
             rest.until(seen.ended_ns, FILE_SYSTEM);
+            READY
         } else {
             rest.until(seen.ended_ns, if seen.inlined { INLINE } else { IN_FLIGHT });
-        }
-        rest.all(match (seen.ended_ns, seen.ready_ns) {
-            (Some(_), _) => POSTED,
-            (None, Some(_)) if seen.issued_ns.is_some() => READY,
-            _ => UNKNOWN,
-        });
+            UNKNOWN
+        };
+        rest.all(if seen.ended_ns.is_some() { POSTED } else { without_end });
     }
 
     pub fn add(&mut self, other: &Division) {

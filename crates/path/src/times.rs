@@ -171,7 +171,7 @@ impl Times {
         Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
     }
 
-    /// Of those that the mean latency is of. `None`: there are none.
+    /// The account of the requests in the mean latency. `None`: there are none.
     pub fn account(&self) -> Option<RequestAccount> {
         let Sums { completions, weight, division, .. } = self.of_means();
         let rows = division.rows(weight == completions);

@@ -25,7 +25,7 @@ impl Account {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadAccount {
     /// Thread ID.
     pub tid: u32,
@@ -59,10 +59,11 @@ impl ThreadAccount {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A thread of the program.
+    #[default]
     Thread,
     /// The SQPOLL thread of a ring.
     Sqpoll,
@@ -262,12 +263,12 @@ impl RequestAccount {
         ns as f64 / self.latency_sum_ns.max(1) as f64
     }
 
-    /// Of one request, in nanoseconds.
+    /// The mean latency.
     pub fn mean_ns(&self) -> f64 {
         self.latency_sum_ns as f64 / self.count.max(1) as f64
     }
 
-    /// The same of so many requests.
+    /// Scales the rows to this number of requests.
     pub fn stands_for(&mut self, count: u64) {
         let factor = count as f64 / self.count.max(1) as f64;
         self.rows.iter_mut().for_each(|row| row.ns = (row.ns as f64 * factor).round() as u64);
@@ -398,7 +399,7 @@ pub struct WaitEnds {
     pub signal: u64,
     /// With a result of 0 before its time limit.
     pub nothing: u64,
-    /// Of `time_limit`: with completions in the CQ, fewer than min_complete.
+    /// Part of `time_limit`: with completions in the CQ, but fewer than min_complete.
     #[serde(default)]
     pub partial: u64,
 }
@@ -414,7 +415,7 @@ pub struct WokenBy {
     pub file: Option<String>,
     /// The last event that the wait returned, by the names of poll(2) and epoll_ctl(2).
     pub events: Vec<String>,
-    /// Of the call's waits that returned events.
+    /// Share of the call's waits that returned events.
     pub share: f64,
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::{Account, CallRecord};
+use crate::account::{Account, CallRecord, ThreadAccount};
 use crate::finding::Finding;
 use crate::measurement::{
     CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
@@ -347,6 +347,18 @@ pub struct Windows {
     /// System CPU time of the watched in all the span.
     #[serde(default)]
     pub system_ns: Option<u64>,
+}
+
+impl TraceRecord {
+    /// The program's own threads, as far as their time is accounted for.
+    pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
+        self.account.iter().flat_map(Account::own_threads)
+    }
+
+    /// The system call of this name.
+    pub fn call(&self, syscall: &str) -> Option<&CallRecord> {
+        self.calls.iter().flatten().find(|call| call.syscall == syscall)
+    }
 }
 
 impl Windows {

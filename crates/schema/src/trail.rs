@@ -127,7 +127,7 @@ pub struct Trail {
     pub queued: Option<Stamp>,
     /// When its completion was in the queue.
     pub posted: Stamp,
-    /// What is known between *submitted* and *issued*.
+    /// Stamps between *submitted* and *issued*.
     #[serde(default, skip_serializing_if = "Before::is_empty")]
     pub before: Before,
     /// Where its issue went.
@@ -153,7 +153,7 @@ pub struct Trail {
     pub switches_meanwhile: Option<u32>,
 }
 
-/// What is known between *submitted* and *issued*. CLOCK_MONOTONIC; left out where it was not seen.
+/// Stamps between *submitted* and *issued*. CLOCK_MONOTONIC; left out if they were not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Before {
@@ -224,6 +224,11 @@ impl Trail {
     /// posted − submitted. Of a multishot request's later completions, this is not a latency of anything.
     pub fn latency_ns(&self) -> u64 {
         self.posted.ns.saturating_sub(self.submitted.ns)
+    }
+
+    /// It moved fewer bytes than it asked for, without an error.
+    pub fn is_short(&self) -> bool {
+        self.result >= 0 && self.asked_bytes.is_some_and(|asked| u64::from(self.result.unsigned_abs()) < asked)
     }
 
     /// Its result announces nothing but its notification: `more` is set, and no other result comes.

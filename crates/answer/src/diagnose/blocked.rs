@@ -3,7 +3,7 @@
 use super::reasons::{is_apart, is_of_storage, is_wait, name};
 use super::{Check, Matter, RULE, Rule, synchronous};
 use iotrail_base::words::{count, list, percent, plural, span};
-use iotrail_schema::account::{Account, Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::syscall::{self, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
@@ -74,18 +74,13 @@ impl Blocked {
     }
 }
 
-/// The program's own threads.
-pub(super) fn threads(t: &TraceRecord) -> impl Iterator<Item = &ThreadAccount> {
-    t.account.iter().flat_map(Account::own_threads)
-}
-
 /// Blocked time in this call for the reasons that are meant; `None`: too little of it.
 fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
     let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == syscall;
     let mut sum = Blocked::default();
     let mut reasons: BTreeMap<Option<Reason>, u64> = BTreeMap::new();
     let mut most = 0;
-    for thread in threads(t) {
+    for thread in t.own_threads() {
         let rows = thread.rows.iter().filter(of).map(|row| (row.reason.as_ref(), row));
         let rows: Vec<(Option<&Reason>, &ThreadRow)> = rows.filter(|(reason, _)| is_meant(*reason)).collect();
         let ns: u64 = rows.iter().map(|(_, row)| row.ns).sum();
@@ -217,12 +212,11 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     if t.contexts.iter().any(|c| c.interface == "posix_aio") {
         return None;
     }
-    let record = |syscall: &str| t.calls.iter().flatten().find(|c| c.syscall == syscall);
     let is_meant = |syscall: &Option<&str>| match syscall {
-        Some(syscall) => !is(syscall, Work::Submits) && record(syscall).is_none_or(|c| c.count >= FEW_CALLS),
+        Some(syscall) => !is(syscall, Work::Submits) && t.call(syscall).is_none_or(|c| c.count >= FEW_CALLS),
         None => true,
     };
-    let rows = threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Blocked);
+    let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Blocked);
     let calls: BTreeSet<Option<&str>> = rows.map(|row| row.syscall.as_deref()).filter(is_meant).collect();
     let of = |syscall: Option<&str>| Some((syscall?.to_owned(), blocked(t, syscall, meant(syscall))?));
     let faults = || Some(("page faults".to_owned(), blocked(t, None, meant(None))?));
@@ -240,7 +234,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let one = |(syscall, sum): &(String, Blocked)| {
-        let each = record(syscall).map(|c| {
+        let each = t.call(syscall).map(|c| {
             let mean = span(c.blocked_ns as f64 / c.count.max(1) as f64);
             format!(", {} calls, {mean} each", count(c.count as f64))
         });
@@ -327,7 +321,7 @@ pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bo
     thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
 }
 
-/// Of the waits for a CPU: with fewer, both only meet as all threads of a busy machine do.
+/// The least share of the waits for a CPU. A smaller share is normal for any two threads on a busy machine.
 const MOST: f64 = 0.5;
 
 pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -335,7 +329,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let account = t.account.as_ref()?;
     let own = account.threads.iter().find(|thread| thread.tid == sqpoll.tid)?;
     let others = || account.threads.iter().filter(|thread| thread.tgid == r.tgid && thread.role != Role::Sqpoll);
-    // On one CPU it waits for whatever runs there, whoever has it last.
+    // On one CPU it waits for all other threads there. The holder is only the last of them.
     let one_cpu = |thread: &ThreadAccount| thread.only_cpu.is_some() && thread.only_cpu == own.only_cpu;
     let share = |thread: &ThreadAccount, ran_ns: u64, one_cpu: bool, is_meant: &dyn Fn(u32) -> bool| {
         let waited = thread.ns_in(ThreadState::Runnable);
@@ -366,7 +360,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         percent(sq),
     );
     let evidence = [("sqpoll_waited", sq), ("submitter_waited", other)];
-    // A worker's idle time is no request's.
+    // An idle worker delays no request.
     let idle = |row: &&ThreadRow| row.reason == Some(Reason::IowqIdle);
     let idle_ns: u64 = thread.rows.iter().filter(idle).map(|row| row.ns).sum();
     let busy = thread.wall_ns.saturating_sub(idle_ns).max(1);

@@ -1,6 +1,5 @@
 //! System calls that fail, find nothing, or are made once too often.
 
-use super::blocked::threads;
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
@@ -24,7 +23,7 @@ fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
 
 /// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: not divided.
 pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
-    let rows = || threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let all: u64 = rows().map(|row| row.ns).sum();
     let in_call = rows().filter(|row| row.mode == Some(Mode::Kernel));
     let in_call = in_call.filter(|row| row.syscall.as_deref().is_some_and(|name| names.contains(&name)));
@@ -34,7 +33,7 @@ pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
 
 /// The same of the kernel outside of system calls: page faults, interrupts.
 pub(super) fn cpu_outside_calls(t: &TraceRecord) -> Option<f64> {
-    let rows = || threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let kernel = || rows().filter(|row| row.mode == Some(Mode::Kernel));
     let all: u64 = rows().map(|row| row.ns).sum();
     let outside: u64 = kernel().filter(|row| row.syscall.is_none()).map(|row| row.ns).sum();
@@ -225,7 +224,7 @@ const LITTLE: f64 = 0.05;
 /// The time that the program's threads ran, as a share of the trace's.
 fn ran(t: &TraceRecord) -> Option<f64> {
     t.account.as_ref()?;
-    let rows = threads(t).flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     Some(rows.map(|row| row.ns).sum::<u64>() as f64 / t.total.elapsed_ns.max(1) as f64)
 }
 
@@ -344,9 +343,9 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
-/// Waits below which their ends are no habit.
+/// The fewest waits for a share of their ends.
 const ENOUGH_WAITS: u64 = 20;
-/// Of the threads' time.
+/// The least share of the threads' time.
 const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
@@ -364,7 +363,7 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         let waits = ended.completions + ended.time_limit + ended.signal;
         let share = ended.time_limit as f64 / waits.max(1) as f64;
         let of_call = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_ref() == Some(&c.syscall);
-        let in_it = threads(t).filter(|thread| thread.rows.iter().any(|row| of_call(&row)));
+        let in_it = t.own_threads().filter(|thread| thread.rows.iter().any(|row| of_call(&row)));
         let wall: u64 = in_it.map(|thread| thread.wall_ns).sum();
         let blocked = c.blocked_ns as f64 / wall.max(1) as f64;
         if ended.time_limit < ENOUGH_WAITS || share < MOST || blocked < LITTLE_WAITING {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::reasons::{Waits, name as reason_name, waits_for};
 use iotrail_base::words::{count, list, percent, span};
-use iotrail_schema::account::{CallRecord, Mode, Role, ThreadRow, ThreadState};
+use iotrail_schema::account::{Mode, ThreadRow, ThreadState};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Calls that are named, and the share of the time from which on.
@@ -19,8 +19,8 @@ struct InCall<'t> {
     ran_ns: u64,
     /// By what was waited for.
     waits_ns: BTreeMap<Waits, u64>,
-    /// The longest reason.
-    reason: Option<(&'t ThreadRow, u64)>,
+    /// The longest wait whose reason is known.
+    longest: Option<&'t ThreadRow>,
 }
 
 impl InCall<'_> {
@@ -37,17 +37,16 @@ impl InCall<'_> {
 
 /// The program's calls by their time, the longest first, and the time of all its threads.
 fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
-    let own = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Thread);
     let mut calls: BTreeMap<&str, InCall<'_>> = BTreeMap::new();
-    for row in own().flat_map(|thread| &thread.rows) {
+    for row in t.own_threads().flat_map(|thread| &thread.rows) {
         let Some(name) = row.syscall.as_deref() else { continue };
         let of = calls.entry(name).or_default();
         match row.state {
             ThreadState::Running => of.ran_ns += row.ns,
             ThreadState::Blocked => {
                 *of.waits_ns.entry(row.reason.as_ref().map_or(Waits::Other, waits_for)).or_default() += row.ns;
-                if row.reason.is_some() && of.reason.is_none_or(|(_, ns)| row.ns > ns) {
-                    of.reason = Some((row, row.ns));
+                if row.reason.is_some() && of.longest.is_none_or(|longest| row.ns > longest.ns) {
+                    of.longest = Some(row);
                 }
             }
             _ => {}
@@ -55,11 +54,7 @@ fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
     }
     let mut calls: Vec<_> = calls.into_iter().collect();
     calls.sort_by_key(|(_, of)| Reverse(of.ns()));
-    (calls, own().map(|thread| thread.wall_ns).sum())
-}
-
-fn record<'t>(t: &'t TraceRecord, name: &str) -> Option<&'t CallRecord> {
-    t.calls.iter().flatten().find(|call| call.syscall == name)
+    (calls, t.own_threads().map(|thread| thread.wall_ns).sum())
 }
 
 /// The answer of a program that made no asynchronous request. `None`: its threads' time is not known.
@@ -68,15 +63,14 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
     t.calls.as_ref().filter(|_| wall_ns > 0)?;
     let one = |(name, of): &(&str, InCall<'_>)| {
-        let each = record(t, name).map(|call| {
+        let each = t.call(name).map(|call| {
             let calls = count(call.count as f64);
             format!(" ({calls} calls, {} each)", span(of.ns() as f64 / call.count.max(1) as f64))
         });
         format!("{} in {}(2){}", percent(share(of.ns())), plain(name), each.unwrap_or_default())
     };
     let mut parts: Vec<String> = calls.iter().filter(|(_, of)| share(of.ns()) >= LEAST).take(NAMED).map(one).collect();
-    let rows =
-        || t.account.iter().flat_map(|a| &a.threads).filter(|th| th.role == Role::Thread).flat_map(|th| &th.rows);
+    let rows = || t.own_threads().flat_map(|thread| &thread.rows);
     let sum = |is_meant: fn(&ThreadRow) -> bool| rows().filter(|row| is_meant(row)).map(|row| row.ns).sum::<u64>();
     let undivided = |row: &ThreadRow| row.state == ThreadState::Running && row.mode.is_none();
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
@@ -98,7 +92,7 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
         let call = format!("{}(2)", plain(name));
         match of.mostly() {
             Some(Waits::Storage) => {
-                let reason = of.reason.and_then(|(row, _)| row.reason.as_ref()).map(reason_name).unwrap_or_default();
+                let reason = of.longest.and_then(|row| row.reason.as_ref()).map(reason_name).unwrap_or_default();
                 gain.push(format!("{call}, which waits for {reason}"));
             }
             Some(Waits::Peer) => rest.push(format!("{call} waits for a peer: a ring saves calls, not the wait")),
@@ -126,7 +120,7 @@ fn plain(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::account::{Account, Reason, ThreadAccount};
+    use iotrail_schema::account::{Account, CallRecord, Reason, ThreadAccount};
     use iotrail_testing::trace;
 
     fn traced(rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> TraceRecord {
@@ -138,19 +132,7 @@ mod tests {
         };
         let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
         let wall_ns = rows.iter().map(|row| row.ns).sum();
-        let (comm, role, cpu_had) = ("cat".into(), Role::Thread, vec![]);
-        let thread = ThreadAccount {
-            tid: 7,
-            tgid: 7,
-            comm,
-            role,
-            wall_ns,
-            cpu_ns: None,
-            cpus: None,
-            only_cpu: None,
-            rows,
-            cpu_had,
-        };
+        let thread = ThreadAccount { tid: 7, tgid: 7, wall_ns, rows, ..ThreadAccount::default() };
         let account = Some(Account { threads: vec![thread], more_threads: 0, requests: None });
         let read = CallRecord { syscall: "pread64".into(), count: 1000, ..CallRecord::default() };
         TraceRecord { account, calls: Some(vec![read]), ..trace::clean() }

@@ -26,11 +26,14 @@ static __always_inline bool in_watched_mm(struct kioctx *ctx)
 	return false;
 }
 
+static __always_inline struct aio_kiocb *aio_of_kiocb(struct kiocb *iocb)
+{
+	return (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
+}
+
 static __always_inline struct kioctx *context_of_kiocb(struct kiocb *iocb)
 {
-	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
-
-	return BPF_CORE_READ(aio, ki_ctx);
+	return BPF_CORE_READ(aio_of_kiocb(iocb), ki_ctx);
 }
 
 /* Native aio's, by its callback. */
@@ -70,7 +73,6 @@ __noinline int aio_ended(__u64 address)
 
 	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
 		return 0;
-	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
 	struct kioctx *ctx = context_of_kiocb(iocb);
 	if (!ctx)
 		return 0;
@@ -83,7 +85,7 @@ __noinline int aio_ended(__u64 address)
 		if (!known)
 			return 0;
 		key.ring = *known;
-		aio_end_seen(BPF_CORE_READ(aio, ki_res.obj), key.ring, slot);
+		aio_end_seen(BPF_CORE_READ(aio_of_kiocb(iocb), ki_res.obj), key.ring, slot);
 	} else if (!in_watched_mm(ctx)) {
 		return 0;
 	}

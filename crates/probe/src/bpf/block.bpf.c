@@ -142,12 +142,11 @@ static __noinline struct aio_request *aio_of_bio(struct bio *bio)
 
 	if (!iocb || (__u64)BPF_CORE_READ(iocb, ki_complete) != aio_complete_address)
 		return 0;
-	struct aio_kiocb *aio = (struct aio_kiocb *)((void *)iocb - bpf_core_field_offset(struct aio_kiocb, rw));
-	__u64 context = (__u64)BPF_CORE_READ(aio, ki_ctx);
+	__u64 context = (__u64)context_of_kiocb(iocb);
 	__u32 *ring = bpf_map_lookup_elem(&ring_numbers, &context);
 	if (!ring)
 		return 0;
-	struct aio_key key = { .block = BPF_CORE_READ(aio, ki_res.obj), .ring = *ring };
+	struct aio_key key = { .block = BPF_CORE_READ(aio_of_kiocb(iocb), ki_res.obj), .ring = *ring };
 	return bpf_map_lookup_elem(&aio_requests, &key);
 }
 

@@ -52,10 +52,10 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->enter_batch = batch;
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
-	if (!(slot->links & LINKED))
-		slot->submitting = index + 1;
 	if (slot->links & LINKED)
 		trail->marks = slot->links & LINKED_TO_LAST ? TRAIL_LINKED : TRAIL_HEAD;
+	else
+		slot->submitting = index + 1;
 	uses_ring(ring, task->pid, 0, slot);
 	return 0;
 }

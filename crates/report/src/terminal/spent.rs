@@ -28,10 +28,13 @@ pub fn shares<'r>(rows: impl Iterator<Item = &'r ThreadRow>, wall_ns: u64) -> Ve
     let mut rows: Vec<(String, (u64, bool))> = sums.into_iter().collect();
     rows.sort_by_key(|(_, (ns, _))| Reverse(*ns));
     let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
-    let row = |(name, (ns, exact)): (String, (u64, bool))| {
-        format!("{name} {}{}", if exact { "" } else { "~" }, percent(share(ns)))
-    };
+    let row = |(name, (ns, exact)): (String, (u64, bool))| format!("{name} {}", marked(share(ns), exact));
     rows.into_iter().filter(|(_, (ns, _))| share(*ns) >= LEAST).take(ROWS).map(row).collect()
+}
+
+/// A share, with ~ if it is an estimate.
+pub fn marked(share: f64, exact: bool) -> String {
+    format!("{}{}", if exact { "" } else { "~" }, percent(share))
 }
 
 fn label(row: &ThreadRow) -> String {

@@ -69,19 +69,7 @@ mod tests {
     fn thread(tgid: u32, running: u64, asleep: u64) -> ThreadAccount {
         let row = |state, ns| rows([((state, None, None), (ns, true))].into());
         let rows = [row(ThreadState::Running, running), row(ThreadState::Blocked, asleep)].concat();
-        let (comm, role, cpu_had) = ("db".into(), Role::Thread, vec![]);
-        ThreadAccount {
-            tid: tgid,
-            tgid,
-            comm,
-            role,
-            wall_ns: running + asleep,
-            cpu_ns: None,
-            cpus: None,
-            only_cpu: None,
-            rows,
-            cpu_had,
-        }
+        ThreadAccount { tid: tgid, tgid, wall_ns: running + asleep, rows, ..ThreadAccount::default() }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
-use iotrail_schema::account::Account;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::End;
 use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
@@ -80,14 +79,14 @@ impl Running<'_> {
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);
         record.calls = calls;
-        let mut requests = record.account.take().and_then(|account| account.requests);
-        if let Some(requests) = &mut requests {
+        let account = record.account.get_or_insert_default();
+        (account.threads, account.more_threads) = (threads, more_threads);
+        if let Some(requests) = &mut account.requests {
             let posted: u64 = record.rings.iter().map(|ring| ring.completions).sum();
             let reaping = record.total.reaping.as_ref().and_then(|reaping| reaping.mean_ns_ci95);
             let reaped_ns = reaping.map(|ends| ends.map(|mean| mean * posted as f64));
             self.state.add_queues(requests, elapsed_ns, reaped_ns);
         }
-        record.account = Some(Account { threads, more_threads, requests });
         record.state = state;
         record.total.reaping_lost = Some(self.watch.stays_lost());
         // The probes know of all of them; a name that was used again is there once.

@@ -51,10 +51,11 @@ impl Summary {
         let open = observed.open.iter().filter_map(|counts| open(counts, &observed.rings, seen.files)).collect();
         let (files, other_files) = files::records(&self.files, &|key| seen.files.name(key), one_in);
         let emulated = doubt::emulated(&span.host).into_iter().collect();
-        let total = total(observed, &all, &self, span.elapsed_ns, &seen.rings, &is_wait);
+        let times = all.times();
+        let total = total(observed, &all, &times, &self, span.elapsed_ns, &seen.rings, &is_wait);
         // The weights of traced requests are estimates. If each request has one completion, the number of requests is exact.
         let each = |o: &OpcodeRecord| o.more == 0 && o.waits.is_none();
-        let requests = all.times().account().map(|mut requests| {
+        let requests = times.account().map(|mut requests| {
             if self.scale == 1 && total.opcodes.iter().all(each) {
                 requests.stands_for(total.ios);
             }

@@ -43,6 +43,7 @@ fn memory(of: &Memory) -> Option<MemoryRecord> {
 pub(super) fn total(
     observed: Observed,
     all: &Part,
+    times: &Times,
     summary: &Summary,
     elapsed_ns: u64,
     seen: &[&SeenRing],
@@ -52,10 +53,9 @@ pub(super) fn total(
     let batches = batches::of_all(&observed);
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
-    let times = all.times();
     let (bytes, errors, short_ios) = (sum(|o| o.bytes), sum(|o| o.errors), sum(|o| o.short));
     let mut warnings = losses::doubts(&observed, sum(|o| o.requests), seen);
-    let followed = followed(summary, &observed, &times);
+    let followed = followed(summary, &observed, times);
     warnings.extend(doubt::followed_lost(&followed, "--one-in"));
     let one_in = summary.one_in(&observed.follow_loss);
     let opcodes: Vec<OpcodeRecord> = opcodes.iter().map(|o| all.opcode(o, one_in)).collect();

@@ -18,18 +18,7 @@ fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
 
 fn thread(tid: u32, role: Role, rows: Vec<ThreadRow>) -> ThreadAccount {
     let wall_ns = rows.iter().map(|row| row.ns).sum();
-    ThreadAccount {
-        tid,
-        tgid: 1234,
-        comm: "db".into(),
-        role,
-        wall_ns,
-        cpu_ns: None,
-        cpus: None,
-        only_cpu: None,
-        rows,
-        cpu_had: vec![],
-    }
+    ThreadAccount { tid, tgid: 1234, comm: "db".into(), role, wall_ns, rows, ..ThreadAccount::default() }
 }
 
 fn with_threads(threads: Vec<ThreadAccount>) -> TraceRecord {

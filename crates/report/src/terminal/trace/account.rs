@@ -1,6 +1,7 @@
 //! The accounts of threads and requests, and system calls.
 
 use crate::terminal::layout::{Column, Screen};
+use crate::terminal::spent::marked;
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
 use iotrail_schema::account::{
     Account, CallRecord, End, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
@@ -15,9 +16,9 @@ const ROWS: usize = 6;
 /// Calls, the most frequent first, those with errors in any case.
 const CALLS: usize = 8;
 
-/// Rows of the requests' account on the first screen: so many,
+/// The most rows of the requests' account on the first screen.
 const LARGEST: usize = 4;
-/// of such a share at least.
+/// The smallest share of such a row.
 const LARGE: f64 = 0.02;
 
 pub fn account(o: &mut Screen, account: &Account) {
@@ -37,7 +38,7 @@ pub fn account(o: &mut Screen, account: &Account) {
                 state(row),
                 row.syscall.clone().unwrap_or_default(),
                 row.reason.as_ref().map(reason).unwrap_or_default(),
-                share(row, thread.wall_ns),
+                marked(share(row.ns, thread.wall_ns), row.exact),
                 span(row.ns as f64),
                 if row.longest_ns.is_some() { known_span(row.longest_ns) } else { UNKNOWN.into() },
             ]
@@ -46,7 +47,7 @@ pub fn account(o: &mut Screen, account: &Account) {
         let rest: u64 = thread.rows.iter().skip(ROWS).map(|row| row.ns).sum();
         if rest > 0 {
             let rows = plural(thread.rows.len() - ROWS, "other row");
-            o.field("", &[format!("{rows}: {}", percent(rest as f64 / thread.wall_ns.max(1) as f64))]);
+            o.field("", &[format!("{rows}: {}", percent(share(rest, thread.wall_ns)))]);
         }
     }
     let more = account.more_threads + account.threads.len().saturating_sub(THREADS) as u64;
@@ -72,7 +73,7 @@ fn requests(o: &mut Screen, account: &RequestAccount) {
         vec![
             in_words(&row.stage),
             row.reason.as_ref().map(in_words).unwrap_or_default(),
-            share_of_all(row, account),
+            marked(share(row.ns, account.latency_sum_ns), row.exact),
             mean(row.ns),
         ]
     };
@@ -92,17 +93,16 @@ fn total(account: &RequestAccount) -> String {
     format!("{} on average, {from} → {to}", span(account.mean_ns()))
 }
 
-fn share_of_all(row: &RequestRow, account: &RequestAccount) -> String {
-    let share = percent(row.ns as f64 / account.latency_sum_ns.max(1) as f64);
-    if row.exact { share } else { format!("~{share}") }
+fn share(ns: u64, of_ns: u64) -> f64 {
+    ns as f64 / of_ns.max(1) as f64
 }
 
 /// The largest rows, in a line.
 pub fn requests_spent(account: &RequestAccount) -> Vec<String> {
-    let large = |row: &&RequestRow| row.ns as f64 >= LARGE * account.latency_sum_ns as f64;
+    let large = |row: &&RequestRow| share(row.ns, account.latency_sum_ns) >= LARGE;
     let row = |row: &RequestRow| {
         let reason = row.reason.as_ref().map(|reason| format!(" ({})", in_words(reason))).unwrap_or_default();
-        format!("{}{reason} {}", in_words(&row.stage), share_of_all(row, account))
+        format!("{}{reason} {}", in_words(&row.stage), marked(share(row.ns, account.latency_sum_ns), row.exact))
     };
     let rows = account.rows.iter().filter(large).take(LARGEST).map(row);
     std::iter::once(total(account)).chain(rows).collect()
@@ -148,11 +148,6 @@ fn reason(reason: &Reason) -> String {
 fn in_words(name: &impl Serialize) -> String {
     let value = serde_json::to_value(name).ok();
     value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
-}
-
-fn share(row: &ThreadRow, wall_ns: u64) -> String {
-    let share = percent(row.ns as f64 / wall_ns.max(1) as f64);
-    if row.exact { share } else { format!("~{share}") }
 }
 
 pub fn calls(o: &mut Screen, calls: &[CallRecord]) {

@@ -129,7 +129,8 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
             result,
         });
     }
-    let total = total(observed.clone(), &summary.parts[&Some(1)], &summary, 1_000, &[], &|_, _, _| false);
+    let part = &summary.parts[&Some(1)];
+    let total = total(observed.clone(), part, &part.times(), &summary, 1_000, &[], &|_, _, _| false);
     assert_eq!((total.ios, total.bytes, total.opcodes.len()), (4, 8192, 1));
     assert_eq!((total.opcodes[0].requests, total.opcodes[0].completions), (8, 2));
     assert_eq!((total.latency_ns.count, total.latency_ns.max), (2, Some(300)));
