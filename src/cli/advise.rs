@@ -20,8 +20,8 @@ use crate::cli::program::{ProgramOptions, without_place};
 use crate::runner::progress::minutes;
 use crate::runner::{self, outline, printed};
 use iotrail_answer::compare::Metric;
-use iotrail_answer::head::{Head, advice};
 use iotrail_answer::search;
+use iotrail_answer::summary::{Head, advice};
 use iotrail_base::alarm::Alarm;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Reserved};
@@ -32,7 +32,7 @@ use iotrail_experiment::advise::objective;
 use iotrail_experiment::advise::subject::{SEARCH, Subject};
 use iotrail_experiment::budget::Budget;
 use iotrail_experiment::execute::{Outcome, Started, nothing_to_resume, resume, start};
-use iotrail_experiment::given::{Given, value};
+use iotrail_experiment::given::{OptionValues, value};
 use iotrail_experiment::load::Kind;
 use iotrail_experiment::plan::Plan;
 use iotrail_experiment::precheck;
@@ -48,7 +48,7 @@ use iotrail_store::{Store, default_path};
 #[derive(Debug)]
 pub struct AdviseArgs {
     /// Options of the load.
-    given: Vec<Given>,
+    given: Vec<OptionValues>,
     load: LoadOptions,
     own: OwnArgs,
     /// `advise net`.
@@ -336,9 +336,9 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
 }
 
 /// `[load]` as the options have it.
-fn as_given(kind: Kind, given: &[Given]) -> Result<Table> {
+fn as_given(kind: Kind, given: &[OptionValues]) -> Result<Table> {
     let mut load = Table::new();
-    for Given { name, values } in given.iter().filter(|g| g.name != "trace") {
+    for OptionValues { name, values } in given.iter().filter(|g| g.name != "trace") {
         for text in values {
             load.insert(name.clone(), value(kind, name, text)?);
         }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::given::{Cell, Given};
+use self::given::{Cell, Input};
 use self::matched::{Matched, Pair, matched};
 use crate::cli::given::Stored;
 use iotrail_answer::compare::{Metric, differences, forbid, together, undecided};
@@ -193,8 +193,8 @@ pub(super) struct Sides {
 
 /// `names`: of metrics; none: those that both sides' program is compared on.
 pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, names: &[String], within: f64) -> Result<Sides> {
-    let a = Given::read(a, stored, names)?;
-    let b = Given::read(b, stored, names)?;
+    let a = Input::read(a, stored, names)?;
+    let b = Input::read(b, stored, names)?;
     let of_program = a.of_program();
     let is_of_program = of_program.is_some();
     let named = |name: &String| Metric::named(name, is_of_program);
@@ -215,7 +215,7 @@ pub(super) fn unknown_metric(why: String) -> Error {
     Error::input(why, "name one of these with --metric")
 }
 
-fn one(metric: Metric, a: &Given, b: &Given, pair: &Pair<'_>) -> Comparison {
+fn one(metric: Metric, a: &Input, b: &Input, pair: &Pair<'_>) -> Comparison {
     let interleaved = a.is_of_one_run_with(b);
     let floors = [a.noise_floor(metric, pair.a), b.noise_floor(metric, pair.b)];
     let floor = floors.into_iter().flatten().reduce(f64::max);

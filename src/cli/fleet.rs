@@ -65,11 +65,11 @@ pub fn run(args: &FleetArgs) -> Result<u8> {
             return Err(e);
         }
     };
-    show(&store, record, How { full: args.full, json: args.json, store: args.store.as_deref(), output })
+    show(&store, record, Options { full: args.full, json: args.json, store: args.store.as_deref(), output })
 }
 
 /// How a fleet is shown.
-pub struct How<'a> {
+pub struct Options<'a> {
     pub full: bool,
     pub json: bool,
     /// The store that was named.
@@ -78,7 +78,7 @@ pub struct How<'a> {
 }
 
 /// Shows a stored fleet: answer first.
-pub fn show(store: &Store, record: FleetRecord, how: How<'_>) -> Result<u8> {
+pub fn show(store: &Store, record: FleetRecord, how: Options<'_>) -> Result<u8> {
     let (answer, unit) = answered(store, record)?;
     match how.output {
         Some(output) => page_file::write(output, &html::fleet(&answer, unit)?)?,

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
 
-use iotrail_experiment::given::Given;
+use iotrail_experiment::given::OptionValues;
 
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::ourselves;
@@ -269,12 +269,12 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
 }
 
 /// Of these options: those that were given, with their values as they were written.
-fn on_the_command_line(options: clap::Command, matches: &ArgMatches) -> Vec<Given> {
+fn on_the_command_line(options: clap::Command, matches: &ArgMatches) -> Vec<OptionValues> {
     let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let given = |arg: &clap::Arg| {
         let values = matches.get_raw(arg.get_id().as_str())?;
         let values = values.map(|v| v.to_string_lossy().into_owned()).collect();
-        Some(Given { name: arg.get_long()?.to_owned(), values })
+        Some(OptionValues { name: arg.get_long()?.to_owned(), values })
     };
     options.get_arguments().filter(is_given).filter_map(given).collect()
 }

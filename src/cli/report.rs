@@ -73,7 +73,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     if let (Some(number), None) = (fleet_record::number(&args.run), &args.against) {
         let store = stored.all()?;
         let record = fleet::stored(&store, number)?;
-        let how = fleet::How { full: args.full, json: args.json, store: args.store.as_deref(), output };
+        let how = fleet::Options { full: args.full, json: args.json, store: args.store.as_deref(), output };
         return fleet::show(&store, record, how);
     }
     let names = std::iter::once(&args.run).chain(&args.against);

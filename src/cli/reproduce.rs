@@ -8,7 +8,7 @@ mod parts;
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use self::parts::{Asked, Run};
+use self::parts::{Options, Run};
 use iotrail_answer::reproduce::reproduction;
 use iotrail_answer::reproduce::study::{Claim, Part, Study};
 use iotrail_base::error::{Error, Result};
@@ -73,7 +73,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     let parts = asked_parts(args, &study)?;
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let cpus = iotrail_host::cpu::online()?.len() as u32;
-    let asked = Asked { study: &study, parts: &parts, args, cpus };
+    let asked = Options { study: &study, parts: &parts, args, cpus };
     let (run, store) = match args.stored {
         true => {
             let none = || {

@@ -119,7 +119,8 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         None if is_emulated => emulated::shorten(&mut experiment),
         None => {}
     }
-    let asked = Asked { file: args.file.as_deref(), size: args.size, quick: args.quick, allow_write: args.allow_write };
+    let asked =
+        PlanOptions { file: args.file.as_deref(), size: args.size, quick: args.quick, allow_write: args.allow_write };
     let target = target(&asked, &experiment)?;
     let mut plan = resolve(&asked, &experiment, &target)?;
     if args.plan {
@@ -248,7 +249,7 @@ fn again(args: &RunArgs) -> String {
 }
 
 /// What a plan takes of the command line.
-pub(super) struct Asked<'a> {
+pub(super) struct PlanOptions<'a> {
     pub file: Option<&'a Path>,
     pub size: Option<Bytes>,
     pub quick: bool,
@@ -256,7 +257,7 @@ pub(super) struct Asked<'a> {
 }
 
 /// The file that the cells use: the one that is named, else the scratch file.
-pub(super) fn target(asked: &Asked<'_>, experiment: &Experiment) -> Result<Target> {
+pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result<Target> {
     let scale = if asked.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
     let target_use = target_use(experiment.kind, scale)?;
     if target_use == TargetUse::Nothing {
@@ -275,7 +276,7 @@ pub(super) fn target(asked: &Asked<'_>, experiment: &Experiment) -> Result<Targe
     }
 }
 
-pub(super) fn resolve(asked: &Asked<'_>, experiment: &Experiment, target: &Target) -> Result<Plan> {
+pub(super) fn resolve(asked: &PlanOptions<'_>, experiment: &Experiment, target: &Target) -> Result<Plan> {
     let facts = Facts {
         online_cpus: iotrail_host::cpu::online()?,
         may_watch: iotrail_host::privileges::may_watch(),

@@ -50,7 +50,7 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
         // One node alone is a run like any other.
         ([run], 1) => report::stored(&opened()?, *run, how)?,
         _ => {
-            let shown = fleet::How { full: how.full, json: false, store: how.store, output: None };
+            let shown = fleet::Options { full: how.full, json: false, store: how.store, output: None };
             fleet::show(&opened()?, record.clone(), shown)?;
         }
     }

@@ -21,9 +21,9 @@ use iotrail_report::terminal::{self, Style};
 use iotrail_report::top::{Screen, block};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::top_record::TopRecord;
-use iotrail_watch::live::{self, How, Listener};
+use iotrail_watch::live::{self, Listener, Options};
 use iotrail_watch::namespace::Numbers;
-use iotrail_watch::subject::{self, Asked};
+use iotrail_watch::subject::{self, Target};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
@@ -62,7 +62,7 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&[], &args.processes, args.all || args.processes.is_empty(), &numbers)?;
     let choice = args.one_in.map_or(Choice::adaptive(16), Choice::fixed);
-    let how = How { interval: args.interval, choice, numbers: Rc::clone(&numbers) };
+    let how = Options { interval: args.interval, choice, numbers: Rc::clone(&numbers) };
     let stop = interrupt::raise_flag()?;
     let ending = Ending { count: args.count, stop };
     if !args.json && std::io::stdout().is_terminal() {
@@ -74,8 +74,8 @@ pub fn run(args: &TopArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn words(asked: &Asked, numbers: &Numbers) -> Result<String> {
-    let Asked::Processes(processes) = asked else { return Ok("all programs".into()) };
+fn words(asked: &Target, numbers: &Numbers) -> Result<String> {
+    let Target::Processes(processes) = asked else { return Ok("all programs".into()) };
     let mut descendants = BTreeSet::new();
     for process in processes {
         descendants.extend(numbers.descendants(process.tgid)?);

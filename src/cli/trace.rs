@@ -32,8 +32,8 @@ use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_scrape::{self as scrape, Server};
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::recorder::{Flight, Keep};
-use iotrail_watch::session::{self, Extra, How, News, Stop, Traced, Until};
-use iotrail_watch::subject::{self, Asked};
+use iotrail_watch::session::{self, Extra, News, Options, Stop, Traced, Until};
+use iotrail_watch::subject::{self, Target};
 use iotrail_watch::windows::Windows;
 
 /// A look of ten seconds is exact; whoever watches longer should not be felt.
@@ -158,7 +158,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         UntilArg::Last => Until::Last,
         UntilArg::Command => Until::Command,
     };
-    let how = How {
+    let how = Options {
         duration: args.duration,
         choice,
         windows: args.windows,
@@ -238,21 +238,21 @@ fn told(flight: Flight) -> Result<Explained> {
     explain(flight.header, flight.entries.into_iter().map(Ok), |_| end, &all)
 }
 
-fn watch(asked: Asked, how: &How, extra: &Extra) -> Result<Traced> {
+fn watch(asked: Target, how: &Options, extra: &Extra) -> Result<Traced> {
     let stop = interrupt::raise_flag()?;
     // A command writes to the same terminal: a line that is drawn again and again would be in its way.
-    let drawn = !matches!(asked, Asked::Command(_));
+    let drawn = !matches!(asked, Target::Command(_));
     let target = if drawn { terminal::progress_target() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &interrupt::sent_to_us_alone };
     let name = match &asked {
-        Asked::Command(argv) => argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-        Asked::Processes(processes) => match processes.as_slice() {
+        Target::Command(argv) => argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        Target::Processes(processes) => match processes.as_slice() {
             [one] => format!("{} ({})", one.comm, one.tgid),
             several => format!("{} processes", several.len()),
         },
-        Asked::Everyone => "all programs".into(),
+        Target::Everyone => "all programs".into(),
     };
     let mut tell = |news: News<'_>| match news {
         News::Now(moment) => bar.suspend(|| now(moment)),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Judged, judge};
-use iotrail_answer::head::Head;
+use iotrail_answer::summary::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_experiment::builtin;
 use iotrail_schema::measurement::{Measurement, Warning};

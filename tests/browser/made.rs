@@ -8,10 +8,10 @@ use iotrail_experiment::builtin;
 use iotrail_experiment::file::Experiment;
 use iotrail_experiment::load::Load;
 use iotrail_experiment::plan::{Facts, Plan, Target, plan};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::*;
-use iotrail_schema::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
+use iotrail_schema::net_record::{Counts, NetRecord, SenderPlan, SenderRecord, ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::{histogram, quantile};
 use iotrail_store::Store;
 
@@ -182,14 +182,14 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
     m
 }
 
-fn vehicles() -> Vec<VehicleCount> {
+fn vehicles() -> Vec<DeliveryPathCount> {
     let each = [
-        (Vehicle::Enter, Some("ready"), 600),
-        (Vehicle::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 150),
-        (Vehicle::ReschedIpi, None, 200),
-        (Vehicle::Unknown, None, 50),
+        (DeliveryPath::Enter, Some("ready"), 600),
+        (DeliveryPath::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 150),
+        (DeliveryPath::ReschedIpi, None, 200),
+        (DeliveryPath::Unknown, None, 50),
     ];
-    let one = |(vehicle, detail, completions): (_, Option<&str>, _)| VehicleCount {
+    let one = |(vehicle, detail, completions): (_, Option<&str>, _)| DeliveryPathCount {
         vehicle,
         completions,
         detail: detail.map(Into::into),
@@ -226,13 +226,13 @@ fn network(m: &mut Measurement, repeat: u32) {
         NetRecord {
             address: "198.18.0.1:7000".into(),
             between: "namespaces".into(),
-            asked: Asked {
+            asked: SenderPlan {
                 connections: 4,
                 window: 2,
                 request_bytes: 64,
                 response_bytes: 64,
                 threads: 1,
-                ..Asked::default()
+                ..SenderPlan::default()
             },
             sender: SenderRecord {
                 requests: 1000,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use iotrail_path::assemble::assemble;
 use iotrail_path::event::Event;
 use iotrail_path::loss::Oddities;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::Deserialize;
 
@@ -30,7 +30,7 @@ struct Expected {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Count {
-    vehicle: Vehicle,
+    vehicle: DeliveryPath,
     detail: Option<String>,
     completions: u64,
 }

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use iotrail_probe::subject::Interface;
 use iotrail_probe::support::{Facts, plan};
 use iotrail_probe::survey::{State, survey};
-use iotrail_schema::measurement::{Measurement, VehicleCount};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 
 use crate::ground::{is_emulated, may_lose};
 use crate::trial;
@@ -100,7 +100,7 @@ pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String
 
 /// On the test's file, watched until a vehicle is [the rule](rule) there.
 #[track_caller]
-pub fn watched_until(options: &str, vehicle: Vehicle) -> Measurement {
+pub fn watched_until(options: &str, vehicle: DeliveryPath) -> Measurement {
     until(|| watched(options), |m| rule(m, vehicle))
 }
 
@@ -122,14 +122,15 @@ pub fn exact(m: &Measurement) {
 }
 
 /// The share of completions that came by a vehicle.
-pub fn share(m: &Measurement, vehicle: Vehicle) -> f64 {
+pub fn share(m: &Measurement, vehicle: DeliveryPath) -> f64 {
     let by: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
     by as f64 / m.ios.unwrap() as f64
 }
 
 /// Completions of a vehicle whose detail begins so, as a share of all.
-pub fn detailed(m: &Measurement, vehicle: Vehicle, detail: &str) -> f64 {
-    let of = |v: &&VehicleCount| v.vehicle == vehicle && v.detail.as_deref().is_some_and(|d| d.starts_with(detail));
+pub fn detailed(m: &Measurement, vehicle: DeliveryPath, detail: &str) -> f64 {
+    let of =
+        |v: &&DeliveryPathCount| v.vehicle == vehicle && v.detail.as_deref().is_some_and(|d| d.starts_with(detail));
     m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios.unwrap() as f64
 }
 
@@ -137,11 +138,11 @@ pub fn detailed(m: &Measurement, vehicle: Vehicle, detail: &str) -> f64 {
 /// disk does more often: the submitting call itself posts them, or their task work runs on the way out of it, whatever
 /// the ring's flags say.
 pub fn early(m: &Measurement) -> f64 {
-    share(m, Vehicle::Inline) + detailed(m, Vehicle::SyscallExit, "io_uring_enter")
+    share(m, DeliveryPath::Inline) + detailed(m, DeliveryPath::SyscallExit, "io_uring_enter")
 }
 
 /// Whether a vehicle carried nearly all completions but the [early](early) ones.
-pub fn rule(m: &Measurement, vehicle: Vehicle) -> Result<(), String> {
+pub fn rule(m: &Measurement, vehicle: DeliveryPath) -> Result<(), String> {
     let got = share(m, vehicle);
     // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one. An emulated
     // CPU is so slow that a tick comes before much of what is ready is looked for.
@@ -154,7 +155,7 @@ pub fn rule(m: &Measurement, vehicle: Vehicle) -> Result<(), String> {
 }
 
 #[track_caller]
-pub fn assert_share(m: &Measurement, vehicle: Vehicle, at_least: f64) {
+pub fn assert_share(m: &Measurement, vehicle: DeliveryPath, at_least: f64) {
     let got = share(m, vehicle);
     assert!(got >= at_least, "{vehicle} carried {got:.4} of {}, not {at_least}: {:?}", m.ios.unwrap(), m.vehicles);
 }

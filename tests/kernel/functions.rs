@@ -49,7 +49,7 @@ fn agrees(scenario: &str) -> Result<(), Failed> {
     let inline: u64 = total
         .vehicles
         .iter()
-        .filter(|v| v.vehicle == iotrail_schema::vehicle::Vehicle::Inline)
+        .filter(|v| v.vehicle == iotrail_schema::delivery_path::DeliveryPath::Inline)
         .map(|v| v.completions)
         .sum();
     assert!(theirs.added + inline >= total.ios && theirs.added > 0, "{scenario}: {theirs:?}, {inline} inline");

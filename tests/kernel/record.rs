@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::place::Place;
 use iotrail_schema::recorded::{Ending, Entry, Header};
 use iotrail_schema::trace_record::TraceRecord;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_watch::recording::Reader;
 use libtest_mimic::{Failed, Trial};
 
@@ -66,7 +66,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
         || {
             let (record, _, m) = traced(&recorded, &format!("{load} --rate 80000 --count 240000"));
             let (header, entries, ending) = read(&path);
-            let trails = entries.iter().filter(|e| matches!(e, Entry::Trail(_))).count() as u64;
+            let trails = entries.iter().filter(|e| matches!(e, Entry::RequestTrace(_))).count() as u64;
             let end = ending.end().expect("it was ended");
             assert_eq!((header.one_in, header.slowest), (1, None));
             assert_eq!((m.ios.unwrap(), record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
@@ -99,7 +99,7 @@ fn slowest() -> Result<(), Failed> {
     let (record, printed, m) = traced(&options, &load);
     let (header, entries, ending) = read(&path);
     let latency = |e: &Entry| match e {
-        Entry::Trail(t) | Entry::Later(t) => Some(t.latency_ns()),
+        Entry::RequestTrace(t) | Entry::Later(t) => Some(t.latency_ns()),
         Entry::Losses(_) => None,
     };
     let mut latencies: Vec<u64> = entries.iter().filter_map(latency).collect();
@@ -144,7 +144,8 @@ fn windows() -> Result<(), Failed> {
     let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();
     assert!(requests.abs_diff(total.ios) <= cut, "{requests} requests, {} completions", total.ios);
     assert_eq!(total.vehicles.iter().map(|v| v.completions).sum::<u64>(), total.ios);
-    let unknown: u64 = total.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    let unknown: u64 =
+        total.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
     assert!(unknown <= cut, "{:?}", total.vehicles);
     assert!(total.ios > 0 && (total.ios as f64) < 0.75 * m.ios.unwrap() as f64, "{} of {}", total.ios, m.ios.unwrap());
     let rate = total.iops / m.iops.unwrap();
@@ -157,7 +158,7 @@ fn windows() -> Result<(), Failed> {
     let end = ending.end().ok_or("it was ended")?;
     assert_eq!(end.losses.lost(), 0);
     let mut trails: Vec<_> =
-        entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
+        entries.iter().filter_map(|e| if let Entry::RequestTrace(t) = e { Some(t) } else { None }).collect();
     assert_eq!(trails.len() as u64, total.followed.completions);
     trails.sort_by_key(|t| t.submitted.ns);
     // One in which the load had no CPU has none.

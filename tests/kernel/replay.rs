@@ -13,10 +13,10 @@ use iotrail_path::assemble::{Assembled, assemble};
 use iotrail_path::event::{Event, What};
 use iotrail_probe::observed::Observed;
 use iotrail_probe::recording::{Capacity, Recording};
-use iotrail_probe::subject::{Interface, Subject, Who};
-use iotrail_probe::watch::{Room, Watch};
+use iotrail_probe::subject::{Interface, Scope, Subject};
+use iotrail_probe::watch::{ObjectSlot, Watch};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{file, run};
@@ -101,7 +101,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     let tgid = child.id();
     // As `bench` watches itself: its first thread only waits for the load.
     let subject = Subject {
-        who: Who::Process { tgid, unwatched_tid: tgid },
+        who: Scope::Process { tgid, unwatched_tid: tgid },
         interface: Interface::IoUring { iopoll: false },
         target_irqs: vec![],
         follow: None,
@@ -109,7 +109,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
         spans_timed: false,
     };
     let capacity = Capacity { ring_bytes: 16 << 20, events: 1 << 20 };
-    let mut room = Room::default();
+    let mut room = ObjectSlot::default();
     let mut watch = Watch::open_recording(&mut room, subject, capacity)?;
     watch.begin()?;
     child.stdin.take().expect("it is piped").write_all(b"go\n")?;
@@ -123,7 +123,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
 }
 
 /// What the aggregation counted, in the assembler's form.
-pub fn counts(counted: &Observed) -> BTreeMap<(Vehicle, Option<String>), u64> {
+pub fn counts(counted: &Observed) -> BTreeMap<(DeliveryPath, Option<String>), u64> {
     counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.as_ref().map(ToString::to_string)), v.completions)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! How completions are delivered, configuration by configuration, where the kernel's code leaves one way.
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{assert_share, detailed, early, exact, file, rule, run, share, until, watched, watched_until};
@@ -36,9 +36,9 @@ fn peek_default() -> Result<(), Failed> {
     until(
         || watched("--depth 1 --cpus non-irq --wait peek --runtime 2s"),
         |m| {
-            rule(m, Vehicle::ReschedIpi)?;
+            rule(m, DeliveryPath::ReschedIpi)?;
             // What the submitting call posts itself needs no kick.
-            let (kicks, carried) = (m.per_io.kicks.expect("ipi_send_cpu is there"), share(m, Vehicle::ReschedIpi));
+            let (kicks, carried) = (m.per_io.kicks.expect("ipi_send_cpu is there"), share(m, DeliveryPath::ReschedIpi));
             let so = (0.9 * carried..=1.1).contains(&kicks);
             so.then_some(()).ok_or(format!("{kicks} kicks per I/O, and {carried} of them carried by one"))
         },
@@ -59,11 +59,13 @@ fn peek_coop() -> Result<(), Failed> {
         },
         |m| {
             // No interrupt is sent for them. What came to that CPU for others carries them too, one each at the most.
-            let others =
-                [Vehicle::ReschedIpi, Vehicle::OtherIrq, Vehicle::DeviceIrq].map(|v| share(m, v)).iter().sum::<f64>();
+            let others = [DeliveryPath::ReschedIpi, DeliveryPath::OtherIrq, DeliveryPath::DeviceIrq]
+                .map(|v| share(m, v))
+                .iter()
+                .sum::<f64>();
             let here = || m.interrupts.iter().filter(|i| i.cpu == m.load.cpus[0]);
             let arrived: u64 = here().filter(|i| i.vector != "LOC").map(|i| i.on_watched).sum();
-            let tick = share(m, Vehicle::TimerTick);
+            let tick = share(m, DeliveryPath::TimerTick);
             if tick < 0.5 * (1.0 - early(m))
                 || tick < 0.95 * (1.0 - early(m) - others)
                 || others * m.ios.unwrap() as f64 > arrived as f64 + 5.0
@@ -92,14 +94,15 @@ fn peek_coop() -> Result<(), Failed> {
 
 fn peek_taskrun_flag() -> Result<(), Failed> {
     let options = "--ring coop_taskrun,taskrun_flag --depth 1 --cpus non-irq --wait peek --runtime 1s";
-    watched_until(options, Vehicle::Enter);
+    watched_until(options, DeliveryPath::Enter);
     Ok(())
 }
 
 fn defer_taskrun() -> Result<(), Failed> {
     for wait in ["peek", "block"] {
         let ring = "--ring defer_taskrun,single_issuer";
-        let m = watched_until(&format!("{ring} --depth 1 --cpus non-irq --wait {wait} --runtime 1s"), Vehicle::Enter);
+        let m =
+            watched_until(&format!("{ring} --depth 1 --cpus non-irq --wait {wait} --runtime 1s"), DeliveryPath::Enter);
         assert_eq!(m.load.ring.granted, ["defer_taskrun", "single_issuer"]);
     }
     Ok(())
@@ -116,10 +119,10 @@ fn blocking() -> Result<(), Failed> {
     until(
         || watched(options),
         |m| {
-            rule(m, Vehicle::Enter)?;
-            let slept = detailed(m, Vehicle::Enter, "slept");
+            rule(m, DeliveryPath::Enter)?;
+            let slept = detailed(m, DeliveryPath::Enter, "slept");
             let by_disk: f64 =
-                lines(m).iter().map(|l| detailed(m, Vehicle::Enter, &format!("slept, woken by irq {l} "))).sum();
+                lines(m).iter().map(|l| detailed(m, DeliveryPath::Enter, &format!("slept, woken by irq {l} "))).sum();
             let so = slept >= 0.8 * (1.0 - early(m)) && by_disk >= 0.9 * slept;
             so.then_some(()).ok_or(format!("{slept} slept, the disk woke {by_disk}: {:?}", m.vehicles))
         },
@@ -131,9 +134,9 @@ fn peek_irq_cpu() -> Result<(), Failed> {
     until(
         || watched("--depth 1 --cpus irq --wait peek --runtime 1s"),
         |m| {
-            rule(m, Vehicle::DeviceIrq)?;
-            let named: f64 = lines(m).iter().map(|l| detailed(m, Vehicle::DeviceIrq, l)).sum();
-            let so = named >= 0.95 * share(m, Vehicle::DeviceIrq);
+            rule(m, DeliveryPath::DeviceIrq)?;
+            let named: f64 = lines(m).iter().map(|l| detailed(m, DeliveryPath::DeviceIrq, l)).sum();
+            let so = named >= 0.95 * share(m, DeliveryPath::DeviceIrq);
             so.then_some(()).ok_or(format!("{named} by the disk's: {:?}", m.vehicles))
         },
     );
@@ -142,21 +145,21 @@ fn peek_irq_cpu() -> Result<(), Failed> {
 
 fn sqpoll() -> Result<(), Failed> {
     let m = watched("--ring sqpoll --depth 4 --wait peek --runtime 1s");
-    assert_share(&m, Vehicle::Sqpoll, 0.99);
+    assert_share(&m, DeliveryPath::Sqpoll, 0.99);
     assert!(m.cpu.sqpoll_ns.expect("the thread's CPU time can be read") > 0);
     Ok(())
 }
 
 fn force_async() -> Result<(), Failed> {
     let m = watched("--force-async --buffered --depth 4 --runtime 1s");
-    assert_share(&m, Vehicle::Iowq, 0.99);
+    assert_share(&m, DeliveryPath::Iowq, 0.99);
     Ok(())
 }
 
 fn nop() -> Result<(), Failed> {
     let m = run("--rw nop --depth 32 --batch 32 --runtime 1s --trace on");
     exact(&m);
-    assert_share(&m, Vehicle::Inline, 1.0);
+    assert_share(&m, DeliveryPath::Inline, 1.0);
     Ok(())
 }
 
@@ -164,7 +167,7 @@ fn cached() -> Result<(), Failed> {
     // The first pass brings the file into the page cache.
     run(&format!("--file {} --rw read --buffered --bs 64k --count 1024 --trace off", file().display()));
     let m = watched("--buffered --depth 8 --batch 8 --runtime 1s");
-    assert_share(&m, Vehicle::Inline, 0.99);
+    assert_share(&m, DeliveryPath::Inline, 0.99);
     Ok(())
 }
 
@@ -179,8 +182,9 @@ fn libaio() -> Result<(), Failed> {
         },
         |m| {
             // The submitter posts what its device has done before io_submit returns: it drops the last reference.
-            let (interrupt, inline) = (share(m, Vehicle::IrqDirect), share(m, Vehicle::Inline));
-            let of_disk: f64 = lines(m).iter().map(|l| detailed(m, Vehicle::IrqDirect, &format!("irq {l} "))).sum();
+            let (interrupt, inline) = (share(m, DeliveryPath::IrqDirect), share(m, DeliveryPath::Inline));
+            let of_disk: f64 =
+                lines(m).iter().map(|l| detailed(m, DeliveryPath::IrqDirect, &format!("irq {l} "))).sum();
             // Some interrupts can escape the probes (see `interrupts_missed`), and their completions with them.
             let so = interrupt + inline >= 0.99 && interrupt > 0.0 && (interrupt - of_disk).abs() < 1e-9;
             so.then_some(()).ok_or(format!("{interrupt}, {of_disk} of the disk, {inline} inline: {:?}", m.vehicles))
@@ -191,13 +195,13 @@ fn libaio() -> Result<(), Failed> {
 
 fn posix_aio() -> Result<(), Failed> {
     let m = watched("--engine posix_aio --depth 4 --runtime 1s");
-    assert_share(&m, Vehicle::Thread, 0.99);
+    assert_share(&m, DeliveryPath::Thread, 0.99);
     Ok(())
 }
 
 fn sync() -> Result<(), Failed> {
     let m = watched("--engine sync --depth 1 --runtime 1s");
-    assert_share(&m, Vehicle::Inline, 1.0);
+    assert_share(&m, DeliveryPath::Inline, 1.0);
     Ok(())
 }
 

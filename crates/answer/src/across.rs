@@ -11,9 +11,9 @@ use super::spread::Spread;
 use super::unit::Unit;
 use iotrail_base::words::{count, list, per_io, percent, plural, three_digits};
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Delivery, Measurement};
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, value_text};
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::bootstrap::Counts;
 
 /// A kernel that was asked for, and what became of it: part of what `run --kernels --json` prints.
@@ -163,7 +163,7 @@ pub struct Figure {
     pub values: Vec<Option<String>>,
 }
 
-type Of<'a> = Box<dyn Fn(&Measurement) -> Option<f64> + 'a>;
+type Reading<'a> = Box<dyn Fn(&Measurement) -> Option<f64> + 'a>;
 type Text = fn(f64) -> String;
 
 /// Every cell but the control arm's, in the order of the plan.
@@ -199,13 +199,13 @@ fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
 }
 
 /// By name: what is read of a measurement, and how it is written.
-fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Of<'a>, Text)> {
+fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Reading<'a>, Text)> {
     let per = Unit::of_run(run).one();
-    let mut all: Vec<(String, Of<'a>, Text)> = Vec::new();
+    let mut all: Vec<(String, Reading<'a>, Text)> = Vec::new();
     for metric in Metric::PER_IO {
         all.push((format!("{} per {per}", metric.counted()), Box::new(move |m| metric.of(m)), per_io as Text));
     }
-    let mut vehicles: Vec<Vehicle> = Vec::new();
+    let mut vehicles: Vec<DeliveryPath> = Vec::new();
     for (vehicle, share) in pooled.iter().flat_map(|all| vehicle_shares(all)) {
         if share >= WORTH_NAMING && !vehicles.contains(&vehicle) {
             vehicles.push(vehicle);

@@ -11,7 +11,7 @@ mod load;
 mod storage;
 mod threshold;
 
-use super::doubt::emulated;
+use super::warnings::doubt::emulated;
 use cpus::{cpu_contended, frequency_changed, interrupt_moved, steal, thermal, throttled};
 use iotrail_schema::measurement::{Measurement, Warning};
 use load::{not_granted, not_steady};

@@ -1,18 +1,18 @@
 use super::*;
 use crate::compare::of_run;
-use iotrail_schema::measurement::{Measurement, PerIo, Phases, VehicleCount};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Measurement, PerIo, Phases};
 use iotrail_schema::run_record::CellRecord;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_testing::sample;
 
 /// IOPS of each repeat, what carried them, kicks per I/O.
-type Arm<'a> = (&'a [f64], Vehicle, f64);
+type Arm<'a> = (&'a [f64], DeliveryPath, f64);
 
 fn measured((iops, vehicle, kicks): Arm<'_>) -> Vec<Measurement> {
     let one = |iops: &f64| {
         let mut m = sample::measurement();
         m.iops = Some(*iops);
-        m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: None, delay_ns: None }];
+        m.vehicles = vec![DeliveryPathCount { vehicle, completions: 500, detail: None, delay_ns: None }];
         m.per_io = PerIo { kicks: Some(kicks), ..PerIo::default() };
         m
     };
@@ -54,9 +54,9 @@ const MIDDLE: &[f64] = &[5_000.0, 4_900.0, 5_100.0];
 #[test]
 fn which_arm_is_faster_is_read_from_the_numbers() {
     let r = run(&[
-        (1, (FAST, Vehicle::ReschedIpi, 1.0), (SLOW, Vehicle::TimerTick, 0.0)),
-        (4, (FAST, Vehicle::ReschedIpi, 0.9), (FAST, Vehicle::Enter, 0.0)),
-        (16, (MIDDLE, Vehicle::ReschedIpi, 0.8), (FAST, Vehicle::Enter, 0.0)),
+        (1, (FAST, DeliveryPath::ReschedIpi, 1.0), (SLOW, DeliveryPath::TimerTick, 0.0)),
+        (4, (FAST, DeliveryPath::ReschedIpi, 0.9), (FAST, DeliveryPath::Enter, 0.0)),
+        (16, (MIDDLE, DeliveryPath::ReschedIpi, 0.8), (FAST, DeliveryPath::Enter, 0.0)),
     ]);
     let all = conclude(&r);
     assert_eq!(all[0].about, "wait peek");
@@ -86,8 +86,8 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
 #[test]
 fn the_opposite_numbers_give_the_opposite_words() {
     let r = run(&[
-        (1, (SLOW, Vehicle::TimerTick, 0.0), (FAST, Vehicle::ReschedIpi, 1.0)),
-        (16, (FAST, Vehicle::Enter, 0.0), (MIDDLE, Vehicle::DeviceIrq, 0.1)),
+        (1, (SLOW, DeliveryPath::TimerTick, 0.0), (FAST, DeliveryPath::ReschedIpi, 1.0)),
+        (16, (FAST, DeliveryPath::Enter, 0.0), (MIDDLE, DeliveryPath::DeviceIrq, 0.1)),
     ]);
     let said = &conclude(&r)[0].sentences;
     assert_eq!(
@@ -106,13 +106,13 @@ fn the_opposite_numbers_give_the_opposite_words() {
 #[test]
 fn with_enough_repeats_the_words_are_plain() {
     let (a, b) = ([100.0, 101.0, 102.0, 103.0], [200.0, 201.0, 202.0, 203.0]);
-    let r = run(&[(1, (&a, Vehicle::Enter, 0.0), (&b, Vehicle::Enter, 0.0))]);
+    let r = run(&[(1, (&a, DeliveryPath::Enter, 0.0), (&b, DeliveryPath::Enter, 0.0))]);
     assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.96–2.01).");
 }
 
 #[test]
 fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
-    let r = run(&[(1, (&FAST[..1], Vehicle::Enter, 0.0), (&SLOW[..1], Vehicle::Enter, 0.0))]);
+    let r = run(&[(1, (&FAST[..1], DeliveryPath::Enter, 0.0), (&SLOW[..1], DeliveryPath::Enter, 0.0))]);
     let all = conclude(&r);
     assert_eq!(
         all[0].sentences[0],
@@ -129,9 +129,9 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
 #[test]
 fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
     let mut r = run(&[
-        (1, (FAST, Vehicle::Enter, 0.0), (FAST, Vehicle::Enter, 0.0)),
-        (4, (FAST, Vehicle::Enter, 0.0), (FAST, Vehicle::Enter, 0.0)),
-        (16, (&[], Vehicle::Enter, 0.0), (&[], Vehicle::Enter, 0.0)),
+        (1, (FAST, DeliveryPath::Enter, 0.0), (FAST, DeliveryPath::Enter, 0.0)),
+        (4, (FAST, DeliveryPath::Enter, 0.0), (FAST, DeliveryPath::Enter, 0.0)),
+        (16, (&[], DeliveryPath::Enter, 0.0), (&[], DeliveryPath::Enter, 0.0)),
     ]);
     for cell in &mut r.cells[4..] {
         cell.untestable = Some("there is no such CPU".into());
@@ -149,7 +149,7 @@ fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
 
 #[test]
 fn costs_are_ranked_and_their_places_named() {
-    let mut r = run(&[(1, (FAST, Vehicle::Inline, 0.0), (FAST, Vehicle::Sqpoll, 0.0))]);
+    let mut r = run(&[(1, (FAST, DeliveryPath::Inline, 0.0), (FAST, DeliveryPath::Sqpoll, 0.0))]);
     (r.table, r.metrics) = ("cost".into(), Vec::new());
     let set = |cell: &mut CellRecord, ns: u64, submit: f64| {
         for (i, m) in cell.measurements.open().iter_mut().enumerate() {

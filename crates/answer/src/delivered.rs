@@ -1,18 +1,18 @@
 //! What can be said of how completions were delivered, whoever submitted them: a load of ours or another's program.
 
-use iotrail_schema::measurement::{Measurement, VehicleCount};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 
 /// Below this share of the completions a vehicle is part of the ordinary mixture and not worth a sentence.
 pub const WORTH_SAYING: f64 = 0.05;
 
 /// The share of the completions that `vehicle` carried.
-pub fn share(vehicles: &[VehicleCount], vehicle: Vehicle) -> f64 {
+pub fn share(vehicles: &[DeliveryPathCount], vehicle: DeliveryPath) -> f64 {
     share_of(vehicles, |v| v.vehicle == vehicle)
 }
 
 /// The share of the completions that some vehicles carried; 0 where there are none.
-pub fn share_of(vehicles: &[VehicleCount], which: impl Fn(&VehicleCount) -> bool) -> f64 {
+pub fn share_of(vehicles: &[DeliveryPathCount], which: impl Fn(&DeliveryPathCount) -> bool) -> f64 {
     let all: u64 = vehicles.iter().map(|v| v.completions).sum();
     let these: u64 = vehicles.iter().filter(|v| which(v)).map(|v| v.completions).sum();
     if all == 0 { 0.0 } else { these as f64 / all as f64 }

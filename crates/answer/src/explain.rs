@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::timeline::{Moment, headline, moments, sentence, waited};
 use iotrail_base::error::{Error, Result, errno_name};
 use iotrail_base::words::list;
-use iotrail_path::slowest::{By, Kept, Slowest};
+use iotrail_path::slowest::{By, SlowRequest, Slowest};
 use iotrail_schema::recorded::{Ending, Entry, Header, Losses};
 use iotrail_schema::trace_record::{ProcessRecord, RingRecord};
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 pub const SCHEMA: &str = "iotrail.explain/1";
 
@@ -25,7 +25,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    fn wants(&self, t: &Trail) -> bool {
+    fn wants(&self, t: &RequestTrace) -> bool {
         (!self.failed || has_failed(t))
             && self.ring.is_none_or(|r| t.ring == Some(r))
             && self.opcode.as_ref().is_none_or(|o| *o == t.opcode)
@@ -89,7 +89,7 @@ pub struct ExplainedIo {
     /// The timeline.
     pub moments: Vec<Moment>,
     /// The record.
-    pub trail: Trail,
+    pub trail: RequestTrace,
 }
 
 impl ExplainedIo {
@@ -132,7 +132,7 @@ where
                 losses.note(now, origin);
                 continue;
             }
-            Entry::Trail(t) => (t, false),
+            Entry::RequestTrace(t) => (t, false),
             Entry::Later(t) => (t, true),
         };
         completions += 1;
@@ -154,8 +154,9 @@ where
     if completions > 0 && selected == 0 {
         return Err(nothing_of(wanted, rings, opcodes));
     }
-    let block_of = |t: &Trail| ending.end().and_then(|end| end.named(t)).and_then(|file| file.logical_block_bytes);
-    let explained = |kept: Kept| ExplainedIo {
+    let block_of =
+        |t: &RequestTrace| ending.end().and_then(|end| end.named(t)).and_then(|file| file.logical_block_bytes);
+    let explained = |kept: SlowRequest| ExplainedIo {
         slowness_ns: kept.slowness_ns,
         latency_ns: kept.trail.latency_ns(),
         delay_ns: kept.trail.delay_ns(),
@@ -244,12 +245,12 @@ fn nothing_of(
     )
 }
 
-fn has_failed(t: &Trail) -> bool {
+fn has_failed(t: &RequestTrace) -> bool {
     t.result < 0 || (t.is_short() && !t.notification)
 }
 
 /// How a refused read or write is aligned, and the device's blocks. `block`: the logical block size, if it is known.
-fn alignment(t: &Trail, block: Option<u64>) -> Option<String> {
+fn alignment(t: &RequestTrace, block: Option<u64>) -> Option<String> {
     let (offset, length) = (t.offset?, t.asked_bytes?);
     if errno_name(t.result.saturating_neg()) != "EINVAL" {
         return None;
@@ -321,8 +322,8 @@ mod tests {
     fn failed_and_short_requests_are_selected_and_their_alignment_is_named() {
         let wanted = Selection { slowest: 5, by: By::Latency, ring: None, opcode: None, failed: true };
         let whole = iotrail_schema::trail_example::trail();
-        let refused = Trail { result: -22, offset: Some(4112), ..whole.clone() };
-        let short = Trail { result: 512, ..whole.clone() };
+        let refused = RequestTrace { result: -22, offset: Some(4112), ..whole.clone() };
+        let short = RequestTrace { result: 512, ..whole.clone() };
         assert_eq!([&whole, &refused, &short].map(|t| wanted.wants(t)), [false, true, true]);
         let named = "Refused: its offset 4112 is a multiple of 16 and its length 4096 is a multiple of 4096; direct I/O on this device \
                      needs multiples of 512.";

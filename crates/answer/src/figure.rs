@@ -11,9 +11,9 @@ use crate::spread::Spread;
 use crate::timelines::{Timeline, way};
 use crate::unit;
 use iotrail_base::words::{self, count, percent, span, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Latency, Measurement, Phases};
 use iotrail_schema::place::Place;
-use iotrail_schema::vehicle::Vehicle;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
@@ -24,7 +24,7 @@ pub struct Figure {
     pub unit: Unit,
     pub better: Better,
     pub per: Per,
-    pub of: Of,
+    pub of: Reading,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum Per {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Of {
+pub enum Reading {
     /// The repeats have one value each.
     Each(fn(&Measurement) -> Option<f64>),
     /// All repeats have one value.
@@ -105,7 +105,7 @@ macro_rules! figures {
 
             /// `None`: a program's own.
             pub fn figure(self) -> Option<Figure> {
-                use {Better::*, Of::*, Per::*, Unit::*};
+                use {Better::*, Reading::*, Per::*, Unit::*};
                 match self {
                     $(Metric::$name => Some(Figure { id: $id, words: $words, unit: $unit, better: $better, per: $per, of: $of($read) }),)+
                     Metric::Own(_) | Metric::CpuPerUnit(_) => None,
@@ -215,13 +215,13 @@ fn timeline_delay(all: &[Measurement], timeline: Timeline) -> Option<f64> {
 
 fn timer_tick_share(m: &Measurement) -> Option<f64> {
     let all: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-    let ticked = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::TimerTick).map(|v| v.completions);
+    let ticked = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).map(|v| v.completions);
     (all > 0).then(|| ticked.sum::<u64>() as f64 / all as f64)
 }
 
 /// One path may have several entries, by what is behind it: of the one with most of the completions.
 fn timer_tick_delay(m: &Measurement) -> Option<f64> {
-    let ticked = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::TimerTick).max_by_key(|v| v.completions)?;
+    let ticked = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).max_by_key(|v| v.completions)?;
     Some(ticked.delay_ns.as_ref()?.p50? as f64 / 1e9 * tick_rate(m)?)
 }
 
@@ -399,21 +399,21 @@ impl Metric {
                 Metric::CpuTime.of(m).filter(|_| units > 0.0).map(|ns| ns / units)
             }
             metric => match metric.figure()?.of {
-                Of::Each(of) => of(m),
-                Of::All(of) => of(std::slice::from_ref(m)),
+                Reading::Each(of) => of(m),
+                Reading::All(of) => of(std::slice::from_ref(m)),
             },
         }
     }
 
     /// Each repeat has one of its own.
     pub fn is_of_each(self) -> bool {
-        !self.figure().is_some_and(|f| matches!(f.of, Of::All(_)))
+        !self.figure().is_some_and(|f| matches!(f.of, Reading::All(_)))
     }
 
     /// The value over a cell's repeats: their median, or that of all together.
     pub fn over(self, all: &[Measurement]) -> Option<f64> {
         match self.figure().map(|f| f.of) {
-            Some(Of::All(of)) => of(all),
+            Some(Reading::All(of)) => of(all),
             _ => Spread::of_known(all.iter().map(|m| self.of(m))).map(|s| s.median),
         }
     }

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::span;
-use iotrail_schema::measurement::{Measurement, VehicleCount};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
-use iotrail_schema::vehicle::Vehicle;
 
 /// Cells that share the value of all parameters but the arm and the row's.
 pub struct Group<'a> {
@@ -67,14 +67,15 @@ pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
 }
 
 /// Share of each vehicle in the completions of all repeats, the largest first; empty where nothing was watched.
-pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(Vehicle, f64)> {
+pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(DeliveryPath, f64)> {
     shares_of(measurements.iter().flat_map(|m| &m.vehicles))
 }
 
 /// Share of each vehicle, the largest first.
-pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a VehicleCount>) -> Vec<(Vehicle, f64)> {
+pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a DeliveryPathCount>) -> Vec<(DeliveryPath, f64)> {
     let counts = grouped(vehicles.into_iter().map(|v| (v.vehicle, v.completions))).into_iter();
-    let mut shares: Vec<(Vehicle, u64)> = counts.map(|(v, n)| (v, n.iter().sum())).filter(|(_, n)| *n > 0).collect();
+    let mut shares: Vec<(DeliveryPath, u64)> =
+        counts.map(|(v, n)| (v, n.iter().sum())).filter(|(_, n)| *n > 0).collect();
     let total: u64 = shares.iter().map(|(_, n)| n).sum();
     shares.sort_by_key(|(vehicle, n)| (std::cmp::Reverse(*n), *vehicle));
     shares.into_iter().map(|(v, n)| (v, n as f64 / total as f64)).collect()

@@ -1,6 +1,6 @@
 //! What one I/O costs: figures of measurements divided by their I/Os.
 
-use iotrail_schema::measurement::{CpuShare, Interrupt, Measurement, VehicleCount};
+use iotrail_schema::measurement::{CpuShare, DeliveryPathCount, Interrupt, Measurement};
 use iotrail_schema::net_record::{ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
 use iotrail_schema::setup_flag;
@@ -114,7 +114,7 @@ pub fn interrupt_share(m: &Measurement) -> Option<f64> {
 
 /// Of the completions with a known delay, the share that was delivered more than a millisecond late; all repeats together.
 pub fn late_share(measurements: &[Measurement]) -> Option<f64> {
-    let delays = measurements.iter().flat_map(|m| &m.vehicles).filter_map(|v: &VehicleCount| v.delay_ns.as_ref());
+    let delays = measurements.iter().flat_map(|m| &m.vehicles).filter_map(|v: &DeliveryPathCount| v.delay_ns.as_ref());
     let (mut late, mut all) = (0, 0);
     for d in delays {
         late += d.over_1ms?;

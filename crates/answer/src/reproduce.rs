@@ -10,7 +10,7 @@ pub mod study;
 
 use hdrhistogram::Histogram;
 
-use self::judge::{Seen, judged};
+use self::judge::{Observation, judged};
 use self::study::{Claim, Study};
 use iotrail_schema::reproduction::{Reproduction, SCHEMA, StudyLine, StudyPart, Tally};
 use iotrail_schema::run_record::RunRecord;
@@ -68,15 +68,15 @@ fn line(
     histograms: Histograms<'_>,
 ) -> StudyLine {
     let seen = match (&claim.part, &claim.untestable) {
-        (_, Some(why)) => Seen::untestable(why),
-        (None, None) => Seen::untestable("no part of the study's file tests it"),
+        (_, Some(why)) => Observation::untestable(why),
+        (None, None) => Observation::untestable("no part of the study's file tests it"),
         (Some(part), None) => match (refused(claim), ran.iter().find(|(name, _, _)| name == part)) {
-            (Some(why), _) => Seen::untestable(why),
-            (None, None) => Seen::untestable("its part was not asked for"),
-            (None, Some((_, _, Err(why)))) => Seen::untestable(why),
+            (Some(why), _) => Observation::untestable(why),
+            (None, None) => Observation::untestable("its part was not asked for"),
+            (None, Some((_, _, Err(why)))) => Observation::untestable(why),
             (None, Some((_, _, Ok(run)))) => match &claim.shape {
                 Some(shape) => judged(shape, run, &|cell, repeat| histograms(run.run, cell, repeat)),
-                None => Seen::untestable("its file states no shape"),
+                None => Observation::untestable("its file states no shape"),
             },
         },
     };

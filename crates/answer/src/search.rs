@@ -168,13 +168,13 @@ fn keeps(c: &Constraint, x: f64) -> bool {
 pub mod made {
     use super::*;
     use iotrail_schema::run_record::ARM;
-    use iotrail_schema::search_record::{Candidate, Effort, Found};
+    use iotrail_schema::search_record::{Candidate, Effort, SearchOutcome};
     use iotrail_stats::random::Random;
     use iotrail_testing::sample;
 
     /// What a search found, before anything is known.
-    pub fn found() -> Found {
-        Found {
+    pub fn found() -> SearchOutcome {
+        SearchOutcome {
             run: 0,
             set: vec![],
             leader: String::new(),

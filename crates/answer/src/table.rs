@@ -10,9 +10,9 @@ use crate::figure::Metric;
 use crate::group::{row_axis, vehicle_shares};
 use crate::spread::Spread;
 use iotrail_base::words::{UNKNOWN, count, per_io, percent, span, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::vehicle::Vehicle;
 
 /// The table of loads on storage, of loads over the network, and of programs, where the experiment names none.
 pub const STORAGE: &str = "delivery";
@@ -224,7 +224,7 @@ fn paths(all: &[Measurement]) -> Vec<String> {
         return vec![UNKNOWN.into()];
     }
     // Unknown paths are shown however few they are.
-    let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == Vehicle::Unknown);
+    let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == DeliveryPath::Unknown);
     // Rounded down: less than all is never 100 %.
     shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect()
 }

@@ -8,14 +8,14 @@ mod waited;
 
 use iotrail_base::error::errno_name;
 use iotrail_base::words::bytes;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 pub use headline::headline;
 pub use moments::{Moment, moments};
 pub use waited::{sentence, waited};
 
 /// What was asked for and what came: `read_fixed 4 KiB`, `recv: ECONNRESET`, `write 4 KiB: only 512 B`.
-pub fn request(t: &Trail) -> String {
+pub fn request(t: &RequestTrace) -> String {
     let asked = t.asked_bytes.map_or_else(|| t.opcode.clone(), |n| format!("{} {}", t.opcode, bytes(n)));
     let asked = match t.offset {
         Some(offset) if t.result < 0 => format!("{asked} at offset {offset}"),

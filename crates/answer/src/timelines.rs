@@ -1,7 +1,7 @@
 //! How a job that waits in the kernel came to each completion: three ways, told by what carried it.
 
-use iotrail_schema::measurement::{Measurement, VehicleCount};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 use iotrail_stats::middle::median;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +29,24 @@ pub fn does(timeline: Timeline) -> &'static str {
     }
 }
 
-pub fn of(v: &VehicleCount) -> Timeline {
+pub fn of(v: &DeliveryPathCount) -> Timeline {
     match v.vehicle {
-        Vehicle::Enter if v.waker().is_some() => Timeline::Slept,
-        Vehicle::Enter => Timeline::Ready,
-        Vehicle::Inline
-        | Vehicle::SyscallExit
-        | Vehicle::ReschedIpi
-        | Vehicle::DeviceIrq
-        | Vehicle::TimerTick
-        | Vehicle::PageFault
-        | Vehicle::OtherIrq => Timeline::Before,
+        DeliveryPath::Enter if v.waker().is_some() => Timeline::Slept,
+        DeliveryPath::Enter => Timeline::Ready,
+        DeliveryPath::Inline
+        | DeliveryPath::SyscallExit
+        | DeliveryPath::ReschedIpi
+        | DeliveryPath::DeviceIrq
+        | DeliveryPath::TimerTick
+        | DeliveryPath::PageFault
+        | DeliveryPath::OtherIrq => Timeline::Before,
         _ => Timeline::Else,
     }
 }
 
 /// All that went one way, of all repeats together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Way {
+pub struct PathSummary {
     /// Of all completions.
     pub share: f64,
     /// Delivery delay at the median, the middle of the repeats' own; of several kinds of vehicles, that of the most frequent one
@@ -57,7 +57,7 @@ pub struct Way {
 }
 
 /// `None`: nothing was watched.
-pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<Way> {
+pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<PathSummary> {
     let all = || measurements.iter().flat_map(|m| &m.vehicles);
     let sum: u64 = all().map(|v| v.completions).sum();
     let mut kinds: Vec<Kind> = Vec::new();
@@ -73,7 +73,7 @@ pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<Way> {
     }
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.completions));
     let here: u64 = kinds.iter().map(|kind| kind.completions).sum();
-    (sum > 0).then(|| Way {
+    (sum > 0).then(|| PathSummary {
         share: here as f64 / sum as f64,
         delay_p50_ns: kinds
             .iter()
@@ -100,7 +100,7 @@ struct RepeatsDelay {
 }
 
 impl Kind {
-    fn add(&mut self, repeat: usize, v: &VehicleCount) {
+    fn add(&mut self, repeat: usize, v: &DeliveryPathCount) {
         self.completions += v.completions;
         let Some(p50_ns) = v.delay_ns.as_ref().and_then(|d| d.p50) else { return };
         let delay = RepeatsDelay { repeat, completions: v.completions, p50_ns };
@@ -116,10 +116,10 @@ impl Kind {
 }
 
 /// The waker of one that slept; else the vehicle, with the call that it came out of.
-fn name(v: &VehicleCount) -> String {
+fn name(v: &DeliveryPathCount) -> String {
     match (v.waker(), v.vehicle) {
         (Some(waker), _) => waker.to_string(),
-        (_, Vehicle::SyscallExit) => {
+        (_, DeliveryPath::SyscallExit) => {
             format!("task work on the way out of {}", v.detail.as_deref().unwrap_or_default())
         }
         _ => v.vehicle.to_string(),

@@ -18,13 +18,13 @@ use iotrail_slurm::script::{self, Program};
 use iotrail_slurm::stream::{self, Place, TAKEN};
 
 /// One node's results on their way.
-pub struct Carrier {
+pub struct ResultTransfer {
     thread: Option<JoinHandle<io::Result<()>>>,
     began: Instant,
 }
 
 /// What is carried.
-pub struct Freight {
+pub struct Transfer {
     pub program: Program,
     /// On the node.
     pub folder: String,
@@ -42,9 +42,9 @@ const AGAIN: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(60);
 pub const OFTEN: u32 = 5;
 
-impl Carrier {
+impl ResultTransfer {
     /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
-    pub fn beside(job: u64, freight: Freight) -> Self {
+    pub fn beside(job: u64, freight: Transfer) -> Self {
         let place = Place::Beside { job, paired: freight.second.is_some() };
         Self::start(move || {
             if freight.program == Program::Comes {
@@ -55,7 +55,7 @@ impl Carrier {
     }
 
     /// Of a task that is over.
-    pub fn after(node: String, freight: Freight) -> Self {
+    pub fn after(node: String, freight: Transfer) -> Self {
         Self::start(move || {
             let minutes = queue::minutes(&freight.queue);
             let from = |queue: &[String], minutes| receive(Place::On { node: &node, queue, minutes }, &freight, true);
@@ -115,7 +115,7 @@ fn is_of_time(e: &io::Error) -> bool {
     ["TimeLimit", "MaxWall", "time limit"].iter().any(|words| said.contains(words))
 }
 
-fn receive(place: Place<'_>, freight: &Freight, once: bool) -> io::Result<()> {
+fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
     let sends = script::send(&freight.program, &freight.folder, freight.task, once);
     let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &sends])?;
     let mut stdin = step.stdin.take();
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_fails_again_and_again_is_tried_less_often() {
-        let failed = |ago| Carrier { thread: None, began: Instant::now() - Duration::from_secs(ago) };
+        let failed = |ago| ResultTransfer { thread: None, began: Instant::now() - Duration::from_secs(ago) };
         assert!(!failed(2).may_start_again(0) && failed(4).may_start_again(OFTEN - 1));
         assert!(!failed(30).may_start_again(OFTEN) && failed(61).may_start_again(OFTEN));
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::node::{At, Node};
+use super::node::{Node, NodePlace};
 use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 use super::without_advice;
@@ -123,7 +123,7 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
     {
         store.finish(run, clock::unix_s())?;
     }
-    let is_lost = node.at == At::Over(Ending::NodeFailed);
+    let is_lost = node.at == NodePlace::Over(Ending::NodeFailed);
     let state = match (&outline, status) {
         (Some(record), status) if is_done(record, status) || node.whole_without.is_some() => NodeState::Done,
         _ if node.left_behind => NodeState::Waiting,

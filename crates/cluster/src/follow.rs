@@ -12,7 +12,7 @@ use iotrail_slurm::outbox::Outbox;
 use iotrail_slurm::state::Job;
 use iotrail_slurm::{control, nodes, state};
 
-use super::node::{At, Context, Node};
+use super::node::{Context, Node, NodePlace};
 use super::shown::Shown;
 use super::submitted::Submitted;
 
@@ -158,10 +158,10 @@ impl Followed<'_> {
             self.shown.line("stopping: what is measured comes back; a second Ctrl-C leaves at once");
             self.stopping = Some(Instant::now());
         }
-        if self.nodes.iter().any(|n| matches!(n.at, At::Waiting | At::Requeued)) {
+        if self.nodes.iter().any(|n| matches!(n.at, NodePlace::Waiting | NodePlace::Requeued)) {
             _ = control::cancel_waiting(jobs);
         }
-        for node in self.nodes.iter_mut().filter(|n| n.at == At::Running && !n.stopped) {
+        for node in self.nodes.iter_mut().filter(|n| n.at == NodePlace::Running && !n.stopped) {
             node.stopped = control::stop(node.job).is_ok();
         }
         if !self.cancelled && self.stopping.is_some_and(|since| since.elapsed() > GRACE) {

@@ -44,7 +44,7 @@ use iotrail_store::{Store, default_path};
 
 pub use collect::Collected;
 use submitted::{Submitted, Watching};
-use submitting::Given;
+use submitting::SubmitOptions;
 
 /// What is submitted, and how it is watched.
 #[derive(Debug, Clone, clap::Args)]
@@ -211,8 +211,14 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Optio
         finished_unix_s: None,
         nodes: nodes.iter().map(waiting).chain(left_out).collect(),
     };
-    let given =
-        Given { work, nodes: &nodes, second: second.as_ref(), more, shared: shared.as_deref(), ship: fleet.ship };
+    let given = SubmitOptions {
+        work,
+        nodes: &nodes,
+        second: second.as_ref(),
+        more,
+        shared: shared.as_deref(),
+        ship: fleet.ship,
+    };
     let submitted = match given.submit(record, &mut store, stop) {
         Ok(submitted) => submitted,
         Err(e) => {

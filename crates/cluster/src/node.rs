@@ -12,13 +12,13 @@ use iotrail_slurm::outbox::{Ended, Item, Outbox, Progress};
 use iotrail_slurm::script::{Program, folder};
 use iotrail_slurm::state::{Detail, Ending, Job, State, detail};
 
-use super::carry::{Carrier, Freight, OFTEN};
+use super::carry::{OFTEN, ResultTransfer, Transfer};
 use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 
 /// Where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum NodePlace {
     Waiting,
     Running,
     /// It was lost, and may come back; or a job with more priority has its node.
@@ -35,7 +35,7 @@ pub struct Node {
     pub name: String,
     /// With the node beside it, if there is one.
     pub called: String,
-    pub at: At,
+    pub at: NodePlace,
     pub inbox: Outbox,
     /// Why it has not measured everything.
     pub said: Option<String>,
@@ -54,7 +54,7 @@ pub struct Node {
     because: Option<String>,
     /// All of it had come before, and what lies on the node could not be fetched; why.
     pub whole_without: Option<String>,
-    carrier: Option<Carrier>,
+    carrier: Option<ResultTransfer>,
     /// How often carrying has failed in a row.
     failures: u32,
     fetched: bool,
@@ -89,7 +89,7 @@ impl Node {
             job,
             name: name.to_owned(),
             called,
-            at: At::Waiting,
+            at: NodePlace::Waiting,
             inbox,
             said: None,
             left_behind: false,
@@ -108,12 +108,12 @@ impl Node {
     }
 
     pub fn is_over(&self) -> bool {
-        matches!(self.at, At::Over(_))
+        matches!(self.at, NodePlace::Over(_))
     }
 
     /// How the node is decides what becomes of it, unless it goes on at work.
     pub fn needs_state(&self, job: Option<&Job>) -> bool {
-        let works = self.at == At::Running && job.is_some_and(|job| job.state == State::Running);
+        let works = self.at == NodePlace::Running && job.is_some_and(|job| job.state == State::Running);
         !works && !self.is_over()
     }
 
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    fn go(&mut self, at: At) {
+    fn go(&mut self, at: NodePlace) {
         self.at = at;
         self.since = Instant::now();
     }
@@ -150,10 +150,12 @@ impl Node {
             return None;
         }
         // A job that others have submitted may have lost a node before we came; Slurm says then when it may begin.
-        let is_back_in_queue = self.at == At::Running
-            || (self.at == At::Waiting && reason == "BeginTime" && detail(self.job).is_ok_and(|d| d.restarts > 0));
+        let is_back_in_queue = self.at == NodePlace::Running
+            || (self.at == NodePlace::Waiting
+                && reason == "BeginTime"
+                && detail(self.job).is_ok_and(|d| d.restarts > 0));
         let said = if is_back_in_queue { Some(self.is_requeued(context)) } else { self.why(reason) };
-        if self.at == At::Requeued && self.are_idle(context) && reason == "BeginTime" {
+        if self.at == NodePlace::Requeued && self.are_idle(context) && reason == "BeginTime" {
             // Refused, it begins when Slurm wants it to.
             _ = control::start_now(self.job);
         }
@@ -163,11 +165,11 @@ impl Node {
             self.because = Some(why.clone());
             if self.requeued > 0 && self.unusable(context).is_none() && context.nodes.contains_key(&self.name) {
                 // Its own node is there: what it has left is fetched, and goes.
-                self.go(At::Ended(Ending::NodeFailed));
+                self.go(NodePlace::Ended(Ending::NodeFailed));
                 return None;
             }
             self.said = Some(why);
-            self.go(At::Over(Ending::NodeFailed));
+            self.go(NodePlace::Over(Ending::NodeFailed));
             return self.said.clone();
         }
         said
@@ -188,7 +190,7 @@ impl Node {
         self.carrier = None;
         // What it said of an end is not true any more.
         self.inbox.begin_again();
-        self.go(At::Requeued);
+        self.go(NodePlace::Requeued);
         let after = after(self.progress());
         match self.is_out(context) {
             true => format!("lost{after}; it may come back for {} s", context.lost_after.as_secs()),
@@ -209,7 +211,7 @@ impl Node {
     fn is_out(&self, context: &Context<'_>) -> bool {
         self.names(context).any(|name| match context.nodes.get(name) {
             Some(node) => node.unusable().is_some(),
-            None => self.at == At::Requeued,
+            None => self.at == NodePlace::Requeued,
         })
     }
 
@@ -234,30 +236,30 @@ impl Node {
 
     fn runs(&mut self, context: &Context<'_>) -> Option<String> {
         let mut said = None;
-        if self.at != At::Running {
+        if self.at != NodePlace::Running {
             said = Some(if self.requeued > 0 { "is back, and goes on" } else { "runs" }.to_owned());
-            self.go(At::Running);
+            self.go(NodePlace::Running);
         }
         if context.submitted.shared.is_some() {
             return said;
         }
         match &mut self.carrier {
-            None => self.carrier = Some(Carrier::beside(self.job, self.freight(context))),
+            None => self.carrier = Some(ResultTransfer::beside(self.job, self.freight(context))),
             // It has said how it ended, and the job is about to.
             Some(_) if self.inbox.ended().is_some() => {}
             Some(carrier) if carrier.may_start_again(self.failures) => {
                 let failed = carrier.failed();
                 self.failures = if failed.is_some() { self.failures + 1 } else { 0 };
                 said = failed.and_then(|why| said_of_failure(self.failures, &why)).or(said);
-                self.carrier = Some(Carrier::beside(self.job, self.freight(context)));
+                self.carrier = Some(ResultTransfer::beside(self.job, self.freight(context)));
             }
             Some(_) => {}
         }
         said
     }
 
-    fn freight(&self, context: &Context<'_>) -> Freight {
-        Freight {
+    fn freight(&self, context: &Context<'_>) -> Transfer {
+        Transfer {
             program: context.submitted.program.clone(),
             folder: folder(rustix::process::geteuid().as_raw(), self.job),
             task: self.task,
@@ -270,9 +272,9 @@ impl Node {
 
     fn has_ended(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> Option<String> {
         let ending = match self.at {
-            At::Ended(known) => known,
+            NodePlace::Ended(known) => known,
             _ => {
-                self.go(At::Ended(ending));
+                self.go(NodePlace::Ended(ending));
                 ending
             }
         };
@@ -303,7 +305,7 @@ impl Node {
                 self.said = Some(format!("{words}; what it measured may lie there still{why}"));
             }
         }
-        self.go(At::Over(ending));
+        self.go(NodePlace::Over(ending));
         let why = self.said.as_ref().map_or_else(String::new, |why| format!(": {why}"));
         // Of one that never told of its plan nothing is counted.
         let count = match planned {
@@ -401,7 +403,7 @@ impl Node {
         }
         self.left_behind = false;
         self.fetched = true;
-        self.carrier = Some(Carrier::after(self.name.clone(), self.freight(context)));
+        self.carrier = Some(ResultTransfer::after(self.name.clone(), self.freight(context)));
         true
     }
 

@@ -2,7 +2,7 @@
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::node::{At, Node};
+use super::node::{Node, NodePlace};
 use iotrail_base::plain::{Stream, for_locale};
 use iotrail_report::terminal::{self, sanitise, say};
 
@@ -38,8 +38,8 @@ impl Shown {
 
     pub fn draw(&self, nodes: &[Node]) {
         if let [bar] = &self.bars[..] {
-            let of = |at: fn(&At) -> bool| nodes.iter().filter(|n| at(&n.at)).count();
-            let (running, over) = (of(|at| *at == At::Running), of(|at| matches!(at, At::Over(_))));
+            let of = |at: fn(&NodePlace) -> bool| nodes.iter().filter(|n| at(&n.at)).count();
+            let (running, over) = (of(|at| *at == NodePlace::Running), of(|at| matches!(at, NodePlace::Over(_))));
             set(bar, nodes, &format!("{running} run, {over} of {} are over", nodes.len()));
             return;
         }
@@ -67,12 +67,12 @@ fn set(bar: &ProgressBar, nodes: &[Node], message: &str) {
     bar.tick();
 }
 
-fn words(at: At) -> &'static str {
+fn words(at: NodePlace) -> &'static str {
     match at {
-        At::Waiting => "waits in the queue",
-        At::Running => "runs",
-        At::Requeued => "waits in the queue again",
-        At::Ended(_) => "brings its results",
-        At::Over(_) => "over",
+        NodePlace::Waiting => "waits in the queue",
+        NodePlace::Running => "runs",
+        NodePlace::Requeued => "waits in the queue again",
+        NodePlace::Ended(_) => "brings its results",
+        NodePlace::Over(_) => "over",
     }
 }

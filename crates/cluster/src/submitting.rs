@@ -12,7 +12,7 @@ use iotrail_slurm::script::{self, Program, Script};
 use iotrail_slurm::{control, queue, submit};
 use iotrail_store::Store;
 
-pub struct Given<'a> {
+pub struct SubmitOptions<'a> {
     pub work: &'a Work<'a>,
     /// Each has a job.
     pub nodes: &'a [String],
@@ -24,7 +24,7 @@ pub struct Given<'a> {
     pub ship: bool,
 }
 
-impl Given<'_> {
+impl SubmitOptions<'_> {
     pub fn submit(&self, record: FleetRecord, store: &mut Store, stop: &AtomicBool) -> Result<Submitted> {
         let folder = self.shared.map(submitted::make_shared).transpose()?;
         let program = self.program(folder.as_deref());
@@ -63,7 +63,7 @@ impl Given<'_> {
 }
 
 struct Submission<'a> {
-    given: &'a Given<'a>,
+    given: &'a SubmitOptions<'a>,
     record: FleetRecord,
     submitted: Submitted,
     store: &'a mut Store,

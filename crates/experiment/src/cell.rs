@@ -8,9 +8,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 use super::follow::{self, Requests};
-use super::watched::{self, Counted, Seen};
+use super::watched::{self, Counted, ProbeFigures};
 use iotrail_answer::comparable;
-use iotrail_answer::doubt::{doubts, samples_lost};
+use iotrail_answer::warnings::doubt::{doubts, samples_lost};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::plural;
 use iotrail_host::{self, circumstances};
@@ -20,13 +20,13 @@ use iotrail_load::options::{LoadOptions, Trace};
 use iotrail_load::spec::{LoadSpec, ReaperKind};
 use iotrail_load::{self, Boundary, Doing, Outcome, Progress};
 use iotrail_path::sample::Sample;
-use iotrail_probe::numbers::Own;
+use iotrail_probe::numbers::KernelIds;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::profile::{self, Profiler, Whom};
 use iotrail_probe::sampled::Profile;
 use iotrail_probe::sampling::Sampling;
-use iotrail_probe::subject::{Interface, Subject, Who};
-use iotrail_probe::watch::Room;
+use iotrail_probe::subject::{Interface, Scope, Subject};
+use iotrail_probe::watch::ObjectSlot;
 use iotrail_schema::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
 use iotrail_stats::quantile;
 
@@ -109,10 +109,10 @@ fn once(
         let why = if is_ring { "the probes are off" } else { "only io_uring's can be" };
         warnings.push(Warning::new("not_followed", format!("no request was followed: {why}"), "leave --follow out"));
     }
-    let mut room = Room::default();
+    let mut room = ObjectSlot::default();
     // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
     let subject = interface.map(|interface| Subject {
-        who: Who::OtherThreads,
+        who: Scope::OtherThreads,
         interface,
         target_irqs: host.target.iter().flat_map(|t| &t.interrupts).map(|i| i.irq).collect(),
         follow: how,
@@ -126,11 +126,11 @@ fn once(
     // Both the boundaries and the progress have to do with it, one after the other.
     let watch = RefCell::new(watch.map(|watch| (watch, how.map(Requests::new))));
 
-    let mut sampling_room = profile::Room::default();
+    let mut sampling_room = profile::ObjectSlot::default();
     let mut profiler = watching
         .sampling
         .map(|sampling| {
-            let own = Own::of_this_thread()?;
+            let own = KernelIds::of_this_thread()?;
             let subject = profile::Subject { whom: Whom::Tgids(vec![own.tgid]), exclude_tid: own.tid, sampling };
             Profiler::open(&mut sampling_room, subject)
         })
@@ -138,7 +138,7 @@ fn once(
 
     let of_files = spec.file.clone().filter(|_| !spec.engine.engine().target.is_past_files());
     let around =
-        circumstances::Of { target: of_files.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
+        circumstances::Subject { target: of_files.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
     let mut before: Option<circumstances::Before> = None;
     let mut found: Option<Circumstances> = None;
     let mut observed: Option<Observed> = None;
@@ -273,7 +273,7 @@ fn measured(
     }
     let counted =
         Counted { ios: outcome.ios, completions: Some(outcome.ios), leave_events, syscalls: outcome.syscalls };
-    let seen = Seen::of(observed, counted, trace)?;
+    let seen = ProbeFigures::of(observed, counted, trace)?;
     let circumstances = found.map(|mut found| {
         if let Some(device) = &mut found.device {
             device.asked_bytes = outcome.bytes;

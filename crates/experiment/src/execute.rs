@@ -159,7 +159,7 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
 }
 
 /// What became of one slot.
-enum Made {
+enum SlotOutcome {
     Kept {
         disturbed: bool,
     },
@@ -304,10 +304,10 @@ impl Slots<'_, '_> {
         let made = self.measure(slot, 0)?;
         self.done += 1;
         match made {
-            Made::Ends(outcome) => return Ok(Some(outcome)),
-            Made::Kept { disturbed: true } => self.disturbed.push((slot, 1)),
-            Made::Kept { disturbed: false } => {}
-            Made::Untestable(reason) => {
+            SlotOutcome::Ends(outcome) => return Ok(Some(outcome)),
+            SlotOutcome::Kept { disturbed: true } => self.disturbed.push((slot, 1)),
+            SlotOutcome::Kept { disturbed: false } => {}
+            SlotOutcome::Untestable(reason) => {
                 self.untestable.insert(slot.cell);
                 self.last_reason = Some(reason);
             }
@@ -325,15 +325,15 @@ impl Slots<'_, '_> {
                     continue;
                 }
                 match self.measure(slot, times)? {
-                    Made::Kept { disturbed } => {
+                    SlotOutcome::Kept { disturbed } => {
                         self.beyond.take(disturbed);
                         if disturbed {
                             still.push((slot, times + 1));
                         }
                     }
                     // The measurement that is there stands.
-                    Made::Untestable(_) => {}
-                    Made::Ends(outcome) => return Ok(Some(outcome)),
+                    SlotOutcome::Untestable(_) => {}
+                    SlotOutcome::Ends(outcome) => return Ok(Some(outcome)),
                 }
             }
             disturbed = still;
@@ -342,13 +342,13 @@ impl Slots<'_, '_> {
     }
 
     /// Measures and stores it; `thrown_away` measurements of this slot were disturbed before.
-    fn measure(&mut self, slot: Slot, thrown_away: u32) -> Result<Made> {
+    fn measure(&mut self, slot: Slot, thrown_away: u32) -> Result<SlotOutcome> {
         let Execution { plan, started, store, stop, measure, tell } = &mut *self.e;
         if stop.load(Ordering::Relaxed) {
-            return Ok(Made::Ends(Outcome::Interrupted));
+            return Ok(SlotOutcome::Ends(Outcome::Interrupted));
         }
         let Some(cell) = plan.cells.iter().find(|c| c.number == slot.cell) else {
-            return Ok(Made::Kept { disturbed: false });
+            return Ok(SlotOutcome::Kept { disturbed: false });
         };
         match thrown_away {
             0 => tell(Step::Begins { done: self.done, planned: self.planned, repeat: slot.repeat, cell }),
@@ -356,7 +356,7 @@ impl Slots<'_, '_> {
         }
         match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
             // What ends early measured a shorter run than the others.
-            Ok(measured) if measured.interrupted => Ok(Made::Ends(Outcome::Interrupted)),
+            Ok(measured) if measured.interrupted => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Ok(measured) => {
                 let m = Measurement { thrown_away, ..measured.measurement };
                 let disturbed = is_disturbed(&m);
@@ -368,25 +368,25 @@ impl Slots<'_, '_> {
                     store.mark_testable(started.run, slot.cell)?;
                 }
                 self.measured_any = true;
-                Ok(Made::Kept { disturbed })
+                Ok(SlotOutcome::Kept { disturbed })
             }
             Err(e) if e.kind == Kind::Corruption => {
                 let Some(found) = e.as_corruption() else { return Err(e) };
                 let found = Corruption { cell: Some(slot.cell), ..found.clone() };
                 store.end_corrupted(started.run, &found, clock::unix_s())?;
-                Ok(Made::Ends(Outcome::Corrupted))
+                Ok(SlotOutcome::Ends(Outcome::Corrupted))
             }
             // A fault of ours says nothing of the cell.
             Err(e) if e.kind == Kind::Internal => Err(e),
             // A load that was told to stop may fail for that; the failure says nothing of the machine.
-            Err(_) if stop.load(Ordering::Relaxed) => Ok(Made::Ends(Outcome::Interrupted)),
+            Err(_) if stop.load(Ordering::Relaxed) => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Err(e) if e.kind == Kind::Machine && thrown_away == 0 => {
                 store.mark_untestable(started.run, slot.cell, &e.to_string())?;
                 tell(Step::Untestable { cell, reason: &e });
                 self.exclude_like(slot.cell, &e)?;
-                Ok(Made::Untestable(e))
+                Ok(SlotOutcome::Untestable(e))
             }
-            Err(e) if e.kind == Kind::Machine => Ok(Made::Untestable(e)),
+            Err(e) if e.kind == Kind::Machine => Ok(SlotOutcome::Untestable(e)),
             Err(e) => Err(e),
         }
     }

@@ -1,9 +1,9 @@
 //! Requests of a load of ours that are followed whole, as `trace` follows other programs'.
 
-use iotrail_answer::doubt;
+use iotrail_answer::warnings::doubt;
 use iotrail_base::error::Result;
 use iotrail_path::multishot::Multishot;
-use iotrail_path::order::Passages;
+use iotrail_path::order::OrderTracker;
 use iotrail_path::times::{Delays, Times};
 use iotrail_probe::choice::Choice;
 use iotrail_probe::function;
@@ -12,8 +12,8 @@ use iotrail_probe::rings::FollowLoss;
 use iotrail_probe::subject::Follow;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::measurement::{Followed, Measurement, Punts};
-use iotrail_schema::trail::Trail;
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_schema::trail::RequestTrace;
+use iotrail_stats::estimate::{self, Stratum};
 
 /// A trail's room in the ring buffer, its header included.
 const TRAIL_BYTES: u64 = 256;
@@ -29,11 +29,11 @@ pub struct Requests {
     how: Follow,
     completions: u64,
     whole: u64,
-    requests: Taken,
+    requests: Stratum,
     times: Times,
     delays: Delays,
     multishot: Multishot,
-    passages: Passages,
+    passages: OrderTracker,
     /// I/Os that were done when it was emptied last.
     emptied_at: u64,
 }
@@ -44,11 +44,11 @@ impl Requests {
             how,
             completions: 0,
             whole: 0,
-            requests: Taken::default(),
+            requests: Stratum::default(),
             times: Times::default(),
             delays: Delays::default(),
             multishot: Multishot::default(),
-            passages: Passages::default(),
+            passages: OrderTracker::default(),
             emptied_at: 0,
         }
     }
@@ -67,7 +67,7 @@ impl Requests {
         watch.trails(&mut |trail| self.take(trail))
     }
 
-    fn take(&mut self, trail: Trail) {
+    fn take(&mut self, trail: RequestTrace) {
         self.completions += 1;
         self.whole += u64::from(trail.weight <= 1);
         let is_first = !self.multishot.is_later(&trail);

@@ -12,7 +12,7 @@ use iotrail_schema::run_record::{ARM, value_text};
 
 /// An option, and its values as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Given {
+pub struct OptionValues {
     pub name: String,
     pub values: Vec<String>,
 }
@@ -26,10 +26,10 @@ const OF_RINGS: [&str; 2] = ["ring", "receive"];
 /// A network load. Every combination of what the server is makes an arm; where that is one, what it is asked does.
 ///
 /// Errors: a value that its option does not take, one that stands twice.
-pub fn net_experiment(given: &[Given], repeats: u32, follow: Option<u32>) -> Result<Experiment> {
+pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>) -> Result<Experiment> {
     let mut load = Options::new();
     let mut lists: Vec<(&str, Vec<Value>)> = Vec::new();
-    for Given { name, values } in given {
+    for OptionValues { name, values } in given {
         let parsed = values.iter().map(|text| value(Kind::Net, name, text)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if let Some(twice) = values.iter().find(|v| !seen.insert(*v)) {
@@ -151,8 +151,8 @@ fn point(options: Vec<(&str, Value)>) -> Point {
 mod tests {
     use super::*;
 
-    fn given(options: &[(&str, &[&str])]) -> Vec<Given> {
-        let one = |(name, values): &(&str, &[&str])| Given {
+    fn given(options: &[(&str, &[&str])]) -> Vec<OptionValues> {
+        let one = |(name, values): &(&str, &[&str])| OptionValues {
             name: (*name).into(),
             values: values.iter().map(|v| (*v).to_owned()).collect(),
         };

@@ -1,19 +1,19 @@
 //! Probes around a load, whosever: attached if they are wanted and can be, and what they saw in the measurement's words.
 
 use super::follow;
-use iotrail_answer::doubt;
+use iotrail_answer::warnings::doubt;
 use iotrail_base::error::{Error, Result};
 use iotrail_load::options::Trace;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::subject::Subject;
-use iotrail_probe::watch::{Room, Watch};
+use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::{
-    Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, VehicleCount, Warning,
+    DeliveryPathCount, Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, Warning,
 };
 
 /// Attaches the probes as `trace` asks. Where it asks for what is possible, a warning says why they could not be attached.
 pub(super) fn open<'room>(
-    room: &'room mut Room,
+    room: &'room mut ObjectSlot,
     subject: Subject,
     trace: Trace,
     warnings: &mut Vec<Warning>,
@@ -52,8 +52,8 @@ pub(super) struct Counted {
 
 /// The part of a measurement that the probes give.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    vehicles: Vec<VehicleCount>,
+pub(super) struct ProbeFigures {
+    vehicles: Vec<DeliveryPathCount>,
     per_io: PerIo,
     mode_switches: Vec<ModeSwitch>,
     batches: Vec<TaskWorkBatch>,
@@ -74,16 +74,16 @@ const SEE_COMPLETIONS: [&str; 7] = [
     "mode_sys_exit",
 ];
 
-impl Seen {
+impl ProbeFigures {
     /// `observed`: `None` where nothing was watched. Fewer than half of the completions seen: whatever was watched, it was not this load,
     /// and all that was counted is void; with `Trace::On` that is an error.
     pub fn of(observed: Option<Observed>, counted: Counted, trace: Trace) -> Result<Self> {
         let syscalls = counted.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
         let ratio = |n: Option<u64>| n.filter(|_| counted.ios > 0).map(|n| n as f64 / counted.ios as f64);
-        let mut seen = Seen {
+        let mut seen = ProbeFigures {
             per_io: PerIo { syscalls: ratio(syscalls), ..PerIo::default() },
             probe: Probe { mode: "off".into(), ..Probe::default() },
-            ..Seen::default()
+            ..ProbeFigures::default()
         };
         let Some(o) = observed else { return Ok(seen) };
         let punts = follow::punts(&o);
@@ -102,7 +102,9 @@ impl Seen {
             return match trace {
                 Trace::On => Err(Error::machine(what, "run it with --trace off, and report this")),
                 // Its own count of system calls stands.
-                _ => Ok(Seen { per_io: PerIo { syscalls: ratio(counted.syscalls), ..PerIo::default() }, ..seen }),
+                _ => {
+                    Ok(ProbeFigures { per_io: PerIo { syscalls: ratio(counted.syscalls), ..PerIo::default() }, ..seen })
+                }
             };
         }
         if let (Some(syscalls), Some(returns)) = (syscalls, &o.returns) {
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn zeros_of_a_load_that_was_not_seen_are_not_told() {
-        let seen = |n, trace| Seen::of(Some(observed(n, &["ring_complete"])), counted(Some(5000)), trace);
+        let seen = |n, trace| ProbeFigures::of(Some(observed(n, &["ring_complete"])), counted(Some(5000)), trace);
         let none = seen(0, Trace::Auto).unwrap();
         assert_eq!((none.probe.completions_seen, none.probe.untracked), (Some(0), Some(5000)));
         assert_eq!(none.per_io, PerIo { syscalls: Some(2.0), ..PerIo::default() });
@@ -175,10 +177,10 @@ mod tests {
     #[test]
     fn completions_without_events_are_unknown_and_the_counts_beside_them_stand() {
         let buffered = Counted { leave_events: false, ..counted(Some(5000)) };
-        let seen = Seen::of(Some(observed(0, &["aio_iomap_complete"])), buffered, Trace::On).unwrap();
+        let seen = ProbeFigures::of(Some(observed(0, &["aio_iomap_complete"])), buffered, Trace::On).unwrap();
         assert_eq!((seen.probe.completions_seen, seen.probe.untracked), (None, Some(5000)));
         assert_eq!(seen.per_io.kicks, Some(0.0));
-        let epoll = Seen::of(Some(observed(0, &["sched_switched"])), counted(None), Trace::On).unwrap();
+        let epoll = ProbeFigures::of(Some(observed(0, &["sched_switched"])), counted(None), Trace::On).unwrap();
         assert_eq!((epoll.probe.completions_seen, epoll.probe.untracked), (None, None));
         assert_eq!(epoll.per_io.kicks, Some(0.0));
     }

@@ -10,7 +10,7 @@ use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, PageC
 
 /// What is read of.
 #[derive(Debug, Clone, Copy)]
-pub struct Of<'a> {
+pub struct Subject<'a> {
     pub target: Option<&'a Path>,
     /// The part of the target that is used; `None`: all of it.
     pub bytes: Option<u64>,
@@ -20,7 +20,7 @@ pub struct Of<'a> {
 
 /// The state before the span.
 pub struct Before<'a> {
-    of: Of<'a>,
+    of: Subject<'a>,
     at: Instant,
     cache: Option<Cache>,
     cached: Option<Cached>,
@@ -37,7 +37,7 @@ pub struct Before<'a> {
 
 /// Called where nothing of the load is in flight. Costs some milliseconds; the counters of which differences are taken are
 /// read last.
-pub fn before(of: Of<'_>) -> Before<'_> {
+pub fn before(of: Subject<'_>) -> Before<'_> {
     let root = Path::new(files::ROOT);
     let cache = of.target.and_then(|path| Cache::of(path, of.bytes));
     let cached = cache.as_ref().and_then(Cache::look);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn here_the_span_is_told_and_an_absent_target_is_null() {
-        let c = before(Of { target: None, bytes: None, cpus: &[0] }).after();
+        let c = before(Subject { target: None, bytes: None, cpus: &[0] }).after();
         assert!(c.span_ns > 0 && c.device.is_none() && c.page_cache.is_none());
         assert_eq!((c.cpus.as_slice(), c.interrupts_after.len()), ([0].as_slice(), 0));
     }

@@ -57,7 +57,7 @@ const PREFIX: &str = "iotrail-lab-";
 
 /// A machine to be, and what is to run in it.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct MachineOptions<'a> {
     pub cache: &'a Cache,
     pub arch: Arch,
     /// `None`: the guest sees this machine's files.
@@ -79,7 +79,7 @@ type FindQemu = fn(&Cache, Arch, Acceleration, &dyn Fn(&str)) -> Result<tools::P
 
 /// All of a run before it starts. Dropped, its folder is removed.
 pub struct Prepared<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a MachineOptions<'a>,
     acceleration: Acceleration,
     qemu: tools::Program,
     find: FindQemu,
@@ -87,7 +87,7 @@ pub struct Prepared<'a> {
 }
 
 /// Fetches what is missing, and makes the folder of the run.
-pub fn prepare<'a>(asked: &'a Asked<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
+pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let mut acceleration = asked.acceleration;
     if acceleration == Acceleration::Kvm
         && asked.may_emulate
@@ -261,7 +261,7 @@ pub fn handed_over() -> Result<Order> {
 /// What a guest needs before it sees this machine's files.
 const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
-fn initramfs(asked: &Asked, busybox: &Path) -> Result<Vec<u8>> {
+fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     let modules = &asked.kernel.modules;
     let mut wanted = NEEDED.to_vec();
     wanted.extend((!asked.drives.is_empty()).then_some("nvme"));

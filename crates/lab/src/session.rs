@@ -19,7 +19,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::words::quoted;
 
 /// How a session is to go.
-pub struct How<'a> {
+pub struct Options<'a> {
     pub limit: Duration,
     /// The signal that the user has sent us, if one has come: asked again and again.
     pub stop: &'a dyn Fn() -> Option<i32>,
@@ -71,13 +71,13 @@ enum Output {
 /// one ended it.
 ///
 /// Errors: it does not boot, it breaks down, or the limit ends it.
-pub fn run(prepared: &mut Prepared, how: &How) -> Result<u8> {
+pub fn run(prepared: &mut Prepared, how: &Options) -> Result<u8> {
     let began = Instant::now();
     let limit = boot_limit(prepared);
     boot(prepared, how, began, limit)
 }
 
-fn boot(prepared: &mut Prepared, how: &How, began: Instant, mut limit: Duration) -> Result<u8> {
+fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Duration) -> Result<u8> {
     let mut again = false;
     let mut kvm_failed = None;
     loop {
@@ -122,7 +122,7 @@ enum Attempt {
 /// `kvm_failed`: why an earlier attempt with KVM did not boot.
 fn attempt(
     prepared: &Prepared,
-    how: &How,
+    how: &Options,
     began: Instant,
     limit: Duration,
     kvm_failed: Option<&str>,
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::kernel::Kernel;
     use crate::tools::Program;
-    use crate::{Asked, Cache};
+    use crate::{Cache, MachineOptions};
     use iotrail_base::folders::temporary::Folder;
 
     /// A QEMU that runs `kvm` for `-accel kvm`, and otherwise a guest whose command exits with status 7.
@@ -355,7 +355,7 @@ mod tests {
     fn lab_run(place: &Path, kvm: &str, may_emulate: bool) -> (Result<u8>, Vec<String>) {
         let cache = Cache::at(Some(place)).unwrap();
         let kernel = Kernel { release: None, vmlinux: place.join("6.1/vmlinux"), modules: place.into() };
-        let asked = Asked {
+        let asked = MachineOptions {
             cache: &cache,
             arch: Arch::host(),
             root: None,
@@ -378,7 +378,7 @@ mod tests {
         };
         let said = RefCell::new(vec![]);
         let tell = |line: &str| said.borrow_mut().push(line.to_owned());
-        let how = How { limit: Duration::from_secs(60), stop: &|| None, tell: &tell };
+        let how = Options { limit: Duration::from_secs(60), stop: &|| None, tell: &tell };
         // The guest of `hangs` never answers, and the others answer or end by themselves.
         let limit = if kvm == HANGS { Duration::from_millis(300) } else { Duration::from_secs(50) };
         let ended = boot(&mut prepared, &how, Instant::now(), limit);

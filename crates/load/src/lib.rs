@@ -191,7 +191,7 @@ pub fn run(
     let mut warnings = target.warnings.clone();
     warnings.extend(target.passage.as_ref().and_then(|passage| drive::settle(passage, spec)));
     warnings.extend(outcome::shared_cpu_warning(spec));
-    let around = outcome::Around {
+    let around = outcome::CallerTotals {
         seed,
         started_unix_s: conductor.started_unix_s,
         sqpoll_ns: conductor.sqpoll_ns,

@@ -57,7 +57,7 @@ pub struct Outcome {
 }
 
 /// What the calling thread knows beside the jobs' outcomes.
-pub struct Around {
+pub struct CallerTotals {
     /// Of everything random in the load.
     pub seed: u32,
     pub started_unix_s: u64,
@@ -70,7 +70,7 @@ pub struct Around {
 }
 
 /// Adds the jobs up. Errors: all I/Os failed, or verification found a mismatch.
-pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: Around) -> Result<Outcome> {
+pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: CallerTotals) -> Result<Outcome> {
     let mut sum = Tally::new(full_result(spec));
     let mut ticks = Ticks::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };

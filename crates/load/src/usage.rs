@@ -139,16 +139,16 @@ pub fn of_tid(tid: i32) -> Option<u64> {
 
 /// What another thread of this process took so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct ThreadUsage {
     /// The sum is exact; the split is by ticks on most kernels.
     pub user_ns: u64,
     pub system_ns: u64,
     pub run_queue_wait_ns: u64,
 }
 
-impl Taken {
-    pub fn since(self, before: Taken) -> Taken {
-        Taken {
+impl ThreadUsage {
+    pub fn since(self, before: ThreadUsage) -> ThreadUsage {
+        ThreadUsage {
             user_ns: self.user_ns.saturating_sub(before.user_ns),
             system_ns: self.system_ns.saturating_sub(before.system_ns),
             run_queue_wait_ns: self.run_queue_wait_ns.saturating_sub(before.run_queue_wait_ns),
@@ -157,7 +157,7 @@ impl Taken {
 }
 
 /// Of a thread of this process; `None` where it is gone or the kernel keeps none.
-pub fn taken_by(tid: i32) -> Option<Taken> {
+pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
     let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
     let stat = stat_from_state(tid)?;
     // The state is field 3, user and system time in ticks are fields 14 and 15.
@@ -167,7 +167,7 @@ pub fn taken_by(tid: i32) -> Option<Taken> {
         0 => 0,
         ticks => (u128::from(cpu) * u128::from(user) / u128::from(ticks)) as u64,
     };
-    Some(Taken { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
+    Some(ThreadUsage { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
 }
 
 /// Whether a thread of this process waits for something to happen; one that is gone does not.

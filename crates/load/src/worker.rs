@@ -48,7 +48,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
         ring: &spec.ring,
         passage: shared.passage,
     };
-    spec.engine.open(&opening, At { shared, job, buffers })
+    spec.engine.open(&opening, Start { shared, job, buffers })
 }
 
 /// What is drawn for a job follows from the load's seed alone.
@@ -57,13 +57,13 @@ fn seed_of(shared: &Shared, job: u32) -> u64 {
 }
 
 /// A job about to drive its engine.
-struct At<'a, 'b> {
+struct Start<'a, 'b> {
     shared: &'a Shared<'b>,
     job: u32,
     buffers: Buffers,
 }
 
-impl Drive for At<'_, '_> {
+impl Drive for Start<'_, '_> {
     type Outcome = JobOutcome;
 
     fn drive<S: Submitter, R: Reaper>(self, opened: Opened<S, R>) -> Result<JobOutcome> {

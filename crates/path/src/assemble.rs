@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::delivery::{Carrier, IO_URING_ENTER};
 use super::event::{Entered, Event, Poster, What};
 use super::loss::Oddities;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::waker::Waker;
 
 /// One completion, and what carried it.
@@ -31,7 +31,7 @@ pub struct Assembled {
 
 impl Assembled {
     /// Completions by vehicle and detail.
-    pub fn vehicles(&self) -> BTreeMap<(Vehicle, Option<String>), u64> {
+    pub fn vehicles(&self) -> BTreeMap<(DeliveryPath, Option<String>), u64> {
         let mut by_vehicle = BTreeMap::new();
         for completion in &self.completions {
             *by_vehicle.entry(completion.carrier.vehicle()).or_insert(0) += 1;

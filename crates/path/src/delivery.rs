@@ -1,8 +1,8 @@
 //! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
 
 use super::entry::{self, Entry, Fired};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::detail::Detail;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_schema::waker::{Line, Waker};
 
 /// How a completion came to be posted, as the probes observed it, with numbers already turned into names.
@@ -83,44 +83,46 @@ fn unknown_return(symbol: Option<&str>) -> String {
 }
 
 impl Carrier {
-    /// The vehicle and its detail. What the observation does not decide is [`Vehicle::Unknown`], with what is known.
-    pub fn vehicle(&self) -> (Vehicle, Option<String>) {
+    /// The vehicle and its detail. What the observation does not decide is [`DeliveryPath::Unknown`], with what is known.
+    pub fn vehicle(&self) -> (DeliveryPath, Option<String>) {
         match self {
-            Carrier::Inline | Carrier::Submitter => (Vehicle::Inline, None),
-            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (Vehicle::Enter, Some(Detail::Ready.to_string())),
+            Carrier::Inline | Carrier::Submitter => (DeliveryPath::Inline, None),
+            Carrier::RunInSyscall { nr: IO_URING_ENTER } => (DeliveryPath::Enter, Some(Detail::Ready.to_string())),
             // Task work also runs inside a few other calls (exit_group, io_uring_register).
-            Carrier::RunInSyscall { nr } => (Vehicle::Unknown, Some(format!("task work inside {}", syscall_name(*nr)))),
-            Carrier::RunAfterSleep { waker } => (Vehicle::Enter, Some(Detail::Slept(waker.clone()).to_string())),
-            Carrier::RunAtSyscallExit { nr } => (Vehicle::SyscallExit, Some(syscall_name(*nr))),
+            Carrier::RunInSyscall { nr } => {
+                (DeliveryPath::Unknown, Some(format!("task work inside {}", syscall_name(*nr))))
+            }
+            Carrier::RunAfterSleep { waker } => (DeliveryPath::Enter, Some(Detail::Slept(waker.clone()).to_string())),
+            Carrier::RunAtSyscallExit { nr } => (DeliveryPath::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, fired, line } => {
                 // A system call without a number: rt_sigreturn puts the registers of the interrupted code in their place.
                 if entry.as_deref().is_some_and(entry::is_system_call) {
-                    return (Vehicle::SyscallExit, Some("rt_sigreturn".into()));
+                    return (DeliveryPath::SyscallExit, Some("rt_sigreturn".into()));
                 }
                 let name = line.as_ref().and_then(|l| l.name.as_deref());
                 match entry::of(entry.as_deref(), fired.as_ref(), name) {
-                    Some(Entry::ReschedIpi) => (Vehicle::ReschedIpi, None),
+                    Some(Entry::ReschedIpi) => (DeliveryPath::ReschedIpi, None),
                     // Hyper-V's bus has no line.
                     Some(Entry::DeviceIrq) => {
                         let bus = entry.as_deref() == Some("asm_sysvec_hyperv_callback");
-                        (Vehicle::DeviceIrq, line.as_ref().filter(|_| !bus).map(|l| l.to_string()))
+                        (DeliveryPath::DeviceIrq, line.as_ref().filter(|_| !bus).map(|l| l.to_string()))
                     }
-                    Some(Entry::TimerTick) => (Vehicle::TimerTick, None),
-                    Some(Entry::PageFault) => (Vehicle::PageFault, None),
-                    Some(Entry::Other(name)) => (Vehicle::OtherIrq, Some(name)),
-                    None => (Vehicle::Unknown, Some(unknown_return(entry.as_deref()))),
+                    Some(Entry::TimerTick) => (DeliveryPath::TimerTick, None),
+                    Some(Entry::PageFault) => (DeliveryPath::PageFault, None),
+                    Some(Entry::Other(name)) => (DeliveryPath::OtherIrq, Some(name)),
+                    None => (DeliveryPath::Unknown, Some(unknown_return(entry.as_deref()))),
                 }
             }
-            Carrier::SqpollThread => (Vehicle::Sqpoll, None),
-            Carrier::IowqWorker => (Vehicle::Iowq, None),
-            Carrier::DevicePoll => (Vehicle::Iopoll, None),
-            Carrier::Interrupt { by } => (Vehicle::IrqDirect, Some(by.to_string())),
-            Carrier::KernelWorker => (Vehicle::Kworker, None),
-            Carrier::Stranger => (Vehicle::Unknown, Some("in a thread that is not watched".into())),
-            Carrier::HelperThread => (Vehicle::Thread, None),
-            Carrier::Cancelled => (Vehicle::Inline, Some("cancelled by aio_cancel".into())),
-            Carrier::Unseen => (Vehicle::Unknown, Some("its end was not seen".into())),
-            Carrier::Undecided => (Vehicle::Unknown, Some("the window closed before it was known".into())),
+            Carrier::SqpollThread => (DeliveryPath::Sqpoll, None),
+            Carrier::IowqWorker => (DeliveryPath::Iowq, None),
+            Carrier::DevicePoll => (DeliveryPath::Iopoll, None),
+            Carrier::Interrupt { by } => (DeliveryPath::IrqDirect, Some(by.to_string())),
+            Carrier::KernelWorker => (DeliveryPath::Kworker, None),
+            Carrier::Stranger => (DeliveryPath::Unknown, Some("in a thread that is not watched".into())),
+            Carrier::HelperThread => (DeliveryPath::Thread, None),
+            Carrier::Cancelled => (DeliveryPath::Inline, Some("cancelled by aio_cancel".into())),
+            Carrier::Unseen => (DeliveryPath::Unknown, Some("its end was not seen".into())),
+            Carrier::Undecided => (DeliveryPath::Unknown, Some("the window closed before it was known".into())),
         }
     }
 }
@@ -133,20 +135,23 @@ mod tests {
         Line { irq: 36, name: Some("virtio1-req.0".into()) }
     }
 
-    fn at(entry: &str) -> (Vehicle, Option<String>) {
+    fn at(entry: &str) -> (DeliveryPath, Option<String>) {
         Carrier::RunAtReturn { entry: Some(entry.into()), fired: None, line: Some(line()) }.vehicle()
     }
 
     #[test]
     fn returns_by_entry() {
-        assert_eq!(at("asm_sysvec_reschedule_ipi"), (Vehicle::ReschedIpi, None));
-        assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (Vehicle::TimerTick, None));
-        assert_eq!(at("asm_common_interrupt"), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
-        assert_eq!(at("asm_exc_page_fault"), (Vehicle::PageFault, None));
-        assert_eq!(at("asm_sysvec_call_function_single"), (Vehicle::OtherIrq, Some("call_function_single".into())));
-        assert_eq!(at("entry_SYSCALL_64_after_hwframe"), (Vehicle::SyscallExit, Some("rt_sigreturn".into())));
-        assert_eq!(at("ret_from_fork_asm").0, Vehicle::Unknown);
-        assert_eq!(Carrier::RunAtReturn { entry: None, fired: None, line: None }.vehicle().0, Vehicle::Unknown);
+        assert_eq!(at("asm_sysvec_reschedule_ipi"), (DeliveryPath::ReschedIpi, None));
+        assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (DeliveryPath::TimerTick, None));
+        assert_eq!(at("asm_common_interrupt"), (DeliveryPath::DeviceIrq, Some("36 virtio1-req.0".into())));
+        assert_eq!(at("asm_exc_page_fault"), (DeliveryPath::PageFault, None));
+        assert_eq!(
+            at("asm_sysvec_call_function_single"),
+            (DeliveryPath::OtherIrq, Some("call_function_single".into()))
+        );
+        assert_eq!(at("entry_SYSCALL_64_after_hwframe"), (DeliveryPath::SyscallExit, Some("rt_sigreturn".into())));
+        assert_eq!(at("ret_from_fork_asm").0, DeliveryPath::Unknown);
+        assert_eq!(Carrier::RunAtReturn { entry: None, fired: None, line: None }.vehicle().0, DeliveryPath::Unknown);
     }
 
     #[test]
@@ -154,16 +159,16 @@ mod tests {
         let by = |entry: &str, fired| {
             Carrier::RunAtReturn { entry: Some(entry.into()), fired: Some(fired), line: Some(line()) }.vehicle()
         };
-        assert_eq!(by("el0t_64_irq", Fired::Vector("reschedule".into())), (Vehicle::ReschedIpi, None));
-        assert_eq!(by("el0t_64_irq", Fired::Vector("timer".into())), (Vehicle::TimerTick, None));
+        assert_eq!(by("el0t_64_irq", Fired::Vector("reschedule".into())), (DeliveryPath::ReschedIpi, None));
+        assert_eq!(by("el0t_64_irq", Fired::Vector("timer".into())), (DeliveryPath::TimerTick, None));
         assert_eq!(
             by("el0t_64_irq", Fired::Vector("call_function".into())),
-            (Vehicle::OtherIrq, Some("call_function".into()))
+            (DeliveryPath::OtherIrq, Some("call_function".into()))
         );
-        assert_eq!(by("el0t_64_irq", Fired::Line), (Vehicle::DeviceIrq, Some("36 virtio1-req.0".into())));
-        assert_eq!(by("el0_da", Fired::Vector("timer".into())), (Vehicle::PageFault, None));
-        assert_eq!(at("el0_svc"), (Vehicle::SyscallExit, Some("rt_sigreturn".into())));
-        assert_eq!(at("ret_from_fork").0, Vehicle::Unknown);
+        assert_eq!(by("el0t_64_irq", Fired::Line), (DeliveryPath::DeviceIrq, Some("36 virtio1-req.0".into())));
+        assert_eq!(by("el0_da", Fired::Vector("timer".into())), (DeliveryPath::PageFault, None));
+        assert_eq!(at("el0_svc"), (DeliveryPath::SyscallExit, Some("rt_sigreturn".into())));
+        assert_eq!(at("ret_from_fork").0, DeliveryPath::Unknown);
     }
 
     #[test]
@@ -173,20 +178,20 @@ mod tests {
             let entry = Some("asm_sysvec_xen_hvm_callback".into());
             Carrier::RunAtReturn { entry, fired: Some(Fired::Line), line }.vehicle()
         };
-        assert_eq!(xen("timer1"), (Vehicle::TimerTick, None));
-        assert_eq!(xen("blkif"), (Vehicle::DeviceIrq, Some("48 blkif".into())));
+        assert_eq!(xen("timer1"), (DeliveryPath::TimerTick, None));
+        assert_eq!(xen("blkif"), (DeliveryPath::DeviceIrq, Some("48 blkif".into())));
         let entry = Some("asm_sysvec_hyperv_callback".into());
         let bus = Carrier::RunAtReturn { entry, fired: None, line: Some(line()) }.vehicle();
-        assert_eq!(bus, (Vehicle::DeviceIrq, None), "the line is that of some interrupt before");
+        assert_eq!(bus, (DeliveryPath::DeviceIrq, None), "the line is that of some interrupt before");
     }
 
     #[test]
     fn system_calls() {
-        assert_eq!(Carrier::RunInSyscall { nr: 426 }.vehicle(), (Vehicle::Enter, Some("ready".into())));
-        assert_eq!(Carrier::RunInSyscall { nr: 231 }.vehicle().0, Vehicle::Unknown);
+        assert_eq!(Carrier::RunInSyscall { nr: 426 }.vehicle(), (DeliveryPath::Enter, Some("ready".into())));
+        assert_eq!(Carrier::RunInSyscall { nr: 231 }.vehicle().0, DeliveryPath::Unknown);
         assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));
         #[cfg(target_arch = "x86_64")]
-        assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (Vehicle::SyscallExit, Some("brk".into())));
+        assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (DeliveryPath::SyscallExit, Some("brk".into())));
         let of_32_bits = |nr| Carrier::RunAtSyscallExit { nr: I386 | nr }.vehicle().1.unwrap();
         // 4 is stat in the table of 64 bits.
         #[cfg(target_arch = "x86_64")]
@@ -195,8 +200,8 @@ mod tests {
         assert_eq!(of_32_bits(4), "32-bit system call 4");
         let slept = Carrier::RunAfterSleep { waker: Waker::Irq { line: line(), cpu: 1 } }.vehicle();
         let softirq = Carrier::Interrupt { by: Waker::SoftirqOfIrq { line: line(), cpu: 1 } }.vehicle();
-        assert_eq!(softirq, (Vehicle::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));
+        assert_eq!(softirq, (DeliveryPath::IrqDirect, Some("irq 36 virtio1-req.0 on CPU 1 (its softirq)".into())));
         assert_eq!(Waker::Softirq { nr: 3, cpu: 0 }.to_string(), "net_rx softirq on CPU 0");
-        assert_eq!(slept, (Vehicle::Enter, Some("slept, woken by irq 36 virtio1-req.0 on CPU 1".into())));
+        assert_eq!(slept, (DeliveryPath::Enter, Some("slept, woken by irq 36 virtio1-req.0 on CPU 1".into())));
     }
 }

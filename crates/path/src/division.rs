@@ -1,9 +1,9 @@
 //! One request's latency, divided by what held it. The parts sum to it. Pure.
 
 use iotrail_schema::account::{RequestReason as Reason, RequestRow, RequestStage as Stage};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::opcode::{self, WAITS};
-use iotrail_schema::trail::{Course, Link, Meanwhile, Punt, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{Course, Link, Meanwhile, Punt, RequestTrace};
 
 type Row = (Stage, Option<Reason>);
 
@@ -103,7 +103,7 @@ impl Division {
         Rest { sums: self, from, to: to.max(from), weight: f64::from(weight.max(1)) }
     }
 
-    pub fn take(&mut self, t: &Trail) {
+    pub fn take(&mut self, t: &RequestTrace) {
         let before = &t.before;
         let mut rest = self.of(t.submitted.ns, t.posted.ns, t.weight);
         let issued = t.issued.map(|issued| issued.ns);
@@ -133,7 +133,7 @@ impl Division {
             rest.until(issued, if allocated.is_some() { SCHEDULER } else { BLOCK });
             match (issued, t.ready) {
                 (Some(_), Some(ready)) => rest.until(Some(ready.ns), DEVICE),
-                _ if t.vehicle == Vehicle::Iowq => {}
+                _ if t.vehicle == DeliveryPath::Iowq => {}
                 _ => return rest.all(IN_FLIGHT),
             }
         } else {
@@ -143,8 +143,8 @@ impl Division {
         }
         rest.until(t.ended.map(|ended| ended.ns), FILE_SYSTEM);
         match t.vehicle {
-            Vehicle::Inline => return rest.all(if is_first { INLINE } else { held }),
-            Vehicle::Iowq => return rest.all(IOWQ),
+            DeliveryPath::Inline => return rest.all(if is_first { INLINE } else { held }),
+            DeliveryPath::Iowq => return rest.all(IOWQ),
             _ => {}
         }
         if t.ready.is_none() {
@@ -155,7 +155,7 @@ impl Division {
                 () if opcode::is(&t.opcode, opcode::PASSTHROUGH) => IN_FLIGHT,
                 () if !is_first => LINK,
                 // The kernel begins a chain when it has taken all of it; an SQPOLL thread runs what it takes.
-                () if before.link.is_some() || t.vehicle == Vehicle::Sqpoll => INLINE,
+                () if before.link.is_some() || t.vehicle == DeliveryPath::Sqpoll => INLINE,
                 () => UNKNOWN,
             });
         }
@@ -216,12 +216,18 @@ mod tests {
     }
 
     /// Submitted at 0 µs, issued at 10, ready at 90, posted at 100.
-    fn read() -> Trail {
-        Trail { submitted: at(0), issued: Some(at(10)), ready: Some(at(90)), posted: at(100), ..trail_example::trail() }
+    fn read() -> RequestTrace {
+        RequestTrace {
+            submitted: at(0),
+            issued: Some(at(10)),
+            ready: Some(at(90)),
+            posted: at(100),
+            ..trail_example::trail()
+        }
     }
 
     /// Rows in µs, in the order of a request's life; they sum to its latency.
-    fn rows(trail: &Trail) -> Vec<(Row, u64)> {
+    fn rows(trail: &RequestTrace) -> Vec<(Row, u64)> {
         let mut sums = Division::default();
         sums.take(trail);
         let rows: Vec<(Row, u64)> =
@@ -233,48 +239,49 @@ mod tests {
     #[test]
     fn a_block_read_waits_for_a_tag_and_for_the_scheduler() {
         let seen = Before { bio_ns: Some(2 * US), allocated_ns: Some(7 * US), ..Before::default() };
-        let whole = Trail { before: seen, ..read() };
+        let whole = RequestTrace { before: seen, ..read() };
         assert_eq!(rows(&whole), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (DEVICE, 80), (READY, 10)]);
         // The plug's time is of before the bio.
-        let plugged = Trail { before: Before { allocated_ns: Some(US), ..seen }, ..read() };
+        let plugged = RequestTrace { before: Before { allocated_ns: Some(US), ..seen }, ..read() };
         assert_eq!(rows(&plugged), [(INLINE, 2), (BLOCK, 8), (DEVICE, 80), (READY, 10)]);
-        let limited = Trail { before: Before { throttled: true, ..seen }, ..read() };
+        let limited = RequestTrace { before: Before { throttled: true, ..seen }, ..read() };
         assert_eq!(rows(&limited)[0], (LIMIT, 2));
-        let end_unseen = Trail { before: seen, ready: None, ..read() };
+        let end_unseen = RequestTrace { before: seen, ready: None, ..read() };
         assert_eq!(rows(&end_unseen), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (IN_FLIGHT, 90)]);
     }
 
     #[test]
     fn a_punted_request_waits_for_a_worker_and_is_run_by_it() {
         let seen = Before { punted_ns: Some(3 * US), worker_ns: Some(40 * US), ..Before::default() };
-        let fsync = Trail {
+        let fsync = RequestTrace {
             opcode: "fsync".into(),
             course: Course::Direct,
             issued: None,
             ready: None,
             before: seen,
-            vehicle: Vehicle::Iowq,
+            vehicle: DeliveryPath::Iowq,
             ..read()
         };
         assert_eq!(rows(&fsync), [(INLINE, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
         // Posted by its ring's thread: when the worker began is not seen.
-        let deferred = Trail { vehicle: Vehicle::Enter, before: Before { worker_ns: None, ..seen }, ..fsync.clone() };
+        let deferred =
+            RequestTrace { vehicle: DeliveryPath::Enter, before: Before { worker_ns: None, ..seen }, ..fsync.clone() };
         assert_eq!(rows(&deferred), [(INLINE, 3), (IOWQ, 97)]);
-        let drained = Trail { punted: Some(Punt::Drained), ..fsync };
+        let drained = RequestTrace { punted: Some(Punt::Drained), ..fsync };
         assert_eq!(rows(&drained), [(DRAIN, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
     }
 
     #[test]
     fn a_linked_request_waits_for_the_one_before_it() {
         let seen = Before { link: Some(Link::Linked), bio_ns: Some(8 * US), ..Before::default() };
-        assert_eq!(rows(&Trail { before: seen, ..read() })[..2], [(LINK, 8), (BLOCK, 2)]);
-        let nop = Trail {
+        assert_eq!(rows(&RequestTrace { before: seen, ..read() })[..2], [(LINK, 8), (BLOCK, 2)]);
+        let nop = RequestTrace {
             opcode: "nop".into(),
             course: Course::Direct,
             issued: None,
             ready: None,
             before: seen,
-            vehicle: Vehicle::Inline,
+            vehicle: DeliveryPath::Inline,
             ..read()
         };
         assert_eq!(rows(&nop), [(LINK, 100)]);
@@ -282,23 +289,23 @@ mod tests {
 
     #[test]
     fn what_is_ready_waits_for_its_thread() {
-        let running = Trail { meanwhile: Some(Meanwhile::Running { cpu: 0 }), ..read() };
+        let running = RequestTrace { meanwhile: Some(Meanwhile::Running { cpu: 0 }), ..read() };
         assert_eq!(rows(&running), [(INLINE, 10), (DEVICE, 80), (RUNNING, 10)]);
         let other = |cpu| Meanwhile::Runnable { cpu, tid: 9, comm: "other".into() };
-        let starved = Trail { meanwhile: Some(other(0)), on_cpu: Some(at(97)), ended: Some(at(95)), ..read() };
+        let starved = RequestTrace { meanwhile: Some(other(0)), on_cpu: Some(at(97)), ended: Some(at(95)), ..read() };
         assert_eq!(rows(&starved), [(INLINE, 10), (DEVICE, 80), (FILE_SYSTEM, 5), (NO_CPU, 5)]);
     }
 
     #[test]
     fn polls_timers_and_commands() {
-        let poll = Trail { course: Course::Poll, opcode: "recv".into(), ..read() };
+        let poll = RequestTrace { course: Course::Poll, opcode: "recv".into(), ..read() };
         assert_eq!(rows(&poll), [(INLINE, 10), (PEER, 80), (READY, 10)]);
-        let of = |opcode: &str| Trail {
+        let of = |opcode: &str| RequestTrace {
             opcode: opcode.into(),
             course: Course::Direct,
             issued: None,
             ready: None,
-            vehicle: Vehicle::Enter,
+            vehicle: DeliveryPath::Enter,
             ..read()
         };
         assert_eq!(rows(&of("timeout")), [(TIMER, 100)]);
@@ -310,7 +317,7 @@ mod tests {
     #[test]
     fn stamps_out_of_order_take_nothing() {
         let seen = Before { bio_ns: Some(200 * US), allocated_ns: Some(50 * US), ..Before::default() };
-        rows(&Trail { before: seen, issued: Some(at(95)), ready: Some(at(20)), ..read() });
+        rows(&RequestTrace { before: seen, issued: Some(at(95)), ready: Some(at(20)), ..read() });
     }
 
     #[test]

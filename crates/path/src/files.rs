@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
 use iotrail_schema::opcode;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
-use iotrail_stats::estimate::Taken;
+use iotrail_stats::estimate::Stratum;
 
 /// What sums are by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,9 +53,9 @@ pub(crate) fn does(name: &str) -> Does {
 /// Requests of one sort, and what they moved.
 #[derive(Debug, Clone, Default)]
 pub struct Moved {
-    pub requests: Taken,
+    pub requests: Stratum,
     /// By the power of two below: an interval is of items of about one value.
-    bytes: BTreeMap<u32, Taken>,
+    bytes: BTreeMap<u32, Stratum>,
 }
 
 impl Moved {
@@ -66,7 +66,7 @@ impl Moved {
     }
 
     /// As [`iotrail_stats::estimate::interval`] takes them.
-    pub fn bytes(&self) -> Vec<Taken> {
+    pub fn bytes(&self) -> Vec<Stratum> {
         self.bytes.values().copied().collect()
     }
 
@@ -83,7 +83,7 @@ pub struct Use {
     pub deleted: bool,
     pub reads: Moved,
     pub writes: Moved,
-    pub others: Taken,
+    pub others: Stratum,
     /// Of requests with one completion.
     pub latency: Durations,
     pub descriptors: BTreeSet<Descriptor>,
@@ -100,7 +100,7 @@ impl Use {
             deleted: false,
             reads: Moved::default(),
             writes: Moved::default(),
-            others: Taken::default(),
+            others: Stratum::default(),
             latency: Durations::default(),
             descriptors: BTreeSet::new(),
             processes: BTreeSet::new(),
@@ -108,7 +108,7 @@ impl Use {
     }
 
     /// All requests.
-    pub fn requests(&self) -> Taken {
+    pub fn requests(&self) -> Stratum {
         let mut all = self.others;
         all.add(&self.reads.requests);
         all.add(&self.writes.requests);
@@ -152,13 +152,13 @@ pub struct Files {
     apart: HashMap<Key, Use>,
     /// How many others there were, at most: one that comes again is another one.
     pub folded: u64,
-    pub folded_requests: Taken,
+    pub folded_requests: Stratum,
 }
 
 impl Files {
     /// `is_first`: no other completion of its request came before. `scale`: how many times as long as it was traced the time is that
     /// it is a sample of.
-    pub fn take(&mut self, trail: &Trail, is_first: bool, scale: u32) {
+    pub fn take(&mut self, trail: &RequestTrace, is_first: bool, scale: u32) {
         let Some(of) = self.used(trail) else { return };
         let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
         let is_whole = is_first && trail.is_last_result();
@@ -166,7 +166,7 @@ impl Files {
     }
 
     /// One whose completion found the queue full: how long it took is not known.
-    pub fn take_overflowed(&mut self, trail: &Trail) {
+    pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         let Some(of) = self.used(trail) else { return };
         of.done(does(&trail.opcode), (trail.weight, 1), true, trail.result.max(0) as u64, None);
     }
@@ -180,7 +180,7 @@ impl Files {
     }
 
     /// The file of a followed request; `None`: it had none.
-    fn used(&mut self, trail: &Trail) -> Option<&mut Use> {
+    fn used(&mut self, trail: &RequestTrace) -> Option<&mut Use> {
         let key = Key::of(trail.tgid, trail.file, trail.descriptor)?;
         let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
         of.deleted |= trail.file.is_some_and(|f| f.deleted);
@@ -244,9 +244,9 @@ mod tests {
         FileSeen { kind, device: 8 << 20 | 1, inode, generation: 5, deleted: false }
     }
 
-    fn on(inode: u64, fd: i32, opcode: &str, result: i32) -> Trail {
+    fn on(inode: u64, fd: i32, opcode: &str, result: i32) -> RequestTrace {
         let file = Some(seen(Kind::File, inode));
-        Trail { file, descriptor: Some(Descriptor::Fd(fd)), opcode: opcode.into(), result, ..trail() }
+        RequestTrace { file, descriptor: Some(Descriptor::Fd(fd)), opcode: opcode.into(), result, ..trail() }
     }
 
     #[test]
@@ -255,10 +255,10 @@ mod tests {
         for (fd, opcode, result) in [(3, "read", 4096), (4, "readv", 100), (3, "write", 512), (3, "fsync", 0)] {
             files.take(&on(77, fd, opcode, result), true, 1);
         }
-        files.take(&Trail { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true, 1);
+        files.take(&RequestTrace { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true, 1);
         files.take(&on(78, 3, "read", 1), true, 1);
         // A timeout has none.
-        files.take(&Trail { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true, 1);
+        files.take(&RequestTrace { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true, 1);
         assert_eq!(files.iter().count(), 2);
         let key = Key::Inode { device: 8 << 20 | 1, inode: 77, generation: 5 };
         let of = &files.apart[&key];
@@ -272,7 +272,8 @@ mod tests {
     #[test]
     fn sockets_are_told_by_process_and_descriptor() {
         let mut files = Files::default();
-        let recv = |tgid, fd, more| Trail { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };
+        let recv =
+            |tgid, fd, more| RequestTrace { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };
         // Two completions of one request.
         files.take(&recv(1, 5, true), true, 1);
         files.take(&recv(1, 5, false), false, 1);

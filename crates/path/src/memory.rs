@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use iotrail_schema::opcode;
-use iotrail_schema::trail::{Course, Punt, Trail};
+use iotrail_schema::trail::{Course, Punt, RequestTrace};
 
 /// Of a process so many reads are kept, to compare later ones with: more are hardly in flight at a time.
 const KEPT: usize = 1024;
@@ -79,7 +79,7 @@ impl Memory {
         self.unregistered.push_back(at);
     }
 
-    pub fn take(&mut self, trail: &Trail) {
+    pub fn take(&mut self, trail: &RequestTrace) {
         if opcode::is(&trail.opcode, opcode::INDEXED) {
             self.take_fixed(trail);
         }
@@ -90,7 +90,7 @@ impl Memory {
         }
     }
 
-    fn take_fixed(&mut self, trail: &Trail) {
+    fn take_fixed(&mut self, trail: &RequestTrace) {
         let in_flight =
             |at: &Unregistered| Some(at.ring) == trail.ring && (trail.submitted.ns..trail.posted.ns).contains(&at.ns);
         if self.unregistered.iter().any(in_flight) {
@@ -103,7 +103,7 @@ impl Memory {
         }
     }
 
-    fn take_read(&mut self, trail: &Trail, from: u64, to: u64) {
+    fn take_read(&mut self, trail: &RequestTrace, from: u64, to: u64) {
         if self.reads.len() == PROCESSES && !self.reads.contains_key(&trail.tgid) {
             return;
         }
@@ -144,10 +144,10 @@ mod tests {
     use iotrail_schema::trail_example::trail;
 
     /// A read of 4 KiB to this address, in flight from one moment to another.
-    fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> Trail {
+    fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> RequestTrace {
         let at = |ns| Stamp { ns, cpu: 0 };
         let (ready, course) = (Some(at(posted)), Course::Block);
-        Trail {
+        RequestTrace {
             buffer: Some(buffer),
             user_data,
             submitted: at(submitted),
@@ -160,13 +160,14 @@ mod tests {
 
     #[test]
     fn what_is_done_at_once_is_over_before_the_next() {
-        let cached = |n, submitted| Trail { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
+        let cached =
+            |n, submitted| RequestTrace { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
         assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
         // But not before one that was in flight already.
         assert_eq!(of(&[cached(1, 20), read(2, 0x1000, 10, 110)]).overlapping, 1);
     }
 
-    fn of(trails: &[Trail]) -> Memory {
+    fn of(trails: &[RequestTrace]) -> Memory {
         let mut memory = Memory::default();
         trails.iter().for_each(|trail| memory.take(trail));
         memory
@@ -191,7 +192,7 @@ mod tests {
     fn what_wrote_nothing_or_cannot_be_compared_is_left_out() {
         let first = read(1, 0x1000, 10, 30);
         let second = read(2, 0x1000, 10, 30);
-        let with = |spoil: fn(&mut Trail)| {
+        let with = |spoil: fn(&mut RequestTrace)| {
             let mut trail = second.clone();
             spoil(&mut trail);
             of(&[first.clone(), trail]).overlapping
@@ -213,7 +214,7 @@ mod tests {
         memory.take(&read(7, 0x1000, 10, 30));
         memory.take(&read(8, 0x2000, 10, 19));
         memory.take(&read(9, 0x3000, 21, 30));
-        memory.take(&Trail { opcode: "read".into(), ..read(10, 0x4000, 10, 30) });
+        memory.take(&RequestTrace { opcode: "read".into(), ..read(10, 0x4000, 10, 30) });
         assert_eq!(memory.outlived, 1);
         assert_eq!(memory.outlived_first.unwrap().user_data, 7);
     }

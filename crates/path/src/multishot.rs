@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 /// Looks at trails in the order of posting. Memory: 40 bytes for each request of which more completions are to come.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ type Request = (Option<u32>, u32, u64, u64);
 impl Multishot {
     /// Whether a completion of the same request came before (multishot, or a zero-copy send's notification): then posted −
     /// submitted is no latency, and what lies before *ready* is not this completion's.
-    pub fn is_later(&mut self, trail: &Trail) -> bool {
+    pub fn is_later(&mut self, trail: &RequestTrace) -> bool {
         // Nearly every request has one completion: nothing to look up then.
         if !trail.more && !trail.notification && self.open.is_empty() {
             return false;
@@ -39,16 +39,16 @@ mod tests {
     #[test]
     fn all_but_the_first() {
         let mut m = Multishot::default();
-        let of = |user_data, more| Trail { user_data, more, ..trail() };
+        let of = |user_data, more| RequestTrace { user_data, more, ..trail() };
         let all = [of(7, true), of(8, false), of(7, true), of(7, false), of(7, false)];
         assert_eq!(all.map(|t| m.is_later(&t)), [false, false, true, true, false]);
-        assert!(m.is_later(&Trail { notification: true, ..trail() }));
+        assert!(m.is_later(&RequestTrace { notification: true, ..trail() }));
     }
 
     #[test]
     fn zero_copy_sends_are_not_kept_in_mind() {
         let mut m = Multishot::default();
-        let of = |more, notification| Trail { opcode: "send_zc".into(), more, notification, ..trail() };
+        let of = |more, notification| RequestTrace { opcode: "send_zc".into(), more, notification, ..trail() };
         assert!(!m.is_later(&of(true, false)) && m.open.is_empty());
         assert!(m.is_later(&of(false, true)));
         assert!(!m.is_later(&of(false, false)), "one that failed has no notification");

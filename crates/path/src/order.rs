@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::waits;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, Order, OrderBy};
-use iotrail_schema::trail::{Stamp, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{RequestTrace, Stamp};
 
 /// The order of so many followed completions is kept, the first ones: 56 bytes each.
 const KEPT: usize = 1 << 18;
@@ -26,7 +26,7 @@ const KEPT: usize = 1 << 18;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passage {
     ring: u32,
-    /// As [`Trail::weight`].
+    /// As [`RequestTrace::weight`].
     weight: u32,
     /// Index of its operation's name.
     opcode: u16,
@@ -52,7 +52,7 @@ impl Passage {
 
 /// The stamps of completions as they come, from which the order is told at the end.
 #[derive(Debug, Clone, Default)]
-pub struct Passages {
+pub struct OrderTracker {
     passages: Vec<Passage>,
     opcodes: Vec<String>,
 }
@@ -60,9 +60,9 @@ pub struct Passages {
 /// Whether a request is a wait, by its ring and operation, and how long a poll was armed for it.
 pub type IsWait<'a> = &'a dyn Fn(u32, &str, Option<u8>) -> bool;
 
-impl Passages {
+impl OrderTracker {
     /// `is_whole`: it is the only completion of its request. One of no known ring, whose order is asked, is not taken.
-    pub fn take(&mut self, trail: &Trail, is_whole: bool) {
+    pub fn take(&mut self, trail: &RequestTrace, is_whole: bool) {
         let Some(ring) = trail.ring.filter(|_| self.passages.len() < KEPT) else { return };
         let stamp = |s: Stamp| NonZeroU64::new(s.ns);
         let known = self.opcodes.iter().position(|name| *name == trail.opcode);
@@ -80,7 +80,7 @@ impl Passages {
             ready: trail.ready.and_then(stamp),
             ended: trail.ended.and_then(stamp),
             posted: trail.posted.ns,
-            inline: trail.vehicle == Vehicle::Inline,
+            inline: trail.vehicle == DeliveryPath::Inline,
         });
     }
 

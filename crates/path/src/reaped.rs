@@ -10,7 +10,7 @@ pub(crate) const LONG_NS: u64 = 10_000_000;
 
 /// One completion that was looked at. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stay {
+pub struct CqResidence {
     /// `None`: a ring that has no number.
     pub ring: Option<u32>,
     pub posted_ns: u64,
@@ -31,7 +31,7 @@ pub struct Stay {
     pub cq_entries: u32,
 }
 
-impl Stay {
+impl CqResidence {
     fn at_least_ns(&self) -> u64 {
         self.not_yet_ns.saturating_sub(self.posted_ns)
     }
@@ -77,7 +77,7 @@ pub struct Stays {
 }
 
 impl Stays {
-    pub fn take(&mut self, stay: &Stay) {
+    pub fn take(&mut self, stay: &CqResidence) {
         self.depth.take(stay.depth.into(), stay.weight);
         self.deepest = self.deepest.max(stay.deepest).max(stay.depth);
         if stay.left_ns() >= LONG_NS {
@@ -139,8 +139,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Posted at 100 ms.
-    fn stay(not_yet_ms: u64, gone_ms: Option<u64>, due_ms: Option<u64>) -> Stay {
-        Stay {
+    fn stay(not_yet_ms: u64, gone_ms: Option<u64>, due_ms: Option<u64>) -> CqResidence {
+        CqResidence {
             ring: Some(0),
             posted_ns: 100 * MS,
             not_yet_ns: not_yet_ms * MS,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    fn of(stays: &[Stay]) -> Reaping {
+    fn of(stays: &[CqResidence]) -> Reaping {
         let mut sum = Stays::default();
         stays.iter().for_each(|s| sum.take(s));
         sum.record().expect("some")

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use iotrail_schema::runnable::{HadCpu, Runnable};
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 
 /// A wait of this length is told apart. A wake-up of a thread whose CPU is free takes some 10 µs, in a virtual machine 50; a CPU that has to be
@@ -35,7 +35,7 @@ pub struct Waited {
 
 impl Waited {
     /// A completion with all stages.
-    pub fn take(&mut self, trail: &Trail, runnable_ns: u64, delivery_ns: u64) {
+    pub fn take(&mut self, trail: &RequestTrace, runnable_ns: u64, delivery_ns: u64) {
         let weight = trail.weight.max(1);
         let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
         self.completions += 1;
@@ -108,12 +108,12 @@ mod tests {
     use iotrail_schema::waker::Waker;
 
     /// Ready 100 µs after its submission and posted on CPU 0 after 3 ms. Times are in microseconds after the submission.
-    fn trail(meanwhile: Option<Meanwhile>, woken: Option<u64>, running: Option<u64>) -> Trail {
+    fn trail(meanwhile: Option<Meanwhile>, woken: Option<u64>, running: Option<u64>) -> RequestTrace {
         let t = trail_example::trail();
         let at = |us: u64| Stamp { ns: t.submitted.ns + us * 1000, cpu: 0 };
         let on_cpu = running.map(at);
         let wake = |woken| Wake { woken, by: Waker::Unseen, running: on_cpu.filter(|r| r.ns >= woken.ns) };
-        Trail { ready: Some(at(100)), meanwhile, wake: woken.map(at).map(wake), on_cpu, ..t }
+        RequestTrace { ready: Some(at(100)), meanwhile, wake: woken.map(at).map(wake), on_cpu, ..t }
     }
 
     fn sleeping(tid: u32) -> Option<Meanwhile> {
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn sums_quantiles_and_who_had_the_cpu() {
         let mut waited = Waited::default();
-        let mut take = |t: Trail| waited.take(&t, t.runnable_ns().unwrap(), t.delay_ns().unwrap());
+        let mut take = |t: RequestTrace| waited.take(&t, t.runnable_ns().unwrap(), t.delay_ns().unwrap());
         for _ in 0..10 {
             take(trail(sleeping(9), Some(150), Some(550)));
         }
-        take(Trail { weight: 10, ..trail(Some(Meanwhile::Running { cpu: 0 }), None, Some(50)) });
+        take(RequestTrace { weight: 10, ..trail(Some(Meanwhile::Running { cpu: 0 }), None, Some(50)) });
         // It got another CPU than its last one.
-        take(Trail { weight: 2, ..trail(runnable(1), None, Some(1_100)) });
+        take(RequestTrace { weight: 2, ..trail(runnable(1), None, Some(1_100)) });
         let r = waited.record(1).unwrap();
         assert_eq!((r.completions, r.mean_ns), (12, (10.0 * 400e3 + 2.0 * 1e6) / 22.0));
         assert_eq!((r.delivery_ns, r.long, r.long_share), (2_900_000.0, 11, 12.0 / 22.0));

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::multishot::Multishot;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 /// What *slow* means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub enum By {
 
 /// A trail that was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    pub trail: Trail,
+pub struct SlowRequest {
+    pub trail: RequestTrace,
     /// See [`Multishot::is_later`].
     pub later: bool,
     /// What it was ranked by: the latency or the delivery delay.
@@ -27,13 +27,13 @@ pub struct Kept {
 }
 
 /// The least slow is the greatest, so that a heap gives it away first; of equals, the one that came last.
-impl Ord for Kept {
+impl Ord for SlowRequest {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.slowness_ns, self.number).cmp(&(self.slowness_ns, other.number))
     }
 }
 
-impl PartialOrd for Kept {
+impl PartialOrd for SlowRequest {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -45,7 +45,7 @@ pub struct Slowest {
     k: usize,
     by: By,
     offered: u64,
-    heap: BinaryHeap<Kept>,
+    heap: BinaryHeap<SlowRequest>,
     multishot: Multishot,
 }
 
@@ -56,17 +56,17 @@ impl Slowest {
 
     /// Looks at one trail, in the order of posting; it is cloned only if it is kept. What has no slowness is not: without
     /// *ready* there is no delivery delay, and a later completion has no latency, for which its delivery delay stands in.
-    pub fn offer(&mut self, trail: &Trail) {
+    pub fn offer(&mut self, trail: &RequestTrace) {
         let later = self.multishot.is_later(trail);
         self.rank(trail, later);
     }
 
     /// The same of one that is known to be a [later](Multishot::is_later) completion.
-    pub fn offer_later(&mut self, trail: &Trail) {
+    pub fn offer_later(&mut self, trail: &RequestTrace) {
         self.rank(trail, true);
     }
 
-    fn rank(&mut self, trail: &Trail, later: bool) {
+    fn rank(&mut self, trail: &RequestTrace, later: bool) {
         let by_delay = later || self.by == By::Delay;
         let slowness = if by_delay { trail.delay_ns() } else { Some(trail.latency_ns()) };
         let Some(slowness_ns) = slowness else { return };
@@ -78,11 +78,11 @@ impl Slowest {
                 _ => return,
             };
         }
-        self.heap.push(Kept { trail: trail.clone(), later, slowness_ns, number });
+        self.heap.push(SlowRequest { trail: trail.clone(), later, slowness_ns, number });
     }
 
     /// The slowest first; of equals, the one that came first.
-    pub fn into_sorted(self) -> Vec<Kept> {
+    pub fn into_sorted(self) -> Vec<SlowRequest> {
         self.heap.into_sorted_vec()
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use iotrail_schema::trail::Stamp;
     use iotrail_schema::trail_example::trail;
 
-    fn of(latency_ns: u64, user_data: u64) -> Trail {
+    fn of(latency_ns: u64, user_data: u64) -> RequestTrace {
         let mut t = trail();
         t.posted.ns = t.submitted.ns + latency_ns;
         t.ready = Some(Stamp { ns: t.posted.ns - latency_ns % 10, cpu: 0 });
@@ -148,14 +148,14 @@ mod tests {
         s.offer(&of(5, 0));
         assert_eq!(kept(s), [0]);
         let mut s = Slowest::new(9, By::Delay);
-        s.offer(&Trail { ready: None, ..of(5, 0) });
+        s.offer(&RequestTrace { ready: None, ..of(5, 0) });
         assert_eq!(kept(s), [0u64; 0]);
     }
 
     #[test]
     fn a_later_completion_counts_by_its_delivery_delay() {
         let mut s = Slowest::new(9, By::Latency);
-        let shot = |latency, more| Trail { more, ..of(latency, 7) };
+        let shot = |latency, more| RequestTrace { more, ..of(latency, 7) };
         for t in [shot(1_001, true), shot(5_009, true), shot(9_002, false), of(30, 1), shot(1_234, false)] {
             s.offer(&t);
         }

@@ -1,5 +1,5 @@
 //! Sums over followed completions: latencies, the stages that they consist of, and how late each vehicle delivered. Each completion
-//! counts as often as it stands for ([`Trail::weight`]). Pure.
+//! counts as often as it stands for ([`RequestTrace::weight`]). Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::division::{Division, ReapedStamps};
 use super::runnable::Waited;
 use super::waits::{self, Limit, Spans};
 use iotrail_schema::account::{End, RequestAccount, Start};
-use iotrail_schema::measurement::{Latency, StageRecord, VehicleCount, Waits};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Latency, StageRecord, Waits};
 use iotrail_schema::runnable::Runnable;
-use iotrail_schema::trail::{self, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{self, RequestTrace};
 use iotrail_stats::durations::Durations;
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_stats::estimate::{self, Stratum};
 use iotrail_stats::mean::Mean;
 
 /// Of one set of completions.
@@ -34,7 +34,7 @@ pub struct Times {
     /// and the waits.
     waits: Sums,
     /// Those that were handed to io-wq, however often, a multishot request's included.
-    pub handed_over: Taken,
+    pub handed_over: Stratum,
 }
 
 /// Sums over completions, each as often as it stands for: in nanoseconds.
@@ -72,7 +72,7 @@ struct Queued {
 }
 
 impl Times {
-    pub fn take(&mut self, trail: &Trail) {
+    pub fn take(&mut self, trail: &RequestTrace) {
         let armed = waits::armed(trail);
         self.take_latency(trail.latency_ns(), trail.weight);
         armed.into_iter().for_each(|power| self.spans.armed.take(power, trail.weight));
@@ -165,7 +165,7 @@ impl Times {
         // Each stands for itself or for `one_in`, unless it was traced in a window.
         let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
         let some = |n: u64| (n, n as f64);
-        let taken = Taken { whole: some(completions - sampled), sampled: some(sampled) };
+        let taken = Stratum { whole: some(completions - sampled), sampled: some(sampled) };
         let is_all = taken.stands_for(one_in) == *weight;
         let estimated_ci95 = estimate::interval(&[taken], one_in).filter(|_| is_all).map(|t| [t.lo, t.hi]);
         Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
@@ -195,7 +195,7 @@ impl Times {
 
 impl Sums {
     /// Its stages, where all are known.
-    fn take(&mut self, trail: &Trail) -> Option<trail::Stages> {
+    fn take(&mut self, trail: &RequestTrace) -> Option<trail::Stages> {
         self.take_latency(trail.latency_ns(), trail.weight);
         self.division.take(trail);
         let stages = trail.stages()?;
@@ -270,11 +270,11 @@ impl Stages {
 
 /// Delivery delays by what carried the completion.
 #[derive(Debug, Clone, Default)]
-pub struct Delays(BTreeMap<(Vehicle, Option<String>), Durations>);
+pub struct Delays(BTreeMap<(DeliveryPath, Option<String>), Durations>);
 
 impl Delays {
     /// A completion of which *ready* was not seen has no delay, and is not taken.
-    pub fn take(&mut self, trail: Trail) {
+    pub fn take(&mut self, trail: RequestTrace) {
         if let Some(delay) = trail.delay_ns() {
             self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay, trail.weight);
         }
@@ -287,14 +287,14 @@ impl Delays {
     }
 
     /// The exact counts, with the delays of those that were followed.
-    pub fn beside(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
-        let delay = |c: &VehicleCount| self.0.get(&(c.vehicle, c.detail.clone().map(Into::into)))?.delay();
-        counts.iter().map(|c| VehicleCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
+    pub fn beside(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
+        let delay = |c: &DeliveryPathCount| self.0.get(&(c.vehicle, c.detail.clone().map(Into::into)))?.delay();
+        counts.iter().map(|c| DeliveryPathCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
     }
 
     /// Whatever their detail.
-    pub fn by_vehicle(&self) -> BTreeMap<Vehicle, Durations> {
-        let mut sum: BTreeMap<Vehicle, Durations> = BTreeMap::new();
+    pub fn by_vehicle(&self) -> BTreeMap<DeliveryPath, Durations> {
+        let mut sum: BTreeMap<DeliveryPath, Durations> = BTreeMap::new();
         for ((vehicle, _), delays) in &self.0 {
             sum.entry(*vehicle).or_default().add(delays);
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use iotrail_schema::opcode::{WAITS, is};
-use iotrail_schema::trail::{Course, Trail};
+use iotrail_schema::trail::{Course, RequestTrace};
 
 /// A tenth of a ring's requests: what is less is not what the ring is for.
 const SHARE: u64 = 10;
@@ -22,7 +22,7 @@ pub(crate) fn power(ns: u64) -> u8 {
 }
 
 /// The power of two of how long a poll was armed for a request before that was ready; `None`: none was, or it was not seen.
-pub(crate) fn armed(trail: &Trail) -> Option<u8> {
+pub(crate) fn armed(trail: &RequestTrace) -> Option<u8> {
     let polled = trail.course == Course::Poll || trail.opcode == "poll_add";
     let ready = trail.ready.filter(|_| polled)?;
     Some(power(ready.ns.checked_sub(trail.submitted.ns)?))
@@ -30,10 +30,10 @@ pub(crate) fn armed(trail: &Trail) -> Option<u8> {
 
 /// How often each power of two was seen.
 #[derive(Debug, Clone, Default)]
-pub struct Powers(BTreeMap<u8, Seen>);
+pub struct Powers(BTreeMap<u8, Sampled>);
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct Sampled {
     requests: u64,
     /// What they stand for.
     weight: u64,
@@ -207,10 +207,10 @@ mod tests {
     #[test]
     fn a_poll_is_armed_until_the_request_is_ready() {
         let at = |ns| Some(Stamp { ns: trail().submitted.ns + ns, cpu: 0 });
-        let polled = Trail { course: Course::Poll, ready: at(5_000), ..trail() };
+        let polled = RequestTrace { course: Course::Poll, ready: at(5_000), ..trail() };
         assert_eq!(armed(&polled), Some(12));
-        assert_eq!(armed(&Trail { ready: None, ..polled.clone() }), None, "not seen");
-        assert_eq!(armed(&Trail { course: Course::Block, ..polled.clone() }), None);
-        assert_eq!(armed(&Trail { course: Course::Direct, opcode: "poll_add".into(), ..polled }), Some(12));
+        assert_eq!(armed(&RequestTrace { ready: None, ..polled.clone() }), None, "not seen");
+        assert_eq!(armed(&RequestTrace { course: Course::Block, ..polled.clone() }), None);
+        assert_eq!(armed(&RequestTrace { course: Course::Direct, opcode: "poll_add".into(), ..polled }), Some(12));
     }
 }

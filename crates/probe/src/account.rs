@@ -42,7 +42,7 @@ impl Sleep {
 
 /// Maps' entries of one thread.
 #[derive(Default)]
-pub(crate) struct Of {
+pub(crate) struct ThreadEntries {
     pub sleeps: Vec<Sleep>,
     /// Who had the CPU that it waited for.
     pub holders: Vec<(u32, types::holder)>,
@@ -71,7 +71,7 @@ pub(crate) fn call_name(nr: i32) -> Option<String> {
 }
 
 /// `sampled`: between windows its switches were not seen, and what they were a sample of is known by the kernel's counters.
-pub(crate) fn thread(total: &types::thread_total, of: &Of, sampled: bool) -> ThreadAccount {
+pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: bool) -> ThreadAccount {
     let comm = text(&total.comm);
     let role = match total.flags & PF_IO_WORKER {
         0 => Role::Thread,
@@ -232,8 +232,8 @@ mod tests {
         Sleep { key, sum: types::sleep_sum { ns, count, longest_ns: ns }, reason }
     }
 
-    fn of(sleeps: Vec<Sleep>) -> Of {
-        Of { sleeps, ..Of::default() }
+    fn of(sleeps: Vec<Sleep>) -> ThreadEntries {
+        ThreadEntries { sleeps, ..ThreadEntries::default() }
     }
 
     const SAMPLED: u32 = types::sleep_flag::SLEEP_SAMPLED.0;
@@ -303,7 +303,7 @@ mod tests {
         let rows: Vec<_> = account.rows.iter().map(|row| (row.ns, row.reason.clone(), row.exact)).collect();
         assert_eq!(rows[0], (4000, Some(Reason::Writeback), false));
         assert_eq!(rows[1], (3000, Some(Reason::UringCompletions), false));
-        let unseen = thread(&seen, &Of::default(), true);
+        let unseen = thread(&seen, &ThreadEntries::default(), true);
         assert!(unseen.rows.iter().any(|row| row.state == ThreadState::Blocked && row.ns == 7000 && row.exact));
     }
 

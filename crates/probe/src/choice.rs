@@ -54,7 +54,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_stats::estimate::{self, Taken};
+    use iotrail_stats::estimate::{self, Stratum};
     use iotrail_stats::random::SplitMix64;
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
                 let (mut counts, mut means, mut within, mut followed) = (vec![], vec![], 0, 0);
                 for seed in 0..SEEDS {
                     let mut chooser = Chooser::new(choice, seed * 7919 + 1);
-                    let (mut taken, mut weighted) = (Taken::default(), 0.0);
+                    let (mut taken, mut weighted) = (Stratum::default(), 0.0);
                     for &(now, took) in &stream {
                         let weight = chooser.weight(now);
                         if weight > 0 {

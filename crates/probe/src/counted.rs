@@ -8,7 +8,7 @@ use super::skel::types;
 const THREADS: usize = 4096;
 
 /// A delivery's key, but for the ring.
-type Way = (u32, u32, u64, u32, u32, u32);
+type DeliveryKey = (u32, u32, u64, u32, u32, u32);
 
 /// Numbers that are counted together.
 trait Counts {
@@ -51,7 +51,7 @@ pub(super) struct Counted {
     pub errnos: BTreeMap<(u32, u32), u64>,
     /// By thread.
     pub threads: BTreeMap<u32, types::ring_thread>,
-    deliveries: BTreeMap<Way, u64>,
+    deliveries: BTreeMap<DeliveryKey, u64>,
     /// Requests that were chosen, by how many their io_uring_enter was asked to submit, and whether they are a sample.
     pub batches: BTreeMap<(u32, bool), u64>,
 }

@@ -13,7 +13,7 @@ use crate::role::Role;
 
 /// How a function can be probed, the cheaper one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ProbeMethod {
     /// A trampoline on its entry (fentry).
     Entry,
     /// A kprobe: several times the cost, and one that comes while another one runs on the CPU is missed.
@@ -141,15 +141,15 @@ pub(crate) fn sees_ipis_sent(program: &str) -> bool {
 pub struct Chosen {
     pub program: &'static str,
     pub function: &'static str,
-    pub way: Way,
+    pub way: ProbeMethod,
 }
 
 /// `None`: the kernel has none of its functions.
-pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: Way) -> Option<Chosen> {
+pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: ProbeMethod) -> Option<Chosen> {
     let function = program.functions.iter().find(|name| known.contains(**name))?;
     let name = match way {
-        Way::Entry => program.name,
-        Way::Kprobe => program.kprobe,
+        ProbeMethod::Entry => program.name,
+        ProbeMethod::Kprobe => program.kprobe,
     };
     Some(Chosen { program: name, function, way })
 }
@@ -158,15 +158,15 @@ impl Chosen {
     /// Before it is loaded.
     pub(super) fn aim(&self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
         match self.way {
-            Way::Entry => program.set_attach_target(0, Some(self.function.into())),
-            Way::Kprobe => Ok(()),
+            ProbeMethod::Entry => program.set_attach_target(0, Some(self.function.into())),
+            ProbeMethod::Kprobe => Ok(()),
         }
     }
 
     pub(super) fn attach(&self, program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
         match self.way {
-            Way::Entry => program.attach_trace(),
-            Way::Kprobe => program.attach_kprobe(false, self.function),
+            ProbeMethod::Entry => program.attach_trace(),
+            ProbeMethod::Kprobe => program.attach_kprobe(false, self.function),
         }
     }
 }
@@ -183,13 +183,13 @@ pub(super) fn known(
 }
 
 /// Tried on one function with a program that does nothing, which is gone when this returns.
-pub(super) fn way(btf: &Btf<'_>, known: &BTreeSet<&'static str>) -> Option<Way> {
+pub(super) fn way(btf: &Btf<'_>, known: &BTreeSet<&'static str>) -> Option<ProbeMethod> {
     let name = known.first()?;
     let id = btf.type_by_name::<Func<'_>>(name)?.type_id();
     if entry_allowed(id.into()) {
-        return Some(Way::Entry);
+        return Some(ProbeMethod::Entry);
     }
-    kprobe_allowed(name).then_some(Way::Kprobe)
+    kprobe_allowed(name).then_some(ProbeMethod::Kprobe)
 }
 
 fn entry_allowed(function: u32) -> bool {
@@ -256,10 +256,10 @@ mod tests {
     #[test]
     fn the_first_function_that_the_kernel_has_is_taken() {
         let of = |known: &[&'static str], way| chosen(&FUNCTIONS[0], &known.iter().copied().collect(), way);
-        let old = of(&["io_req_normal_work_add", "__io_req_task_work_add"], Way::Entry).unwrap();
+        let old = of(&["io_req_normal_work_add", "__io_req_task_work_add"], ProbeMethod::Entry).unwrap();
         assert_eq!((old.program, old.function), ("queue_added", "__io_req_task_work_add"));
-        let new = of(&["io_req_normal_work_add"], Way::Kprobe).unwrap();
+        let new = of(&["io_req_normal_work_add"], ProbeMethod::Kprobe).unwrap();
         assert_eq!((new.program, new.function), ("queue_added_kprobe", "io_req_normal_work_add"));
-        assert_eq!(of(&["aio_complete_rw"], Way::Entry), None);
+        assert_eq!(of(&["aio_complete_rw"], ProbeMethod::Entry), None);
     }
 }

@@ -36,22 +36,22 @@ pub struct Task {
 
 /// The kernel's own numbers of the calling thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Own {
+pub struct KernelIds {
     pub tid: u32,
     pub tgid: u32,
 }
 
-impl Own {
+impl KernelIds {
     /// Outside a PID namespace of its own they are what the process knows anyway.
-    pub fn of_this_thread() -> Result<Own> {
+    pub fn of_this_thread() -> Result<KernelIds> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
             let tid = rustix::thread::gettid().as_raw_pid() as u32;
-            return Ok(Own { tid, tgid: std::process::id() });
+            return Ok(KernelIds { tid, tgid: std::process::id() });
         }
         let asking = Tasks::open(standing)?.read()?.into_iter().find(|task| task.asking);
         let asking = asking.ok_or_else(|| refused("the kernel does not list this thread", "report this"))?;
-        Ok(Own { tid: asking.tid, tgid: asking.tgid })
+        Ok(KernelIds { tid: asking.tid, tgid: asking.tgid })
     }
 }
 

@@ -18,17 +18,17 @@ const PROCESSES: usize = 1024;
 const REMEMBERED: usize = 65536;
 
 /// What other rings are of.
-type Of = (u32, u32);
+type RingOwner = (u32, u32);
 
 /// What was taken out of the maps.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// By number.
     kept: BTreeMap<u32, RawRing>,
-    others: BTreeMap<Of, RawRing>,
+    others: BTreeMap<RingOwner, RawRing>,
     /// Of what was told and forgotten: a part of the sums, and of nothing else.
     pub forgotten: Counted,
-    whose: HashMap<u32, (Of, [i8; 16])>,
+    whose: HashMap<u32, (RingOwner, [i8; 16])>,
     order: VecDeque<u32>,
     /// Summed up since this was asked for last.
     folded: Vec<u32>,
@@ -105,7 +105,7 @@ impl Past {
         RawRing { number: OTHERS, info, counted }
     }
 
-    fn others(&mut self, of: Of, comm: [i8; 16]) -> &mut RawRing {
+    fn others(&mut self, of: RingOwner, comm: [i8; 16]) -> &mut RawRing {
         let is_apart = self.others.contains_key(&of) || self.others.len() < PROCESSES;
         let (of, comm) = if is_apart { (of, comm) } else { ((0, of.1), [0; 16]) };
         self.others.entry(of).or_insert_with(|| RawRing {

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, OpenObject, libbpf_sys};
 
-use super::numbers::Own;
+use super::numbers::KernelIds;
 use super::profile_skel::{ProfileSkel, ProfileSkelBuilder, types};
 use super::sampled::Profile;
 use super::sampling::{Clock, Sampling, period_ns};
@@ -56,7 +56,7 @@ pub struct Subject {
 
 /// Where the loaded object stands; it must outlive the [`Profiler`].
 #[derive(Default)]
-pub struct Room(Option<MaybeUninit<OpenObject>>);
+pub struct ObjectSlot(Option<MaybeUninit<OpenObject>>);
 
 /// Loaded programs and one perf event per CPU. Dropping it closes them.
 pub struct Profiler<'room> {
@@ -68,7 +68,7 @@ pub struct Profiler<'room> {
 
 impl<'room> Profiler<'room> {
     /// Loads the programs and opens the events, which stand still.
-    pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
+    pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         support::quiet();
         let Sampling { clock, hz } = subject.sampling;
         if !(1..=MAX_HZ).contains(&hz) {
@@ -97,7 +97,7 @@ impl<'room> Profiler<'room> {
         constants.watch_all = subject.whom == Whom::All;
         constants.exclude_tid = subject.exclude_tid;
         constants.idle_by_timer = by_timer;
-        constants.own_tgid = Own::of_this_thread()?.tgid;
+        constants.own_tgid = KernelIds::of_this_thread()?.tgid;
         open.progs.profile_idle.set_autoload(by_timer);
         open.progs.profile_timers.set_autoload(by_timer);
         let skel = open.load().map_err(refused)?;

@@ -534,7 +534,7 @@ struct lying {
 #define LYING_MAX 64 /* power of two: it masks an index */
 
 /* Those of one ring, in the order of their posting. */
-struct lying_queue {
+struct cq_backlog {
 	__u64 ring_address; /* 0: free */
 	__u64 rings;	    /* address of the memory that the kernel and the program share, when the first of them was posted */
 	__u64 looked_ns;    /* all that is here was seen to lie there then, but for what was posted later */

@@ -42,10 +42,10 @@ pub struct Recording {
 /// The reader's side of the ring buffer.
 pub(super) struct Recorder {
     ring: RingBuffer<'static>,
-    kept: Rc<RefCell<Kept>>,
+    kept: Rc<RefCell<EventBuffer>>,
 }
 
-struct Kept {
+struct EventBuffer {
     events: Vec<types::event>,
     capacity: usize,
     beyond: u64,
@@ -53,7 +53,7 @@ struct Kept {
 
 impl Recorder {
     pub(super) fn open(map: &dyn MapCore, capacity: usize) -> libbpf_rs::Result<Self> {
-        let kept = Rc::new(RefCell::new(Kept { events: vec![], capacity, beyond: 0 }));
+        let kept = Rc::new(RefCell::new(EventBuffer { events: vec![], capacity, beyond: 0 }));
         let mut builder = RingBufferBuilder::new();
         let into = Rc::clone(&kept);
         builder.add(map, move |record| {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use iotrail_path::division::ReapedStamps;
 use iotrail_schema::file::{Descriptor, FileSeen};
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trail::Course;
-use iotrail_stats::estimate::Taken;
+use iotrail_stats::estimate::Stratum;
 
 /// One io_uring instance of a watched process.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,7 +33,7 @@ pub struct RingCounts {
     pub threads: Vec<ThreadCounts>,
     pub opcodes: Vec<OpcodeCounts>,
     /// Sums to the completions of `opcodes`, `unknown` included.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
 }
 
 /// A thread that uses a ring.
@@ -58,7 +58,7 @@ pub struct OtherCounts {
     pub overflows: u64,
     pub batches: Batches,
     pub opcodes: Vec<OpcodeCounts>,
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
 }
 
 /// An asynchronous interface without a ring of requests.
@@ -97,7 +97,7 @@ pub struct ContextCounts {
     /// Their completions are the results that were seen to be reaped.
     pub opcodes: Vec<OpcodeCounts>,
     /// Of the completions that were seen to end or to be reaped.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
 }
 
 /// The times of a followed request of a context. CLOCK_MONOTONIC.
@@ -109,7 +109,7 @@ pub struct Reaped {
     pub submitted_ns: u64,
     pub reaped_ns: u64,
     pub seen: ReapedStamps,
-    /// As [`iotrail_schema::trail::Trail::weight`].
+    /// As [`iotrail_schema::trail::RequestTrace::weight`].
     pub weight: u32,
     /// That the program named.
     pub fd: i32,
@@ -243,7 +243,7 @@ pub struct FollowLoss {
 }
 
 /// Chosen requests by the power of two below the number that their io_uring_enter was asked to submit: each worth its share of it.
-pub type Batches = BTreeMap<u64, Taken>;
+pub type Batches = BTreeMap<u64, Stratum>;
 
 /// Requests that were chosen to be followed, by what they stand for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

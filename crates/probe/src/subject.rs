@@ -41,7 +41,7 @@ impl Interface {
 
 /// Whose threads are watched, io_uring's own helpers of theirs included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
+pub enum Scope {
     /// One process, which need not be followed by [`crate::watch::Watch::follow`].
     Process {
         tgid: u32,
@@ -67,7 +67,7 @@ pub struct Follow {
 /// Who is watched, and how.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    pub who: Who,
+    pub who: Scope,
     pub interface: Interface,
     /// Interrupt lines that carry the target's completions.
     pub target_irqs: Vec<u32>,

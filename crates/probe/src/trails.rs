@@ -20,9 +20,9 @@ use iotrail_base::error::{Error, Result};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::division::ReapedStamps;
 use iotrail_path::memory::Unregistered;
-use iotrail_path::reaped::Stay;
+use iotrail_path::reaped::CqResidence;
 use iotrail_schema::opcode::{self, MAY_FORCE_WORKER};
-use iotrail_schema::trail::{Before, Course, Link, Meanwhile, Punt, Stamp, Trail, Wake};
+use iotrail_schema::trail::{Before, Course, Link, Meanwhile, Punt, RequestTrace, Stamp, Wake};
 use iotrail_schema::waker::Line;
 
 const UNREGISTERED: usize = size_of::<types::unregistered>();
@@ -35,7 +35,7 @@ const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < STA
 const _: () = assert!(STAY < REAPED && REAPED < FILE_NAME && FILE_NAME < size_of::<types::trail>());
 
 /// The reader's side of the ring buffer.
-pub(super) struct Trails {
+pub(super) struct RequestTraces {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<VecDeque<types::trail>>>,
     reaped: Rc<RefCell<VecDeque<types::reaped>>>,
@@ -46,7 +46,7 @@ pub(super) struct Trails {
     /// and how many there were.
     all_abandoned: Cell<u64>,
     /// Requests whose completion found the queue full.
-    overflowed: RefCell<Vec<Trail>>,
+    overflowed: RefCell<Vec<RequestTrace>>,
     sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
     file_names: Rc<RefCell<Vec<types::file_name>>>,
     stays: Rc<RefCell<Vec<types::stay>>>,
@@ -76,7 +76,7 @@ impl Ended {
     }
 }
 
-impl Trails {
+impl RequestTraces {
     pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
         let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
         let ended = Rc::new(RefCell::new(Ended::default()));
@@ -100,7 +100,7 @@ impl Trails {
             0
         })?;
         let (abandoned, all_abandoned) = (RefCell::default(), Cell::default());
-        Ok(Trails {
+        Ok(RequestTraces {
             ring: builder.build()?,
             arrived,
             reaped,
@@ -126,7 +126,7 @@ impl Trails {
     }
 
     /// Hands over what has arrived, in the order of arrival.
-    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(Trail)) -> Result<()> {
+    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
         self.consume()?;
         loop {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
@@ -191,7 +191,7 @@ impl Trails {
     }
 
     /// Requests whose completion found the queue full, as far as [`take`](Self::take) has met with them.
-    pub(super) fn take_overflowed(&self) -> Vec<Trail> {
+    pub(super) fn take_overflowed(&self) -> Vec<RequestTrace> {
         self.overflowed.take()
     }
 
@@ -208,8 +208,8 @@ impl Trails {
     }
 
     /// The same of completions that were looked at in the completion queue.
-    pub(super) fn take_stays(&self) -> impl Iterator<Item = Stay> {
-        self.stays.take().into_iter().map(|raw| Stay {
+    pub(super) fn take_stays(&self) -> impl Iterator<Item = CqResidence> {
+        self.stays.take().into_iter().map(|raw| CqResidence {
             ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
             posted_ns: raw.posted_ns,
             not_yet_ns: raw.not_yet_ns,
@@ -224,11 +224,11 @@ impl Trails {
     }
 
     /// Those that still lay there when counting ended.
-    pub(super) fn leave_lying(&self, queue: &types::lying_queue) {
+    pub(super) fn leave_backlog(&self, queue: &types::cq_backlog) {
         let entries =
             (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
         self.stays.borrow_mut().extend(entries.map(|l| {
-            // As lying_leaves in reap.h.
+            // As backlog_leaves in reap.h.
             let past = |end: u32| (end.wrapping_sub(l.end) as i32) > 0;
             types::stay {
                 posted_ns: l.posted_ns,
@@ -293,7 +293,7 @@ pub(super) fn course(of: types::course) -> Course {
 }
 
 impl Words<'_> {
-    fn trail(&self, raw: &types::trail) -> Trail {
+    fn trail(&self, raw: &types::trail) -> RequestTrace {
         use types::{meanwhile as m, punt as p};
         let stamp = |ns: u64, cpu: u16| (ns != 0).then_some(Stamp { ns, cpu: cpu.into() });
         let marked = |mark: types::trail_mark| raw.marks.0 & mark.0 != 0;
@@ -329,7 +329,7 @@ impl Words<'_> {
                 by: carrier::waker(raw.woken_by, raw.woken_by_nr, raw.woken_by_cpu, &line),
                 running: stamp(raw.running_ns, raw.posted_cpu).filter(|s| s.ns >= raw.woken_ns),
             });
-        Trail {
+        RequestTrace {
             ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
             tgid: raw.tgid,
             tid: raw.tid,

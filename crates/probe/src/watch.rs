@@ -34,4 +34,4 @@ mod tables;
 mod unfinished;
 mod windows;
 
-pub use attached::{Room, Watch};
+pub use attached::{ObjectSlot, Watch};

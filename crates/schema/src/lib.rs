@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod comparison;
+pub mod delivery_path;
 pub mod detail;
 pub mod file;
 pub mod finding;
@@ -36,7 +37,6 @@ pub mod timeline;
 pub mod top_record;
 pub mod trace_record;
 pub mod trail;
-pub mod vehicle;
 pub mod waker;
 mod warning;
 

@@ -24,7 +24,7 @@ use crate::shared::Shared;
 pub use crate::warning::Warning;
 pub use circumstances::{BeforeAfter, Circumstances, DeviceBytes, PageCache, Throughput};
 pub use cpu::{Cpu, CpuSamples, CpuShare, FunctionSamples, Phases};
-pub use events::{Interrupt, Ipi, ModeSwitch, PerIo, Punts, TaskWorkBatch, VehicleCount};
+pub use events::{DeliveryPathCount, Interrupt, Ipi, ModeSwitch, PerIo, Punts, TaskWorkBatch};
 pub use followed::{Followed, StageRecord, Waits};
 pub use load::{LoadRecord, Ring};
 pub use order::{DeliveredBy, Delivery, Order, OrderBy};
@@ -70,7 +70,7 @@ pub struct Measurement {
     pub cpu: Cpu,
     /// What delivered the completions. They sum to `probe.completions_seen`, `unknown` included. Empty where nothing was watched, and
     /// of an epoll server, which has no completions.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
     /// Counts per I/O.
     pub per_io: PerIo,
     /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.

@@ -1,8 +1,8 @@
 //! What a scrape tells of a watch that goes on. Counts only grow, from the watch's beginning on; those of `delays` and `latency`
 //! are estimated from the followed requests, each of which counts as often as it stands for. Unknown is `None`, never 0.
 
+use crate::delivery_path::DeliveryPath;
 use crate::measurement::{Interrupt, Ipi, Missed, ModeSwitch};
-use crate::vehicle::Vehicle;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MetricsRecord {
@@ -13,12 +13,12 @@ pub struct MetricsRecord {
     /// Rings and contexts, by number.
     pub rings: Vec<RingMetrics>,
     /// Of no ring and no context.
-    pub apart: Vec<(Vehicle, u64)>,
+    pub apart: Vec<(DeliveryPath, u64)>,
     pub followed: u64,
     /// Chosen requests that were given up, by cause.
     pub followed_lost: Vec<(&'static str, u64)>,
     pub latency: Buckets,
-    pub delays: Vec<(Vehicle, Buckets)>,
+    pub delays: Vec<(DeliveryPath, Buckets)>,
     pub kicks: Option<u64>,
     pub resched_ipis: Option<u64>,
     pub task_work_runs: Option<u64>,
@@ -43,7 +43,7 @@ pub struct RingMetrics {
     pub interface: &'static str,
     pub tgid: u32,
     pub comm: String,
-    pub vehicles: Vec<(Vehicle, u64)>,
+    pub vehicles: Vec<(DeliveryPath, u64)>,
     pub opcodes: Vec<OpcodeMetrics>,
     /// `None`: it has no queue to overflow.
     pub overflows: Option<u64>,

@@ -15,7 +15,7 @@ pub struct NetRecord {
     /// What lay between the two: `namespaces`, `loopback`, `unix`, `hosts`.
     pub between: String,
     /// What the sender was to do.
-    pub asked: Asked,
+    pub asked: SenderPlan,
     /// What the sender did.
     pub sender: SenderRecord,
     /// The sender's machine, where it is not the server's; null: it is.
@@ -28,7 +28,7 @@ pub struct NetRecord {
 
 /// What the sender was to do, as resolved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct SenderPlan {
     /// Connections over all threads.
     pub connections: u32,
     /// Requests in flight on each connection.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vehicle::Vehicle;
+use crate::delivery_path::DeliveryPath;
 
 /// One run of a program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ pub struct WatchedRun {
     #[serde(default)]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
     /// Completions by delivery path.
-    pub vehicles: Vec<(Vehicle, u64)>,
+    pub vehicles: Vec<(DeliveryPath, u64)>,
     /// Requests by opcode.
     pub opcodes: Vec<(String, u64)>,
 }

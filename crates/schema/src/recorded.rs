@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measurement::Host;
 use crate::trace_record::{ProcessRecord, RingRecord, Subject};
-use crate::trail::Trail;
+use crate::trail::RequestTrace;
 
 pub const SCHEMA: &str = "iotrail.recording/1";
 
@@ -49,9 +49,9 @@ pub struct ClockOrigin {
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// One completion.
-    Trail(Trail),
+    RequestTrace(RequestTrace),
     /// A later completion of its request, where those before it may not be in the recording (`--slowest`).
-    Later(Trail),
+    Later(RequestTrace),
     /// What became of the chosen requests up to a moment.
     Losses(Losses),
 }
@@ -112,14 +112,14 @@ pub struct FileName {
 
 impl End {
     /// What a trail went to: the file's name, or its kind; `None`: neither is known.
-    pub fn file_of(&self, t: &Trail) -> Option<String> {
+    pub fn file_of(&self, t: &RequestTrace) -> Option<String> {
         let kind = t.file?.kind;
         let name = self.named(t).filter(|_| kind.is_named()).map(|f| f.path.clone());
         Some(name.unwrap_or_else(|| kind.name().into()))
     }
 
     /// The file that a trail went to.
-    pub fn named(&self, t: &Trail) -> Option<&FileName> {
+    pub fn named(&self, t: &RequestTrace) -> Option<&FileName> {
         let seen = t.file?;
         let at = |f: &FileName| (f.device, f.inode, f.generation);
         let found = self.files.binary_search_by_key(&(seen.device, seen.inode, seen.generation), at);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
-use crate::trail::{Meanwhile, Trail};
+use crate::trail::{Meanwhile, RequestTrace};
 
 /// Waiting for a CPU, a part of delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Runnable {
     }
 }
 
-impl Trail {
+impl RequestTrace {
     /// From the moment at which its submitter could run and deliver it, to the one at which it had the CPU on which it did. `None`: not
     /// known, since it was not seen what the submitter did, or it lost its CPU after the completion was there (and whether it slept then,
     /// nobody saw).

@@ -21,7 +21,7 @@ pub struct SearchRecord {
     pub left_out: Vec<LeftOut>,
     /// Of a confirmation: the search that it confirms; left out of the search's own run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<Found>,
+    pub found: Option<SearchOutcome>,
 }
 
 impl SearchRecord {
@@ -102,7 +102,7 @@ impl Effort {
 
 /// What a search found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Found {
+pub struct SearchOutcome {
     /// The search, in the same store.
     pub run: i64,
     /// The set that cannot be told from the best, least effort first; of two objectives, the front.

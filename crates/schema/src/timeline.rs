@@ -1,7 +1,7 @@
 //! One I/O's moments in their order, and the spans between those that are known.
 
 use super::stage::Stage;
-use super::trail::{Stamp, Trail};
+use super::trail::{RequestTrace, Stamp};
 
 /// From one known stage to the next one that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Span {
     }
 }
 
-impl Trail {
+impl RequestTrace {
     pub fn stamp(&self, stage: Stage) -> Option<Stamp> {
         match stage {
             Stage::Submitted => Some(self.submitted),
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
     use crate::trail_example::trail;
 
-    fn names(t: &Trail) -> Vec<(&'static str, &'static str, u64)> {
+    fn names(t: &RequestTrace) -> Vec<(&'static str, &'static str, u64)> {
         t.spans().iter().map(|s| (s.from.name(), s.to.name(), s.ns())).collect()
     }
 
     #[test]
     fn spans_sum_to_the_latency_whatever_is_known() {
-        let at = |t: &Trail, ns| Some(Stamp { ns: t.submitted.ns + ns, cpu: 3 });
+        let at = |t: &RequestTrace, ns| Some(Stamp { ns: t.submitted.ns + ns, cpu: 3 });
         let mut t = trail();
         assert_eq!(
             names(&t),

@@ -7,8 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::account::{ThreadRow, ThreadState};
-use crate::measurement::{Latency, StageRecord, VehicleCount, Waits};
-use crate::vehicle::Vehicle;
+use crate::delivery_path::DeliveryPath;
+use crate::measurement::{DeliveryPathCount, Latency, StageRecord, Waits};
 
 pub const SCHEMA: &str = "iotrail.top/1";
 
@@ -75,14 +75,14 @@ pub struct Rates {
     pub delivery_delay_ns: Latency,
     /// What delivered the completions, the most frequent first. Completions whose delivery path is not decided yet are in the next
     /// interval's.
-    pub vehicles: Vec<VehicleShare>,
+    pub vehicles: Vec<DeliveryPathShare>,
 }
 
 /// What one vehicle carried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct VehicleShare {
+pub struct DeliveryPathShare {
     /// The delivery path.
-    pub vehicle: Vehicle,
+    pub vehicle: DeliveryPath,
     /// Completions that it delivered.
     pub completions: u64,
     /// Of the completions whose delivery path was decided in this interval.
@@ -170,7 +170,7 @@ pub struct RingRates {
     /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRates>,
     /// What delivered its completions, with details and delays, the most frequent first.
-    pub carried: Vec<VehicleCount>,
+    pub carried: Vec<DeliveryPathCount>,
     /// The parts of the mean latency; null where too little was followed.
     pub stages: Option<StageRecord>,
 }

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::account::{Account, CallRecord, ThreadAccount};
 use crate::finding::Finding;
 use crate::measurement::{
-    CpuSamples, CpuShare, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe, StageRecord,
-    TaskWorkBatch, VehicleCount, Waits, Warning,
+    CpuSamples, CpuShare, DeliveryPathCount, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe,
+    StageRecord, TaskWorkBatch, Waits, Warning,
 };
 use crate::state::StateRecord;
 use crate::trail::Course;
@@ -28,7 +28,7 @@ pub use files::{FileRecord, FileRequests, OtherFiles};
 pub use opcode::{ErrnoCount, OpcodeRecord, operations};
 pub use reaping::{Depth, Reaping};
 pub use ring::{ContextRecord, OthersRecord, RingRecord, SqpollRecord};
-pub use threads::{Detour, RingThreads, ThreadRecord, VehicleShare};
+pub use threads::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
 
 pub const SCHEMA: &str = "iotrail.trace/1";
 
@@ -128,7 +128,7 @@ pub struct Total {
     /// CPU time of the watched processes.
     pub cpu: TraceCpu,
     /// What delivered the completions. They sum to `probe.completions_seen`.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
     /// Counts per completion.
     pub per_io: PerIo,
     /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.

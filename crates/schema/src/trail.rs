@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::opcode;
 
+use super::delivery_path::DeliveryPath;
 use super::file::{Descriptor, FileSeen};
-use super::vehicle::Vehicle;
 use super::waker::Waker;
 use crate::stage::Stage;
 
@@ -73,7 +73,7 @@ pub struct Wake {
 
 /// One completion of one request. A multishot request yields several; all but the last have `more`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trail {
+pub struct RequestTrace {
     /// Number of its ring; null: it could not be told.
     pub ring: Option<u32>,
     /// The process.
@@ -136,7 +136,7 @@ pub struct Trail {
     pub block_requests: u32,
 
     /// What delivered it.
-    pub vehicle: Vehicle,
+    pub vehicle: DeliveryPath,
     /// The system call, interrupt or waker behind it; null: none.
     pub detail: Option<String>,
     /// Items of the task-work run that carried it; null: none did.
@@ -220,7 +220,7 @@ pub struct Stages {
     pub runnable_ns: Option<u64>,
 }
 
-impl Trail {
+impl RequestTrace {
     /// posted − submitted. Of a multishot request's later completions, this is not a latency of anything.
     pub fn latency_ns(&self) -> u64 {
         self.posted.ns.saturating_sub(self.submitted.ns)

@@ -1,12 +1,12 @@
 //! An example for tests to start from.
 
-use super::trail::{Before, Course, Stamp, Trail};
-use super::vehicle::Vehicle;
+use super::delivery_path::DeliveryPath;
+use super::trail::{Before, Course, RequestTrace, Stamp};
 
 /// A read of one block, whose completion lay from 101 µs until the tick at 3 ms.
-pub fn trail() -> Trail {
+pub fn trail() -> RequestTrace {
     let stamp = |ns: u64, cpu| Stamp { ns: 5_000_000_000 + ns, cpu };
-    Trail {
+    RequestTrace {
         ring: Some(0),
         tgid: 4711,
         tid: 4712,
@@ -32,7 +32,7 @@ pub fn trail() -> Trail {
         before: Before::default(),
         course: Course::Block,
         block_requests: 1,
-        vehicle: Vehicle::TimerTick,
+        vehicle: DeliveryPath::TimerTick,
         detail: None,
         run_items: Some(1),
         meanwhile: None,

@@ -42,7 +42,7 @@ pub enum State {
 }
 
 /// What a request's head says.
-enum Asked {
+enum RequestHead {
     Metrics {
         format: Format,
         head_only: bool,
@@ -106,13 +106,13 @@ impl Client {
                 Ok(n) => {
                     head.extend_from_slice(&bytes[..n]);
                     match asked(head, hosts) {
-                        Asked::NotYet => {}
-                        Asked::Metrics { format, head_only } => {
+                        RequestHead::NotYet => {}
+                        RequestHead::Metrics { format, head_only } => {
                             self.state = State::Waiting { format, head_only, asked_at: now };
                             self.deadline = now + WAITING;
                             return;
                         }
-                        Asked::Refused(status, text) => {
+                        RequestHead::Refused(status, text) => {
                             self.refused = true;
                             return self.say(status, PLAIN, text, false, now);
                         }
@@ -173,25 +173,25 @@ impl Client {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-fn asked(head: &[u8], hosts: &Hosts) -> Asked {
+fn asked(head: &[u8], hosts: &Hosts) -> RequestHead {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
-        Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES => Asked::NotYet,
+        Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES => RequestHead::NotYet,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            Asked::Refused("431 Request Header Fields Too Large", "a scrape needs no such headers\n")
+            RequestHead::Refused("431 Request Header Fields Too Large", "a scrape needs no such headers\n")
         }
-        Err(_) => Asked::Refused("400 Bad Request", "this is no HTTP\n"),
+        Err(_) => RequestHead::Refused("400 Bad Request", "this is no HTTP\n"),
         Ok(httparse::Status::Complete(_)) => {
             let (authority, path) = split(request.path.unwrap_or_default());
             let of = |name| request.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
             // The authority of the target goes before the header (RFC 9112, 3.2.2).
             let named: Vec<&[u8]> = authority.map_or_else(|| of("host").collect(), |host| vec![host.as_bytes()]);
             if named.len() > 1 {
-                return Asked::Refused("400 Bad Request", "more than one Host\n");
+                return RequestHead::Refused("400 Bad Request", "more than one Host\n");
             }
             if !named.first().is_none_or(|host| hosts.allow(host)) {
-                return Asked::Refused(
+                return RequestHead::Refused(
                     "421 Misdirected Request",
                     "this host name is not iotrail's: use its IP address, or start it with --metrics NAME:PORT\n",
                 );
@@ -200,9 +200,13 @@ fn asked(head: &[u8], hosts: &Hosts) -> Asked {
             let accept = of("accept").next();
             let format = Format::accepted(accept.map_or("", |value| std::str::from_utf8(value).unwrap_or_default()));
             match (request.method, path) {
-                (Some(method @ ("GET" | "HEAD")), "/metrics") => Asked::Metrics { format, head_only: method == "HEAD" },
-                (Some("GET" | "HEAD"), _) => Asked::Refused("404 Not Found", "iotrail's metrics are at /metrics\n"),
-                _ => Asked::Refused(NOT_ALLOWED, "metrics are only read\n"),
+                (Some(method @ ("GET" | "HEAD")), "/metrics") => {
+                    RequestHead::Metrics { format, head_only: method == "HEAD" }
+                }
+                (Some("GET" | "HEAD"), _) => {
+                    RequestHead::Refused("404 Not Found", "iotrail's metrics are at /metrics\n")
+                }
+                _ => RequestHead::Refused(NOT_ALLOWED, "metrics are only read\n"),
             }
         }
     }

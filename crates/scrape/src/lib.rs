@@ -24,7 +24,7 @@ use self::client::{Client, State};
 use self::hosts::Hosts;
 use iotrail_base::error::{Error, Result};
 use iotrail_report::export::openmetrics::{Answered, Exposition};
-use iotrail_watch::metrics::{Desk, Look};
+use iotrail_watch::metrics::{Look, MetricsExchange};
 
 /// Connections at a time.
 const CLIENTS: usize = 64;
@@ -57,7 +57,7 @@ pub fn address(text: &str) -> std::result::Result<Address, String> {
 
 /// Answers until it is dropped.
 pub struct Server {
-    desk: Arc<Desk>,
+    desk: Arc<MetricsExchange>,
     at: SocketAddr,
     stop: Arc<AtomicBool>,
     wake: PipeWriter,
@@ -81,7 +81,7 @@ impl Server {
         never_wait(&woken).and_then(|()| never_wait(&wake)).map_err(cannot)?;
         let bell = wake.try_clone().map_err(cannot)?;
         // A pipe that is full wakes as well as one that holds one byte more.
-        let desk = Arc::new(Desk::new(move || (&bell).write(&[1]).map(drop).unwrap_or(())));
+        let desk = Arc::new(MetricsExchange::new(move || (&bell).write(&[1]).map(drop).unwrap_or(())));
         let stop = Arc::new(AtomicBool::new(false));
         let mut answering = Answering {
             listener,
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Where the watch answers.
-    pub fn desk(&self) -> &Arc<Desk> {
+    pub fn desk(&self) -> &Arc<MetricsExchange> {
         &self.desk
     }
 
@@ -135,7 +135,7 @@ fn never_wait(end: impl AsFd) -> io::Result<()> {
 struct Answering {
     listener: TcpListener,
     woken: PipeReader,
-    desk: Arc<Desk>,
+    desk: Arc<MetricsExchange>,
     clients: Vec<Client>,
     exposition: Exposition,
     answered: Answered,

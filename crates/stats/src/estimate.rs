@@ -29,21 +29,21 @@ impl Total {
 
 /// Items of about one value, and the sum of their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Taken {
+pub struct Stratum {
     /// All that there were.
     pub whole: (u64, f64),
     /// One in so many.
     pub sampled: (u64, f64),
 }
 
-impl Taken {
+impl Stratum {
     /// One that stands for `weight`.
     pub fn take(&mut self, weight: u32, value: f64) {
         let part = if weight <= 1 { &mut self.whole } else { &mut self.sampled };
         *part = (part.0 + 1, part.1 + value);
     }
 
-    pub fn add(&mut self, other: &Taken) {
+    pub fn add(&mut self, other: &Stratum) {
         let sum = |a: (u64, f64), b: (u64, f64)| (a.0 + b.0, a.1 + b.1);
         (self.whole, self.sampled) = (sum(self.whole, other.whole), sum(self.sampled, other.sampled));
     }
@@ -66,8 +66,8 @@ impl Taken {
 
 /// The sum over all items, where one in `one_in` of the sampled ones was taken. `None`: none was taken. With `one_in` 1 nothing was
 /// left out, and there is nothing to err in. With a larger one, there may have been items of which none was taken.
-pub fn interval(taken: &[Taken], one_in: u32) -> Option<Total> {
-    let items: u64 = taken.iter().map(Taken::items).sum();
+pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
+    let items: u64 = taken.iter().map(Stratum::items).sum();
     if items == 0 {
         return None;
     }
@@ -87,14 +87,14 @@ pub fn interval(taken: &[Taken], one_in: u32) -> Option<Total> {
 }
 
 /// The same, or `None` where too few carry it.
-pub fn total(taken: &[Taken], one_in: u32) -> Option<Total> {
+pub fn total(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let t = interval(taken, one_in)?;
     let enough = effective(taken).is_some_and(|n| n >= ENOUGH);
     (one_in <= 1 || enough || t.hi - t.lo <= WIDTH * t.total).then_some(t)
 }
 
 /// How many sampled items of one value would vary as much.
-fn effective(taken: &[Taken]) -> Option<f64> {
+fn effective(taken: &[Stratum]) -> Option<f64> {
     let some = || taken.iter().map(|t| t.sampled).filter(|(items, value)| *items > 0 && *value > 0.0);
     let sum: f64 = some().map(|(_, value)| value).sum();
     let squares: f64 = some().map(|(items, value)| value * value / items as f64).sum();
@@ -106,8 +106,8 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    fn sampled(items: u64, value: f64) -> Taken {
-        Taken { sampled: (items, value), ..Taken::default() }
+    fn sampled(items: u64, value: f64) -> Stratum {
+        Stratum { sampled: (items, value), ..Stratum::default() }
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_whole_has_no_error() {
-        let mut t = Taken::default();
+        let mut t = Stratum::default();
         (0..48).for_each(|_| t.take(1, 0.5));
         assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));
         // Others may have been there, of which none was taken: up to 3.69 × 100 of them, at half a call each.
@@ -143,7 +143,7 @@ mod tests {
         assert!((open.hi - 24.0 - 0.5 * 369.0).abs() < 3.0, "{open:?}");
         assert_eq!(total(&[t], 100), None, "that is more than was seen");
         // A few sampled ones beside many that are known.
-        let mut most = Taken { whole: (100_000, 100_000.0), sampled: (0, 0.0) };
+        let mut most = Stratum { whole: (100_000, 100_000.0), sampled: (0, 0.0) };
         (0..4).for_each(|_| most.take(100, 1.0));
         let t = total(&[most], 100).unwrap();
         assert_eq!((t.total, most.items(), most.total(100)), (100_400.0, 100_004, 100_400.0));

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::Store;
 use super::refusal::explain;
-use super::schema::{self, Found, VERSION};
+use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 
 impl Store {
@@ -82,13 +82,13 @@ impl Store {
         // Another iotrail may be storing; its transactions are short.
         db.busy_timeout(Duration::from_secs(10)).map_err(fail)?;
         match schema::look(&db).map_err(fail)? {
-            Found::Foreign => {
+            FileKind::Foreign => {
                 return Err(Error::input(
                     format!("{} is a database of another program, not a store of iotrail", path.display()),
                     "name another file with --store",
                 ));
             }
-            Found::Ours { version } if version > VERSION => {
+            FileKind::Ours { version } if version > VERSION => {
                 return Err(Error::input(
                     format!(
                         "{} was written by a newer iotrail (store version {version}; this one knows {VERSION})",
@@ -97,15 +97,15 @@ impl Store {
                     "update iotrail, or name another file with --store",
                 ));
             }
-            Found::Ours { version } if version == VERSION => {}
+            FileKind::Ours { version } if version == VERSION => {}
             found => {
                 // Looked at again under the write lock: another process may have done it in the meantime.
                 let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
                 match (found, schema::look(&tx).map_err(fail)?) {
-                    (_, Found::Ours { version }) if version >= VERSION => {}
-                    (Found::Empty, _) => schema::migrate(&tx, 0).map_err(fail)?,
-                    (Found::Ours { version }, _) => schema::migrate(&tx, version).map_err(fail)?,
-                    (Found::Foreign, _) => {}
+                    (_, FileKind::Ours { version }) if version >= VERSION => {}
+                    (FileKind::Empty, _) => schema::migrate(&tx, 0).map_err(fail)?,
+                    (FileKind::Ours { version }, _) => schema::migrate(&tx, version).map_err(fail)?,
+                    (FileKind::Foreign, _) => {}
                 }
                 tx.commit().map_err(fail)?;
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::{Map, Value};
 
-use super::schema::{self, Found};
+use super::schema::{self, FileKind};
 
 pub struct Peek(Connection);
 
@@ -31,7 +31,7 @@ impl Peek {
     pub fn open(path: &Path) -> Option<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = path.is_file().then(|| Connection::open_with_flags(path, flags).ok())??;
-        matches!(schema::look(&db), Ok(Found::Ours { .. })).then_some(Self(db))
+        matches!(schema::look(&db), Ok(FileKind::Ours { .. })).then_some(Self(db))
     }
 
     /// So many at most, the newest first.

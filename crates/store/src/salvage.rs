@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 
 use super::Store;
 use super::refusal::explain;
-use super::schema::{self, Found, VERSION};
+use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 use iotrail_stats::histogram;
 
@@ -36,8 +36,8 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     old.pragma_update(None, "writable_schema", true).map_err(fail)?;
     match schema::look(&old).map_err(fail)? {
         // Later versions have more beside these tables, made from them as they are filled.
-        Found::Ours { version: 1..=VERSION } => {}
-        Found::Ours { version } => {
+        FileKind::Ours { version: 1..=VERSION } => {}
+        FileKind::Ours { version } => {
             return Err(Error::input(
                 format!(
                     "{} is a store of version {version}, and this iotrail salvages those up to {VERSION}",

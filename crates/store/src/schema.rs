@@ -118,7 +118,7 @@ pub const VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// What a file turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum FileKind {
     /// Nothing in it yet.
     Empty,
     /// From version 1 on: a store has its mark since it has its tables.
@@ -129,14 +129,14 @@ pub enum Found {
 }
 
 /// Reads the marks that tell a store from another program's database.
-pub fn look(db: &Connection) -> rusqlite::Result<Found> {
+pub fn look(db: &Connection) -> rusqlite::Result<FileKind> {
     // All at one moment: another process may be making it.
     let sql = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version FROM pragma_application_id, pragma_user_version";
     let (tables, id, version): (i64, i32, i32) = db.query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
     Ok(match (id, version, tables) {
-        (APPLICATION_ID, version @ 1.., _) => Found::Ours { version },
-        (0, 0, 0) => Found::Empty,
-        _ => Found::Foreign,
+        (APPLICATION_ID, version @ 1.., _) => FileKind::Ours { version },
+        (0, 0, 0) => FileKind::Empty,
+        _ => FileKind::Foreign,
     })
 }
 

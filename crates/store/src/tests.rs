@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::schema::{Found, VERSION};
+use super::schema::{FileKind, VERSION};
 use super::write::insert_measurement;
 use super::*;
 use iotrail_schema::measurement::Measurement;
@@ -248,11 +248,11 @@ fn no_store_yet_is_no_error_for_a_reader_and_makes_no_file() {
 #[test]
 fn every_version_is_reached_from_nothing() {
     let mut db = Connection::open_in_memory().unwrap();
-    assert_eq!(schema::look(&db).unwrap(), Found::Empty);
+    assert_eq!(schema::look(&db).unwrap(), FileKind::Empty);
     let tx = db.transaction().unwrap();
     schema::migrate(&tx, 0).unwrap();
     tx.commit().unwrap();
-    assert_eq!(schema::look(&db).unwrap(), Found::Ours { version: VERSION });
+    assert_eq!(schema::look(&db).unwrap(), FileKind::Ours { version: VERSION });
 }
 
 #[test]

@@ -7,10 +7,10 @@ use super::Store;
 use super::refusal::explain;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::Result;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::histogram;
 
 impl Store {
@@ -178,7 +178,7 @@ pub(super) fn insert_measurement(
 
 /// What a measurement has not seen, by name. `None`: not even that is known.
 fn losses(m: &Measurement) -> [(&'static str, Option<u64>); 4] {
-    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
     [
         ("lost", m.probe.lost),
         ("untracked", m.probe.untracked),

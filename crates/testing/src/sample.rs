@@ -2,11 +2,11 @@
 
 use hdrhistogram::Histogram;
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::*;
-use iotrail_schema::net_record::{Asked, Counts, NetRecord, SenderRecord, ServerCounts, ServerRecord};
+use iotrail_schema::net_record::{Counts, NetRecord, SenderPlan, SenderRecord, ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::{self, RunRecord};
-use iotrail_schema::vehicle::Vehicle;
 
 pub fn histogram() -> Histogram<u64> {
     let mut h = Histogram::new(3).unwrap();
@@ -102,9 +102,9 @@ pub fn measurement() -> Measurement {
         phases: Some(Phases { submit: 0.002, poll: 0.995, clear: 0.001, other: 0.002, total_ns: 2_000_000_000 }),
         cpu: Cpu { user_ns: Some(1_990_000_000), system_ns: Some(10_000_000), sqpoll_ns: None, ..Cpu::default() },
         vehicles: vec![
-            VehicleCount { vehicle: Vehicle::TimerTick, completions: 497, detail: None, delay_ns: None },
-            VehicleCount {
-                vehicle: Vehicle::DeviceIrq,
+            DeliveryPathCount { vehicle: DeliveryPath::TimerTick, completions: 497, detail: None, delay_ns: None },
+            DeliveryPathCount {
+                vehicle: DeliveryPath::DeviceIrq,
                 completions: 3,
                 detail: Some("39 virtio2-output.0".into()),
                 delay_ns: Some(Delay { p50: Some(900), max: Some(1200), ..Delay::default() }.into()),
@@ -234,7 +234,7 @@ pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f6
         NetRecord {
             address: "198.18.0.1:7000".into(),
             between: "namespaces".into(),
-            asked: Asked { connections: 4, window: 2, ..Asked::default() },
+            asked: SenderPlan { connections: 4, window: 2, ..SenderPlan::default() },
             sender: SenderRecord {
                 requests,
                 responses: requests,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::*;
 use iotrail_schema::trace_record::*;
-use iotrail_schema::vehicle::Vehicle;
 
 /// Every quantile known, around one median.
 pub fn latency(count: u64, p50: u64) -> Latency {
@@ -23,10 +23,15 @@ pub fn latency(count: u64, p50: u64) -> Latency {
     }
 }
 
-pub fn carried(vehicle: Vehicle, completions: u64, detail: Option<&str>, delay_p50: Option<u64>) -> VehicleCount {
+pub fn carried(
+    vehicle: DeliveryPath,
+    completions: u64,
+    detail: Option<&str>,
+    delay_p50: Option<u64>,
+) -> DeliveryPathCount {
     let delay_ns =
         delay_p50.map(|p50| Delay { p50: Some(p50), p99: Some(p50 * 4), max: Some(p50 * 20), ..Delay::default() });
-    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: delay_ns.map(Into::into) }
+    DeliveryPathCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: delay_ns.map(Into::into) }
 }
 
 pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
@@ -77,10 +82,10 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
 }
 
 /// What carries a program that waits in batches: one sleep brings several.
-fn slept() -> Vec<VehicleCount> {
+fn slept() -> Vec<DeliveryPathCount> {
     vec![
-        carried(Vehicle::Enter, 78_000, Some("slept, woken by irq 36 nvme0q2 on CPU 1"), Some(3_000)),
-        carried(Vehicle::Enter, 2_000, Some("ready"), Some(9_000)),
+        carried(DeliveryPath::Enter, 78_000, Some("slept, woken by irq 36 nvme0q2 on CPU 1"), Some(3_000)),
+        carried(DeliveryPath::Enter, 2_000, Some("ready"), Some(9_000)),
     ]
 }
 

@@ -15,7 +15,7 @@ use iotrail_probe::files::LastName;
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
 use iotrail_schema::recorded::FileName;
 use iotrail_schema::trace_record::{Estimate, FileRecord, FileRequests, OtherFiles};
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_stats::estimate::{self, Stratum};
 
 /// What is known of a file beside the probes' numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,7 +315,7 @@ const DESCRIPTORS_LISTED: usize = 8;
 
 /// What sums are told together by: /proc may know that two of the probes' are one file.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Clone)]
-enum Told {
+enum Identity {
     Stat(((u32, u32), u64), String),
     Key(Key),
 }
@@ -326,12 +326,12 @@ pub fn records(
     name: &dyn Fn(&Key) -> Option<Name>,
     one_in: u32,
 ) -> (Vec<FileRecord>, Option<OtherFiles>) {
-    let mut all: HashMap<Told, (Key, Option<Name>, Use)> = HashMap::new();
+    let mut all: HashMap<Identity, (Key, Option<Name>, Use)> = HashMap::new();
     for (key, of) in files.iter() {
         let name = name(key);
         let told = match &name {
-            Some(Name { stat: Some(stat), path, is_whole: true, .. }) => Told::Stat(*stat, path.clone()),
-            _ => Told::Key(*key),
+            Some(Name { stat: Some(stat), path, is_whole: true, .. }) => Identity::Stat(*stat, path.clone()),
+            _ => Identity::Key(*key),
         };
         match all.get_mut(&told) {
             Some((_, _, sum)) => sum.add(of),
@@ -398,7 +398,7 @@ fn record(key: &Key, name: Option<&Name>, of: &Use, one_in: u32) -> FileRecord {
     }
 }
 
-fn estimate(taken: &[Taken], one_in: u32) -> Option<Estimate> {
+fn estimate(taken: &[Stratum], one_in: u32) -> Option<Estimate> {
     let t = estimate::interval(taken, one_in)?;
     Some(Estimate { total: t.total, ci95: [t.lo, t.hi] })
 }

@@ -3,7 +3,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 
 use super::*;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 use iotrail_schema::trail_example::trail;
 
 const NAME: &str = "a\n\x1b[31m b";
@@ -101,7 +101,7 @@ fn the_busiest_are_listed_and_one_file_is_one() {
     let mut files = Files::default();
     let of = |inode, n: u64, weight| {
         let file = Some(FileSeen { kind: Kind::File, device: 1 << 20, inode, generation: 0, deleted: false });
-        let one = Trail { file, descriptor: Some(Descriptor::Fd(inode as i32)), weight, ..trail() };
+        let one = RequestTrace { file, descriptor: Some(Descriptor::Fd(inode as i32)), weight, ..trail() };
         (0..n).map(move |_| one.clone())
     };
     (1..=30).flat_map(|inode| of(inode, inode, 1)).for_each(|t| files.take(&t, true, 1));

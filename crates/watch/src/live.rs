@@ -12,18 +12,18 @@ use super::rates::{Known, Meter, Moment, ThreadMeter};
 use super::recorder;
 use super::rings::{self, SQPOLL};
 use super::session::{self, PERIOD, Watched};
-use super::subject::Asked;
+use super::subject::Target;
 use super::summary::{self, Part, Summary};
 use iotrail_base::error::{Error, Result};
 use iotrail_probe::choice::Choice;
 use iotrail_probe::observed::Observed;
-use iotrail_probe::watch::{Room, Watch};
+use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::top_record::TopRecord;
 
 /// How it is watched.
 #[derive(Debug, Clone)]
-pub struct How {
+pub struct Options {
     pub interval: Duration,
     /// Requests that are followed whole.
     pub choice: Choice,
@@ -41,14 +41,14 @@ pub trait Listener {
 }
 
 /// Watches until the processes have ended or the listener breaks off.
-pub fn watch(asked: Asked, how: &How, listener: &mut dyn Listener) -> Result<()> {
+pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Result<()> {
     allowed::allowed()?;
-    let mut room = Room::default();
+    let mut room = ObjectSlot::default();
     let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice))?;
     let mut watched = match asked {
-        Asked::Processes(processes) => Watched::Processes(processes),
-        Asked::Everyone => Watched::Everyone,
-        Asked::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
+        Target::Processes(processes) => Watched::Processes(processes),
+        Target::Everyone => Watched::Everyone,
+        Target::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
     };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
     session::follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;

@@ -9,22 +9,22 @@ use std::time::Instant;
 use super::summary::Summary;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::metrics_record::{MetricsRecord, Observer, OpcodeMetrics, RingMetrics};
-use iotrail_schema::vehicle::Vehicle;
 
 /// What was looked at last, and when.
 pub type Look = (Instant, Arc<MetricsRecord>);
 
 /// The watch answers, one other thread asks.
-pub struct Desk {
+pub struct MetricsExchange {
     wanted: AtomicBool,
     look: Mutex<Option<Look>>,
     /// Told of each look.
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Desk {
+impl MetricsExchange {
     pub fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
         Self { wanted: AtomicBool::new(false), look: Mutex::new(None), tell: Box::new(tell) }
     }
@@ -48,7 +48,7 @@ impl Desk {
     }
 }
 
-impl std::fmt::Debug for Desk {
+impl std::fmt::Debug for MetricsExchange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Desk").field("wanted", &self.wanted).finish_non_exhaustive()
     }
@@ -128,7 +128,7 @@ pub(super) fn record(observed: Observed, summary: &Summary, elapsed_ns: u64, obs
     }
 }
 
-fn by_vehicle(counts: &[VehicleCount]) -> BTreeMap<Vehicle, u64> {
+fn by_vehicle(counts: &[DeliveryPathCount]) -> BTreeMap<DeliveryPath, u64> {
     let mut sum = BTreeMap::new();
     for c in counts {
         *sum.entry(c.vehicle).or_insert(0) += c.completions;

@@ -35,7 +35,7 @@ struct Listed {
 
 /// A thread that is there, by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct Thread {
     pub tid: u32,
     pub tgid: u32,
     /// Its process's number in this PID namespace.
@@ -79,9 +79,9 @@ impl Numbers {
     }
 
     /// The thread with this number in this PID namespace, looked for now; `None`: there is none.
-    pub fn find(&self, here: u32) -> Result<Option<Found>> {
+    pub fn find(&self, here: u32) -> Result<Option<Thread>> {
         let Some(listed) = &self.0 else {
-            let found = Status::of(here).zip(Stat::of(here)).map(|(status, stat)| Found {
+            let found = Status::of(here).zip(Stat::of(here)).map(|(status, stat)| Thread {
                 tid: here,
                 tgid: status.tgid,
                 process_here: status.tgid,
@@ -92,7 +92,7 @@ impl Numbers {
         };
         let mut listed = listed.borrow_mut();
         listed.read()?;
-        Ok(listed.known.values().find(|task| task.here == here).map(|task| Found {
+        Ok(listed.known.values().find(|task| task.here == here).map(|task| Thread {
             tid: task.tid,
             tgid: task.tgid,
             process_here: listed.known.get(&task.tgid).map_or(0, |leader| leader.here),

@@ -18,7 +18,7 @@ use iotrail_host::clock::monotonic_ns;
 use iotrail_path::slowest::{By, Slowest};
 use iotrail_probe::rings::FollowLoss;
 use iotrail_schema::recorded::{ClockOrigin, End, Entry, Header, Losses};
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 /// Between two notes of the losses.
 const NOTES: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Keep {
 
 /// What was kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Recorded {
     /// The recording's file and its length; an error: it could not be written to its end.
     pub file: Option<Result<(PathBuf, u64)>>,
     /// Completions in it, or in `slowest`.
@@ -68,7 +68,7 @@ pub(crate) struct Recorder {
 }
 
 enum To {
-    File { path: PathBuf, batch: Vec<Trail>, thread: FileThread },
+    File { path: PathBuf, batch: Vec<RequestTrace>, thread: FileThread },
     Slowest { header: Box<Header>, slowest: Slowest, losses: Vec<Losses>, file: Option<(PathBuf, Writer)> },
 }
 
@@ -90,13 +90,13 @@ impl Recorder {
         Ok(Some(Recorder { to, completions: 0, next_note: Instant::now() + NOTES }))
     }
 
-    pub fn take(&mut self, trail: &Trail) {
+    pub fn take(&mut self, trail: &RequestTrace) {
         self.completions += 1;
         match &mut self.to {
             To::File { batch, thread, .. } => {
                 batch.push(trail.clone());
                 if batch.len() >= BATCH {
-                    thread.send(Message::Trails(std::mem::replace(batch, Vec::with_capacity(BATCH))));
+                    thread.send(Message::RequestTraces(std::mem::replace(batch, Vec::with_capacity(BATCH))));
                 }
             }
             To::Slowest { slowest, .. } => slowest.offer(trail),
@@ -114,7 +114,7 @@ impl Recorder {
         let now = losses(self.completions, loss);
         match &mut self.to {
             To::File { batch, thread, .. } => {
-                thread.send(Message::Trails(std::mem::replace(batch, Vec::with_capacity(BATCH))));
+                thread.send(Message::RequestTraces(std::mem::replace(batch, Vec::with_capacity(BATCH))));
                 thread.send(Message::Losses(now));
             }
             To::Slowest { losses, .. } => losses.push(now),
@@ -122,20 +122,20 @@ impl Recorder {
     }
 
     /// Ends it: watching had ended at `at_ns`. Of `end`, the losses are set here.
-    pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Kept {
+    pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Recorded {
         let losses = Losses { at_ns, ..losses(self.completions, loss) };
         let end = End { losses, unfinished: loss.unfinished, ..end };
         match self.to {
             To::File { path, batch, thread } => {
-                thread.send(Message::Trails(batch));
+                thread.send(Message::RequestTraces(batch));
                 let written = thread.finish(end).map(|bytes| (path, bytes));
-                Kept { file: Some(written), completions: self.completions, slowest: None }
+                Recorded { file: Some(written), completions: self.completions, slowest: None }
             }
             To::Slowest { header, slowest, losses, file } => {
                 let entries = by_posting(slowest, losses);
                 let completions = entries.iter().filter(|e| !matches!(e, Entry::Losses(_))).count() as u64;
                 let written = file.map(|(path, writer)| Ok((path, write(writer, &entries, &end)?)));
-                Kept { file: written, completions, slowest: Some(Flight { header: *header, entries, end }) }
+                Recorded { file: written, completions, slowest: Some(Flight { header: *header, entries, end }) }
             }
         }
     }
@@ -154,7 +154,7 @@ fn losses(followed: u64, loss: FollowLoss) -> Losses {
 fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
     let mut entries: Vec<(u64, Entry)> = losses.into_iter().map(|l| (l.at_ns, Entry::Losses(l))).collect();
     entries.extend(slowest.into_sorted().into_iter().map(|kept| {
-        let entry = if kept.later { Entry::Later } else { Entry::Trail };
+        let entry = if kept.later { Entry::Later } else { Entry::RequestTrace };
         (kept.trail.posted.ns, entry(kept.trail))
     }));
     entries.sort_by_key(|(ns, _)| *ns);
@@ -164,7 +164,7 @@ fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
 fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
     for entry in entries {
         match entry {
-            Entry::Trail(trail) => writer.push(trail)?,
+            Entry::RequestTrace(trail) => writer.push(trail)?,
             Entry::Later(trail) => writer.push_later(trail)?,
             Entry::Losses(losses) => writer.losses(*losses)?,
         }
@@ -186,7 +186,7 @@ struct FileThread {
 }
 
 enum Message {
-    Trails(Vec<Trail>),
+    RequestTraces(Vec<RequestTrace>),
     Losses(Losses),
     End(Box<End>),
 }
@@ -214,7 +214,7 @@ impl FileThread {
 fn append(mut writer: Writer, messages: &Receiver<Message>) -> Result<u64> {
     for message in messages {
         match message {
-            Message::Trails(trails) => trails.iter().try_for_each(|trail| writer.push(trail))?,
+            Message::RequestTraces(trails) => trails.iter().try_for_each(|trail| writer.push(trail))?,
             Message::Losses(losses) => writer.losses(losses)?,
             Message::End(end) => return writer.finish(&end),
         }

@@ -20,7 +20,7 @@ fn header(slowest: Option<u64>) -> Header {
     }
 }
 
-fn of(number: u64, latency_ns: u64) -> Trail {
+fn of(number: u64, latency_ns: u64) -> RequestTrace {
     let mut t = trail();
     t.submitted.ns = number * 1_000_000;
     t.posted.ns = t.submitted.ns + latency_ns;
@@ -57,7 +57,7 @@ fn all_that_was_taken_is_in_the_file_in_its_order() {
     let mut next = 0;
     for entry in &entries {
         match entry {
-            Entry::Trail(t) => {
+            Entry::RequestTrace(t) => {
                 assert_eq!(t.user_data, next);
                 next += 1;
             }
@@ -82,14 +82,14 @@ fn only_the_slowest_are_kept_in_the_order_of_posting() {
     }
     // A multishot request: what is kept of it knows that it is no first completion.
     for (ns, ready) in [(50, 10), (90_000, 20_000)] {
-        let mut t = Trail { more: true, ..of(9, ns) };
+        let mut t = RequestTrace { more: true, ..of(9, ns) };
         t.ready = Some(Stamp { ns: t.posted.ns - ready, cpu: 0 });
         recorder.take(&t);
     }
     let kept = recorder.finish(now().monotonic_ns, FollowLoss::default(), End::default());
     let flight = kept.slowest.unwrap();
     let what = |e: &Entry| match e {
-        Entry::Trail(t) => (t.user_data, false),
+        Entry::RequestTrace(t) => (t.user_data, false),
         Entry::Later(t) => (t.user_data, true),
         Entry::Losses(_) => panic!("none were noted"),
     };

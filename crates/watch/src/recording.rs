@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing};
 use iotrail_schema::recorded::{End, Ending, Entry, Header, Losses, SCHEMA};
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 /// Content of a frame of entries: it is written when it is this long, and whenever losses are noted.
 const FRAME_BYTES: usize = 256 << 10;
@@ -63,14 +63,14 @@ impl Writer {
     }
 
     /// In the order of posting, as near as it can be had.
-    pub fn push(&mut self, trail: &Trail) -> Result<()> {
+    pub fn push(&mut self, trail: &RequestTrace) -> Result<()> {
         // As `Entry::Trail` would be, without a clone.
-        self.encode(&EntryRef::Trail(trail))?;
+        self.encode(&EntryRef::RequestTrace(trail))?;
         if self.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// The same of [`Entry::Later`].
-    pub fn push_later(&mut self, trail: &Trail) -> Result<()> {
+    pub fn push_later(&mut self, trail: &RequestTrace) -> Result<()> {
         self.encode(&EntryRef::Later(trail))?;
         if self.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
@@ -133,8 +133,8 @@ impl Writer {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum EntryRef<'a> {
-    Trail(&'a Trail),
-    Later(&'a Trail),
+    RequestTrace(&'a RequestTrace),
+    Later(&'a RequestTrace),
     Losses(&'a Losses),
 }
 
@@ -298,7 +298,7 @@ impl Iterator for Reader {
         loop {
             if let Some(mut entry) = self.entries.next() {
                 // Recordings of before it was told of each.
-                if let Entry::Trail(trail) | Entry::Later(trail) = &mut entry
+                if let Entry::RequestTrace(trail) | Entry::Later(trail) = &mut entry
                     && trail.weight == 0
                 {
                     trail.weight = self.header.one_in.max(1);

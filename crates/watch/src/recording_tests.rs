@@ -23,7 +23,7 @@ fn header() -> Header {
 }
 
 /// Number `i` of a recording in which everything occurs.
-fn varied(i: u64) -> Trail {
+fn varied(i: u64) -> RequestTrace {
     let mut t = trail();
     for stamp in [Some(&mut t.submitted), t.issued.as_mut(), t.ready.as_mut()].into_iter().flatten() {
         stamp.ns += i * 10_000;
@@ -51,7 +51,7 @@ fn varied(i: u64) -> Trail {
         running: i.is_multiple_of(2).then_some(Stamp { ns: t.posted.ns - 400, cpu: 0 }),
     });
     t.punted = i.is_multiple_of(11).then_some(if i.is_multiple_of(2) { Punt::Asked } else { Punt::WouldBlock });
-    t.vehicle = iotrail_schema::vehicle::Vehicle::ALL[i as usize % 15];
+    t.vehicle = iotrail_schema::delivery_path::DeliveryPath::ALL[i as usize % 15];
     t.detail = i.is_multiple_of(5).then(|| "36 virtio1-req.0".into());
     t
 }
@@ -73,7 +73,7 @@ fn write(path: &Path) -> Vec<Entry> {
     for i in 0..900 {
         let t = varied(i);
         writer.push(&t).unwrap();
-        entries.push(Entry::Trail(t));
+        entries.push(Entry::RequestTrace(t));
         if i == 299 || i == 599 {
             let losses = Losses {
                 at_ns: 5_000_000_000 + i,
@@ -114,11 +114,11 @@ fn a_request_without_a_weight_stands_for_as_many_as_the_header_says() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("old");
     let mut writer = Writer::create(&path, &Header { one_in: 64, ..header() }, Existing::Keep).unwrap();
-    writer.push(&Trail { weight: 0, ..trail() }).unwrap();
-    writer.push(&Trail { weight: 3, ..trail() }).unwrap();
+    writer.push(&RequestTrace { weight: 0, ..trail() }).unwrap();
+    writer.push(&RequestTrace { weight: 3, ..trail() }).unwrap();
     writer.finish(&end()).unwrap();
     let weight = |entry: Result<Entry>| match entry.unwrap() {
-        Entry::Trail(t) => t.weight,
+        Entry::RequestTrace(t) => t.weight,
         other => panic!("{other:?}"),
     };
     let weights: Vec<u32> = Reader::open(&path).unwrap().map(weight).collect();
@@ -217,8 +217,8 @@ fn fields_come_and_go() {
     json["added_later"] = 1.into();
     json.as_object_mut().unwrap().remove("switches_meanwhile").unwrap();
     let bytes = rmp_serde::to_vec_named(&json).unwrap();
-    let read: Trail = rmp_serde::from_slice(&bytes).unwrap();
-    assert_eq!(read, Trail { switches_meanwhile: None, ..trail() });
+    let read: RequestTrace = rmp_serde::from_slice(&bytes).unwrap();
+    assert_eq!(read, RequestTrace { switches_meanwhile: None, ..trail() });
 }
 
 /// Processor time of this thread: what a machine that does other things beside it does not blur.
@@ -231,7 +231,7 @@ fn cpu() -> Duration {
 #[test]
 #[ignore = "a measurement"]
 fn what_it_costs() {
-    let trails: Vec<Trail> = (0..500_000).map(varied).collect();
+    let trails: Vec<RequestTrace> = (0..500_000).map(varied).collect();
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = dir.path().join("r");
     let (wall, begin) = (Instant::now(), cpu());
@@ -246,7 +246,8 @@ fn what_it_costs() {
     assert_eq!(read, trails.len());
     let read = cpu() - begin;
     let n = trails.len() as f64;
-    let content: usize = trails.iter().map(|t| rmp_serde::to_vec_named(&Entry::Trail(t.clone())).unwrap().len()).sum();
+    let content: usize =
+        trails.iter().map(|t| rmp_serde::to_vec_named(&Entry::RequestTrace(t.clone())).unwrap().len()).sum();
     println!(
         "written: {:.0} ns of CPU a trail, {:.0} k/s of wall time; read: {:.0} ns; {:.1} bytes a trail, of {:.0} before LZ4",
         written.as_secs_f64() * 1e9 / n,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::processes::Processes;
 use iotrail_base::error::Result;
-use iotrail_probe::profile::{Profiler, Room, Subject, Whom};
+use iotrail_probe::profile::{ObjectSlot, Profiler, Subject, Whom};
 use iotrail_probe::sampled::CpuShares;
 use iotrail_probe::sampling::Sampling;
 use iotrail_schema::measurement::Warning;
@@ -18,7 +18,7 @@ pub struct Sampler<'room> {
 }
 
 impl<'room> Sampler<'room> {
-    pub fn open(room: &'room mut Room, sampling: Sampling) -> Result<Self> {
+    pub fn open(room: &'room mut ObjectSlot, sampling: Sampling) -> Result<Self> {
         let subject = Subject { whom: Whom::Tgids(vec![]), exclude_tid: 0, sampling };
         Ok(Sampler { profiler: Profiler::open(room, subject)?, told: BTreeSet::new(), refused: 0 })
     }

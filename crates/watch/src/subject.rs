@@ -9,7 +9,7 @@ use iotrail_base::error::{Error, Result};
 
 /// Who is watched. Numbers of processes are the kernel's own.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Target {
     Command(Vec<OsString>),
     Processes(Vec<Process>),
     Everyone,
@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 /// One of the three, or why not.
-pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Asked> {
+pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Target> {
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
             "nothing to watch",
@@ -32,7 +32,7 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Nu
         )),
         (false, true, false) => {
             command::find(command)?;
-            Ok(Asked::Command(command.to_vec()))
+            Ok(Target::Command(command.to_vec()))
         }
         (true, false, false) => {
             let mut processes: Vec<Process> = vec![];
@@ -42,9 +42,9 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Nu
                     processes.push(process);
                 }
             }
-            Ok(Asked::Processes(processes))
+            Ok(Target::Processes(processes))
         }
-        (true, true, true) => Ok(Asked::Everyone),
+        (true, true, true) => Ok(Target::Everyone),
         _ => Err(Error::input(
             "more than one kind of subject is named",
             "give one of: a command after --, processes with -p, everyone with -a",
@@ -132,7 +132,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let tgid = child.id();
         let asked = resolve(&[], &[tgid, tgid], false, &Numbers::SAME).unwrap();
-        let Asked::Processes(processes) = asked else { panic!("processes were asked for") };
+        let Target::Processes(processes) = asked else { panic!("processes were asked for") };
         assert_eq!((processes.len(), processes[0].tgid), (1, tgid));
         assert!(!processes[0].end.is_there());
         child.kill().unwrap();

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotrail_probe::rings::RingCounts;
-use iotrail_schema::trace_record::{Detour, RingThreads, ThreadRecord, VehicleShare};
-use iotrail_schema::trail::Trail;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::trace_record::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
+use iotrail_schema::trail::RequestTrace;
 
 /// Submitters of one ring that are kept apart.
 const KEPT: usize = 1024;
@@ -34,7 +34,7 @@ struct Submitted {
     completions: u64,
     /// Those that its own task work posted:
     carried: Carried,
-    by: BTreeMap<(Vehicle, Option<String>), u64>,
+    by: BTreeMap<(DeliveryPath, Option<String>), u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,14 +60,14 @@ impl Carried {
 }
 
 /// The kernel queues it to the thread that submitted, and posts it when that one next leaves or enters the kernel.
-fn by_submitter(vehicle: Vehicle) -> bool {
-    use Vehicle::*;
+fn by_submitter(vehicle: DeliveryPath) -> bool {
+    use DeliveryPath::*;
     matches!(vehicle, Enter | SyscallExit | ReschedIpi | DeviceIrq | TimerTick | PageFault | OtherIrq)
 }
 
 impl Submitters {
     /// `is_first`: of its request.
-    pub fn take(&mut self, trail: &Trail, is_first: bool) {
+    pub fn take(&mut self, trail: &RequestTrace, is_first: bool) {
         let weight = u64::from(trail.weight.max(1));
         if self.by_tid.len() >= KEPT && !self.by_tid.contains_key(&trail.tid) {
             self.others += weight;
@@ -86,7 +86,7 @@ impl Submitters {
             of.carried.delay += u128::from(ns) * u128::from(weight);
         }
         // Other details, a waker's say, are many.
-        let detail = trail.detail.clone().filter(|_| trail.vehicle == Vehicle::SyscallExit);
+        let detail = trail.detail.clone().filter(|_| trail.vehicle == DeliveryPath::SyscallExit);
         *of.by.entry((trail.vehicle, detail)).or_default() += weight;
     }
 
@@ -160,7 +160,7 @@ fn detour(submitters: &Submitters, waits: &BTreeMap<u32, u64>) -> Option<Detour>
         all_waits > own && rarely(of.requests) && rarely(all_waits)
     };
     let (mut these, mut others) = (Carried::default(), Carried::default());
-    let mut by: BTreeMap<&(Vehicle, Option<String>), u64> = BTreeMap::new();
+    let mut by: BTreeMap<&(DeliveryPath, Option<String>), u64> = BTreeMap::new();
     let mut threads = 0;
     for (tid, of) in submitters.by_tid.iter().filter(|(_, of)| of.carried.completions > 0) {
         if !leaves_it_to_others(*tid, of) {
@@ -176,7 +176,7 @@ fn detour(submitters: &Submitters, waits: &BTreeMap<u32, u64>) -> Option<Detour>
     let completions: u64 = submitters.by_tid.values().map(|of| of.completions).sum::<u64>() + submitters.others;
     let mut most: Vec<_> = by.into_iter().collect();
     most.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-    let vehicle = |(vehicle, n): (&(Vehicle, Option<String>), u64)| VehicleShare {
+    let vehicle = |(vehicle, n): (&(DeliveryPath, Option<String>), u64)| DeliveryPathShare {
         vehicle: vehicle.0,
         detail: vehicle.1.clone(),
         share: n as f64 / these.weight as f64,
@@ -200,10 +200,10 @@ mod tests {
     use iotrail_schema::trail_example;
 
     /// Posted 1 µs after it was ready, or 2,899 µs.
-    fn trail(tid: u32, vehicle: Vehicle, detail: Option<&str>, soon: bool) -> Trail {
+    fn trail(tid: u32, vehicle: DeliveryPath, detail: Option<&str>, soon: bool) -> RequestTrace {
         let t = trail_example::trail();
         let ready = Stamp { ns: t.posted.ns - if soon { 1_000 } else { 2_899_000 }, cpu: 1 };
-        Trail { tid, vehicle, detail: detail.map(Into::into), ready: Some(ready), ..t }
+        RequestTrace { tid, vehicle, detail: detail.map(Into::into), ready: Some(ready), ..t }
     }
 
     fn ring(ring: u32, of: Option<u32>, threads: &[(u32, &str, u64)]) -> RingCounts {
@@ -216,13 +216,15 @@ mod tests {
         let mut s = Submitters::default();
         for i in 0..8 {
             let t = match i {
-                0 | 1 => trail(1, Vehicle::Inline, None, true),
-                2 => trail(1, Vehicle::TimerTick, None, false),
-                _ => trail(1, Vehicle::SyscallExit, Some("futex"), false),
+                0 | 1 => trail(1, DeliveryPath::Inline, None, true),
+                2 => trail(1, DeliveryPath::TimerTick, None, false),
+                _ => trail(1, DeliveryPath::SyscallExit, Some("futex"), false),
             };
             s.take(&t, true);
         }
-        (0..2).for_each(|_| s.take(&trail(2, Vehicle::Enter, Some("slept, woken by something not seen"), true), true));
+        (0..2).for_each(|_| {
+            s.take(&trail(2, DeliveryPath::Enter, Some("slept, woken by something not seen"), true), true)
+        });
         s
     }
 
@@ -245,7 +247,7 @@ mod tests {
         assert_eq!((d.completions, d.estimated, d.share, d.threads), (6, 6, 0.6, 1), "what was inline made none");
         assert_eq!((d.delivery_ns, d.others_delivery_ns), (Some(2_899_000.0), Some(1_000.0)));
         let by: Vec<_> = d.vehicles.iter().map(|v| (v.vehicle, v.detail.as_deref(), (v.share * 6.0).round())).collect();
-        assert_eq!(by, [(Vehicle::SyscallExit, Some("futex"), 5.0), (Vehicle::TimerTick, None, 1.0)]);
+        assert_eq!(by, [(DeliveryPath::SyscallExit, Some("futex"), 5.0), (DeliveryPath::TimerTick, None, 1.0)]);
     }
 
     #[test]
@@ -257,7 +259,7 @@ mod tests {
         // Each waits rarely, and as often as the other one.
         let mut many = Submitters::default();
         for tid in [1, 2] {
-            (0..1000).for_each(|_| many.take(&trail(tid, Vehicle::ReschedIpi, None, true), true));
+            (0..1000).for_each(|_| many.take(&trail(tid, DeliveryPath::ReschedIpi, None, true), true));
         }
         let rings = [ring(0, None, &[(1, "a", 2), (2, "b", 2)])];
         assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour, None);
@@ -280,7 +282,7 @@ mod tests {
     #[test]
     fn threads_without_end_are_not_kept() {
         let mut s = Submitters::default();
-        (0..3000).for_each(|tid| s.take(&trail(tid, Vehicle::TimerTick, None, true), true));
+        (0..3000).for_each(|tid| s.take(&trail(tid, DeliveryPath::TimerTick, None, true), true));
         let t = of_rings(&[ring(0, None, &[])], |_| Some(&s)).remove(0).unwrap();
         assert_eq!((t.threads.len(), t.more), (TOLD, (KEPT - TOLD) as u64 + 1));
     }

@@ -5,7 +5,7 @@ use toml::Table;
 use super::{AdviseArgs, as_given, takes};
 use iotrail_base::error::{Error, Result};
 use iotrail_experiment::advise::candidates::{Placement, Proposed};
-use iotrail_experiment::advise::storage::{Around, of_load};
+use iotrail_experiment::advise::storage::{HostContext, of_load};
 use iotrail_experiment::cell::target_of;
 use iotrail_experiment::load::{Kind, Load};
 use iotrail_experiment::plan::absolute;
@@ -46,5 +46,5 @@ pub(super) fn candidates(
     Load::Storage(args.load.clone()).check(target, &online)?;
     let queue = args.own.host_settings.then(|| Queue::of(target));
     let refusal = |host: &Conditions, target: Option<&Target>| host.refusal(target);
-    Ok(of_load(&args.load, load, &Around { placements, online: &online, target, queue, refusal: &refusal }))
+    Ok(of_load(&args.load, load, &HostContext { placements, online: &online, target, queue, refusal: &refusal }))
 }

@@ -8,7 +8,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_base::error::{Error, Result};
 use iotrail_experiment::advise::net::of_net;
 use iotrail_experiment::advise::subject::Subject;
-use iotrail_experiment::given::Given;
+use iotrail_experiment::given::OptionValues;
 use iotrail_experiment::load::{Kind, Load};
 use iotrail_net::options::NetOptions;
 use iotrail_schema::search_record::SearchRecord;
@@ -20,7 +20,7 @@ const WARMUP: &str = "100ms";
 #[derive(Debug)]
 pub(super) struct NetArgs {
     /// Options of the load.
-    given: Vec<Given>,
+    given: Vec<OptionValues>,
     pub(super) search: SearchArgs,
 }
 

@@ -15,7 +15,7 @@ use iotrail_stats::bootstrap::Counts;
 use iotrail_store::Store;
 
 /// What the user gave, read.
-pub struct Given {
+pub struct Input {
     pub text: String,
     sources: Vec<Source>,
     /// Parameters that the selection fixes, with their values.
@@ -127,7 +127,7 @@ impl Cell {
     }
 }
 
-impl Given {
+impl Input {
     pub fn read(text: &str, stored: &mut Stored, metrics: &[String]) -> Result<Self> {
         let (items, fixed) = parsed(text)?;
         let mut given =
@@ -266,12 +266,12 @@ impl Given {
     }
 
     /// Cells of one run are interleaved, block by block.
-    pub fn is_of_one_run_with(&self, other: &Given) -> bool {
+    pub fn is_of_one_run_with(&self, other: &Input) -> bool {
         self.sources.len() == 1 && self.sources == other.sources
     }
 
     /// Errors: a measurement of the one cell is one of the other, too.
-    pub fn apart(&self, other: &Given, own: &Cell, others: &Cell) -> Result<()> {
+    pub fn apart(&self, other: &Input, own: &Cell, others: &Cell) -> Result<()> {
         own.shared_with(others).map_or(Ok(()), |source| {
             Err(Error::input(
                 format!("a measurement of {source} is on both sides, in '{}' and in '{}'", self.text, other.text),

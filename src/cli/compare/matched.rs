@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::given::{Cell, Given};
+use super::given::{Cell, Input};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
@@ -21,7 +21,7 @@ pub struct Pair<'a> {
 
 type Params = Map<String, Value>;
 
-pub fn matched<'a>(a: &'a Given, b: &'a Given) -> Result<Matched<'a>> {
+pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Result<Matched<'a>> {
     if a.is_of_one_run_with(b) && a.cells == b.cells {
         return Err(Error::input(
             format!("'{}' and '{}' are the same measurements", a.text, b.text),
@@ -68,7 +68,7 @@ pub fn matched<'a>(a: &'a Given, b: &'a Given) -> Result<Matched<'a>> {
             format!("the first has {}, the second {}", words(&key(&a.cells[0])), words(&key(&b.cells[0]))),
         ));
     }
-    let alone = |side: &Given, is_there: &dyn Fn(&Cell) -> bool| {
+    let alone = |side: &Input, is_there: &dyn Fn(&Cell) -> bool| {
         let cells: Vec<String> = side.cells.iter().filter(|c| !is_there(c)).map(|c| words(&key(c))).collect();
         (!cells.is_empty()).then(|| format!("only in '{}', and not compared: {}", side.text, cells.join("; ")))
     };

@@ -15,10 +15,10 @@ use iotrail_base::{interrupt, ourselves};
 use iotrail_lab::acceleration::Acceleration;
 use iotrail_lab::arch::Arch;
 use iotrail_lab::drive::Drive;
-use iotrail_lab::kernel::{self, Asked as AskedKernel};
+use iotrail_lab::kernel::{self, KernelChoice};
 use iotrail_lab::root;
-use iotrail_lab::session::{self, How};
-use iotrail_lab::{Asked, Cache, Prepared, prepare, takes_artifacts};
+use iotrail_lab::session::{self, Options};
+use iotrail_lab::{Cache, MachineOptions, Prepared, prepare, takes_artifacts};
 use iotrail_report::terminal;
 use iotrail_store::{Store, default_path};
 
@@ -150,7 +150,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let root = root::root(arch, args.root.as_deref(), args.program.as_deref(), &cache, &tell)?;
     let kernel = kernel::ready(&kernel, arch, &cache, &tell)?;
-    let asked = Asked {
+    let asked = MachineOptions {
         cache: &cache,
         arch,
         root: root.as_ref(),
@@ -173,7 +173,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let stop = || stop.load(Ordering::Relaxed).then(|| interrupt::sent_to_us_alone().unwrap_or(libc::SIGINT));
     // From here on a second signal kills nothing: what was stored has to come home, and the machine is ended in 20 s at most.
     interrupt::hold()?;
-    let ended = session::run(&mut prepared, &How { limit: args.timeout.0, stop: &stop, tell: &tell });
+    let ended = session::run(&mut prepared, &Options { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == iotrail_base::error::Kind::Machine) {
         for line in session::console(&prepared) {
             terminal::say(&format!("| {line}"));
@@ -189,10 +189,10 @@ pub fn run(args: &RunArgs) -> Result<u8> {
 /// Less does not hold a kernel of a distribution and its files.
 const LEAST_MEMORY: u64 = 256 << 20;
 
-fn asked_kernel(args: &RunArgs) -> Result<AskedKernel> {
-    let Some(name) = &args.kernel else { return Ok(AskedKernel::AtHand) };
+fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
+    let Some(name) = &args.kernel else { return Ok(KernelChoice::AtHand) };
     if let Some(modules) = &args.modules {
-        return Ok(AskedKernel::File(name.into(), modules.clone()));
+        return Ok(KernelChoice::File(name.into(), modules.clone()));
     }
     if name.contains('/') || name.starts_with("vmlinu") {
         return Err(Error::input(
@@ -200,7 +200,7 @@ fn asked_kernel(args: &RunArgs) -> Result<AskedKernel> {
             "name lib/modules/RELEASE with --modules",
         ));
     }
-    Ok(if name == "newest" { AskedKernel::Newest } else { AskedKernel::Release(name.clone()) })
+    Ok(if name == "newest" { KernelChoice::Newest } else { KernelChoice::Release(name.clone()) })
 }
 
 /// Brings home what the command has stored and left.

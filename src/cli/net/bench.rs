@@ -17,7 +17,7 @@ use iotrail_base::interrupt;
 use iotrail_cluster::{Served, Work};
 use iotrail_experiment::cell::Measured;
 use iotrail_experiment::file::Experiment;
-use iotrail_experiment::given::{Given, SENDER_LISTS, SERVER_LISTS, net_experiment};
+use iotrail_experiment::given::{OptionValues, SENDER_LISTS, SERVER_LISTS, net_experiment};
 use iotrail_experiment::load::Load;
 use iotrail_experiment::net::ends::Ends;
 use iotrail_experiment::plan::{Facts, Plan, Target, plan};
@@ -36,7 +36,7 @@ const QUICK: [(&str, &str); 2] = [("runtime", "500ms"), ("warmup", "100ms")];
 #[derive(Debug)]
 pub struct BenchArgs {
     /// What was given of the load, and nothing else of it.
-    given: Vec<Given>,
+    given: Vec<OptionValues>,
     run: RunArgs,
 }
 
@@ -157,14 +157,14 @@ fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
     if args.given.iter().any(|given| given.name == "between") {
         return Err(Error::input("--between is of one machine, and --slurm takes two nodes", "leave it out"));
     }
-    let hosts = Given { name: "between".into(), values: vec!["hosts".into()] };
-    let given: Vec<Given> = args.given.iter().cloned().chain([hosts]).collect();
+    let hosts = OptionValues { name: "between".into(), values: vec!["hosts".into()] };
+    let given: Vec<OptionValues> = args.given.iter().cloned().chain([hosts]).collect();
     // What is wrong is said here, and not by a node.
     experiment(args, &given)?;
     let seed = args.run.seed.unwrap_or_else(fresh_seed);
     let mut words = vec!["net".to_owned(), "bench".into(), format!("--seed={seed}")];
     let all = NetOptions::augment_args(Command::new("load"));
-    for Given { name, values } in &given {
+    for OptionValues { name, values } in &given {
         let is_a_flag = all.get_arguments().any(|a| a.get_long() == Some(name) && !a.get_action().takes_values());
         match is_a_flag {
             true => words.push(format!("--{name}")),
@@ -197,13 +197,13 @@ fn planned(args: &BenchArgs) -> Result<Plan> {
     plan(&experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 
-fn experiment(args: &BenchArgs, given: &[Given]) -> Result<Experiment> {
+fn experiment(args: &BenchArgs, given: &[OptionValues]) -> Result<Experiment> {
     let mut given = given.to_vec();
     let named: Vec<String> = given.iter().map(|g| g.name.clone()).collect();
     let has = |name: &str| named.iter().any(|n| n == name);
     for (name, value) in QUICK.iter().filter(|(name, _)| args.run.quick && !has(name)) {
         if *name != "runtime" || !has("count") {
-            given.push(Given { name: (*name).into(), values: vec![(*value).into()] });
+            given.push(OptionValues { name: (*name).into(), values: vec![(*value).into()] });
         }
     }
     let several = given.iter().any(|g| g.values.len() > 1);

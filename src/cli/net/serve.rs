@@ -9,7 +9,7 @@ use crate::cli::seconds;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::net::ends::Announced;
-use iotrail_experiment::net::served::{self, How, Told};
+use iotrail_experiment::net::served::{self, Options, ServeNews};
 use iotrail_load::options::Trace;
 use iotrail_net::address::Address;
 use iotrail_net::control::Place;
@@ -71,13 +71,13 @@ pub fn run(args: &ServeArgs) -> Result<u8> {
         _ => terminal::say(&format!("iotrail: serving at {}{beside}; Ctrl-C ends it", server.address())),
     }
     let mut seconds = Seconds::new(server.spec().threads, args.json);
-    let mut tell = |told: Told<'_>| match told {
-        Told::Second(..) if args.announce => {}
-        Told::Second(counts, connections) => seconds.tell(counts, connections),
-        Told::Said(what) if args.announce => ourselves::report(None, Some(Error::machine(what, ""))),
-        Told::Said(what) => terminal::say(&format!("iotrail: {what}")),
+    let mut tell = |told: ServeNews<'_>| match told {
+        ServeNews::Second(..) if args.announce => {}
+        ServeNews::Second(counts, connections) => seconds.tell(counts, connections),
+        ServeNews::Message(what) if args.announce => ourselves::report(None, Some(Error::machine(what, ""))),
+        ServeNews::Message(what) => terminal::say(&format!("iotrail: {what}")),
     };
-    let how = How { trace: args.trace, follow: args.follow.map(NonZeroU32::get), duration: args.duration };
+    let how = Options { trace: args.trace, follow: args.follow.map(NonZeroU32::get), duration: args.duration };
     let record = served::serve(&server, control, how, &mut tell, stop)?;
     match args.json {
         _ if args.announce => {}

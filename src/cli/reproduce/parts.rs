@@ -19,7 +19,7 @@ use iotrail_store::Store;
 use iotrail_store::named;
 
 /// What was asked for.
-pub struct Asked<'a> {
+pub struct Options<'a> {
     pub study: &'a Study,
     pub parts: &'a [&'a Part],
     pub args: &'a ReproduceArgs,
@@ -48,7 +48,7 @@ struct Planned {
     plan: std::result::Result<(Plan, Target), String>,
 }
 
-impl Asked<'_> {
+impl Options<'_> {
     /// The last finished run of each part, of the form that was asked for.
     pub fn stored(&self, store: &Store) -> Result<Run> {
         let list = store.list()?;
@@ -127,7 +127,7 @@ impl Asked<'_> {
 
     fn plan(&self, experiment: &Experiment) -> Result<std::result::Result<(Plan, Target), String>> {
         let (file, size, quick) = (self.args.file.as_deref(), self.args.size, self.args.quick);
-        let asked = run::Asked { file, size, quick, allow_write: false };
+        let asked = run::PlanOptions { file, size, quick, allow_write: false };
         let planned = target(&asked, experiment).and_then(|t| resolve(&asked, experiment, &t).map(|plan| (plan, t)));
         match planned {
             Err(e) if e.kind == Kind::Machine => Ok(Err(e.to_string())),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::RunArgs;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
 use iotrail_answer::conclude::Conclusion;
-use iotrail_answer::head::Head;
+use iotrail_answer::summary::Head;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_base::words::list;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::top_record::{Rates, TopRecord};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use libtest_mimic::Failed;
@@ -111,8 +111,8 @@ fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(
         let rings = r.rings.iter().map(|r| r.rates.clone());
         rings.chain(r.other_rings.iter().map(|others| others.rates.clone())).collect()
     };
-    type Of = fn(&TopRecord) -> Vec<Rates>;
-    let parts: [(&str, Of); 3] =
+    type Rule = fn(&TopRecord) -> Vec<Rates>;
+    let parts: [(&str, Rule); 3] =
         [("all", |r| vec![r.total.rates.clone()]), ("by process", by_process), ("by ring", by_ring)];
     for (what, of) in parts {
         let sum = |rate: fn(&Rates) -> f64| {
@@ -150,7 +150,7 @@ fn forks() -> Result<(), Failed> {
 fn threads() -> Result<(), Failed> {
     let t = trace("threads_in_turn", 4000)?;
     assert_eq!(t.total.ios, 4300);
-    let slept = |v: &&VehicleCount| v.detail.as_deref().is_some_and(|d| d.contains("slept"));
+    let slept = |v: &&DeliveryPathCount| v.detail.as_deref().is_some_and(|d| d.contains("slept"));
     let slept: u64 = t.total.vehicles.iter().filter(slept).map(|v| v.completions).sum();
     // A timer that is faster than the program's way to its wait finds it awake.
     assert!((270..=300).contains(&slept), "{slept} of 300 slept: {:?}", t.total.vehicles);

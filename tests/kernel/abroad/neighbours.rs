@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::trace_record::TraceRecord;
-use iotrail_schema::vehicle::Vehicle;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
@@ -173,7 +173,8 @@ fn own_load() -> Result<(), Failed> {
             m.bytes.unwrap()
         );
         assert!(own <= 1.0, "{options}: {own}");
-        let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum::<u64>();
+        let unknown =
+            m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum::<u64>();
         let unknown = unknown + m.probe.untracked.unwrap_or(0);
         assert!(own > 0.9 - unknown as f64 / m.ios.unwrap() as f64, "{options}: {own}");
     }

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{bench, read, refused, run, sound, written_and_checked};
@@ -45,12 +45,16 @@ fn every_completion(options: &str) -> Result<(), Failed> {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!((Some(sum), sum), (m.probe.completions_seen, m.ios.unwrap()), "{:?}", m.vehicles);
     assert_eq!((m.probe.lost, m.probe.untracked), (Some(0), Some(0)));
-    let unknown = m.vehicles.iter().find(|v| v.vehicle == Vehicle::Unknown);
+    let unknown = m.vehicles.iter().find(|v| v.vehicle == DeliveryPath::Unknown);
     assert!(unknown.is_none(), "{:?}", m.vehicles);
     let polled = options.contains("iopoll");
     for v in &m.vehicles {
-        let by_poll = matches!(v.vehicle, Vehicle::Iopoll | Vehicle::Sqpoll);
-        assert!(by_poll == polled || v.vehicle == Vehicle::Inline || options.contains("sqpoll"), "{:?}", m.vehicles);
+        let by_poll = matches!(v.vehicle, DeliveryPath::Iopoll | DeliveryPath::Sqpoll);
+        assert!(
+            by_poll == polled || v.vehicle == DeliveryPath::Inline || options.contains("sqpoll"),
+            "{:?}",
+            m.vehicles
+        );
     }
     // The kernel's disk is below it.
     let target = m.host.target.clone().expect("a target");

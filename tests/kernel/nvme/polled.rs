@@ -1,7 +1,7 @@
 //! Polled queues: completions are `iopoll`, and the device interrupts nobody for them.
 
 use iotrail_host::irq;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
 use libtest_mimic::{Failed, Trial};
 
 use super::drive::{failing, refused, run, sound};
@@ -34,7 +34,8 @@ fn no_interrupts() -> Result<(), Failed> {
             let before = arrived(&drive.disk);
             let m = run(&format!("{load} --ring iopoll {options}"));
             assert_eq!(arrived(&drive.disk) - before, 0, "{engine} {options}");
-            let polled: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Iopoll).map(|v| v.completions).sum();
+            let polled: u64 =
+                m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Iopoll).map(|v| v.completions).sum();
             assert_eq!(
                 (polled, m.ios.unwrap(), m.errors.unwrap()),
                 (4000, 4000, 0),
@@ -48,7 +49,7 @@ fn no_interrupts() -> Result<(), Failed> {
         let m = run(&format!("{load} --depth 1"));
         let irqs = arrived(&drive.disk) - before;
         assert!(irqs > 3500 && irqs <= 4000, "{engine}: {irqs} interrupts of {} I/Os", m.ios.unwrap());
-        assert!(m.vehicles.iter().all(|v| v.vehicle != Vehicle::Iopoll), "{:?}", m.vehicles);
+        assert!(m.vehicles.iter().all(|v| v.vehicle != DeliveryPath::Iopoll), "{:?}", m.vehicles);
     }
     Ok(())
 }

@@ -131,7 +131,7 @@ fn differing(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> Vec<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::net_record::{Asked, NetRecord, ServerRecord};
+    use iotrail_schema::net_record::{NetRecord, SenderPlan, ServerRecord};
     use iotrail_testing::sample;
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn two_network_loads_differ_by_their_servers_and_senders() {
         let of = |window, trigger: &str| {
-            let mut net = NetRecord { asked: Asked { window, ..Asked::default() }, ..NetRecord::default() };
+            let mut net = NetRecord { asked: SenderPlan { window, ..SenderPlan::default() }, ..NetRecord::default() };
             let options = serde_json::json!({ "trigger": trigger, "napi_ns": null });
             let options = options.as_object().unwrap().clone();
             net.server = Some(ServerRecord { options, ..ServerRecord::default() });

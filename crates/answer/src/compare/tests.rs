@@ -114,7 +114,7 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 6, 3), "too few would be left: all count");
     // The caveat stands in the answer of comparisons that are of no run, too.
-    let (answer, _) = crate::head::of_comparisons(&[c], crate::unit::Unit::Io);
+    let (answer, _) = crate::summary::of_comparisons(&[c], crate::unit::Unit::Io);
     assert!(answer.ends_with("; other work disturbed every comparison"), "{answer}");
     // Of four pairs one may go, of five as well, and of five no second one.
     for (all, bad, left) in [(4, 1, 3), (4, 2, 4), (5, 1, 4), (5, 2, 5)] {

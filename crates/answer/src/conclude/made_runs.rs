@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::conclude;
 use crate::compare;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{
-    CpuShare, Delay, Interrupt, Measurement, ModeSwitch, PerIo, StageRecord, VehicleCount,
+    CpuShare, Delay, DeliveryPathCount, Interrupt, Measurement, ModeSwitch, PerIo, StageRecord,
 };
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_testing::sample;
 
 /// One cell: its parameters, and two repeats that `make` changes (0, 1).
@@ -42,9 +42,15 @@ pub(super) fn said(run: &RunRecord) -> Vec<String> {
     conclude(run).remove(0).sentences
 }
 
-fn vehicle(vehicle: Vehicle, detail: Option<&str>, completions: u64, p50: u64, over_1ms: u64) -> VehicleCount {
+fn vehicle(
+    vehicle: DeliveryPath,
+    detail: Option<&str>,
+    completions: u64,
+    p50: u64,
+    over_1ms: u64,
+) -> DeliveryPathCount {
     let delay = Delay { p50: Some(p50), count: Some(completions), over_1ms: Some(over_1ms), ..Delay::default() };
-    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: Some(delay.into()) }
+    DeliveryPathCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: Some(delay.into()) }
 }
 
 fn stages(m: &mut Measurement, p50: u64, p99: u64) {
@@ -74,19 +80,21 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
     let deep = |m: &mut Measurement, repeat: usize| {
         let exit = Some("io_uring_enter");
         m.vehicles = vec![
-            vehicle(Vehicle::SyscallExit, exit, 700, [3_000, 5_000][repeat], 0),
-            vehicle(Vehicle::ReschedIpi, None, 10, 9_000, 0),
-            vehicle(Vehicle::Enter, Some("ready"), 280, 2_000, 0),
-            vehicle(Vehicle::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 10, 20_000, 0),
+            vehicle(DeliveryPath::SyscallExit, exit, 700, [3_000, 5_000][repeat], 0),
+            vehicle(DeliveryPath::ReschedIpi, None, 10, 9_000, 0),
+            vehicle(DeliveryPath::Enter, Some("ready"), 280, 2_000, 0),
+            vehicle(DeliveryPath::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 10, 20_000, 0),
         ];
         m.per_io = PerIo { syscalls: Some(1.01), context_switches: Some(0.01), kicks: Some(0.2), ..PerIo::default() };
     };
     let shallow = |m: &mut Measurement, _| {
-        m.vehicles = vec![vehicle(Vehicle::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 1000, 20_000, 0)];
+        m.vehicles = vec![vehicle(DeliveryPath::Enter, Some("slept, woken by irq 36 vda on CPU 1"), 1000, 20_000, 0)];
     };
     let handed_over = |m: &mut Measurement, _| {
-        m.vehicles =
-            vec![vehicle(Vehicle::Iowq, None, 700, 9_000, 0), vehicle(Vehicle::Enter, Some("ready"), 300, 2_000, 0)];
+        m.vehicles = vec![
+            vehicle(DeliveryPath::Iowq, None, 700, 9_000, 0),
+            vehicle(DeliveryPath::Enter, Some("ready"), 300, 2_000, 0),
+        ];
     };
     let r = run(
         "timelines",
@@ -122,7 +130,7 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     let think = |ns: u64, arm: &str, mean: [f64; 2], delay: u64, late: u64| {
         cell(json!({"think": ns, "arm": arm}), move |m, repeat| {
             m.latency_ns.mean = Some(mean[repeat]);
-            m.vehicles = vec![vehicle(Vehicle::SyscallExit, Some("io_uring_enter"), 1000, delay, late)];
+            m.vehicles = vec![vehicle(DeliveryPath::SyscallExit, Some("io_uring_enter"), 1000, delay, late)];
             stages(m, delay, 2 * delay);
         })
     };
@@ -180,7 +188,7 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
             m.load.cpus = vec![u32::from(cpus == "irq")];
             m.load.ring.requested = if coop { vec!["coop_taskrun".into()] } else { vec![] };
             m.per_io.kicks = Some(if coop || cpus == "irq" { 0.0 } else { 1.0 });
-            m.vehicles = vec![vehicle(Vehicle::Enter, Some("ready"), 1000, 1, 0)];
+            m.vehicles = vec![vehicle(DeliveryPath::Enter, Some("ready"), 1000, 1, 0)];
             m.interrupts = vec![Interrupt {
                 vector: "36".into(),
                 name: "vda".into(),

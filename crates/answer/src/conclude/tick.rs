@@ -7,9 +7,9 @@ use crate::group::vehicle_shares;
 use crate::spread::{Spread, over_repeats};
 use crate::unit::Unit;
 use iotrail_base::words::{count, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurement::Wait;
-use iotrail_schema::vehicle::Vehicle;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
     part.run.arms.iter().filter_map(|arm| of_arm(part, arm)).collect()
@@ -21,7 +21,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
     let one = Unit::of_run(part.run).one();
     for row in &part.group.rows {
         let Some(cell) = find(row, arm) else { continue };
-        if vehicle_shares(&cell.measurements.all()).first().is_none_or(|(v, _)| *v != Vehicle::TimerTick) {
+        if vehicle_shares(&cell.measurements.all()).first().is_none_or(|(v, _)| *v != DeliveryPath::TimerTick) {
             continue;
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };

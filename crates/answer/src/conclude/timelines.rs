@@ -1,7 +1,7 @@
 //! How asking for completions (IORING_ENTER_GETEVENTS) comes to them, cell by cell: what delivered them, or who woke it, and when.
 
 use super::part::{Part, find};
-use crate::timelines::{Timeline, WAYS, Way, does, way};
+use crate::timelines::{PathSummary, Timeline, WAYS, does, way};
 use iotrail_base::words::{list, percent, span};
 
 /// Of a way of less, nothing but its share; nor of less than one in twenty of what delivered them.
@@ -25,7 +25,7 @@ pub fn ways(part: &Part<'_>) -> Vec<String> {
 }
 
 /// `sleeps 28 % (woken by irq 36 vda on CPU 1, 20.0 µs after ready)`.
-fn one(timeline: Timeline, way: &Way) -> String {
+fn one(timeline: Timeline, way: &PathSummary) -> String {
     let mut told = Vec::new();
     if way.share >= WORTH_SAYING {
         let text = |(who, share): &(String, f64)| match *share > 0.995 {

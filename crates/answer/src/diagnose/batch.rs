@@ -3,10 +3,10 @@
 use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, ring_seconds};
 use crate::delivered::has;
 use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
-use iotrail_schema::vehicle::Vehicle;
 
 /// Nearly all calls: what is left may be the filling of the queue at the start.
 const SINGLE: f64 = 0.9;
@@ -102,7 +102,7 @@ const AT_ONCE: f64 = 0.9;
 /// The same where there is nothing else to submit: a call for each, which a plain system call would do as well.
 fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
-    let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::Inline).map(|v| v.completions).sum();
+    let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum();
     let at_once = inlined as f64 / r.completions.max(1) as f64;
     if !calls.are_single(ENOUGH, ENTERS_COST_PER_S) || calls.in_flight > ALONE || at_once < AT_ONCE {
         return None;

@@ -3,9 +3,9 @@
 use super::{Check, RULE, Rule};
 use crate::delivered::{WORTH_SAYING, share};
 use iotrail_base::words::percent;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::vehicle::Vehicle;
 
 pub const DEVICE_IRQ: Rule = Rule {
     code: "device_irq",
@@ -15,12 +15,12 @@ pub const DEVICE_IRQ: Rule = Rule {
 };
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
-    let share = share(&m.vehicles, Vehicle::DeviceIrq);
+    let share = share(&m.vehicles, DeliveryPath::DeviceIrq);
     // Half: the vehicle that explains the measurement, not one among others.
     if share < 0.5 {
         return None;
     }
-    let most = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::DeviceIrq).max_by_key(|v| v.completions);
+    let most = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::DeviceIrq).max_by_key(|v| v.completions);
     let which = most.and_then(|v| v.detail.clone()).map(|d| format!(" ({d})")).unwrap_or_default();
     let text = format!(
         "{} of completions were posted on return from a device's interrupt{which} on the job's own CPU: it lets the job into \
@@ -39,7 +39,7 @@ pub const IOWQ: Rule = Rule {
 };
 
 fn iowq(m: &Measurement) -> Option<Finding> {
-    let share = share(&m.vehicles, Vehicle::Iowq);
+    let share = share(&m.vehicles, DeliveryPath::Iowq);
     if m.load.force_async || share < WORTH_SAYING {
         return None;
     }
@@ -69,16 +69,17 @@ fn not_granted(m: &Measurement) -> Option<Finding> {
 mod tests {
     use super::super::findings_of;
     use super::*;
-    use iotrail_schema::measurement::VehicleCount;
+    use iotrail_schema::measurement::DeliveryPathCount;
     use iotrail_testing::sample;
 
     fn only(m: &Measurement, code: &str) -> Option<Finding> {
         findings_of(m).into_iter().find(|f| f.code == code)
     }
 
-    fn carried_by(vehicle: Vehicle, detail: Option<&str>) -> Measurement {
+    fn carried_by(vehicle: DeliveryPath, detail: Option<&str>) -> Measurement {
         let mut m = sample::measurement();
-        m.vehicles = vec![VehicleCount { vehicle, completions: 500, detail: detail.map(Into::into), delay_ns: None }];
+        m.vehicles =
+            vec![DeliveryPathCount { vehicle, completions: 500, detail: detail.map(Into::into), delay_ns: None }];
         m
     }
 
@@ -106,12 +107,12 @@ mod tests {
             "99.4 % of completions waited for the timer tick: nothing else entered the kernel on the thread's CPU before it"
         );
         assert!(f.remedy.starts_with("wait in io_uring_enter"));
-        assert_eq!(only(&carried_by(Vehicle::Enter, None), "stranded"), None);
+        assert_eq!(only(&carried_by(DeliveryPath::Enter, None), "stranded"), None);
     }
 
     #[test]
     fn kicks_are_explained_where_there_are_many() {
-        let mut m = carried_by(Vehicle::ReschedIpi, None);
+        let mut m = carried_by(DeliveryPath::ReschedIpi, None);
         (m.per_io.kicks, m.iops) = (Some(1.0), Some(14_900.0));
         let f = only(&m, "kick_storm").unwrap();
         assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k a second: ") && f.remedy.starts_with("coop_taskrun"));
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_interrupt_that_carries_is_named() {
-        let f = only(&carried_by(Vehicle::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
+        let f = only(&carried_by(DeliveryPath::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
         assert_eq!(
             f.text,
             "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU: \
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn unasked_workers_are_a_finding_and_asked_ones_are_not() {
-        let mut m = carried_by(Vehicle::Iowq, None);
+        let mut m = carried_by(DeliveryPath::Iowq, None);
         assert!(only(&m, "iowq").unwrap().text.starts_with("100 % of completions came from io-wq workers"));
         m.load.force_async = true;
         assert_eq!(only(&m, "iowq"), None);

@@ -3,11 +3,11 @@
 use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of, tick_rate, why_the_tick};
 use iotrail_base::words::{count, percent, span, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Wait;
-use iotrail_schema::measurement::{Interrupt, Ipi, Measurement, VehicleCount};
+use iotrail_schema::measurement::{DeliveryPathCount, Interrupt, Ipi, Measurement};
 use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
-use iotrail_schema::vehicle::Vehicle;
 
 pub const STRANDED: Rule = Rule {
     code: "stranded",
@@ -23,14 +23,14 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     // The tick found the thread in user mode, else another entry would have carried: it looks at the ring, or computes.
-    let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == Vehicle::TimerTick).map(|v| v.completions).sum();
+    let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).map(|v| v.completions).sum();
     if ticks < ENOUGH_EVENTS {
         return None;
     }
     let mut f = STRANDED.from(r.completions, waited_for_tick(&r.vehicles, &r.flags, true)?);
-    let delay = r.vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
+    let delay = r.vehicles.iter().find(|v| v.vehicle == DeliveryPath::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
     f.bound = r.stages.as_ref().zip(delay).and_then(|(stages, delay)| {
-        let of_delivery = share(&r.vehicles, Vehicle::TimerTick) * delay as f64 / stages.delivery_ns.max(1.0);
+        let of_delivery = share(&r.vehicles, DeliveryPath::TimerTick) * delay as f64 / stages.delivery_ns.max(1.0);
         super::of_delivery(Some(stages), of_delivery.min(1.0))
     });
     let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
@@ -47,9 +47,9 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 const WAITED_NS: u64 = 50_000;
 
 /// Completions of a trace's ring or of a load that waited for the timer tick.
-pub fn waited_for_tick(vehicles: &[VehicleCount], ring_flags: &[String], peeks: bool) -> Option<Finding> {
-    let share = share(vehicles, Vehicle::TimerTick);
-    let delay = vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
+pub fn waited_for_tick(vehicles: &[DeliveryPathCount], ring_flags: &[String], peeks: bool) -> Option<Finding> {
+    let share = share(vehicles, DeliveryPath::TimerTick);
+    let delay = vehicles.iter().find(|v| v.vehicle == DeliveryPath::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
     if share < WORTH_SAYING || delay.is_some_and(|ns| ns < WAITED_NS) {
         return None;
     }
@@ -191,7 +191,7 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let crossing = crossing * t.total.followed.of_all();
     // A submission-queue thread looks by itself: nobody has to tell it.
     let interrupts = line.credited? as f64;
-    if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, Vehicle::Sqpoll) >= CROSSING {
+    if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, DeliveryPath::Sqpoll) >= CROSSING {
         return None;
     }
     let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;

@@ -4,11 +4,11 @@ use super::calls::{cpu, cpu_outside_calls, cpu_share};
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of};
 use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::expansion::is_narrow;
 
 /// Half: what the ring mostly does.
@@ -31,7 +31,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     }
     let refused: u64 = r.opcodes.iter().map(|o| super::results::errno(o, &["EOPNOTSUPP"])).sum();
     let refused_share = refused as f64 / r.completions as f64;
-    let polled = share(&r.vehicles, Vehicle::Iopoll);
+    let polled = share(&r.vehicles, DeliveryPath::Iopoll);
     let known = !r.vehicles.is_empty();
     let what = if refused_share >= WORTH_SAYING {
         format!("{} of the requests on a ring with IOPOLL ended with EOPNOTSUPP", percent(refused_share))
@@ -57,8 +57,8 @@ const FAULTS: u64 = 10_000;
 const FAULTS_PER_IO: f64 = 1.0;
 
 /// The thread was in user mode when its completions came in: it looks for them, or computes.
-fn from_user_mode(vehicles: &[VehicleCount]) -> f64 {
-    use Vehicle::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
+fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
+    use DeliveryPath::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
 }
 
@@ -74,7 +74,7 @@ pub const FAULTING_POLLER: Rule = Rule {
 
 /// Page faults enter the kernel from a loop that was meant to stay out of it.
 fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let carried = share(&r.vehicles, Vehicle::PageFault);
+    let carried = share(&r.vehicles, DeliveryPath::PageFault);
     let faults = t.total.page_faults;
     let per_io = faults.map(|n| n as f64 / t.total.ios.max(1) as f64);
     let many = faults.is_some_and(|n| n >= FAULTS) && per_io.is_some_and(|x| x >= FAULTS_PER_IO);
@@ -171,9 +171,9 @@ fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 const CARRYING: f64 = 0.25;
 
 fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let strayed = |v: &VehicleCount| {
+    let strayed = |v: &DeliveryPathCount| {
         let call = v.detail.as_deref();
-        v.vehicle == Vehicle::SyscallExit && call.is_some_and(|call| AT_HOME.binary_search(&call).is_err())
+        v.vehicle == DeliveryPath::SyscallExit && call.is_some_and(|call| AT_HOME.binary_search(&call).is_err())
     };
     let share = share_of(&r.vehicles, strayed);
     if share < CARRYING {

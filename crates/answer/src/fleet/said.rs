@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::facts::{only_on, words};
 use crate::compare::Metric;
-use crate::head::of_figure;
+use crate::summary::of_figure;
 use crate::unit::Unit;
 use crate::verdicts::factor;
 use iotrail_base::grouped::grouped;

@@ -5,7 +5,7 @@ use iotrail_schema::run_record::value_text;
 
 use super::{Change, FEWEST, History, Series};
 use crate::compare::Metric;
-use crate::head::of_figure;
+use crate::summary::of_figure;
 use crate::verdicts::factor;
 
 /// Metrics that the answer names.

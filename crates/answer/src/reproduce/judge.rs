@@ -16,7 +16,7 @@ use iotrail_stats::student;
 
 /// What was seen of a figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     pub words: Option<String>,
     pub value: Option<f64>,
     pub ci95: Option<[f64; 2]>,
@@ -24,15 +24,15 @@ pub struct Seen {
     pub reason: Option<String>,
 }
 
-impl Default for Seen {
+impl Default for Observation {
     fn default() -> Self {
-        Seen { words: None, value: None, ci95: None, outcome: LineOutcome::Inconclusive, reason: None }
+        Observation { words: None, value: None, ci95: None, outcome: LineOutcome::Inconclusive, reason: None }
     }
 }
 
-impl Seen {
+impl Observation {
     pub fn untestable(why: impl Into<String>) -> Self {
-        Seen { outcome: LineOutcome::CannotBeTested, reason: Some(why.into()), ..Seen::default() }
+        Observation { outcome: LineOutcome::CannotBeTested, reason: Some(why.into()), ..Observation::default() }
     }
 }
 
@@ -42,14 +42,14 @@ const SATURATED: f64 = 0.9;
 /// Why nothing can be told.
 type Untestable = String;
 
-pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> Seen {
+pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> Observation {
     let seen = match shape {
         Shape::Ratio(ratio) => of_ratio(ratio, run, histograms),
         Shape::Count(count) => of_count(count, run),
         Shape::Knee(knee) => of_knee(knee, run, histograms),
         Shape::Order(order) => of_order(order, run, histograms),
     };
-    seen.unwrap_or_else(Seen::untestable)
+    seen.unwrap_or_else(Observation::untestable)
 }
 
 /// The cell that was measured there.
@@ -83,7 +83,7 @@ fn is_known(figure: Metric, name: &str, cell: &CellRecord) -> Result<Vec<f64>, U
     values.ok_or_else(|| format!("{name} is not known: it needs the probes (run as root; `iotrail check`)"))
 }
 
-fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
+fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Result<Observation, Untestable> {
     let (a, b) = (cell(run, &ratio.a)?, cell(run, &ratio.b)?);
     if ratio.limit == Some(Limit::Cpu) {
         saturated(a)?;
@@ -169,8 +169,14 @@ fn noise(metric: Metric, run: &RunRecord, at: &CellRecord, histograms: Histogram
 }
 
 /// Where the interval lies.
-fn within(band: Band, value: f64, ci95: Option<[f64; 2]>, words: impl Fn(f64) -> String, else_said: &str) -> Seen {
-    let mut seen = Seen { value: Some(value), ci95, words: Some(words(value)), ..Seen::default() };
+fn within(
+    band: Band,
+    value: f64,
+    ci95: Option<[f64; 2]>,
+    words: impl Fn(f64) -> String,
+    else_said: &str,
+) -> Observation {
+    let mut seen = Observation { value: Some(value), ci95, words: Some(words(value)), ..Observation::default() };
     let Some([lo, hi]) = ci95 else {
         let why = if else_said.is_empty() { "too few repeats for an interval" } else { else_said };
         seen.reason = Some(why.to_owned());
@@ -188,7 +194,7 @@ pub fn times(x: f64) -> String {
     format!("×{}", three_digits(x))
 }
 
-fn of_count(count: &Count, run: &RunRecord) -> Result<Seen, Untestable> {
+fn of_count(count: &Count, run: &RunRecord) -> Result<Observation, Untestable> {
     let cell = cell(run, &count.at)?;
     let values = is_known(named(&count.figure)?, &count.figure, cell)?;
     let band = count.band();
@@ -198,7 +204,7 @@ fn of_count(count: &Count, run: &RunRecord) -> Result<Seen, Untestable> {
     Ok(within(band, value, ci95, three_digits, ""))
 }
 
-fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
+fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<Observation, Untestable> {
     let metric = named(&knee.metric)?;
     let at = |value: &Value| {
         let mut at = knee.at.clone();
@@ -246,7 +252,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<S
         }
         () => (LineOutcome::Disagrees, None),
     };
-    Ok(Seen {
+    Ok(Observation {
         words: Some(words),
         value: value(ours),
         ci95: value(from).zip(value(to)).map(|(a, b)| [a, b]),
@@ -255,7 +261,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<S
     })
 }
 
-fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Result<Seen, Untestable> {
+fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Result<Observation, Untestable> {
     let metric = named(&order.metric)?;
     let cells = order.cells.iter().map(|at| cell(run, at)).collect::<Result<Vec<_>, _>>()?;
     let pair = |pair: &[&CellRecord]| {
@@ -285,7 +291,7 @@ fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Resul
         }
         () => (LineOutcome::Agrees, None),
     };
-    Ok(Seen { words: Some(words), outcome, reason, ..Seen::default() })
+    Ok(Observation { words: Some(words), outcome, reason, ..Observation::default() })
 }
 
 /// The arm, where it alone tells the cells apart.

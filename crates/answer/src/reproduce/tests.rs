@@ -39,7 +39,7 @@ fn steady(factor: f64) -> Vec<f64> {
     STEADY.iter().rev().map(|x| x * factor).collect()
 }
 
-fn seen(shape: serde_json::Value, run: &RunRecord) -> Seen {
+fn seen(shape: serde_json::Value, run: &RunRecord) -> Observation {
     judged(&serde_json::from_value(shape).unwrap(), run, &|_, _| None)
 }
 

@@ -2,11 +2,11 @@
 
 use super::nature::of;
 use iotrail_base::words::span;
-use iotrail_schema::trail::{Meanwhile, Trail, Wake};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::trail::{Meanwhile, RequestTrace, Wake};
 
 /// Why the completion was posted no earlier: what the thread did, and what it was that came.
-pub(super) fn why_delivered_then(t: &Trail) -> String {
+pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
@@ -40,31 +40,31 @@ pub(super) fn why_delivered_then(t: &Trail) -> String {
     };
     let ran = format!("{state}; its task work ran only");
     match t.vehicle {
-        Vehicle::TimerTick => entry(if running { "the timer tick" } else { "the timer interrupt" }),
-        Vehicle::DeviceIrq => entry("a device's interrupt"),
-        Vehicle::PageFault => entry("a page fault"),
-        Vehicle::OtherIrq => entry("an interrupt"),
-        Vehicle::ReschedIpi => match running {
+        DeliveryPath::TimerTick => entry(if running { "the timer tick" } else { "the timer interrupt" }),
+        DeliveryPath::DeviceIrq => entry("a device's interrupt"),
+        DeliveryPath::PageFault => entry("a page fault"),
+        DeliveryPath::OtherIrq => entry("an interrupt"),
+        DeliveryPath::ReschedIpi => match running {
             true => format!("{state} until another CPU's reschedule interrupt came"),
             false => entry("a reschedule interrupt"),
         },
-        Vehicle::Enter => format!("{ran} when it was in io_uring_enter again"),
-        Vehicle::SyscallExit => format!("{ran} on its way out of a system call{}", of(&t.detail)),
-        Vehicle::Inline => "its own submission posted it, and was under way until then".into(),
-        Vehicle::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
-        Vehicle::Sqpoll if t.meanwhile.is_none() => format!("{who} came to it only then"),
-        Vehicle::Sqpoll => format!("{state}; it came to it only then"),
-        Vehicle::Iowq => "the io-wq worker posted it only then, and what it did until then was not seen".into(),
-        Vehicle::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
-        Vehicle::Thread => "the helper thread came to it only then".into(),
-        Vehicle::Kworker => "the kernel worker that had to finish it came to it only then".into(),
-        Vehicle::Unknown => format!("{state}; what carried it could not be told{}", of(&t.detail)),
+        DeliveryPath::Enter => format!("{ran} when it was in io_uring_enter again"),
+        DeliveryPath::SyscallExit => format!("{ran} on its way out of a system call{}", of(&t.detail)),
+        DeliveryPath::Inline => "its own submission posted it, and was under way until then".into(),
+        DeliveryPath::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
+        DeliveryPath::Sqpoll if t.meanwhile.is_none() => format!("{who} came to it only then"),
+        DeliveryPath::Sqpoll => format!("{state}; it came to it only then"),
+        DeliveryPath::Iowq => "the io-wq worker posted it only then, and what it did until then was not seen".into(),
+        DeliveryPath::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
+        DeliveryPath::Thread => "the helper thread came to it only then".into(),
+        DeliveryPath::Kworker => "the kernel worker that had to finish it came to it only then".into(),
+        DeliveryPath::Unknown => format!("{state}; what carried it could not be told{}", of(&t.detail)),
     }
 }
 
 /// The thread that a trail's `tid`, `meanwhile` and `wake` are of.
-fn submitter(t: &Trail) -> &'static str {
-    if t.vehicle == Vehicle::Sqpoll { "the submission-queue thread" } else { "the thread" }
+fn submitter(t: &RequestTrace) -> &'static str {
+    if t.vehicle == DeliveryPath::Sqpoll { "the submission-queue thread" } else { "the thread" }
 }
 
 pub(super) fn thread(tid: u32, comm: &str) -> String {
@@ -76,7 +76,7 @@ pub(super) fn thread(tid: u32, comm: &str) -> String {
 }
 
 /// The three parts of a delivery to a sleeper, the longest one told.
-pub(super) fn slept(t: &Trail, wake: &Wake) -> String {
+pub(super) fn slept(t: &RequestTrace, wake: &Wake) -> String {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let took = |from: u64, to: u64| to.saturating_sub(from);
     let asleep = took(ready, wake.woken.ns);

@@ -3,14 +3,14 @@
 use super::delivery::why_delivered_then;
 use super::nature::{FINISHED, is_timeout, polls, was_cancelled};
 use iotrail_base::words::span;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
-use iotrail_schema::trail::{Course, Punt, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{Course, Punt, RequestTrace};
 
 /// Where most of the time went, and why; of a `later` completion of a request, how its delivery went. The first sentence is
 /// the answer; those that follow tell of delivery where that was not the longest part.
-pub fn headline(t: &Trail, later: bool) -> Vec<String> {
+pub fn headline(t: &RequestTrace, later: bool) -> Vec<String> {
     let (spans, total) = (t.spans(), span(t.latency_ns() as f64));
     let delivery: u64 = spans.iter().filter(|s| s.from >= Stage::Ready).map(Span::ns).sum();
     let delay_known = spans.iter().any(|s| s.from >= Stage::Ready);
@@ -39,13 +39,13 @@ pub fn headline(t: &Trail, later: bool) -> Vec<String> {
     sentences
 }
 
-fn delivery_took(t: &Trail, spans: &[Span], delivery_ns: u64) -> String {
+fn delivery_took(t: &RequestTrace, spans: &[Span], delivery_ns: u64) -> String {
     let worker = spans.iter().find(|s| (s.from, s.to) == (Stage::Ready, Stage::Ended));
     let until = worker.map(|s| format!(", {} of it until {FINISHED}", span(s.ns() as f64))).unwrap_or_default();
     format!("Delivery took {}{until}: {}.", span(delivery_ns as f64), why_delivered_then(t))
 }
 
-fn why(t: &Trail, longest: &Span) -> String {
+fn why(t: &RequestTrace, longest: &Span) -> String {
     use Stage::*;
     match (longest.from, longest.to) {
         (Submitted, Issued) => before_issue(t),
@@ -73,7 +73,7 @@ fn why(t: &Trail, longest: &Span) -> String {
     }
 }
 
-fn waited_for(t: &Trail) -> &'static str {
+fn waited_for(t: &RequestTrace) -> &'static str {
     match t.course {
         Course::Block => "the device",
         Course::Poll => "the other side",
@@ -81,7 +81,7 @@ fn waited_for(t: &Trail) -> &'static str {
     }
 }
 
-fn before_issue(t: &Trail) -> String {
+fn before_issue(t: &RequestTrace) -> String {
     match (t.punted, t.course, t.enter_batch) {
         (Some(punt), ..) => format!("it was handed to io-wq {}, and a worker had to take it up first", because(punt)),
         (None, Course::Poll, _) => "it was tried, and a poll armed when it could not go on".into(),
@@ -102,13 +102,13 @@ fn because(punt: Punt) -> &'static str {
 }
 
 /// Of a request of which only submission and posting are known.
-fn untold(t: &Trail) -> String {
+fn untold(t: &RequestTrace) -> String {
     match (t.vehicle, t.punted, t.course) {
-        (Vehicle::Inline, ..) => "it was done while it was being submitted".into(),
+        (DeliveryPath::Inline, ..) => "it was done while it was being submitted".into(),
         (_, Some(punt), _) => {
             format!("it was handed to io-wq {}, and what the worker did with it was not seen", because(punt))
         }
-        (Vehicle::Iowq, None, _) => "an io-wq worker did it, and how it got there was not seen".into(),
+        (DeliveryPath::Iowq, None, _) => "an io-wq worker did it, and how it got there was not seen".into(),
         _ if is_timeout(t) && was_cancelled(t) => "it was cancelled before its time was up".into(),
         _ if is_timeout(t) => {
             "a timeout ends when its time is up, or the completions that it counts are there".into()

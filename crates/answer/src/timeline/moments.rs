@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::nature::{FINISHED, is_timeout, of, polls, was_cancelled};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::stage::Stage;
-use iotrail_schema::trail::{Course, Punt, Stamp, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{Course, Punt, RequestTrace, Stamp};
 
 /// A moment of an I/O.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,7 +21,7 @@ pub struct Moment {
 }
 
 /// The moments in their order; a stage that does not apply is left out, one that is not known is said to be.
-pub fn moments(t: &Trail) -> Vec<Moment> {
+pub fn moments(t: &RequestTrace) -> Vec<Moment> {
     let moment = |what, stamp: Option<Stamp>, text: String| Moment {
         what,
         after_ns: stamp.map(|s| s.ns as i64 - t.submitted.ns as i64),
@@ -71,7 +71,7 @@ pub fn moments(t: &Trail) -> Vec<Moment> {
     all
 }
 
-pub(super) fn known(t: &Trail, stage: Stage) -> String {
+pub(super) fn known(t: &RequestTrace, stage: Stage) -> String {
     let requests = t.block_requests;
     match (stage, t.course) {
         (Stage::Submitted, _) => submitted(t),
@@ -93,7 +93,7 @@ pub(super) fn known(t: &Trail, stage: Stage) -> String {
     }
 }
 
-pub(super) fn submitted(t: &Trail) -> String {
+pub(super) fn submitted(t: &RequestTrace) -> String {
     let mut text = match t.enter_batch {
         Some(1) => "the only one of its io_uring_enter".to_owned(),
         Some(n) => format!("one of {n} of one io_uring_enter"),
@@ -109,12 +109,12 @@ pub(super) fn submitted(t: &Trail) -> String {
 }
 
 /// `None`: the stage does not apply.
-pub(super) fn unknown(t: &Trail, stage: Stage) -> Option<&'static str> {
+pub(super) fn unknown(t: &RequestTrace, stage: Stage) -> Option<&'static str> {
     let followed = t.course != Course::Direct;
     match stage {
         Stage::Issued | Stage::Ready if followed => Some("not known: it was not seen"),
         // Done on the spot: there is nothing between.
-        Stage::Issued | Stage::Ready if t.vehicle == Vehicle::Inline => None,
+        Stage::Issued | Stage::Ready if t.vehicle == DeliveryPath::Inline => None,
         Stage::Issued if polls(t) => Some("not known: it was armed while it was being submitted"),
         Stage::Issued | Stage::Ready if is_timeout(t) => Some("not known: no probe stands at timers"),
         Stage::Issued | Stage::Ready => Some("not known: neither block I/O nor a poll, or not seen as such"),
@@ -123,43 +123,46 @@ pub(super) fn unknown(t: &Trail, stage: Stage) -> Option<&'static str> {
     }
 }
 
-fn by_task_work(v: Vehicle) -> bool {
+fn by_task_work(v: DeliveryPath) -> bool {
     match v {
-        Vehicle::Enter
-        | Vehicle::SyscallExit
-        | Vehicle::ReschedIpi
-        | Vehicle::DeviceIrq
-        | Vehicle::TimerTick
-        | Vehicle::PageFault
-        | Vehicle::OtherIrq
-        | Vehicle::Sqpoll
-        | Vehicle::Unknown => true,
-        Vehicle::Inline | Vehicle::Iopoll | Vehicle::Iowq | Vehicle::IrqDirect | Vehicle::Thread | Vehicle::Kworker => {
-            false
-        }
+        DeliveryPath::Enter
+        | DeliveryPath::SyscallExit
+        | DeliveryPath::ReschedIpi
+        | DeliveryPath::DeviceIrq
+        | DeliveryPath::TimerTick
+        | DeliveryPath::PageFault
+        | DeliveryPath::OtherIrq
+        | DeliveryPath::Sqpoll
+        | DeliveryPath::Unknown => true,
+        DeliveryPath::Inline
+        | DeliveryPath::Iopoll
+        | DeliveryPath::Iowq
+        | DeliveryPath::IrqDirect
+        | DeliveryPath::Thread
+        | DeliveryPath::Kworker => false,
     }
 }
 
-pub(super) fn posted(t: &Trail) -> String {
+pub(super) fn posted(t: &RequestTrace) -> String {
     let detail = |name: &str| format!("{name}{}", of(&t.detail));
     let by = match t.vehicle {
-        Vehicle::Inline => "inline, while it was being submitted".into(),
+        DeliveryPath::Inline => "inline, while it was being submitted".into(),
         // The detail names the waker, which is told by itself.
-        Vehicle::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
-        Vehicle::Enter => detail("enter: in io_uring_enter"),
-        Vehicle::SyscallExit => detail("syscall_exit: leaving a system call"),
-        Vehicle::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
-        Vehicle::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
-        Vehicle::TimerTick => "timer_tick: on return from the timer interrupt".into(),
-        Vehicle::PageFault => "page_fault: on return from a page fault".into(),
-        Vehicle::OtherIrq => detail("other_irq: on return from an interrupt"),
-        Vehicle::Sqpoll => "sqpoll: by the submission-queue thread".into(),
-        Vehicle::Iopoll => "iopoll: by a poll of the device".into(),
-        Vehicle::Iowq => "iowq: by an io-wq worker".into(),
-        Vehicle::IrqDirect => detail("irq_direct: in interrupt context"),
-        Vehicle::Thread => "thread: by a helper thread".into(),
-        Vehicle::Kworker => "kworker: by a kernel worker".into(),
-        Vehicle::Unknown => detail("unknown: what carried it could not be told"),
+        DeliveryPath::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
+        DeliveryPath::Enter => detail("enter: in io_uring_enter"),
+        DeliveryPath::SyscallExit => detail("syscall_exit: leaving a system call"),
+        DeliveryPath::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
+        DeliveryPath::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
+        DeliveryPath::TimerTick => "timer_tick: on return from the timer interrupt".into(),
+        DeliveryPath::PageFault => "page_fault: on return from a page fault".into(),
+        DeliveryPath::OtherIrq => detail("other_irq: on return from an interrupt"),
+        DeliveryPath::Sqpoll => "sqpoll: by the submission-queue thread".into(),
+        DeliveryPath::Iopoll => "iopoll: by a poll of the device".into(),
+        DeliveryPath::Iowq => "iowq: by an io-wq worker".into(),
+        DeliveryPath::IrqDirect => detail("irq_direct: in interrupt context"),
+        DeliveryPath::Thread => "thread: by a helper thread".into(),
+        DeliveryPath::Kworker => "kworker: by a kernel worker".into(),
+        DeliveryPath::Unknown => detail("unknown: what carried it could not be told"),
     };
     match t.run_items {
         Some(n) if n > 1 => format!("{by}; {n} items in that run"),

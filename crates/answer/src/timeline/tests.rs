@@ -1,11 +1,11 @@
 use super::nature::FINISHED;
 use super::*;
-use iotrail_schema::trail::{Course, Meanwhile, Stamp, Trail, Wake};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::trail::{Course, Meanwhile, RequestTrace, Stamp, Wake};
 use iotrail_schema::trail_example::trail;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_schema::waker::Waker;
 
-fn at(t: &Trail, ns: u64, cpu: u32) -> Stamp {
+fn at(t: &RequestTrace, ns: u64, cpu: u32) -> Stamp {
     Stamp { ns: t.submitted.ns + ns, cpu }
 }
 
@@ -40,7 +40,7 @@ fn a_thread_that_lost_its_cpu_did_not_hold_it_all_the_time() {
     ));
     (t.posted.cpu, t.switches_meanwhile) = (1, None);
     assert!(headline(&t, false)[0].contains("running on CPU 0, but was off it and went on on CPU 1; it was posted"));
-    t.vehicle = Vehicle::Sqpoll;
+    t.vehicle = DeliveryPath::Sqpoll;
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
     assert!(headline(&t, false)[0].ends_with(
         "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
@@ -92,7 +92,7 @@ fn polls_and_timeouts_in_their_own_words() {
 #[test]
 fn a_sleep_is_taken_apart() {
     let mut t = trail();
-    (t.vehicle, t.detail) = (Vehicle::Enter, Some("slept, woken by irq 36 on CPU 1".into()));
+    (t.vehicle, t.detail) = (DeliveryPath::Enter, Some("slept, woken by irq 36 on CPU 1".into()));
     t.meanwhile = Some(Meanwhile::Sleeping { cpu: 0, tid: 99, comm: "busy".into() });
     let by = Waker::Thread { cpu: 1 };
     let mut wake = Wake { woken: at(&t, 102_000, 1), by, running: Some(at(&t, 2_900_000, 0)) };
@@ -123,7 +123,7 @@ fn what_is_not_known_is_said_to_be() {
 
 #[test]
 fn results_in_words() {
-    let with = |result, asked_bytes| request(&Trail { result, asked_bytes, ..trail() });
+    let with = |result, asked_bytes| request(&RequestTrace { result, asked_bytes, ..trail() });
     assert_eq!(with(4096, Some(4096)), "read_fixed 4 KiB");
     assert_eq!(with(512, Some(4096)), "read_fixed 4 KiB: only 512 B");
     assert_eq!(with(-5, Some(4096)), "read_fixed 4 KiB: EIO");
@@ -158,7 +158,7 @@ fn an_io_is_one_sentence_with_its_number() {
 
 #[test]
 fn what_was_waited_for_goes_by_the_longest_part() {
-    let what = |t: &Trail| waited(t, false).unwrap().what;
+    let what = |t: &RequestTrace| waited(t, false).unwrap().what;
     let mut t = trail();
     t.issued = Some(at(&t, 2_000_000, 0));
     t.ready = Some(at(&t, 2_100_000, 0));

@@ -3,10 +3,10 @@
 use super::nature::{is_timeout, polls, was_cancelled};
 use iotrail_base::error::errno_name;
 use iotrail_base::words::{bytes, percent, span};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
-use iotrail_schema::trail::{Course, Meanwhile, Trail, Wake};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{Course, Meanwhile, RequestTrace, Wake};
 
 /// The longest part of an I/O's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Waited {
 }
 
 /// `delivery`: of the time since it was ready alone. `None`: no such part is known.
-pub fn waited(t: &Trail, delivery: bool) -> Option<Waited> {
+pub fn waited(t: &RequestTrace, delivery: bool) -> Option<Waited> {
     // Of equals the later one, which is nearer to what can be changed.
     let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
     let longest = spans.max_by_key(Span::ns)?;
@@ -26,7 +26,7 @@ pub fn waited(t: &Trail, delivery: bool) -> Option<Waited> {
 
 /// `read of 4 KiB, 8.10 ms: for 7.90 ms (98 %) it waited for the thread to enter the kernel (timer tick)`. `slowness_ns`: its latency;
 /// where `delivery`, the time since it was ready alone.
-pub fn sentence(t: &Trail, slowness_ns: u64, delivery: bool) -> String {
+pub fn sentence(t: &RequestTrace, slowness_ns: u64, delivery: bool) -> String {
     let size = t.asked_bytes.map_or(String::new(), |n| format!(" of {}", bytes(n)));
     let failed = if t.result < 0 { format!(" ({})", errno_name(t.result.saturating_neg())) } else { String::new() };
     let time = format!("{}{}", span(slowness_ns as f64), if delivery { " of delivery" } else { "" });
@@ -42,7 +42,7 @@ pub fn sentence(t: &Trail, slowness_ns: u64, delivery: bool) -> String {
 
 const UNSEEN: &str = "for something that was not seen";
 
-fn what(t: &Trail, longest: &Span) -> &'static str {
+fn what(t: &RequestTrace, longest: &Span) -> &'static str {
     use Stage::*;
     match (longest.from, longest.to) {
         (Submitted, Issued) => match (t.punted, t.course) {
@@ -50,8 +50,8 @@ fn what(t: &Trail, longest: &Span) -> &'static str {
             (None, Course::Poll) => "to be tried, and its poll armed",
             (None, _) => "to be issued to the driver",
         },
-        (Submitted, Posted) if t.vehicle == Vehicle::Inline => "for its own submission to end",
-        (Submitted, Posted) if t.punted.is_some() || t.vehicle == Vehicle::Iowq => "for an io-wq worker to do it",
+        (Submitted, Posted) if t.vehicle == DeliveryPath::Inline => "for its own submission to end",
+        (Submitted, Posted) if t.punted.is_some() || t.vehicle == DeliveryPath::Iowq => "for an io-wq worker to do it",
         (Submitted, Posted) if is_timeout(t) && !was_cancelled(t) => "for its time to be up",
         (Submitted, Ready | Posted) if was_cancelled(t) => "until it was cancelled",
         (Submitted, Ready) if polls(t) => "for what it polls",
@@ -70,7 +70,7 @@ fn what(t: &Trail, longest: &Span) -> &'static str {
     }
 }
 
-fn delivery(t: &Trail) -> &'static str {
+fn delivery(t: &RequestTrace) -> &'static str {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
@@ -78,28 +78,28 @@ fn delivery(t: &Trail) -> &'static str {
     let was_off = matches!(t.meanwhile, Some(Meanwhile::Running { cpu })
         if cpu != t.posted.cpu || t.switches_meanwhile.is_some_and(|n| n > 0));
     match (&t.meanwhile, t.vehicle) {
-        (_, Vehicle::Inline) => "for its own submission to end",
-        (_, Vehicle::Iowq) => "for the io-wq worker to post it",
-        (_, Vehicle::IrqDirect) => "for the interrupt that posted it",
-        (_, Vehicle::Thread) => "for the helper thread",
-        (_, Vehicle::Kworker) => "for a kernel worker",
+        (_, DeliveryPath::Inline) => "for its own submission to end",
+        (_, DeliveryPath::Iowq) => "for the io-wq worker to post it",
+        (_, DeliveryPath::IrqDirect) => "for the interrupt that posted it",
+        (_, DeliveryPath::Thread) => "for the helper thread",
+        (_, DeliveryPath::Kworker) => "for a kernel worker",
         (Some(Meanwhile::Runnable { .. }), _) => "for a CPU, which another thread had",
         _ if was_off => "for the thread, which was off its CPU for a time",
-        (_, Vehicle::Sqpoll) => "for the submission-queue thread",
-        (_, Vehicle::TimerTick) => "for the thread to enter the kernel (timer tick)",
-        (_, Vehicle::DeviceIrq) => "for the thread to enter the kernel (a device's interrupt)",
-        (_, Vehicle::PageFault) => "for the thread to enter the kernel (page fault)",
-        (_, Vehicle::OtherIrq) => "for the thread to enter the kernel (an interrupt)",
-        (_, Vehicle::ReschedIpi) => "for the thread to enter the kernel (reschedule interrupt)",
-        (_, Vehicle::Enter) => "for the thread to enter the kernel (io_uring_enter)",
-        (_, Vehicle::SyscallExit) => "for the thread to leave a system call",
-        (_, Vehicle::Iopoll) => "for the thread to poll the device (io_uring_enter)",
-        (_, Vehicle::Unknown) => UNSEEN,
+        (_, DeliveryPath::Sqpoll) => "for the submission-queue thread",
+        (_, DeliveryPath::TimerTick) => "for the thread to enter the kernel (timer tick)",
+        (_, DeliveryPath::DeviceIrq) => "for the thread to enter the kernel (a device's interrupt)",
+        (_, DeliveryPath::PageFault) => "for the thread to enter the kernel (page fault)",
+        (_, DeliveryPath::OtherIrq) => "for the thread to enter the kernel (an interrupt)",
+        (_, DeliveryPath::ReschedIpi) => "for the thread to enter the kernel (reschedule interrupt)",
+        (_, DeliveryPath::Enter) => "for the thread to enter the kernel (io_uring_enter)",
+        (_, DeliveryPath::SyscallExit) => "for the thread to leave a system call",
+        (_, DeliveryPath::Iopoll) => "for the thread to poll the device (io_uring_enter)",
+        (_, DeliveryPath::Unknown) => UNSEEN,
     }
 }
 
 /// The longest of the three parts of a delivery to a sleeper.
-fn slept(t: &Trail, wake: &Wake) -> &'static str {
+fn slept(t: &RequestTrace, wake: &Wake) -> &'static str {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let asleep = wake.woken.ns.saturating_sub(ready);
     let Some(running) = wake.running else { return "for the sleeping thread" };

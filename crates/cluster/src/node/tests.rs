@@ -45,7 +45,7 @@ fn what_lies_on_a_drained_node_is_fetched_later() {
     for (ending, lies) in [(Ending::Completed, true), (Ending::TimedOut, true), (Ending::NodeFailed, false)] {
         let mut node = node(&dir);
         let said = node.step(Some(&job(State::Ended(ending), "")), &context).unwrap();
-        assert_eq!((node.at, node.left_behind), (At::Over(ending), lies), "{said}");
+        assert_eq!((node.at, node.left_behind), (NodePlace::Over(ending), lies), "{said}");
         assert_eq!(said.ends_with("may lie there still: Slurm has it drained: the disk"), lies, "{said}");
     }
 }
@@ -56,7 +56,7 @@ fn a_node_that_is_back_and_busy_is_waited_for() {
     let (away, busy) = (context(&submitted, "down*", Duration::ZERO), context(&submitted, "allocated", Duration::ZERO));
     let lost = |requeued| {
         let mut node = node(&dir);
-        (node.at, node.requeued) = (At::Requeued, requeued);
+        (node.at, node.requeued) = (NodePlace::Requeued, requeued);
         node
     };
     assert_eq!(lost(1).given_up(&away).as_deref(), Some("it was lost, and did not come back"));
@@ -75,10 +75,10 @@ fn what_takes_its_node_is_told_from_a_loss() {
     let minute = Duration::from_secs(60);
     for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; it may come back for 60 s")] {
         let mut node = node(&dir);
-        node.at = At::Running;
+        node.at = NodePlace::Running;
         let waits = job(State::Waiting, "Resources");
         assert_eq!(node.step(Some(&waits), &context(&submitted, state, minute)).as_deref(), Some(said));
-        assert_eq!(node.at, At::Requeued);
+        assert_eq!(node.at, NodePlace::Requeued);
     }
 }
 

@@ -21,7 +21,7 @@ const THREADS: u32 = 64;
 const IDLE_MS: u32 = 1;
 
 /// What is around a load on this machine.
-pub struct Around<'a> {
+pub struct HostContext<'a> {
     pub placements: &'a [Placement],
     pub online: &'a [u32],
     pub target: Option<&'a Target>,
@@ -31,7 +31,7 @@ pub struct Around<'a> {
 }
 
 /// Candidates for a load that is described, what there is now first, and what is none. `given`: its options as they were written.
-pub fn of_load(base: &LoadOptions, given: &Table, around: &Around<'_>) -> (Vec<Proposed>, Vec<LeftOut>) {
+pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (Vec<Proposed>, Vec<LeftOut>) {
     let mut out = Vec::new();
     let has_ring = base.engine.engine().ring.is_some();
     let rings = rings(base);
@@ -77,7 +77,7 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &Around<'_>) -> (Vec<P
 }
 
 /// What cannot be, by the load's own rules. What this machine does not allow is said when it is planned.
-fn illegal(p: &Proposed, given: &Table, around: &Around<'_>) -> Option<String> {
+fn illegal(p: &Proposed, given: &Table, around: &HostContext<'_>) -> Option<String> {
     if p.options.is_empty() {
         return None;
     }
@@ -96,7 +96,7 @@ fn rings(base: &LoadOptions) -> Vec<Move> {
 }
 
 /// SQPOLL's thread bound to a CPU, and put to sleep early.
-fn polling(base: &LoadOptions, around: &Around<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
+fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     let mut all = Vec::new();
     let online = around.online;
     let own = base.cpus.as_deref().and_then(|list| cpus::resolve(list, around.target, online).ok()).unwrap_or_default();
@@ -199,7 +199,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
 }
 
 /// Settings of the disk's queue that can be had.
-fn hosts(base: &LoadOptions, around: &Around<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
+fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     const NAME: &str = "scheduler, nr-requests";
     let queue = match &around.queue {
         asked if !base.uses_target() => {
@@ -273,7 +273,11 @@ mod tests {
             refused.filter(|name| c.scheduler.as_deref() == Some(*name)).map(|_| Error::machine("no", "as root"))
         };
         let target = None;
-        of_load(&base, &given, &Around { placements: &placements, online: &[0, 1], target, queue, refusal: &refusal })
+        of_load(
+            &base,
+            &given,
+            &HostContext { placements: &placements, online: &[0, 1], target, queue, refusal: &refusal },
+        )
     }
 
     fn names(all: &[Proposed]) -> Vec<&str> {

@@ -7,7 +7,7 @@ use crate::cell;
 use crate::file::parse;
 use crate::load::Kind;
 use crate::plan::{Facts, Plan, Target, plan};
-use iotrail_answer::head::advice;
+use iotrail_answer::summary::advice;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
 use iotrail_schema::search_record::SearchRecord;
@@ -111,7 +111,7 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advise::storage::{Around, of_load};
+    use crate::advise::storage::{HostContext, of_load};
     use iotrail_load::options::{LoadOptions, Rw};
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             .map(|(name, value): (&str, Value)| (name.into(), value))
             .into_iter()
             .collect();
-        let around = Around { placements: &[], online: &[0, 1], target: None, queue: None, refusal: &|_, _| None };
+        let around = HostContext { placements: &[], online: &[0, 1], target: None, queue: None, refusal: &|_, _| None };
         let (proposed, left_out) = of_load(&base, &load, &around);
         let (candidates, found) = (vec![], None);
         let (objective, second) = ("iops".to_owned(), Some("cpu_per_io".to_owned()));

@@ -6,7 +6,7 @@ use iotrail_base::words::list;
 use iotrail_load::engine::capabilities::{Engine, TargetKind};
 use iotrail_load::options::EngineKind;
 
-use super::At;
+use super::Fault;
 use super::job::{Setting, no_value};
 use super::map::Mapping;
 
@@ -22,7 +22,7 @@ fn names() -> String {
 }
 
 impl Mapping {
-    pub(super) fn engine(&mut self) -> Result<&'static Engine, At> {
+    pub(super) fn engine(&mut self) -> Result<&'static Engine, Fault> {
         let engine = match self.take("ioengine") {
             None => {
                 self.note("without ioengine fio uses psync: plain reads and writes");
@@ -31,7 +31,7 @@ impl Mapping {
             Some(s) => {
                 let name = s.value.clone().unwrap_or_default();
                 EngineKind::of_fio(&name).ok_or_else(|| {
-                    At::line(s.line, format!("ioengine={name} has no counterpart: there are {}", names()))
+                    Fault::line(s.line, format!("ioengine={name} has no counterpart: there are {}", names()))
                 })?
             }
         };
@@ -40,7 +40,7 @@ impl Mapping {
         Ok(engine)
     }
 
-    pub(super) fn depth(&mut self, engine: &Engine) -> Result<(), At> {
+    pub(super) fn depth(&mut self, engine: &Engine) -> Result<(), Fault> {
         let depth = self.take("iodepth");
         let batch = self.take("iodepth_batch");
         if engine.one_in_flight.is_some() {
@@ -68,7 +68,7 @@ impl Mapping {
     }
 
     /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
-    pub(super) fn ring(&mut self, engine: &Engine) -> Result<(), At> {
+    pub(super) fn ring(&mut self, engine: &Engine) -> Result<(), Fault> {
         if engine.ring.is_none() {
             return Ok(()); // what is left is named by `rest`
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::At;
+use super::Fault;
 
 /// An option as it stands in the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +34,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("blockalign", "ba"),
 ];
 
-pub fn read(text: &str) -> Result<Job, At> {
+pub fn read(text: &str) -> Result<Job, Fault> {
     let mut job = Job::default();
     // Line and name of each job section.
     let mut jobs: Vec<(usize, &str)> = Vec::new();
@@ -47,7 +47,7 @@ pub fn read(text: &str) -> Result<Job, At> {
         }
         if let Some(rest) = content.strip_prefix('[') {
             let Some(name) = rest.strip_suffix(']') else {
-                return Err(At::line(line, "a section's name ends with ']'"));
+                return Err(Fault::line(line, "a section's name ends with ']'"));
             };
             // As fio: any name that begins so.
             (in_section, in_job) = (true, !name.starts_with("global"));
@@ -57,13 +57,13 @@ pub fn read(text: &str) -> Result<Job, At> {
             continue;
         }
         if !in_section {
-            return Err(At::line(line, format!("'{content}' stands before the first [section]")));
+            return Err(Fault::line(line, format!("'{content}' stands before the first [section]")));
         }
         if content == "include" || content.starts_with("include ") {
-            return Err(At::line(line, "include: another file's lines are not taken; put them here"));
+            return Err(Fault::line(line, "include: another file's lines are not taken; put them here"));
         }
         if content.contains("${") {
-            return Err(At::line(line, format!("'{content}' has a variable of the environment; write its value")));
+            return Err(Fault::line(line, format!("'{content}' has a variable of the environment; write its value")));
         }
         let (key, value) = match content.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
@@ -71,7 +71,7 @@ pub fn read(text: &str) -> Result<Job, At> {
         };
         // fio's own: $jobname, $ncpus, $pagesize, $mb_memory.
         if value.as_deref().is_some_and(|v| v.contains('$')) {
-            return Err(At::line(line, format!("'{content}' has a keyword of fio's; write its value")));
+            return Err(Fault::line(line, format!("'{content}' has a keyword of fio's; write its value")));
         }
         // What follows a job's section and is global again is for jobs after it.
         if jobs.is_empty() || jobs.len() == 1 && in_job {
@@ -81,10 +81,10 @@ pub fn read(text: &str) -> Result<Job, At> {
     }
     match jobs.as_slice() {
         [_] => Ok(job),
-        [] => Err(At { line: None, what: "there is no job in it, only [global] options at most".into() }),
+        [] => Err(Fault { line: None, what: "there is no job in it, only [global] options at most".into() }),
         [_, (line, _), ..] => {
             let names: Vec<&str> = jobs.iter().map(|(_, name)| *name).collect();
-            Err(At::line(
+            Err(Fault::line(
                 *line,
                 format!("there are {} jobs ({}); a load is one: keep one of them", jobs.len(), names.join(", ")),
             ))
@@ -160,10 +160,10 @@ pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     u64::from_str_radix(&digits[..end], radix).ok()?.checked_mul(unit)
 }
 
-pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> At {
+pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> Fault {
     match &s.value {
-        Some(value) => At::line(s.line, format!("{name}={value}: not {wanted}")),
-        None => At::line(s.line, format!("{name} wants {wanted}")),
+        Some(value) => Fault::line(s.line, format!("{name}={value}: not {wanted}")),
+        None => Fault::line(s.line, format!("{name} wants {wanted}")),
     }
 }
 

@@ -6,7 +6,7 @@ use iotrail_load::engine::capabilities::{Engine, TargetKind};
 
 use super::job::{Job, Setting, no_value, number};
 use super::passed_over::{ONLY, SAYS_NOTHING};
-use super::{At, Imported};
+use super::{Fault, Imported};
 
 pub(super) struct Mapping {
     job: Job,
@@ -14,12 +14,12 @@ pub(super) struct Mapping {
     pub(super) out: Imported,
 }
 
-pub(super) fn map(job: Job) -> Result<Imported, At> {
+pub(super) fn map(job: Job) -> Result<Imported, Fault> {
     let mut m = Mapping { job, kb_base: 1024, out: Imported::default() };
     if let Some(s) = m.take("kb_base") {
         m.kb_base = match s.number(1024) {
             Some(base @ (1000 | 1024)) => base,
-            _ => return Err(At::line(s.line, "kb_base is 1024 or 1000")),
+            _ => return Err(Fault::line(s.line, "kb_base is 1024 or 1000")),
         };
     }
     let engine = m.engine()?;
@@ -53,8 +53,8 @@ impl Mapping {
         self.out.options.insert(option.to_owned(), value.into());
     }
 
-    pub(super) fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), At> {
-        let n = i64::try_from(n).map_err(|_| At { line, what: format!("{n} is more than any load has") })?;
+    pub(super) fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), Fault> {
+        let n = i64::try_from(n).map_err(|_| Fault { line, what: format!("{n} is more than any load has") })?;
         self.set(option, n);
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Mapping {
     }
 
     /// An option that is a number, with its line.
-    pub(super) fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, At> {
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, Fault> {
         let Some(s) = self.take(name) else { return Ok(None) };
         match s.number(self.kb_base) {
             Some(n) => Ok(Some((s.line, n))),
@@ -78,12 +78,12 @@ impl Mapping {
         }
     }
 
-    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, At> {
+    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, Fault> {
         let Some(s) = self.take(name) else { return Ok(None) };
         s.flag().map(Some).ok_or_else(|| no_value(name, &s, "0 or 1"))
     }
 
-    fn pattern(&mut self) -> Result<String, At> {
+    fn pattern(&mut self) -> Result<String, Fault> {
         let Some(s) = self.take("rw") else {
             self.set("rw", "read");
             return Ok("read".into());
@@ -91,7 +91,7 @@ impl Mapping {
         let value = s.value.clone().unwrap_or_default();
         let (name, sequence) = value.split_once(':').map_or((value.as_str(), None), |(n, rest)| (n, Some(rest)));
         if !["read", "write", "randread", "randwrite", "randrw"].contains(&name) {
-            return Err(At::line(
+            return Err(Fault::line(
                 s.line,
                 format!("rw={value} has no counterpart: there are read, write, randread, randwrite and randrw"),
             ));
@@ -120,7 +120,7 @@ impl Mapping {
         }
     }
 
-    fn block_size(&mut self, rw: &str) -> Result<u64, At> {
+    fn block_size(&mut self, rw: &str) -> Result<u64, Fault> {
         let mut bs = 4096;
         if let Some(s) = self.take("bs") {
             match Self::of_direction(&s, rw) {
@@ -137,7 +137,7 @@ impl Mapping {
     }
 
     /// The file, and how much of it; returns the latter.
-    fn target(&mut self) -> Result<Option<u64>, At> {
+    fn target(&mut self) -> Result<Option<u64>, Fault> {
         let directory = self.take("directory");
         match self.take("filename") {
             Some(s) => {
@@ -170,7 +170,7 @@ impl Mapping {
         Ok(Some(size))
     }
 
-    fn cache(&mut self, engine: &Engine) -> Result<(), At> {
+    fn cache(&mut self, engine: &Engine) -> Result<(), Fault> {
         let line = |s: &Option<Setting>| s.as_ref().map_or(0, |s| s.line);
         let (direct, buffered) = (self.take("direct"), self.take("buffered"));
         let value = |name: &str, s: &Option<Setting>| match s {
@@ -192,7 +192,7 @@ impl Mapping {
     }
 
     /// How long is measured: fio ends by time, by number, or when `size` has been moved, whichever comes first.
-    fn length(&mut self, jobs: u64, bs: u64, size: Option<u64>) -> Result<(), At> {
+    fn length(&mut self, jobs: u64, bs: u64, size: Option<u64>) -> Result<(), Fault> {
         let span = |m: &mut Self, name: &str| match m.take(name) {
             None => Ok(None),
             Some(s) => s.span_us(true).map(|us| Some((s.clone(), us))).ok_or_else(|| no_value(name, &s, "a time")),
@@ -235,9 +235,10 @@ impl Mapping {
         Ok(())
     }
 
-    fn set_count(&mut self, of_each: u64, jobs: u64) -> Result<(), At> {
+    fn set_count(&mut self, of_each: u64, jobs: u64) -> Result<(), Fault> {
         let all = of_each.checked_mul(jobs).filter(|n| *n > 0);
-        let all = all.ok_or_else(|| At { line: None, what: format!("{jobs} jobs of {of_each} I/Os are no load") })?;
+        let all =
+            all.ok_or_else(|| Fault { line: None, what: format!("{jobs} jobs of {of_each} I/Os are no load") })?;
         self.set_number("count", None, all)
     }
 
@@ -255,7 +256,7 @@ impl Mapping {
         self.set("cpus", list);
     }
 
-    fn pace(&mut self, rw: &str, jobs: u64) -> Result<(), At> {
+    fn pace(&mut self, rw: &str, jobs: u64) -> Result<(), Fault> {
         if let Some(s) = self.take("rate_iops") {
             match Self::of_direction(&s, rw).map(|text| number(&text, self.kb_base)) {
                 Some(Some(0)) => {}

@@ -39,24 +39,24 @@ pub fn import(text: &str, origin: &str) -> Result<Imported> {
     let imported = map::map(job).map_err(|at| refuse(origin, &at))?;
     // What the mapping makes is checked as what a user writes.
     LoadOptions::deserialize(toml::Value::Table(imported.options.clone()))
-        .map_err(|e| refuse(origin, &At { line: None, what: e.message().to_owned() }))?;
+        .map_err(|e| refuse(origin, &Fault { line: None, what: e.message().to_owned() }))?;
     Ok(imported)
 }
 
 /// What is wrong, and where.
 #[derive(Debug, PartialEq)]
-struct At {
+struct Fault {
     line: Option<usize>,
     what: String,
 }
 
-impl At {
+impl Fault {
     fn line(line: usize, what: impl Into<String>) -> Self {
         Self { line: Some(line), what: what.into() }
     }
 }
 
-fn refuse(origin: &str, at: &At) -> Error {
+fn refuse(origin: &str, at: &Fault) -> Error {
     let line = at.line.map_or_else(String::new, |n| format!(":{n}"));
     Error::input(
         format!("{origin}{line}: {}", at.what),

@@ -40,7 +40,7 @@ pub struct Announced {
 }
 
 /// What lies between the two ends; the same for all measurements of a run.
-enum Way {
+enum Link {
     Namespaces(Namespaces),
     Loopback,
     Unix(Folder),
@@ -49,7 +49,7 @@ enum Way {
 
 #[derive(Default)]
 pub struct Ends {
-    way: Option<(Between, Way)>,
+    way: Option<(Between, Link)>,
 }
 
 impl Ends {
@@ -70,8 +70,8 @@ impl Ends {
         let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
         let mut server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
-            Way::Namespaces(ends) => Some(ends.enter_sender()?),
-            Way::Loopback | Way::Unix(_) | Way::Second(_) => None,
+            Link::Namespaces(ends) => Some(ends.enter_sender()?),
+            Link::Loopback | Link::Unix(_) | Link::Second(_) => None,
         };
         let control = Place::At(server.control.clone());
         let loaded = loaded::run(&spec, &server.address, &control, progress, stop);
@@ -84,15 +84,15 @@ impl Ends {
         }
     }
 
-    fn way(&mut self, between: Between) -> Result<&Way> {
+    fn way(&mut self, between: Between) -> Result<&Link> {
         let is_there = self.way.as_ref().is_some_and(|(asked, _)| *asked == between);
         if !is_there {
             let made = match between {
-                Between::Namespaces => Way::Namespaces(Namespaces::make()?),
-                Between::Auto => Namespaces::make().map_or(Way::Loopback, Way::Namespaces),
-                Between::Loopback => Way::Loopback,
-                Between::Unix => Way::Unix(folder()?),
-                Between::Hosts => Way::Second(second::Server::named()?),
+                Between::Namespaces => Link::Namespaces(Namespaces::make()?),
+                Between::Auto => Namespaces::make().map_or(Link::Loopback, Link::Namespaces),
+                Between::Loopback => Link::Loopback,
+                Between::Unix => Link::Unix(folder()?),
+                Between::Hosts => Link::Second(second::Server::named()?),
             };
             self.way = Some((between, made));
         }
@@ -103,14 +103,14 @@ impl Ends {
     }
 }
 
-impl Way {
+impl Link {
     /// Where the server listens for requests and for what is agreed on.
     fn addresses(&self) -> (String, String) {
         match self {
-            Way::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
-            Way::Loopback => ("127.0.0.1:0".into(), "127.0.0.1:0".into()),
-            Way::Second(server) => (server.listen_at(), server.listen_at()),
-            Way::Unix(folder) => {
+            Link::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
+            Link::Loopback => ("127.0.0.1:0".into(), "127.0.0.1:0".into()),
+            Link::Second(server) => (server.listen_at(), server.listen_at()),
+            Link::Unix(folder) => {
                 let at = |name| format!("unix:{}", folder.path().join(name).display());
                 (at("server"), at("control"))
             }
@@ -120,13 +120,13 @@ impl Way {
     /// Starts the server with these words. It ends when this process does.
     fn command(&self, words: &[String]) -> io::Result<Command> {
         let namespace = match self {
-            Way::Second(server) => {
+            Link::Second(server) => {
                 let mut command = server.command(words);
                 command.stdin(Stdio::piped());
                 return Ok(command);
             }
-            Way::Namespaces(ends) => Some(ends.server().try_clone_to_owned()?),
-            Way::Loopback | Way::Unix(_) => None,
+            Link::Namespaces(ends) => Some(ends.server().try_clone_to_owned()?),
+            Link::Loopback | Link::Unix(_) => None,
         };
         let enter = move || namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()));
         let mut command = ourselves::command(Signal::KILL, enter);
@@ -153,7 +153,7 @@ struct Server {
 impl Server {
     /// It serves when this returns. Errors: what it says itself.
     fn start(
-        way: &Way,
+        way: &Link,
         options: &Map<String, Value>,
         trace: Trace,
         follow: Option<u32>,

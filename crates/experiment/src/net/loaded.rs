@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use hdrhistogram::Histogram;
 
 use iotrail_answer::comparable;
-use iotrail_answer::doubt::doubts;
+use iotrail_answer::warnings::doubt::doubts;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::{self, circumstances};
 use iotrail_load::{Boundary, Doing, Progress};
@@ -34,14 +34,14 @@ pub struct Loaded {
 }
 
 /// The control connection in the course of a run.
-struct Talk {
+struct ControlSession {
     guest: Guest,
     begun: bool,
     measured: Option<Box<Measured>>,
     lost: Option<Error>,
 }
 
-impl Talk {
+impl ControlSession {
     fn end(&mut self) {
         if self.begun && self.measured.is_none() && self.lost.is_none() {
             match self.guest.end() {
@@ -72,7 +72,7 @@ pub fn run(
             Boundary::Ready => {}
             Boundary::MeasureBegins => {
                 // A server that is measured reads its own machine's.
-                let of = circumstances::Of { target: None, bytes: None, cpus: &cpus };
+                let of = circumstances::Subject { target: None, bytes: None, cpus: &cpus };
                 before = alone.then(|| circumstances::before(of));
                 if let Some(talk) = talk.as_mut() {
                     talk.guest.begin()?;
@@ -80,7 +80,7 @@ pub fn run(
                 }
             }
             Boundary::MeasureEnds => {
-                talk.iter_mut().for_each(Talk::end);
+                talk.iter_mut().for_each(ControlSession::end);
                 around = before.take().map(circumstances::Before::after);
             }
         }
@@ -98,7 +98,7 @@ pub fn run(
     let mut sent = sender::run(spec, address, &mut boundary, &mut progress, stop)?;
     let mut talk = talk.into_inner();
     // A load that broke off has not come to its end's boundary.
-    talk.iter_mut().for_each(Talk::end);
+    talk.iter_mut().for_each(ControlSession::end);
     let mut broken_off = sent.broken_off.take();
 
     let half = match &mut talk {
@@ -143,7 +143,12 @@ pub fn run(
     Ok(Loaded { measurement, histogram: sent.histogram, interrupted: sent.interrupted, broken_off })
 }
 
-fn greet(spec: &SenderSpec, address: &Address, control: &Place, warnings: &mut Vec<Warning>) -> Result<Option<Talk>> {
+fn greet(
+    spec: &SenderSpec,
+    address: &Address,
+    control: &Place,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<ControlSession>> {
     let unmeasured = |why: String| {
         Warning::new(
             "server_unmeasured",
@@ -156,7 +161,7 @@ fn greet(spec: &SenderSpec, address: &Address, control: &Place, warnings: &mut V
         return Ok(None);
     };
     match Guest::greet(&at, &spec.asked()) {
-        Ok(guest) => Ok(Some(Talk { guest, begun: false, measured: None, lost: None })),
+        Ok(guest) => Ok(Some(ControlSession { guest, begun: false, measured: None, lost: None })),
         Err(Unmet::Refused(e)) => Err(e),
         Err(Unmet::NotOurs(why)) if *control == Place::Beside => {
             warnings.push(unmeasured(format!(

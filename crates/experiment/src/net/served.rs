@@ -12,7 +12,7 @@ use iotrail_net::control::message::{FromServer, Hello, Machine, Welcome};
 use iotrail_net::descriptors;
 use iotrail_net::server::Server;
 use iotrail_net::server::counted::Look;
-use iotrail_probe::watch::Room;
+use iotrail_probe::watch::ObjectSlot;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
 
@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How it is served.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct Options {
     /// Whether the probes watch the spans that are measured.
     pub trace: Trace,
     /// One of io_uring's requests in so many is followed whole.
@@ -34,11 +34,11 @@ pub struct How {
 }
 
 /// What is told as it happens.
-pub enum Told<'a> {
+pub enum ServeNews<'a> {
     /// A second is over; so many connections are open now.
     Second(&'a ServerCounts, u64),
     /// Of the control connection.
-    Said(String),
+    Message(String),
 }
 
 /// What the next look brings.
@@ -51,8 +51,8 @@ enum Next {
 struct Serving<'a> {
     server: &'a Server,
     host: Option<Host>,
-    how: How,
-    tell: &'a mut dyn FnMut(Told<'_>),
+    how: Options,
+    tell: &'a mut dyn FnMut(ServeNews<'_>),
     stop: &'a AtomicBool,
     ends: Option<Instant>,
     began: Look,
@@ -72,15 +72,15 @@ struct Serving<'a> {
 pub fn serve(
     server: &Server,
     host: Option<Host>,
-    how: How,
-    tell: &mut dyn FnMut(Told<'_>),
+    how: Options,
+    tell: &mut dyn FnMut(ServeNews<'_>),
     stop: &AtomicBool,
 ) -> Result<ServedRecord> {
     let resident_before_bytes = span::resident();
     let started = iotrail_host::clock::unix_s();
     if how.trace == Trace::On {
         // Said now, and not to the first sender.
-        Probes::attach(&mut Room::default(), server, how.trace, how.follow)?;
+        Probes::attach(&mut ObjectSlot::default(), server, how.trace, how.follow)?;
     }
     let spec = server.spec();
     let cpus = if spec.cpus.is_empty() { &spec.online } else { &spec.cpus }.clone();
@@ -149,11 +149,11 @@ impl Serving<'_> {
             self.second += SECOND;
         }
         let failures = second.counts.accept_failures;
-        (self.tell)(Told::Second(&second, self.server.counts().open()));
+        (self.tell)(ServeNews::Second(&second, self.server.counts().open()));
         if failures > 0 && self.accept_failures == 0 {
             let limit = descriptors::raise().map_or_else(|_| String::new(), |n| format!(" ({n} here)"));
             let connections = self.server.counts().open();
-            (self.tell)(Told::Said(format!(
+            (self.tell)(ServeNews::Message(format!(
                 "no more connections can be accepted: the limit of open files{limit} allows {connections} of them; raise it \
                  (ulimit -Hn)"
             )));
@@ -175,7 +175,7 @@ impl Serving<'_> {
 
     /// One sender, from its hello until it has gone.
     fn measure(&mut self, hello: &Hello) -> Result<()> {
-        let mut room = Room::default();
+        let mut room = ObjectSlot::default();
         let resident = span::resident();
         let mut probes = match Probes::attach(&mut room, self.server, self.how.trace, self.how.follow) {
             Ok(probes) => probes,
@@ -222,7 +222,7 @@ impl Serving<'_> {
                     if let Some(span) = span {
                         self.broken_spans += 1;
                         let asked = &hello.asked;
-                        (self.tell)(Told::Said(format!(
+                        (self.tell)(ServeNews::Message(format!(
                             "the sender ({} connections) has gone in the middle of what was measured: {} requests until then",
                             asked.connections,
                             span.requests()
@@ -258,7 +258,7 @@ impl Serving<'_> {
 
     /// The server cannot measure for this sender; it goes on serving.
     fn give_up(&mut self, why: &str) -> Result<()> {
-        (self.tell)(Told::Said(format!("a sender could not be measured: {why}")));
+        (self.tell)(ServeNews::Message(format!("a sender could not be measured: {why}")));
         self.send_away(why);
         Ok(())
     }

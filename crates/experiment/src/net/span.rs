@@ -5,7 +5,7 @@ use iotrail_schema::setup_flag;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::follow::{self, Requests};
-use crate::watched::{self, Counted, Seen};
+use crate::watched::{self, Counted, ProbeFigures};
 use iotrail_base::error::Result;
 use iotrail_host::{self, circumstances};
 use iotrail_load::options::Trace;
@@ -14,8 +14,8 @@ use iotrail_net::control::message::Measured;
 use iotrail_net::options::ServerEngine;
 use iotrail_net::server::Server;
 use iotrail_net::server::counted::Look;
-use iotrail_probe::subject::{Interface, Subject, Who};
-use iotrail_probe::watch::{Room, Watch};
+use iotrail_probe::subject::{Interface, Scope, Subject};
+use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{Memory, ServerCounts, ServerRecord};
 
@@ -32,7 +32,7 @@ pub struct Probes<'room> {
 
 impl<'room> Probes<'room> {
     /// Attaches them; the calling thread is not watched.
-    pub fn attach(room: &'room mut Room, server: &Server, trace: Trace, follow: Option<u32>) -> Result<Self> {
+    pub fn attach(room: &'room mut ObjectSlot, server: &Server, trace: Trace, follow: Option<u32>) -> Result<Self> {
         let mut warnings = Vec::new();
         let is_ring = server.spec().options.engine == ServerEngine::IoUring;
         let how = follow.filter(|_| is_ring && trace != Trace::Off).map(|one_in| follow::follow(one_in.max(1)));
@@ -45,7 +45,7 @@ impl<'room> Probes<'room> {
             ));
         }
         let subject = Subject {
-            who: Who::OtherThreads,
+            who: Scope::OtherThreads,
             interface: if is_ring { Interface::IoUring { iopoll: false } } else { Interface::Readiness },
             target_irqs: Vec::new(),
             follow: how,
@@ -82,7 +82,7 @@ pub struct Span<'a> {
 impl<'a> Span<'a> {
     /// `cpus`: those whose state bears on the server.
     pub fn begin(server: &'a Server, probes: &mut Probes<'_>, cpus: &'a [u32]) -> Result<Self> {
-        let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus });
+        let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus });
         let rested = server.settle(REST);
         if let Some((watch, _)) = &mut probes.watch {
             watch.begin()?;
@@ -185,7 +185,7 @@ impl<'a> Span<'a> {
             leave_events: true,
             syscalls: Some(server.total.counts.syscalls),
         };
-        Seen::of(observed, counted, probes.trace)?.tell(&mut measurement);
+        ProbeFigures::of(observed, counted, probes.trace)?.tell(&mut measurement);
         if let (Some((_, Some(requests))), Some(loss)) = (probes.watch.take(), loss) {
             requests.tell(&mut measurement, loss);
         }

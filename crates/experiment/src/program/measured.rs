@@ -8,7 +8,7 @@ use super::options::{ProgramOptions, Watched};
 use super::run::{Ended, Run, ring_records, run};
 use crate::cell::Measured;
 use iotrail_answer::comparable;
-use iotrail_answer::doubt::doubts;
+use iotrail_answer::warnings::doubt::doubts;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
 use iotrail_host::{circumstances, clock};
@@ -24,7 +24,7 @@ const ENGINE: &str = "program";
 /// Runs it once. `expected`: what its runs are held against.
 pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
     let cpus = iotrail_host::cpu::online()?;
-    let before = circumstances::before(circumstances::Of { target: None, bytes: None, cpus: &cpus });
+    let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus: &cpus });
     let started_unix_s = clock::unix_s();
     let watched = options.watch == Watched::All;
     let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;

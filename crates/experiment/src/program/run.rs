@@ -33,7 +33,7 @@ use iotrail_supervise::supervisor::{self, Ring, Supervisor};
 use iotrail_watch::command::{Prepare, cannot_run};
 use iotrail_watch::guardian::Guardian;
 use iotrail_watch::namespace::Numbers;
-use iotrail_watch::session::{self, Extra, How, News, Stop, Until};
+use iotrail_watch::session::{self, Extra, News, Options, Stop, Until};
 use iotrail_watch::subject;
 
 /// What of its output is kept, from the end.
@@ -371,7 +371,7 @@ fn run_watched(
         Some(server) => Some(Client::start(options, server.ready.clone(), &log, output)?),
         None => None,
     };
-    let how = How {
+    let how = Options {
         duration: None,
         choice: Choice::adaptive(100),
         windows: None,

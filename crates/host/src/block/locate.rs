@@ -54,7 +54,7 @@ pub(super) fn place(path: &Path) -> Result<Place> {
 
 /// A whole disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct WholeDisk {
     /// As the user names it: `vda`, `nvme0n1`.
     pub name: String,
     /// The folders in sysfs that have its queues: its own, or those of each controller's path where NVMe multipath
@@ -65,10 +65,10 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Below {
     pub filesystem: Option<String>,
-    pub disks: Vec<Found>,
+    pub disks: Vec<WholeDisk>,
     /// The devices whose queues take what is submitted to the path: the disks, or what stands above them and has a queue of
     /// requests of its own (a loop device, request-based device-mapper).
-    pub queues: Vec<Found>,
+    pub queues: Vec<WholeDisk>,
     pub layers: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
         return;
     }
     let paths = multipath(dir, &name);
-    let disk = Found { name, dirs: if paths.is_empty() { vec![dir.to_owned()] } else { paths } };
+    let disk = WholeDisk { name, dirs: if paths.is_empty() { vec![dir.to_owned()] } else { paths } };
     if !depth.is_below_queue {
         below.queues.push(disk.clone());
     }
@@ -178,7 +178,7 @@ fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
 impl Below {
     fn take_requests(&mut self, dir: &Path, name: &str, depth: &mut Depth) {
         if !depth.is_below_queue {
-            self.queues.push(Found { name: name.to_owned(), dirs: vec![dir.to_owned()] });
+            self.queues.push(WholeDisk { name: name.to_owned(), dirs: vec![dir.to_owned()] });
             depth.is_below_queue = true;
         }
     }
@@ -218,7 +218,7 @@ pub(crate) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// The disk of an NVMe character device: `/dev/ng0n1` (a namespace) or `/dev/nvme0` (a controller).
-fn nvme_generic(root: &Path, place: &Place) -> Option<Found> {
+fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     let dir = fs::canonicalize(root.join(format!("sys/dev/char/{}:{}", place.major, place.minor))).ok()?;
     let name = dir.file_name()?.to_str()?.to_owned();
     let numbered =
@@ -228,12 +228,12 @@ fn nvme_generic(root: &Path, place: &Place) -> Option<Found> {
         let block = dir.parent()?.join(&disk);
         // A namespace whose command set the block layer does not know has a character device only.
         if !block.exists() {
-            return Some(Found { name, dirs: vec![dir] });
+            return Some(WholeDisk { name, dirs: vec![dir] });
         }
         let paths = multipath(&block, &disk);
-        return Some(Found { name: disk, dirs: if paths.is_empty() { vec![block] } else { paths } });
+        return Some(WholeDisk { name: disk, dirs: if paths.is_empty() { vec![block] } else { paths } });
     }
-    if numbered("nvme") { Some(Found { name, dirs: vec![dir] }) } else { None }
+    if numbered("nvme") { Some(WholeDisk { name, dirs: vec![dir] }) } else { None }
 }
 
 /// The folders of all devices of the btrfs that `source` belongs to.

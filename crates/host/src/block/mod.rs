@@ -47,7 +47,7 @@ pub fn target(path: &Path) -> Result<Target> {
 pub(crate) fn again(root: &Path, target: &Target) -> Target {
     let read = |names: Option<&str>| -> Vec<Disk> {
         let names = names.into_iter().flat_map(|names| names.split('+'));
-        let found = names.map(|name| locate::Found { name: name.to_owned(), dirs: queue_folders(root, name) });
+        let found = names.map(|name| locate::WholeDisk { name: name.to_owned(), dirs: queue_folders(root, name) });
         found.map(|disk| queue::read(root, &disk)).collect()
     };
     let (disks, queues) = (read(target.device.as_deref()), read(target.queue_device()));

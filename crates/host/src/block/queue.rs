@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::interrupts;
-use super::locate::Found;
+use super::locate::WholeDisk;
 use crate::files;
 use iotrail_schema::measurement::TargetInterrupt;
 
@@ -32,7 +32,7 @@ pub struct Disk {
     pub interrupts: Vec<TargetInterrupt>,
 }
 
-pub(super) fn read(root: &Path, found: &Found) -> Disk {
+pub(super) fn read(root: &Path, found: &WholeDisk) -> Disk {
     // The head of an NVMe multipath has the name; its paths have queues, scheduler and interrupts.
     let block: Vec<&PathBuf> = found.dirs.iter().filter(|d| d.join("queue").exists()).collect();
     let first = block.first();

@@ -71,14 +71,14 @@ pub struct Settings {
     roots: Roots,
     owner: Owner,
     journal: Journal,
-    made: Vec<Made>,
+    made: Vec<Applied>,
     /// A device was given to its driver anew: what a caller knew of it before is of another time.
     rebound: bool,
 }
 
 /// A setting of a target's disks, and what had to be changed for it; nothing where it was so already.
 #[derive(Debug)]
-struct Made {
+struct Applied {
     setting: Setting,
     of: Option<Devices>,
     changes: Vec<Change>,
@@ -166,7 +166,7 @@ impl Settings {
             (Setting::PollQueues(n), Some(target)) => driver::granted(roots, target, *n),
             _ => Ok(()),
         });
-        self.made.push(Made { setting, of, changes });
+        self.made.push(Applied { setting, of, changes });
         if made.is_err() {
             // Half a setting is none. What cannot be undone now is tried again at the end.
             self.undo_down_to(self.made.len() - 1).unwrap_or(());

@@ -51,7 +51,7 @@ pub struct Listed {
 
 /// What `--kernel` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum KernelChoice {
     /// The newest that needs no fetching; where there is none, the newest of the registry.
     AtHand,
     /// The newest of all.
@@ -97,8 +97,8 @@ fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Makes the kernel that is asked for ready to boot; fetched first if need be. `tell` is told before what takes time.
-pub fn ready(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
-    if let Asked::File(file, modules) = asked {
+pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
+    if let KernelChoice::File(file, modules) = asked {
         return of_file(file, modules, cache);
     }
     let Listed { release, place } = choose(asked, arch, cache, tell)?;
@@ -119,23 +119,23 @@ pub fn ready(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> R
 
 /// The same, and not taken from this machine's own.
 pub fn fetch_asked(asked: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
-    let asked = if asked == "newest" { Asked::Newest } else { Asked::Release(asked.into()) };
+    let asked = if asked == "newest" { KernelChoice::Newest } else { KernelChoice::Release(asked.into()) };
     Packages::of(cache, arch).refresh(tell)?;
     let all = list(cache, arch)?.into_iter().filter(|k| k.place != Place::Installed).collect::<Vec<_>>();
     let release = pick(&asked, &all).ok_or_else(|| unknown(&asked))?.release;
     fetch(&release, arch, cache, tell)
 }
 
-fn choose(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
+fn choose(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Listed> {
     let here: Vec<Listed> = list(cache, arch)?.into_iter().filter(|k| k.place != Place::Registry).collect();
-    if *asked != Asked::Newest
+    if *asked != KernelChoice::Newest
         && let Some(kernel) = pick(asked, &here)
     {
         return Ok(kernel);
     }
     match (Packages::of(cache, arch).refresh(tell), asked) {
         (Ok(()), _) => {}
-        (Err(e), Asked::Newest) if !here.is_empty() => {
+        (Err(e), KernelChoice::Newest) if !here.is_empty() => {
             tell(&format!("{e}; the newest that is here is taken"));
             return pick(asked, &here).ok_or(e);
         }
@@ -145,19 +145,19 @@ fn choose(asked: &Asked, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Resu
 }
 
 /// The first of the list, which begins with the newest. The newest is so whatever its place; a plain one, where there is any.
-fn pick(asked: &Asked, list: &[Listed]) -> Option<Listed> {
+fn pick(asked: &KernelChoice, list: &[Listed]) -> Option<Listed> {
     let is_plain = |k: &&Listed| release::flavour(&k.release).is_none();
     let found = match asked {
-        Asked::Release(name) => list.iter().find(|k| release::stands_for(name, &k.release)),
-        Asked::AtHand | Asked::Newest => list.iter().find(is_plain).or(list.first()),
-        Asked::File(..) => None,
+        KernelChoice::Release(name) => list.iter().find(|k| release::stands_for(name, &k.release)),
+        KernelChoice::AtHand | KernelChoice::Newest => list.iter().find(is_plain).or(list.first()),
+        KernelChoice::File(..) => None,
     };
     found.cloned()
 }
 
-fn unknown(asked: &Asked) -> Error {
+fn unknown(asked: &KernelChoice) -> Error {
     let name = match asked {
-        Asked::Release(name) => format!("no kernel {name}"),
+        KernelChoice::Release(name) => format!("no kernel {name}"),
         _ => "no kernel".to_owned(),
     };
     Error::input(
@@ -266,13 +266,13 @@ mod tests {
             kernel("6.1.0-56-amd64", Place::Registry),
             kernel("6.1.0-50-amd64", Place::Fetched),
         ];
-        let chosen = |asked: Asked| pick(&asked, &list).map(|k| k.release);
-        assert_eq!(chosen(Asked::Newest).as_deref(), Some("7.3.4+deb13-amd64"));
-        assert_eq!(chosen(Asked::Release("6.1".into())).as_deref(), Some("6.1.0-56-amd64"));
-        assert_eq!(chosen(Asked::Release("6.1.0-50".into())).as_deref(), Some("6.1.0-50-amd64"));
-        assert_eq!(chosen(Asked::Release("5".into())), None);
-        assert_eq!(chosen(Asked::Release("7-rt".into())).as_deref(), Some("7.3.4+deb13-rt-amd64"));
-        assert_eq!(chosen(Asked::Release("6.1-rt".into())), None);
+        let chosen = |asked: KernelChoice| pick(&asked, &list).map(|k| k.release);
+        assert_eq!(chosen(KernelChoice::Newest).as_deref(), Some("7.3.4+deb13-amd64"));
+        assert_eq!(chosen(KernelChoice::Release("6.1".into())).as_deref(), Some("6.1.0-56-amd64"));
+        assert_eq!(chosen(KernelChoice::Release("6.1.0-50".into())).as_deref(), Some("6.1.0-50-amd64"));
+        assert_eq!(chosen(KernelChoice::Release("5".into())), None);
+        assert_eq!(chosen(KernelChoice::Release("7-rt".into())).as_deref(), Some("7.3.4+deb13-rt-amd64"));
+        assert_eq!(chosen(KernelChoice::Release("6.1-rt".into())), None);
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod tests {
         let (file, modules) = (folder.path().join("vmlinux"), folder.path().join("6.1.0-custom"));
         std::fs::write(&file, b"\x7fELF").unwrap();
         std::fs::create_dir(&modules).unwrap();
-        let asked = Asked::File(file.clone(), modules.clone());
+        let asked = KernelChoice::File(file.clone(), modules.clone());
         let e = ready(&asked, Arch::host(), &cache, &|_| ()).unwrap_err();
         assert!(e.to_string().contains("has no modules.dep"), "{e}");
         std::fs::write(modules.join("modules.dep"), "").unwrap();

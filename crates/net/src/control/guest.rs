@@ -7,7 +7,7 @@ use super::line::{Broken, Lines};
 use super::message::{FromSender, FromServer, Hello, Measured, Welcome, other_protocol};
 use crate::address::Address;
 use iotrail_base::error::{Error, Result};
-use iotrail_schema::net_record::{Asked, ServerCounts};
+use iotrail_schema::net_record::{SenderPlan, ServerCounts};
 
 /// Bytes of a server's longest line: a measurement on a large machine, with a second for each of a day.
 const LONGEST: usize = 64 << 20;
@@ -36,7 +36,7 @@ pub struct Guest {
 
 impl Guest {
     /// Connects, and agrees with the server on what is to be measured.
-    pub fn greet(address: &Address, asked: &Asked) -> std::result::Result<Self, Unmet> {
+    pub fn greet(address: &Address, asked: &SenderPlan) -> std::result::Result<Self, Unmet> {
         let not_ours = |why: &dyn std::fmt::Display| Unmet::NotOurs(why.to_string());
         let socket = address.connect().map_err(|e| not_ours(&e))?;
         let mut lines = Lines::new(socket, LONGEST).map_err(|e| not_ours(&e))?;

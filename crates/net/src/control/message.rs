@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PROTOCOL;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::net_record::{Asked, ServerCounts, ServerRecord};
+use iotrail_schema::net_record::{SenderPlan, ServerCounts, ServerRecord};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -20,7 +20,7 @@ pub struct Hello {
     pub protocol: u32,
     /// iotrail's.
     pub version: String,
-    pub asked: Asked,
+    pub asked: SenderPlan,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,10 +9,10 @@ use super::host::{Event, Host};
 use super::message::{FromServer, Machine, Measured, Welcome};
 use super::*;
 use iotrail_schema::measurement::Measurement;
-use iotrail_schema::net_record::{Asked, ServerCounts, ServerRecord};
+use iotrail_schema::net_record::{SenderPlan, ServerCounts, ServerRecord};
 
-fn asked() -> Asked {
-    Asked { connections: 4, window: 2, request_bytes: 64, response_bytes: 64, ..Asked::default() }
+fn asked() -> SenderPlan {
+    SenderPlan { connections: 4, window: 2, request_bytes: 64, response_bytes: 64, ..SenderPlan::default() }
 }
 
 fn welcome() -> FromServer {

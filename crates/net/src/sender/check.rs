@@ -50,7 +50,7 @@ pub struct Checker {
 
 /// What is in flight on the connection, requests by number from 0.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct InFlight {
     pub serial: u64,
     /// The next to be answered.
     pub answered: u64,
@@ -81,7 +81,7 @@ impl Checker {
 
     /// `input` begins at `offset` of the response to the next request, and differs from it first at `wrong`.
     #[cold]
-    pub fn explain(&mut self, asked: Asked, offset: usize, input: &[u8], wrong: usize) -> Wrong {
+    pub fn explain(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize) -> Wrong {
         let content = self.run.content(asked.serial, asked.answered);
         let enough = 8.min(self.shape.response as usize);
         // The response as far as it is here.
@@ -108,7 +108,7 @@ impl Checker {
     }
 
     /// The other request that has this response.
-    fn whose(&mut self, asked: Asked, here: &[u8]) -> Option<(u64, u64)> {
+    fn whose(&mut self, asked: InFlight, here: &[u8]) -> Option<(u64, u64)> {
         const BACK: u64 = 1000;
         let near = asked.answered.saturating_sub(BACK)..asked.begun;
         let on_this = near.map(|number| (asked.serial, number));
@@ -117,7 +117,7 @@ impl Checker {
     }
 
     /// Where the response ends, if the next one follows at once.
-    fn cut_at(&mut self, asked: Asked, offset: usize, input: &[u8], wrong: usize, enough: usize) -> Option<usize> {
+    fn cut_at(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize, enough: usize) -> Option<usize> {
         let next = self.run.content(asked.serial, asked.answered + 1);
         // The next one may begin with bytes that belonged here.
         let cuts = wrong.saturating_sub(8).max(offset)..=wrong;
@@ -221,7 +221,7 @@ mod tests {
     /// Of request 4 of connection 2, with 5 and 6 in flight behind it.
     fn explained(shape: Shape, offset: usize, input: &[u8]) -> Option<What> {
         let mut checker = Checker::new(RUN, shape);
-        let asked = Asked { serial: 2, answered: 4, begun: 7 };
+        let asked = InFlight { serial: 2, answered: 4, begun: 7 };
         let piece = first(input, shape.response - offset as u32);
         let wrong = checker.differs(RUN.content(2, 4), offset, piece)?;
         Some(checker.explain(asked, offset, input, wrong).what)

@@ -3,7 +3,7 @@
 
 use iotrail_load::clock::Clock;
 
-use super::check::{Asked, Checker, Run, Shape, What, Wrong};
+use super::check::{Checker, InFlight, Run, Shape, What, Wrong};
 use super::spec::SenderSpec;
 use super::tally::Tally;
 use crate::options::Check;
@@ -220,7 +220,7 @@ impl Connection {
             if terms.check == Check::Full {
                 let content = terms.run.content(self.serial, self.answered);
                 if let Some(wrong) = checker.differs(content, offset as usize, piece) {
-                    let asked = Asked { serial: self.serial, answered: self.answered, begun };
+                    let asked = InFlight { serial: self.serial, answered: self.answered, begun };
                     return Err(checker.explain(asked, offset as usize, rest, wrong));
                 }
             }

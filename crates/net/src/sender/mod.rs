@@ -120,7 +120,7 @@ pub fn run(
     if done.len() != spec.threads as usize {
         return Err(Error::machine("a sender thread broke down", "report this"));
     }
-    let around = outcome::Around {
+    let around = outcome::CallerTotals {
         started_unix_s,
         throughput: series.throughput(spec.end.span()),
         interrupted: stop.load(Ordering::Relaxed),

@@ -10,7 +10,7 @@ use iotrail_load::clock::Clock;
 use iotrail_load::cpus::unpinned;
 use iotrail_load::usage::Usage;
 use iotrail_schema::measurement::{Throughput, Warning};
-use iotrail_schema::net_record::{Asked, SenderRecord};
+use iotrail_schema::net_record::{SenderPlan, SenderRecord};
 
 /// From this share of a thread's time on, the sender may be what limits the load.
 const BUSY: f64 = 0.9;
@@ -19,7 +19,7 @@ const LAG_NS: u64 = 1_000_000;
 /// A measured load, as its sender saw it.
 #[derive(Debug)]
 pub struct Sent {
-    pub asked: Asked,
+    pub asked: SenderPlan,
     pub record: SenderRecord,
     /// Latency of every response, ns.
     pub histogram: Histogram<u64>,
@@ -47,7 +47,7 @@ pub struct Sent {
 }
 
 /// What the calling thread knows beside the threads' outcomes.
-pub struct Around {
+pub struct CallerTotals {
     pub started_unix_s: u64,
     pub throughput: Option<Throughput>,
     pub interrupted: bool,
@@ -55,7 +55,7 @@ pub struct Around {
 }
 
 /// Adds the threads up. Errors: nothing was answered.
-pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Around) -> Result<Sent> {
+pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: CallerTotals) -> Result<Sent> {
     let mut sum = Tally::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
     let began = threads.iter().map(|thread| thread.began).min().unwrap_or(0);

@@ -8,7 +8,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_load::cpus;
 use iotrail_load::spec::End;
-use iotrail_schema::net_record::Asked;
+use iotrail_schema::net_record::SenderPlan;
 use iotrail_stats::random::fresh_seed;
 
 /// Each request in flight has a stamp of 8 bytes.
@@ -122,9 +122,9 @@ impl SenderSpec {
     }
 
     /// As a measurement records it.
-    pub fn asked(&self) -> Asked {
+    pub fn asked(&self) -> SenderPlan {
         let cpus = (0..self.threads).filter_map(|thread| self.cpu_of(thread));
-        Asked {
+        SenderPlan {
             connections: self.connections,
             window: self.window,
             request_bytes: self.request_bytes,

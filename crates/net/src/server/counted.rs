@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::seat::Shared;
-use iotrail_load::usage::{self, Taken};
+use iotrail_load::usage::{self, ThreadUsage};
 use iotrail_schema::net_record::{Counts, ServerCounts};
 
 /// One thread's counts, and what it took; `None`: not known.
-type Thread = (Counts, Option<Taken>);
+type Thread = (Counts, Option<ThreadUsage>);
 
 /// The server at one moment.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub fn look(shared: &Shared) -> Look {
 impl Look {
     /// Before the threads were there.
     pub fn at_start(at: Instant, threads: usize) -> Self {
-        let nothing = Taken { user_ns: 0, system_ns: 0, run_queue_wait_ns: 0 };
+        let nothing = ThreadUsage { user_ns: 0, system_ns: 0, run_queue_wait_ns: 0 };
         Look { at, threads: vec![(Counts::default(), Some(nothing)); threads] }
     }
 

@@ -23,8 +23,8 @@ fn order(passages: &[Passage], ends_seen: bool) -> Option<Order> {
 
 const NONE: IsWait<'static> = &|_, _, _| false;
 
-fn these(passages: &[Passage]) -> Passages {
-    Passages { passages: passages.to_vec(), opcodes: vec!["read".into()] }
+fn these(passages: &[Passage]) -> OrderTracker {
+    OrderTracker { passages: passages.to_vec(), opcodes: vec!["read".into()] }
 }
 
 fn numbers(passages: &[Passage]) -> [u64; 5] {
@@ -183,13 +183,14 @@ fn equal_stamps_overtake_nobody_and_missing_ones_are_left_out() {
 fn a_multishot_requests_completions_have_an_order_of_delivery_alone() {
     use iotrail_schema::trail_example::trail;
     let at = |ns| Stamp { ns, cpu: 0 };
-    let shot = |ready: Option<u64>, posted| Trail { ready: ready.map(at), posted: at(posted), more: true, ..trail() };
-    let mut all = Passages::default();
+    let shot =
+        |ready: Option<u64>, posted| RequestTrace { ready: ready.map(at), posted: at(posted), more: true, ..trail() };
+    let mut all = OrderTracker::default();
     // The second and third were found by the run that the first one's wake-up had begun; the last overtakes.
     for t in [shot(Some(10), 30), shot(None, 31), shot(None, 32), shot(Some(20), 29)] {
         all.take(&t, false);
     }
-    all.take(&Trail { ring: None, ..trail() }, true);
+    all.take(&RequestTrace { ring: None, ..trail() }, true);
     let o = all.order(true, NONE).unwrap();
     assert_eq!((o.completions, o.inversions), (0, 0));
     let d = o.delivery.unwrap();

@@ -47,7 +47,7 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 		return 0;
 	trail_result(trail, index, result, cqe_flags);
 	if (reaps_asked)
-		lying_posted(trail->weight);
+		backlog_posted(trail->weight);
 	if (trail->course == COURSE_BLOCK && trail->bios)
 		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
 	if (trail->ended_ns < trail->ready_ns)

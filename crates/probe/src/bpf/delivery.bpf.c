@@ -164,7 +164,7 @@ static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 	/* No run is under way here. */
 	all_inline();
 	if (some_lie() || (reaps_asked && counting && min_events > 1))
-		lying_waits(address_in_thread(ring, slot), min_events);
+		backlog_waits(address_in_thread(ring, slot), min_events);
 	slot->submitting = 0;
 	slot->waiting = 1;
 	slot->slept = slot->came_with = 0;

@@ -4,11 +4,11 @@
 static __always_inline int follow_create_(int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
 {
 	if (some_lie())
-		lying_ends(address_in_thread(ring, this_slot()), 1);
+		backlog_ends(address_in_thread(ring, this_slot()), 1);
 	if (seen_here()) {
 		number_ring(ring, false, setup_flags, sq_entries, cq_entries, this_slot());
 		if (reaps_asked && setup_flags & IORING_SETUP_SQPOLL)
-			lying_made(address_in_thread(ring, this_slot()));
+			backlog_made(address_in_thread(ring, this_slot()));
 	}
 	return 0;
 }

@@ -49,7 +49,7 @@ static __always_inline int vector_entry(__u32 vector)
 		return 0;
 	slot->vectors[vector].count++;
 	if (vector == VEC_TIMER && some_lie())
-		lying_ticks();
+		backlog_ticks();
 	if (!here)
 		return 0;
 	slot->vectors[vector].on_watched++;
@@ -119,7 +119,7 @@ int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 	__u64 moment = 0;
 
 	if (some_lie())
-		lying_ticks();
+		backlog_ticks();
 	if (slot->in_irq || slot->in_vector || slot->in_softirq || not_counting() || !watched(task))
 		return 0;
 	bpf_probe_read_kernel(&moment, sizeof(moment), now);

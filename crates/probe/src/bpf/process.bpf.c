@@ -137,7 +137,7 @@ int BPF_PROG(ring_ends, struct work_struct *work)
 	__u64 key = (__u64)work, address = ring_of_work(key);
 	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (reaps_asked)
-		lying_ends(ring_of_work(address_in_thread(work, this_slot())), 0);
+		backlog_ends(ring_of_work(address_in_thread(work, this_slot())), 0);
 	/* One that finds no room is gone when its address is used again. */
 	if (number && !bpf_map_update_elem(&ending, &key, number, BPF_NOEXIST))
 		__sync_fetch_and_add(&rings_ending, 1);

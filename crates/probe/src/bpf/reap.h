@@ -12,13 +12,13 @@
 #ifndef IOTRAIL_REAP_H
 #define IOTRAIL_REAP_H
 
-#include "lying.h"
+#include "cq_backlog.h"
 
 /* Spans of time of which it is asked what the thread did in them. */
 #define LYING_SPAN_NS 50000
 
 /* The thread whose ring it is waits for a CPU, or gets one just now: it could take out nothing since it was looked at last. */
-static __noinline int lying_starves(struct lying_queue *q, __u64 now)
+static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 {
 	if (!q)
 		return 0;
@@ -34,7 +34,7 @@ static __noinline int lying_starves(struct lying_queue *q, __u64 now)
 }
 
 /* The current thread uses the ring. SQPOLL's has no part in it. */
-static __always_inline void lying_used(struct lying_queue *q)
+static __always_inline void backlog_used(struct cq_backlog *q)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -47,18 +47,18 @@ static __always_inline void lying_used(struct lying_queue *q)
 /* One look at a ring, by its queue's place and its address. `weight`: a completion is posted just now that is looked at from here on, and stands for so many; 0: none.
  * `wants`: the program begins to wait for so many. Returns how many are left.
  */
-__noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
+__noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
 {
-	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
 	if (!q || !counting || (!q->count && !weight && !wants))
 		return 0;
-	if (!(weight || wants ? lying_lock(q) : lying_try(q))) {
+	if (!(weight || wants ? backlog_lock(q) : backlog_try(q))) {
 		stays_lose(STAY_BUSY, !!weight);
 		return 0;
 	}
 	if (q->ring_address != address) {
-		lying_unlock(q);
+		backlog_unlock(q);
 		return 0;
 	}
 	/* What is in the queue lies there at this moment, unless the head says so; what the head has passed was taken out before the next. */
@@ -76,8 +76,8 @@ __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, 
 		q->deepest = 0;
 	}
 	if (unread || !rings || q->rings != (__u64)rings || depth > q->cq_entries) {
-		lying_drop(q, place);
-		lying_unlock(q);
+		backlog_drop(q, place);
+		backlog_unlock(q);
 		stays_lose(STAY_DROPPED, !!weight);
 		return 0;
 	}
@@ -86,7 +86,7 @@ __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, 
 	if (!q->count)
 		q->checked_ns = now;
 	else if (now - q->checked_ns > LYING_SPAN_NS)
-		lying_starves(q, now);
+		backlog_starves(q, now);
 	if (q->wanted && (__s32)(tail - q->wanted_end) >= 0) {
 		q->wanted = 0;
 		q->due_end = q->wanted_end;
@@ -94,16 +94,16 @@ __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, 
 	}
 	struct lying *oldest = &q->entries[q->first & (LYING_MAX - 1)];
 	if (q->count && (__s32)(head - oldest->end) >= 0)
-		lying_leave(q, place, bpf_ktime_get_ns(), head);
+		backlog_leave(q, place, bpf_ktime_get_ns(), head);
 	q->looked_ns = now;
 	if (wants) {
 		q->wanted = wants > 1;
 		q->wanted_end = head + wants;
-		lying_used(q);
+		backlog_used(q);
 	}
 	if (weight) {
 		if (q->count == LYING_MAX)
-			lying_thin(q, place);
+			backlog_thin(q, place);
 		struct lying *l = &q->entries[(q->first + q->count) & (LYING_MAX - 1)];
 		l->posted_ns = now;
 		l->starved_ns = q->starved_ns;
@@ -111,21 +111,21 @@ __noinline int lying_look(__u32 place, __u64 address, __u32 weight, __u32 ring, 
 		l->ring = ring;
 		l->weight = weight;
 		l->depth = depth;
-		lying_used(q);
+		backlog_used(q);
 		q->count++;
-		lying_add(place, 1);
+		backlog_add(place, 1);
 	}
 	int left = q->count;
-	lying_unlock(q);
+	backlog_unlock(q);
 	return left;
 }
 
 /* A followed completion is posted, in the ring that the slot names. */
-__noinline int lying_posted(__u32 weight)
+__noinline int backlog_posted(__u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
-	__u32 place = lying_find_or_make(slot->ring_address);
-	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	__u32 place = backlog_find_or_make(slot->ring_address);
+	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
 	if (!q) {
 		stays_lose(STAY_NO_QUEUE, 1);
@@ -138,31 +138,31 @@ __noinline int lying_posted(__u32 weight)
 	bool chosen = !(bpf_get_prandom_u32() & ((1u << shift) - 1));
 	if (!chosen && !q->wanted)
 		return 0;
-	lying_look(place, slot->ring_address, chosen ? weight << shift : 0, chosen ? whole_ring(slot->ring) : 0, 0);
-	lying_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)].skip = 0;
+	backlog_look(place, slot->ring_address, chosen ? weight << shift : 0, chosen ? whole_ring(slot->ring) : 0, 0);
+	backlog_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)].skip = 0;
 	return 0;
 }
 
 /* Something happens on the ring, and something is looked at in some ring. */
-static __noinline int lying_seen(__u64 ring)
+static __noinline int backlog_seen(__u64 ring)
 {
-	__u32 place = lying_find(ring);
+	__u32 place = backlog_find(ring);
 
-	return place == NO_PLACE ? 0 : lying_look(place, ring, 0, 0, 0);
+	return place == NO_PLACE ? 0 : backlog_look(place, ring, 0, 0, 0);
 }
 
 /* The program submits to the ring that the slot names. */
-static __noinline int lying_submits(void)
+static __noinline int backlog_submits(void)
 {
-	struct lying_pace *pace = &lying_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
+	struct backlog_pace *pace = &backlog_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 
 	if (pace->skip) {
 		pace->skip--;
 		return 0;
 	}
-	__u32 before = lying_now;
-	lying_seen(this_slot()->ring_address);
-	pace->next = lying_now < before ? 0 : pace->next * 2 + 1;
+	__u32 before = backlog_now;
+	backlog_seen(this_slot()->ring_address);
+	pace->next = backlog_now < before ? 0 : pace->next * 2 + 1;
 	if (pace->next > LYING_SKIP_MAX)
 		pace->next = LYING_SKIP_MAX;
 	pace->skip = pace->next;
@@ -170,12 +170,12 @@ static __noinline int lying_submits(void)
 }
 
 /* The program begins to wait for so many completions that are not there yet. Those that are there lie there because it wants more. */
-static __noinline int lying_waits(__u64 ring, __u32 wants)
+static __noinline int backlog_waits(__u64 ring, __u32 wants)
 {
-	__u32 place = wants > 1 ? lying_find_or_make(ring) : lying_find(ring);
+	__u32 place = wants > 1 ? backlog_find_or_make(ring) : backlog_find(ring);
 
 	if (place != NO_PLACE)
-		lying_look(place, ring, 0, 0, wants ? wants : 1);
+		backlog_look(place, ring, 0, 0, wants ? wants : 1);
 	return 0;
 }
 
@@ -187,77 +187,77 @@ struct walk {
 	__u32 looks;
 };
 
-static int lying_walks(__u32 i, struct walk *walk)
+static int backlog_walks(__u32 i, struct walk *walk)
 {
 	__u32 place = walk->place;
 
-	if (place >= LYING_QUEUES || walk->looks >= LYING_LOOKS)
+	if (place >= CQ_BACKLOGS || walk->looks >= LYING_LOOKS)
 		return 1;
-	if (!(place % LYING_GROUP) && !lying_groups[(place & (LYING_QUEUES - 1)) / LYING_GROUP]) {
+	if (!(place % LYING_GROUP) && !backlog_groups[(place & (CQ_BACKLOGS - 1)) / LYING_GROUP]) {
 		walk->place = place + LYING_GROUP;
 		return 0;
 	}
 	walk->place = place + 1;
-	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 	if (q && q->count) {
-		lying_look(place, q->ring_address, 0, 0, 0);
+		backlog_look(place, q->ring_address, 0, 0, 0);
 		walk->looks++;
 	}
 	return 0;
 }
 
 /* At a timer's interrupt, or a context switch: once a tick, whichever comes first. */
-static __noinline int lying_ticks(void)
+static __noinline int backlog_ticks(void)
 {
 	__u32 now = bpf_jiffies64();
 
-	if (lying_jiffy == now)
+	if (backlog_jiffy == now)
 		return 0;
-	lying_jiffy = now;
-	struct walk walk = { .place = lying_cursor };
-	bpf_loop(LYING_QUEUES, lying_walks, &walk, 0);
-	lying_cursor = walk.place >= LYING_QUEUES ? 0 : walk.place;
+	backlog_jiffy = now;
+	struct walk walk = { .place = backlog_cursor };
+	bpf_loop(CQ_BACKLOGS, backlog_walks, &walk, 0);
+	backlog_cursor = walk.place >= CQ_BACKLOGS ? 0 : walk.place;
 	return 0;
 }
 
 /* A ring of the current thread's with an SQPOLL thread: that posts, and of what the program's does nothing may be seen later. */
-static __noinline int lying_made(__u64 ring)
+static __noinline int backlog_made(__u64 ring)
 {
-	__u32 place = lying_find_or_make(ring);
-	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+	__u32 place = backlog_find_or_make(ring);
+	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
 	if (q)
-		lying_used(q);
+		backlog_used(q);
 	return 0;
 }
 
 /* The ring is about to be torn down, or its address is another ring's now (`gone`). */
-static __noinline int lying_ends(__u64 ring, __u32 gone)
+static __noinline int backlog_ends(__u64 ring, __u32 gone)
 {
-	__u32 place = lying_find(ring);
+	__u32 place = backlog_find(ring);
 
 	if (place == NO_PLACE)
 		return 0;
 	if (!gone && counting)
-		lying_look(place, ring, 0, 0, 0);
-	struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
-	if (!q || !lying_lock(q))
+		backlog_look(place, ring, 0, 0, 0);
+	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
+	if (!q || !backlog_lock(q))
 		return 0;
 	if (gone || !counting)
-		lying_drop(q, place);
+		backlog_drop(q, place);
 	else if (q->count)
-		lying_leave(q, place, 0, 0);
+		backlog_leave(q, place, 0, 0);
 	q->posted = q->wanted = q->tid = 0;
 	q->due_ns = 0;
 	q->ring_address = 0;
-	lying_unlock(q);
+	backlog_unlock(q);
 	return 0;
 }
 
 /* For the programs: costs a look at one counter where there is nothing to look at. */
 static __always_inline bool some_lie(void)
 {
-	return reaps_asked && lying_now;
+	return reaps_asked && backlog_now;
 }
 
 #endif

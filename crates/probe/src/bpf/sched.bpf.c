@@ -104,9 +104,9 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 	if (some_lie()) {
 		/* On the way into a sleep, and out of one; and for want of timers' interrupts with a tracepoint, at any. */
 		if (out || in)
-			lying_seen(slot->ring_address);
+			backlog_seen(slot->ring_address);
 		else
-			lying_ticks();
+			backlog_ticks();
 	}
 	if (!out && !in)
 		return 0;

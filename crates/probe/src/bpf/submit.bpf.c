@@ -212,7 +212,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 	if (slot->links & LINKED)
 		joins_chain(request);
 	if (some_lie())
-		lying_submits();
+		backlog_submits();
 	if (req->flags & REQ_F_CQE_SKIP)
 		op->skips++;
 	if (req->flags & REQ_F_FORCE_ASYNC)

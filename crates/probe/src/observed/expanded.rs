@@ -7,7 +7,7 @@ use crate::counted::{Counted, RawRing};
 use crate::skel::types;
 
 /// A number made of two of one key; 0 where there is none.
-type Of<'a> = &'a dyn Fn(u64, u64) -> u64;
+type Combine<'a> = &'a dyn Fn(u64, u64) -> u64;
 
 impl Raw {
     /// What was seen whole stays; of the rest, each count stands for `factor`.
@@ -24,7 +24,7 @@ impl Raw {
     }
 
     /// The counts. What became of single requests is left as it is.
-    fn combine(&mut self, other: &Raw, of: Of<'_>) {
+    fn combine(&mut self, other: &Raw, of: Combine<'_>) {
         self.slots.resize(self.slots.len().max(other.slots.len()), types::cpu_slot::default());
         let none = types::cpu_slot::default();
         for (cpu, slot) in self.slots.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ macro_rules! counts {
     };
 }
 
-fn slots(slot: &mut types::cpu_slot, other: &types::cpu_slot, of: Of<'_>) {
+fn slots(slot: &mut types::cpu_slot, other: &types::cpu_slot, of: Combine<'_>) {
     counts!(slot other of: runs switches page_faults syscalls rw_calls stray_calls sqpoll iowq iopoll inlined aio_unseen credits posted);
     for (n, other) in slot.run_batch.iter_mut().zip(&other.run_batch) {
         *n = of(*n, *other);

@@ -65,13 +65,13 @@ pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
 mod tests {
     use super::*;
     use crate::choice::Choice;
-    use crate::subject::{Follow, Interface, Who};
+    use crate::subject::{Follow, Interface, Scope};
     use std::collections::BTreeMap;
 
     #[test]
     fn a_miss_is_a_loss_where_completions_rest_on_it() {
         let subject = |follow| Subject {
-            who: Who::Followed,
+            who: Scope::Followed,
             interface: Interface::Any,
             target_irqs: vec![],
             follow,

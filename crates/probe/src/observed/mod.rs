@@ -1,12 +1,12 @@
 //! What the probes counted, in the measurement's words.
 
+mod delivery_paths;
 mod expanded;
 mod interrupts;
 mod losses;
 mod open;
 mod readout;
 mod rings;
-mod vehicles;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use interrupts::{Credits, interrupts, ipis, resched_ipis, returns};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::entry;
 use iotrail_path::loss::Full;
-use iotrail_schema::measurement::{Interrupt, Ipi, Missed, VehicleCount};
+use iotrail_schema::measurement::{DeliveryPathCount, Interrupt, Ipi, Missed};
 use iotrail_schema::waker::Line;
 pub(super) use losses::lost;
 use losses::{full, of_followed};
@@ -34,7 +34,7 @@ use rings::{by_context, by_ring, others};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// Sums to `seen`.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
     pub seen: u64,
     /// Losses that completions rest on.
     pub lost: u64,
@@ -104,7 +104,7 @@ pub(super) fn observe(
     let line = |irq: u32| Line { irq, name: proc_interrupts.and_then(|p| handler(p, irq)) };
 
     let page_faults = plan.attach.iter().any(|name| same_as(name) == "mode_page_fault").then(|| sum(|s| s.page_faults));
-    let vehicles = vehicles::of_all(raw, subject, symbols, &line);
+    let vehicles = delivery_paths::of_all(raw, subject, symbols, &line);
     let missed = raw.misses.iter().filter(|(_, events)| **events > 0);
     let ipis = ipis(raw, symbols);
     let sent = plan.attach.iter().any(|name| sees_ipis_sent(name));

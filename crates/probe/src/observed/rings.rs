@@ -1,7 +1,7 @@
 //! By ring and context, and of those that are not told one by one.
 
+use super::delivery_paths::{posix_carriers, vehicles};
 use super::readout::Raw;
-use super::vehicles::{posix_carriers, vehicles};
 use crate::carrier::carrier;
 use crate::counted::{Counted, RawRing};
 use crate::rings::{Batches, ContextCounts, ContextKind, OpcodeCounts, OtherCounts, RingCounts, ThreadCounts};
@@ -10,7 +10,7 @@ use crate::symbols::Symbols;
 use crate::{opcode, raw};
 use iotrail_host::clock::tick_hz;
 use iotrail_path::delivery::Carrier;
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode::{MAY_FORCE_WORKER, READS, WRITES, is};
 use iotrail_schema::waker::Line;
 
@@ -92,7 +92,7 @@ fn kind(ring: &RawRing) -> Option<ContextKind> {
 }
 
 /// By vehicle: what task work carried, what others did, and (native aio) what ended outside of both.
-fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<VehicleCount> {
+fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<DeliveryPathCount> {
     let of = &ring.counted.ring;
     let mut carriers = vec![
         (Carrier::Inline, of.inlined),

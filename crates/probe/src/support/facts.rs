@@ -9,7 +9,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64, FuncProto, Typedef};
 
 use super::program::{PROGRAMS, Program};
-use crate::function::{self, FUNCTIONS, Way};
+use crate::function::{self, FUNCTIONS, ProbeMethod};
 use crate::posix_aio;
 use crate::symbols::Symbols;
 use iotrail_host::pid_namespace::own_number_in_proc;
@@ -50,7 +50,7 @@ pub struct Facts {
     /// Those of the kernel's own functions that the programs ask for.
     pub functions: BTreeSet<&'static str>,
     /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
-    pub way: Option<Way>,
+    pub way: Option<ProbeMethod>,
 }
 
 impl Facts {

@@ -64,7 +64,7 @@ pub(crate) fn missing_why(name: &str) -> (String, &'static str) {
 mod tests {
     use super::*;
     use crate::function::FUNCTIONS;
-    use crate::function::Way;
+    use crate::function::ProbeMethod;
     use std::collections::BTreeSet;
 
     fn facts(tracepoints: BTreeSet<&'static str>) -> Facts {
@@ -122,22 +122,22 @@ mod tests {
             ..facts(tracepoints)
         };
         let names = |f: &Facts, role| plan(f, &[role]).unwrap().functions.iter().map(|f| f.program).collect::<Vec<_>>();
-        let mut new = probed(all(), Some(Way::Entry));
+        let mut new = probed(all(), Some(ProbeMethod::Entry));
         new.functions.remove("__io_req_task_work_add");
         assert_eq!(names(&new, Role::Follow), ["queue_added", "queue_added_deferred"], "its caller chooses inline");
-        let today = probed(all(), Some(Way::Entry));
+        let today = probed(all(), Some(ProbeMethod::Entry));
         assert_eq!(names(&today, Role::Follow), ["queue_added"], "no tracepoint tells that");
         assert_eq!(names(&today, Role::Counts), ["kick_asked"], "nor that");
         assert!(names(&today, Role::Aio).is_empty());
         let mut some = all();
         some.remove("ipi_send_cpu");
         some.remove("iomap_dio_complete");
-        let old = probed(some.clone(), Some(Way::Entry));
+        let old = probed(some.clone(), Some(ProbeMethod::Entry));
         assert_eq!(names(&old, Role::Counts), ["interrupt_resched_sent", "kick_asked"]);
         assert_eq!(names(&old, Role::Follow), ["queue_added", "block_called_back"]);
         assert_eq!(plan(&old, &[Role::Aio]).unwrap().attach, ["aio_called_back"], "nothing is counted twice");
         assert!(plan(&old, &[Role::Counts, Role::Aio, Role::Follow]).unwrap().missing.is_empty());
-        let by_kprobe = probed(some.clone(), Some(Way::Kprobe));
+        let by_kprobe = probed(some.clone(), Some(ProbeMethod::Kprobe));
         assert_eq!(names(&by_kprobe, Role::Aio), ["aio_called_back_kprobe"]);
         let refused = plan(&probed(some, None), &[Role::Counts, Role::Aio, Role::Follow]).unwrap();
         assert!(refused.functions.is_empty() && refused.attach.contains(&"aio_block_complete"));
@@ -148,7 +148,7 @@ mod tests {
     fn where_ipis_are_lines_one_tracepoint_tells_of_all() {
         let arm64 = |tracepoints: BTreeSet<&'static str>| Facts {
             functions: ["handle_mm_fault"].into(),
-            way: Some(Way::Kprobe),
+            way: Some(ProbeMethod::Kprobe),
             lines_alone: true,
             ..facts(tracepoints)
         };

@@ -8,7 +8,7 @@ use libbpf_rs::{Iter, MapCore, MapFlags, MapMut};
 use super::attached::Watch;
 use super::errors::unreadable;
 use super::tables::entries;
-use crate::account::{self, Of, Sleep};
+use crate::account::{self, Sleep, ThreadEntries};
 use crate::calls::{self, CallWindow};
 use crate::raw::read;
 use crate::skel::types;
@@ -186,9 +186,9 @@ impl Watch<'_> {
     }
 
     /// By the number of their thread.
-    fn known_of_threads(&self) -> Result<HashMap<u32, Of>> {
+    fn known_of_threads(&self) -> Result<HashMap<u32, ThreadEntries>> {
         let mut reasons: BTreeMap<u64, Option<Reason>> = BTreeMap::new();
-        let mut threads: HashMap<u32, Of> = HashMap::new();
+        let mut threads: HashMap<u32, ThreadEntries> = HashMap::new();
         for (key, sum) in entries::<types::sleep_key, types::sleep_sum>(&self.skel.maps.sleeps)? {
             let reason = match reasons.get(&key.stack) {
                 Some(known) => known.clone(),

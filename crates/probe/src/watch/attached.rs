@@ -18,13 +18,13 @@ use crate::skel::{IotrailSkel, types};
 use crate::subject::Subject;
 use crate::support::Plan;
 use crate::symbols::Symbols;
-use crate::trails::Trails;
+use crate::trails::RequestTraces;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
 /// Where the loaded object stands; it must outlive the [`Watch`].
 #[derive(Default)]
-pub struct Room(pub(super) Option<MaybeUninit<OpenObject>>);
+pub struct ObjectSlot(pub(super) Option<MaybeUninit<OpenObject>>);
 
 /// Attached programs. Dropping it detaches them.
 pub struct Watch<'room> {
@@ -42,7 +42,7 @@ pub struct Watch<'room> {
     pub(super) subject: Subject,
     pub(super) symbols: Option<&'static Symbols>,
     pub(super) before: Option<Interrupts>,
-    pub(super) trails: Option<Trails>,
+    pub(super) trails: Option<RequestTraces>,
     pub(super) misses_before: BTreeMap<&'static str, u64>,
     pub(super) recorder: Option<Recorder>,
     pub(super) account: Option<Account>,

@@ -6,11 +6,11 @@ use crate::raw::peek;
 use crate::recording::{Recorder, Recording};
 use crate::rings::{Chosen, EndedSqThread, FollowLoss, Reaped};
 use crate::skel::types;
-use crate::trails::{Trails, Words};
+use crate::trails::{RequestTraces, Words};
 use iotrail_base::error::Result;
 use iotrail_path::memory::Unregistered;
-use iotrail_path::reaped::Stay;
-use iotrail_schema::trail::Trail;
+use iotrail_path::reaped::CqResidence;
+use iotrail_schema::trail::RequestTrace;
 
 impl Watch<'_> {
     /// The rings that are told among the others from now on: those that came after this was asked last.
@@ -24,7 +24,7 @@ impl Watch<'_> {
     }
 
     /// Hands over the requests that were followed to their end since the last call.
-    pub fn trails(&mut self, each: &mut dyn FnMut(Trail)) -> Result<()> {
+    pub fn trails(&mut self, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
         trails.take(&words, each)?;
@@ -34,13 +34,13 @@ impl Watch<'_> {
     /// The rings' buffers that were unregistered since the last call: those that the requests handed over next may have come across are
     /// among them.
     pub fn unregistered(&mut self) -> Result<Vec<Unregistered>> {
-        self.trails.as_ref().map_or(Ok(vec![]), Trails::take_unregistered)
+        self.trails.as_ref().map_or(Ok(vec![]), RequestTraces::take_unregistered)
     }
 
     /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has met with them: when they had it, and by
     /// what, is not known.
-    pub fn overflowed(&mut self) -> Vec<Trail> {
-        self.trails.as_ref().map_or(vec![], Trails::take_overflowed)
+    pub fn overflowed(&mut self) -> Vec<RequestTrace> {
+        self.trails.as_ref().map_or(vec![], RequestTraces::take_overflowed)
     }
 
     /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
@@ -51,7 +51,7 @@ impl Watch<'_> {
     }
 
     /// The same of completions that were looked at in the completion queue.
-    pub fn stays(&mut self, each: &mut dyn FnMut(Stay)) {
+    pub fn stays(&mut self, each: &mut dyn FnMut(CqResidence)) {
         if let Some(trails) = &self.trails {
             trails.take_stays().for_each(each);
         }
@@ -64,12 +64,12 @@ impl Watch<'_> {
 
     /// The same of submission-queue threads that have ended: /proc has them no more.
     pub fn ended_sq_threads(&mut self) -> Vec<EndedSqThread> {
-        self.trails.as_ref().map_or(vec![], Trails::take_ended_sq_threads)
+        self.trails.as_ref().map_or(vec![], RequestTraces::take_ended_sq_threads)
     }
 
     /// The last parts of the names of files that requests went to, each once.
     pub fn file_names(&mut self) -> Vec<LastName> {
-        self.trails.as_ref().map_or(vec![], Trails::take_file_names)
+        self.trails.as_ref().map_or(vec![], RequestTraces::take_file_names)
     }
 
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is

@@ -18,7 +18,7 @@ const _: () = assert!(size_of::<types::ended>() == 40);
 const _: () = assert!(size_of::<types::sq_ended>() == 48);
 const _: () = assert!(size_of::<types::reaped>() == 80);
 const _: () = assert!(size_of::<types::stay>() == 64);
-const _: () = assert!(size_of::<types::lying_queue>() == 104 + 64 * 32);
+const _: () = assert!(size_of::<types::cq_backlog>() == 104 + 64 * 32);
 const _: () = assert!(size_of::<types::trail>() == 328);
 const _: () = assert!(size_of::<types::file_name>() == 96);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
@@ -38,8 +38,8 @@ pub(super) const COUNTS_MAX: u32 = 65536;
 /// `AIO_REQUESTS_MAX`.
 pub(super) const AIO_REQUESTS_MAX: u32 = 65536;
 
-/// `LYING_QUEUES`.
-pub(super) const LYING_QUEUES: u32 = 256;
+/// `CQ_BACKLOGS`.
+pub(super) const CQ_BACKLOGS: u32 = 256;
 
 /// `BUCKETS * WAYS`: requests that can be followed at one time.
 pub(super) const TRAILS_MAX: u32 = 4096 * 8;

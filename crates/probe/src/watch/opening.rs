@@ -8,21 +8,21 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use super::account::WALK;
 use super::aio::{AWAITED, aio_is_due};
-use super::attached::{Room, Watch, Windowed, attach};
+use super::attached::{ObjectSlot, Watch, Windowed, attach};
 use super::errors::{load_error, refused};
-use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, FILES_NAMED, LYING_QUEUES, MANY, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
+use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, CQ_BACKLOGS, FILES_NAMED, MANY, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
 use crate::calls;
 use crate::choice::Window;
 use crate::function::{same_as, sees_ipis_sent};
-use crate::numbers::Own;
+use crate::numbers::KernelIds;
 use crate::past::Past;
 use crate::posix_aio::{self, Libraries};
 use crate::recording::{Capacity, Recorder};
 use crate::skel::{IotrailSkel, IotrailSkelBuilder, OpenIotrailMaps, OpenIotrailSkel, types};
-use crate::subject::{Follow, Interface, Subject, Who};
+use crate::subject::{Follow, Interface, Scope, Subject};
 use crate::support::{self, Facts, Plan};
 use crate::symbols::{IRQ_REGS, PER_CPU_OFFSETS, Symbols};
-use crate::trails::Trails;
+use crate::trails::RequestTraces;
 use iotrail_base::error::Result;
 use iotrail_host::pid_namespace::own_number_in_proc;
 use iotrail_path::entry;
@@ -35,17 +35,17 @@ const EXIT_WORK: &str = "io_ring_exit_work";
 
 impl<'room> Watch<'room> {
     /// Loads and attaches. Errors say what the kernel or the privileges don't allow.
-    pub fn open(room: &'room mut Room, subject: Subject) -> Result<Self> {
+    pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         Self::open_with(room, subject, None)
     }
 
     /// As [`open`](Self::open), and records the events that decide the vehicles of io_uring's completions: to be
     /// [drained](Self::drain) before the ring buffer is full, and [taken](Self::recording) at the end.
-    pub fn open_recording(room: &'room mut Room, subject: Subject, capacity: Capacity) -> Result<Self> {
+    pub fn open_recording(room: &'room mut ObjectSlot, subject: Subject, capacity: Capacity) -> Result<Self> {
         Self::open_with(room, subject, Some(capacity))
     }
 
-    fn open_with(room: &'room mut Room, subject: Subject, recording: Option<Capacity>) -> Result<Self> {
+    fn open_with(room: &'room mut ObjectSlot, subject: Subject, recording: Option<Capacity>) -> Result<Self> {
         support::quiet();
         let plan = support::plan(Facts::of_this_kernel(), &subject.interface.roles(subject.follow.is_some()))
             .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
@@ -54,11 +54,11 @@ impl<'room> Watch<'room> {
             return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
         }
         let symbols = Symbols::of_this_kernel();
-        let own = Own::of_this_thread()?;
+        let own = KernelIds::of_this_thread()?;
         let one = match subject.who {
-            Who::Process { tgid, unwatched_tid } => Some((tgid, unwatched_tid)),
-            Who::OtherThreads => Some((own.tgid, own.tid)),
-            Who::Followed | Who::Everyone => None,
+            Scope::Process { tgid, unwatched_tid } => Some((tgid, unwatched_tid)),
+            Scope::OtherThreads => Some((own.tgid, own.tid)),
+            Scope::Followed | Scope::Everyone => None,
         };
         let mut open = IotrailSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(load_error)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
@@ -74,7 +74,7 @@ impl<'room> Watch<'room> {
         }
         if let Some(follow) = subject.follow {
             tell_choice(constants, follow, symbols);
-            constants.everyone = subject.who == Who::Everyone;
+            constants.everyone = subject.who == Scope::Everyone;
             constants.own_tgid = own.tgid;
             // Of a load of our own it is known.
             constants.reaps_asked = subject.interface == Interface::Any;
@@ -88,7 +88,8 @@ impl<'room> Watch<'room> {
         let links = attach_all(&mut skel, &plan, subject.aio_awaited)?;
         let recorder =
             recording.map(|c| Recorder::open(&skel.maps.events, c.events)).transpose().map_err(load_error)?;
-        let trails = subject.follow.map(|_| Trails::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
+        let trails =
+            subject.follow.map(|_| RequestTraces::open(&skel.maps.trails_out)).transpose().map_err(load_error)?;
         let mut watch = Watch {
             trails,
             skel,
@@ -122,7 +123,7 @@ impl<'room> Watch<'room> {
             watch.attach_to_library(us);
         }
         if let (Some((tgid, _)), Some(_)) = (one, watch.subject.follow) {
-            let in_proc = if watch.subject.who == Who::OtherThreads { own_number_in_proc() } else { Some(tgid) };
+            let in_proc = if watch.subject.who == Scope::OtherThreads { own_number_in_proc() } else { Some(tgid) };
             watch.follow(tgid, in_proc, false)?;
         }
         Ok(watch)
@@ -203,7 +204,7 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
         (&mut maps.trails, TRAILS_MAX),
         (&mut maps.many, MANY),
         (&mut maps.files_named, FILES_NAMED),
-        (&mut maps.lying_queues, LYING_QUEUES),
+        (&mut maps.cq_backlogs, CQ_BACKLOGS),
         (&mut maps.aio_requests, AIO_REQUESTS_MAX),
         (&mut maps.trails_out, follow.ring_bytes),
     ] {

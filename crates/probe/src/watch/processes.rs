@@ -8,11 +8,11 @@ use super::attached::Watch;
 use super::tables::entries;
 use crate::raw::peek;
 use crate::skel::types;
-use crate::subject::Who;
+use crate::subject::Scope;
 use iotrail_base::error::{Error, Result};
 
 impl Watch<'_> {
-    /// Adds a process to the watched ones, for [`Who::Followed`]. Its children from now on are watched too. `in_proc`: its number in
+    /// Adds a process to the watched ones, for [`Scope::Followed`]. Its children from now on are watched too. `in_proc`: its number in
     /// /proc; `None`: /proc does not show it, and what it tells has to be waited for.
     /// `whole`: nothing that it does was before; what it has used is told when it ends.
     pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>, whole: bool) -> Result<()> {
@@ -49,7 +49,7 @@ impl Watch<'_> {
     /// CPU time, user and system, of the processes that have ended and were watched from their beginning, whoever waited for them;
     /// `None`: where everyone is watched, nobody is.
     pub fn ended_cpu_ns(&self) -> Option<(u64, u64)> {
-        if self.subject.who == Who::Everyone {
+        if self.subject.who == Scope::Everyone {
             return None;
         }
         let bss = self.bss();

@@ -110,8 +110,8 @@ impl Watch<'_> {
             raw.unreaped = aio.unreaped;
             raw.open = open.into_iter().filter(|trail| trail.skips == 0).collect();
             trails.leave(completed);
-            for (_, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
-                trails.leave_lying(&queue);
+            for (_, queue) in entries::<u32, types::cq_backlog>(&self.skel.maps.cq_backlogs)? {
+                trails.leave_backlog(&queue);
             }
         }
         if self.subject.follow.is_some() {

@@ -182,25 +182,25 @@ impl Watch<'_> {
             tables::clear_buckets(&self.skel.maps.bios)?;
             self.bss_mut().bios_followed = 0;
         }
-        self.leave_lying()?;
+        self.leave_backlog()?;
         self.windows = Some(windows);
         Ok(())
     }
 
     /// What lies in completion queues when a window ends was not seen to be taken.
-    pub(super) fn leave_lying(&mut self) -> Result<()> {
-        if self.bss().lying_now == 0 {
+    pub(super) fn leave_backlog(&mut self) -> Result<()> {
+        if self.bss().backlog_now == 0 {
             return Ok(());
         }
-        for (place, queue) in entries::<u32, types::lying_queue>(&self.skel.maps.lying_queues)? {
+        for (place, queue) in entries::<u32, types::cq_backlog>(&self.skel.maps.cq_backlogs)? {
             if let Some(trails) = self.trails.as_ref().filter(|_| queue.count > 0) {
-                trails.leave_lying(&queue);
-                let empty = vec![0; size_of::<types::lying_queue>()];
-                self.skel.maps.lying_queues.update(&place.to_ne_bytes(), &empty, MapFlags::ANY).map_err(unreadable)?;
+                trails.leave_backlog(&queue);
+                let empty = vec![0; size_of::<types::cq_backlog>()];
+                self.skel.maps.cq_backlogs.update(&place.to_ne_bytes(), &empty, MapFlags::ANY).map_err(unreadable)?;
             }
         }
         let bss = self.bss_mut();
-        (bss.lying_now, bss.lying_groups) = (0, Default::default());
+        (bss.backlog_now, bss.backlog_groups) = (0, Default::default());
         Ok(())
     }
 

@@ -13,12 +13,12 @@ pub const HOSTILE: [&str; 6] =
     ["=cmd|'/c calc'!A1", "a,\"b\"\r\nc;d=e %", "'already", "\u{1b}[31mred\u{7}", "-1+2\t", "ä\u{202e}x/../y\u{fffd}"];
 
 /// Measurements with a histogram each, but for one cell's repeat.
-struct Made {
+struct Sample {
     cells: Vec<CellRecord>,
     without: Option<(u32, u32)>,
 }
 
-impl Source for Made {
+impl Source for Sample {
     fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()> {
         Run::from(record(self.cells.clone())).rows(order, &mut |row| take(row.cell, row.repeat, row.measurement))
     }
@@ -61,7 +61,7 @@ pub fn run_without(cell: u32, repeat: u32) -> Run<'static> {
 }
 
 fn made(cells: Vec<CellRecord>, without: Option<(u32, u32)>) -> Run<'static> {
-    Run::new(record(cells.clone()), Made { cells, without })
+    Run::new(record(cells.clone()), Sample { cells, without })
 }
 
 pub fn cells() -> Vec<CellRecord> {

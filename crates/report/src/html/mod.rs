@@ -35,7 +35,7 @@ use self::figure::{Figure, Place};
 use self::view::View;
 use self::words::{About, CellWords, Sentence, Tally};
 use iotrail_answer::compare::Histograms;
-use iotrail_answer::head::{Head, forest, of_comparisons};
+use iotrail_answer::summary::{Head, forest, of_comparisons};
 use iotrail_answer::verdicts::side_by_side;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::comparison::Comparison;

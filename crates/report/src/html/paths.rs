@@ -1,27 +1,27 @@
 //! One colour for one delivery path, in every figure: the class that the style sheet gives it. Nothing else has these colours.
 
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
 
 /// `None`: it is no delivery path.
 pub fn class(name: &str) -> Option<&'static str> {
-    let of = |v: Vehicle| match v {
-        Vehicle::Inline => "p-inline",
-        Vehicle::Enter => "p-enter",
-        Vehicle::SyscallExit => "p-syscall_exit",
-        Vehicle::ReschedIpi => "p-resched_ipi",
-        Vehicle::DeviceIrq => "p-device_irq",
-        Vehicle::TimerTick => "p-timer_tick",
-        Vehicle::PageFault => "p-page_fault",
-        Vehicle::OtherIrq => "p-other_irq",
-        Vehicle::Sqpoll => "p-sqpoll",
-        Vehicle::Iopoll => "p-iopoll",
-        Vehicle::Iowq => "p-iowq",
-        Vehicle::IrqDirect => "p-irq_direct",
-        Vehicle::Thread => "p-thread",
-        Vehicle::Kworker => "p-kworker",
-        Vehicle::Unknown => "p-unknown",
+    let of = |v: DeliveryPath| match v {
+        DeliveryPath::Inline => "p-inline",
+        DeliveryPath::Enter => "p-enter",
+        DeliveryPath::SyscallExit => "p-syscall_exit",
+        DeliveryPath::ReschedIpi => "p-resched_ipi",
+        DeliveryPath::DeviceIrq => "p-device_irq",
+        DeliveryPath::TimerTick => "p-timer_tick",
+        DeliveryPath::PageFault => "p-page_fault",
+        DeliveryPath::OtherIrq => "p-other_irq",
+        DeliveryPath::Sqpoll => "p-sqpoll",
+        DeliveryPath::Iopoll => "p-iopoll",
+        DeliveryPath::Iowq => "p-iowq",
+        DeliveryPath::IrqDirect => "p-irq_direct",
+        DeliveryPath::Thread => "p-thread",
+        DeliveryPath::Kworker => "p-kworker",
+        DeliveryPath::Unknown => "p-unknown",
     };
-    Vehicle::ALL.into_iter().find(|v| v.name() == name).map(of)
+    DeliveryPath::ALL.into_iter().find(|v| v.name() == name).map(of)
 }
 
 /// Greys for parts that are no delivery paths; neighbours differ.
@@ -42,7 +42,7 @@ mod tests {
     fn each_path_has_a_colour_of_its_own_in_both_themes() {
         let css = include_str!("page.css");
         let mut colours: Vec<[String; 2]> = Vec::new();
-        for vehicle in Vehicle::ALL {
+        for vehicle in DeliveryPath::ALL {
             let rule = format!(".{} {{ --c: light-dark(", class(vehicle.name()).unwrap());
             let (_, rest) = css.split_once(&rule).unwrap_or_else(|| panic!("{rule}"));
             let (light, rest) = rest.split_once(", ").unwrap();
@@ -53,7 +53,7 @@ mod tests {
             let mut all: Vec<&String> = colours.iter().map(|c| &c[theme]).collect();
             all.sort();
             all.dedup();
-            assert_eq!(all.len(), Vehicle::ALL.len());
+            assert_eq!(all.len(), DeliveryPath::ALL.len());
         }
     }
 }

@@ -11,7 +11,7 @@ use super::figure::{Column, Unit};
 use iotrail_answer::command;
 use iotrail_answer::compare::{Level, Metric, Side, level, metrics, place};
 use iotrail_answer::group::{Row, groups, row_axis};
-use iotrail_answer::head::Forest;
+use iotrail_answer::summary::Forest;
 use iotrail_answer::unit;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
 

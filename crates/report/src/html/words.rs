@@ -6,10 +6,10 @@ use iotrail_answer::compare::{Metric, compared_on};
 use iotrail_answer::conclude::{Conclusion, conclude};
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{self, Judged, judge};
-use iotrail_answer::head::Head;
-use iotrail_answer::losses::losses;
+use iotrail_answer::summary::Head;
 use iotrail_answer::unit::Unit;
-use iotrail_answer::warned;
+use iotrail_answer::warnings;
+use iotrail_answer::warnings::losses::losses;
 use iotrail_base::words::{UNKNOWN, count, plural, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::measurement::{Host, Target};
@@ -30,7 +30,7 @@ pub struct About {
     pub glance: Vec<Tally>,
     /// Null where nothing is measured.
     pub head: Option<Answer>,
-    pub conclusions: Vec<Said>,
+    pub conclusions: Vec<ConclusionText>,
     pub judged: Vec<Outcome>,
     /// Name and value, what is known.
     pub facts: Vec<(String, String)>,
@@ -75,12 +75,12 @@ fn badge(verdict: Verdict) -> &'static str {
 }
 
 /// A conclusion, its long sentences so that they can be read at a glance.
-pub struct Said {
+pub struct ConclusionText {
     pub about: String,
     pub sentences: Vec<Sentence>,
 }
 
-impl Said {
+impl ConclusionText {
     fn new(c: Conclusion) -> Self {
         Self { about: c.about, sentences: c.sentences.into_iter().map(Sentence::new).collect() }
     }
@@ -212,7 +212,7 @@ impl About {
         let run = source.record;
         let known = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| n.to_string());
         let done = run.done();
-        let warnings = warned::each_once(run).into_iter().map(|(w, n)| warned::sentence(&w, n, done));
+        let warnings = warnings::each_once(run).into_iter().map(|(w, n)| warnings::sentence(&w, n, done));
         let drifts = drift::warnings(run).into_iter().map(|w| format!("{}; {}", w.text, w.remedy));
         let quick = if run.quick { " (quick)" } else { "" };
         Self {
@@ -225,7 +225,7 @@ impl About {
             is_empty: done == 0,
             glance: glance(&run.comparisons, Unit::of_run(run)),
             head: head.map(Answer::new),
-            conclusions: conclude(run).into_iter().map(Said::new).collect(),
+            conclusions: conclude(run).into_iter().map(ConclusionText::new).collect(),
             judged: judge(run).into_iter().map(Outcome::new).collect(),
             facts: facts(run),
             losses: losses(run).into_iter().map(|(name, n)| (name.to_owned(), known(n))).collect(),

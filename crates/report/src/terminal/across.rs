@@ -1,10 +1,10 @@
 //! The same plan on several kernels: the answer, then the kernels side by side.
 
-use super::head;
 use super::layout::{Column, Screen};
 use super::style::Style;
+use super::summary;
 use iotrail_answer::across::{Beside, Figure, KernelRecord, short};
-use iotrail_answer::head::Head;
+use iotrail_answer::summary::Head;
 use iotrail_base::words::{UNKNOWN, list, plural};
 use iotrail_schema::run_record::RunRecord;
 
@@ -28,7 +28,7 @@ pub struct Across<'a> {
 pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Screen {
     let Across { run, kernels, cells, said, store } = of;
     let mut out = Screen::new(style);
-    head::of(&mut out, answer);
+    summary::of(&mut out, answer);
     if !full {
         details(&mut out, kernels, store);
         return out;

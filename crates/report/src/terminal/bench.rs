@@ -6,7 +6,7 @@ use super::measured::{SPLIT_NS, TOO_SHORT};
 use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::diagnose::findings_of;
-use iotrail_answer::head::measured::{Verdict, of_measurement};
+use iotrail_answer::summary::measured::{Verdict, of_measurement};
 use iotrail_base::words::{UNKNOWN, bytes, count, numbers, percent, plural, span};
 use iotrail_schema::measurement::Reaper;
 use iotrail_schema::measurement::{LoadRecord, Measurement};

@@ -5,10 +5,10 @@ use super::style::Style;
 use iotrail_answer::explain::{Explained, ExplainedIo};
 use iotrail_answer::timeline::request;
 use iotrail_base::words::{UNKNOWN, and_descendants, list, plural, span};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::recorded::Ending;
 use iotrail_schema::trace_record::Subject;
-use iotrail_schema::trail::Trail;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::RequestTrace;
 
 pub fn screen(file: &str, e: &Explained, style: Style) -> Screen {
     let mut out = Screen::new(style);
@@ -116,7 +116,7 @@ fn lost(e: &Explained) -> Vec<String> {
 }
 
 /// What it went to: `/data/a (fd 7)`, `socket (fd 9)`.
-fn file(e: &Explained, t: &Trail) -> Option<String> {
+fn file(e: &Explained, t: &RequestTrace) -> Option<String> {
     let name = e.ending.end().and_then(|end| end.file_of(t)).or(t.file.map(|f| f.kind.name().into()));
     match (name, t.descriptor) {
         (Some(name), Some(descriptor)) => Some(format!("{name} ({descriptor})")),
@@ -166,7 +166,7 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
     let mut also = Vec::new();
     match t.switches_meanwhile {
         // What a worker or a helper carried did not wait for that CPU.
-        Some(n) if n > 0 && !matches!(t.vehicle, Vehicle::Iowq | Vehicle::Kworker | Vehicle::Thread) => {
+        Some(n) if n > 0 && !matches!(t.vehicle, DeliveryPath::Iowq | DeliveryPath::Kworker | DeliveryPath::Thread) => {
             also.push(format!("its CPU switched threads {} meanwhile", times(n)))
         }
         _ => (),

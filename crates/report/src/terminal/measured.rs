@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::bars::bar;
 use super::layout::{Column, Screen};
 use iotrail_answer::compare::Metric;
-use iotrail_answer::doubt::NOT_SEEN;
+use iotrail_answer::warnings::doubt::NOT_SEEN;
 use iotrail_base::words::{UNKNOWN, count, known_span, numbers, percent, plural, span, three_digits};
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{
-    CpuSamples, CpuShare, Delay, Delivery, Followed, Host, Interrupt, Ipi, Latency, Measurement, ModeSwitch, Order,
-    PerIo, Probe, StageRecord, TaskWorkBatch, VehicleCount, Warning,
+    CpuSamples, CpuShare, Delay, Delivery, DeliveryPathCount, Followed, Host, Interrupt, Ipi, Latency, Measurement,
+    ModeSwitch, Order, PerIo, Probe, StageRecord, TaskWorkBatch, Warning,
 };
 use iotrail_schema::runnable::Runnable;
 use iotrail_stats::expansion::is_narrow;
@@ -52,7 +52,7 @@ pub const VEHICLES: usize = 10;
 const BAR: usize = 12;
 
 /// How completions were delivered, the most first; what is beyond `most` rows is summed in one.
-pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
+pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
         return;
@@ -72,7 +72,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[VehicleCount], most: usize) {
     };
     // One row that stands for one only would say less in the same space.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
-    let one = |v: &&VehicleCount| {
+    let one = |v: &&DeliveryPathCount| {
         row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default().into(), v.completions, v.delay_ns.as_deref())
     };
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();

@@ -8,7 +8,6 @@ mod compare;
 mod explain;
 mod fit;
 mod fleet;
-mod head;
 mod history;
 pub(super) mod layout;
 pub(super) mod measured;
@@ -17,6 +16,7 @@ mod reproduce;
 mod run;
 pub(super) mod spent;
 mod style;
+mod summary;
 mod trace;
 mod verdict;
 
@@ -24,9 +24,9 @@ use std::io::{IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 
 use iotrail_answer::explain::Explained;
-use iotrail_answer::head::measured::{Verdict, of_measurement};
-use iotrail_answer::head::{Head, of_comparisons};
 use iotrail_answer::history::History;
+use iotrail_answer::summary::measured::{Verdict, of_measurement};
+use iotrail_answer::summary::{Head, of_comparisons};
 use iotrail_answer::unit::Unit;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
@@ -44,11 +44,11 @@ use iotrail_store::RunSummary;
 use serde::Serialize;
 
 pub use self::across::Across;
-pub use self::head::View;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
 pub use self::reproduce::Reproduced;
 pub use self::style::{Hue, Style};
+pub use self::summary::View;
 pub use iotrail_base::plain::{sanitise, say};
 
 /// One measurement, as `bench` prints it.
@@ -210,12 +210,12 @@ pub fn print_measurements(all: &[Measurement]) -> Result<()> {
 struct WithHead<'a> {
     #[serde(flatten)]
     measurement: &'a Measurement,
-    head: Said,
+    head: FirstLines,
 }
 
 /// The first lines of a measurement's screen.
 #[derive(Serialize)]
-struct Said {
+struct FirstLines {
     /// One sentence with its number.
     answer: String,
     /// What to do about it; null: nothing.
@@ -228,7 +228,7 @@ struct Said {
 fn with_head(m: &Measurement) -> WithHead<'_> {
     let Verdict { answer, advice, others } = of_measurement(m);
     let also = others.into_iter().map(|finding| finding.text).collect();
-    WithHead { measurement: m, head: Said { answer, advice, also } }
+    WithHead { measurement: m, head: FirstLines { answer, advice, also } }
 }
 
 /// As [`print_json`] on one line; breaks off when the reader has gone away.

@@ -10,12 +10,14 @@ use super::layout::{Column, Screen};
 use super::style::Style;
 use super::{measured, verdict};
 use iotrail_answer::diagnose::findings_of;
-use iotrail_answer::head::measured::of_measurement;
 use iotrail_answer::per_io;
+use iotrail_answer::summary::measured::of_measurement;
 use iotrail_base::words::{UNKNOWN, bytes, count, list, percent, plural, span};
 use iotrail_schema::measurement::Engine;
 use iotrail_schema::measurement::{Measurement, Ring};
-use iotrail_schema::net_record::{Asked, Memory, NetRecord, SenderRecord, ServedRecord, ServerCounts, ServerRecord};
+use iotrail_schema::net_record::{
+    Memory, NetRecord, SenderPlan, SenderRecord, ServedRecord, ServerCounts, ServerRecord,
+};
 use iotrail_schema::run_record::value_text;
 
 /// Lines between two headings, on a terminal.
@@ -278,7 +280,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     out
 }
 
-fn load(a: &Asked) -> Vec<String> {
+fn load(a: &SenderPlan) -> Vec<String> {
     let mut items = vec![
         plural(a.connections as usize, "connection"),
         format!("window {}", a.window),

@@ -1,17 +1,17 @@
 //! The screen of a run, and the list of runs.
 
-use super::head::View;
 use super::layout::{Column, Screen};
 use super::style::Style;
-use super::{bars, cells, compare, head, net};
+use super::summary::View;
+use super::{bars, cells, compare, net, summary};
 use iotrail_answer::conclude::conclude;
 use iotrail_answer::drift;
 use iotrail_answer::expectation::{Outcome, judge};
 use iotrail_answer::group::groups;
-use iotrail_answer::head::Head;
-use iotrail_answer::losses::losses;
+use iotrail_answer::summary::Head;
 use iotrail_answer::table::Table;
-use iotrail_answer::warned;
+use iotrail_answer::warnings;
+use iotrail_answer::warnings::losses::losses;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::measurement::{Host, LoadRecord};
@@ -24,9 +24,9 @@ pub fn screen(run: &RunRecord, answer: &Head, view: View<'_>, style: Style) -> S
         corruption(&mut out, found);
         out.blank();
     }
-    head::of(&mut out, answer);
+    summary::of(&mut out, answer);
     if !view.full {
-        head::more(&mut out, view);
+        summary::more(&mut out, view);
         return out;
     }
     out.blank();
@@ -149,8 +149,8 @@ fn seen(out: &mut Screen, run: &RunRecord) {
 
 /// Each warning once, with the number of measurements that gave it.
 fn warnings(out: &mut Screen, run: &RunRecord) {
-    for (w, n) in warned::each_once(run) {
-        out.note("warning: ", &warned::sentence(&w, n, run.done()), true);
+    for (w, n) in warnings::each_once(run) {
+        out.note("warning: ", &warnings::sentence(&w, n, run.done()), true);
     }
     for w in drift::warnings(run) {
         out.note("warning: ", &format!("{}; {}", w.text, w.remedy), true);

@@ -12,8 +12,8 @@ mod of_programs;
 use super::*;
 use iotrail_answer::compare::of_run;
 use iotrail_base::plain::sanitise;
-use iotrail_schema::measurement::VehicleCount;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_testing::run::two_by_two;
 use iotrail_testing::sample;
 
@@ -68,8 +68,8 @@ fn record() -> RunRecord {
         for repeat in 0..3 {
             let mut m = sample::measurement();
             m.iops = Some(9_812.0 * (i + 1) as f64 + 100.0 * f64::from(repeat));
-            m.vehicles = vec![VehicleCount {
-                vehicle: Vehicle::SyscallExit,
+            m.vehicles = vec![DeliveryPathCount {
+                vehicle: DeliveryPath::SyscallExit,
                 completions: 500,
                 detail: Some("io_uring_enter".into()),
                 delay_ns: None,
@@ -113,8 +113,8 @@ fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
 fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
     let mut m = sample::measurement();
     (m.probe.lost, m.probe.untracked, m.probe.completions_seen) = (Some(3), Some(100), Some(400));
-    (m.vehicles[0].vehicle, m.interrupts[1].count) = (Vehicle::Unknown, 0);
-    m.warnings = iotrail_answer::doubt::doubts(&m);
+    (m.vehicles[0].vehicle, m.interrupts[1].count) = (DeliveryPath::Unknown, 0);
+    m.warnings = iotrail_answer::warnings::doubt::doubts(&m);
     let mut r = record();
     r.cells[0].measurements.open()[0] = m.clone();
     for text in [bench::screen(&m, true, PLAIN).to_string(), full(&r, PLAIN).to_string()] {

@@ -21,7 +21,7 @@ use super::layout::Screen;
 use super::spent::spent;
 use super::style::Style;
 use super::{measured, verdict};
-use iotrail_answer::head::measured::{Verdict, of_trace};
+use iotrail_answer::summary::measured::{Verdict, of_trace};
 use iotrail_schema::account::Role;
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 

@@ -7,10 +7,10 @@ use super::layout::{Screen, WIDTH, cut};
 use super::measured;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::group::shares_of;
-use iotrail_answer::head::measured::{Verdict, parts_known};
+use iotrail_answer::summary::measured::{Verdict, parts_known};
 use iotrail_base::words::{count, known_span, list, percent, plural, span};
-use iotrail_schema::measurement::{Latency, PerIo, StageRecord, VehicleCount, Warning};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Latency, PerIo, StageRecord, Warning};
 
 /// What limits the figures, at most.
 const LIMITS: usize = 2;
@@ -137,9 +137,9 @@ fn bar(s: &StageRecord) -> String {
 }
 
 /// `enter 82 % · inline 12 % · …`.
-pub fn delivered(vehicles: &[VehicleCount]) -> Vec<String> {
+pub fn delivered(vehicles: &[DeliveryPathCount]) -> Vec<String> {
     let shares = shares_of(vehicles);
-    let one = |(v, share): &(Vehicle, f64)| format!("{} {}", v.name(), percent(*share));
+    let one = |(v, share): &(DeliveryPath, f64)| format!("{} {}", v.name(), percent(*share));
     let rest = shares.len().saturating_sub(PATHS);
     let more = (rest > 0).then(|| plural(rest, "other"));
     shares.iter().take(PATHS).map(one).chain(more).collect()

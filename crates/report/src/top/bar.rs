@@ -1,34 +1,34 @@
 //! Vehicles' shares as a bar of letters.
 
-use iotrail_schema::top_record::VehicleShare;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::top_record::DeliveryPathShare;
 
 /// Stands for the vehicle in a bar.
-pub fn letter(vehicle: Vehicle) -> char {
+pub fn letter(vehicle: DeliveryPath) -> char {
     match vehicle {
-        Vehicle::Inline => 'i',
-        Vehicle::Enter => 'e',
-        Vehicle::SyscallExit => 'x',
-        Vehicle::ReschedIpi => 'r',
-        Vehicle::DeviceIrq => 'd',
-        Vehicle::TimerTick => 't',
-        Vehicle::PageFault => 'f',
-        Vehicle::OtherIrq => 'o',
-        Vehicle::Sqpoll => 's',
-        Vehicle::Iopoll => 'p',
-        Vehicle::Iowq => 'w',
-        Vehicle::IrqDirect => 'I',
-        Vehicle::Thread => 'h',
-        Vehicle::Kworker => 'k',
-        Vehicle::Unknown => '?',
+        DeliveryPath::Inline => 'i',
+        DeliveryPath::Enter => 'e',
+        DeliveryPath::SyscallExit => 'x',
+        DeliveryPath::ReschedIpi => 'r',
+        DeliveryPath::DeviceIrq => 'd',
+        DeliveryPath::TimerTick => 't',
+        DeliveryPath::PageFault => 'f',
+        DeliveryPath::OtherIrq => 'o',
+        DeliveryPath::Sqpoll => 's',
+        DeliveryPath::Iopoll => 'p',
+        DeliveryPath::Iowq => 'w',
+        DeliveryPath::IrqDirect => 'I',
+        DeliveryPath::Thread => 'h',
+        DeliveryPath::Kworker => 'k',
+        DeliveryPath::Unknown => '?',
     }
 }
 
 /// How many of `width` letters are each vehicle's: they sum to `width`, by the largest remainders. A share below one letter may
 /// have none.
-pub fn letters(vehicles: &[VehicleShare], width: usize) -> Vec<(Vehicle, usize)> {
-    let exact = |v: &VehicleShare| v.share * width as f64;
-    let mut letters: Vec<(Vehicle, usize, f64)> =
+pub fn letters(vehicles: &[DeliveryPathShare], width: usize) -> Vec<(DeliveryPath, usize)> {
+    let exact = |v: &DeliveryPathShare| v.share * width as f64;
+    let mut letters: Vec<(DeliveryPath, usize, f64)> =
         vehicles.iter().map(|v| (v.vehicle, exact(v).floor() as usize, exact(v).fract())).collect();
     let given: usize = letters.iter().map(|(_, n, _)| n).sum();
     let mut order: Vec<usize> = (0..letters.len()).collect();
@@ -46,10 +46,13 @@ mod tests {
 
     #[test]
     fn letters_fill_the_bar() {
-        let thirds = shares(&[(Vehicle::Enter, 1), (Vehicle::ReschedIpi, 1), (Vehicle::TimerTick, 1)]);
-        assert_eq!(letters(&thirds, 10), [(Vehicle::Enter, 4), (Vehicle::ReschedIpi, 3), (Vehicle::TimerTick, 3)]);
-        let most = shares(&[(Vehicle::Enter, 999), (Vehicle::Iowq, 1)]);
-        assert_eq!(letters(&most, 10), [(Vehicle::Enter, 10)]);
+        let thirds = shares(&[(DeliveryPath::Enter, 1), (DeliveryPath::ReschedIpi, 1), (DeliveryPath::TimerTick, 1)]);
+        assert_eq!(
+            letters(&thirds, 10),
+            [(DeliveryPath::Enter, 4), (DeliveryPath::ReschedIpi, 3), (DeliveryPath::TimerTick, 3)]
+        );
+        let most = shares(&[(DeliveryPath::Enter, 999), (DeliveryPath::Iowq, 1)]);
+        assert_eq!(letters(&most, 10), [(DeliveryPath::Enter, 10)]);
         assert_eq!((letters(&most, 0), letters(&[], 10)), (vec![], vec![]));
         for width in 0..100 {
             let sum: usize = letters(&thirds, width).iter().map(|(_, n)| n).sum();
@@ -59,9 +62,9 @@ mod tests {
 
     #[test]
     fn no_two_vehicles_share_a_letter() {
-        let mut all: Vec<char> = Vehicle::ALL.iter().map(|v| letter(*v)).collect();
+        let mut all: Vec<char> = DeliveryPath::ALL.iter().map(|v| letter(*v)).collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), Vehicle::ALL.len());
+        assert_eq!(all.len(), DeliveryPath::ALL.len());
     }
 }

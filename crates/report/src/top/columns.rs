@@ -61,7 +61,7 @@ pub enum Column {
     Sqpoll,
     Running,
     Runnable,
-    Vehicles,
+    DeliveryPaths,
 }
 
 use Column::*;
@@ -84,7 +84,7 @@ impl Column {
         Sqpoll,
         Running,
         Runnable,
-        Vehicles,
+        DeliveryPaths,
     ];
 
     /// Those that rows can be sorted by: all but the vehicles.
@@ -95,7 +95,7 @@ impl Column {
         Process,
         Completions,
         Ring,
-        Vehicles,
+        DeliveryPaths,
         Running,
         Runnable,
         P50,
@@ -127,7 +127,7 @@ impl Column {
             Sqpoll => "SQPOLL",
             Running => "RUN",
             Runnable => "WAIT",
-            Vehicles => "CARRIED BY",
+            DeliveryPaths => "CARRIED BY",
         }
     }
 
@@ -139,12 +139,12 @@ impl Column {
             Requests | Completions | Errors | Punts | Overflows | Running | Runnable => 6,
             Bytes => 8,
             P50 | P99 | Delay50 | Delay99 | Sqpoll => 7,
-            Vehicles => 10,
+            DeliveryPaths => 10,
         }
     }
 
     pub fn is_number(self) -> bool {
-        !matches!(self, Process | Vehicles)
+        !matches!(self, Process | DeliveryPaths)
     }
 
     /// What stands there; nothing for the vehicles, which are drawn.
@@ -165,7 +165,7 @@ impl Column {
             Overflows => count(r.overflows as f64),
             Sqpoll => row.sqpoll_cpu.map_or(UNKNOWN.into(), percent),
             Running | Runnable => row.average(self).map_or(UNKNOWN.into(), percent),
-            Vehicles => String::new(),
+            DeliveryPaths => String::new(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Column {
             let r = row.rates;
             let ns = |n: Option<u64>| n.map(|n| n as f64);
             match self {
-                Process | Vehicles => None,
+                Process | DeliveryPaths => None,
                 Ring => Some(row.ring.map_or(row.rings as f64, |ring| -f64::from(ring))),
                 Requests => Some(r.requests_per_s),
                 Completions => Some(r.completions_per_s),
@@ -234,7 +234,7 @@ pub fn fit(width: u16, sort: Column, without: &[Column]) -> Vec<(Column, u16)> {
         }
     }
     let fitting = Column::ALL.into_iter().filter(|c| chosen.contains(c));
-    let grows = if chosen.contains(&Vehicles) { Vehicles } else { Process };
+    let grows = if chosen.contains(&DeliveryPaths) { DeliveryPaths } else { Process };
     fitting.map(|c| (c, c.width() + if c == grows { left.max(0) as u16 } else { 0 })).collect()
 }
 
@@ -245,12 +245,15 @@ mod tests {
     #[test]
     fn columns_fit_and_the_sorted_one_is_there() {
         let names = |width, sort| fit(width, sort, OF_PROCESSES).into_iter().map(|(c, _)| c).collect::<Vec<_>>();
-        assert_eq!(names(80, Completions), [Process, Ring, Requests, Completions, Bytes, P50, P99, Delay99, Vehicles]);
-        assert_eq!(names(40, Completions), [Process, Ring, Completions, Vehicles]);
+        assert_eq!(
+            names(80, Completions),
+            [Process, Ring, Requests, Completions, Bytes, P50, P99, Delay99, DeliveryPaths]
+        );
+        assert_eq!(names(40, Completions), [Process, Ring, Completions, DeliveryPaths]);
         assert_eq!(names(40, Sqpoll), [Process, Ring, Completions, Sqpoll]);
         let all = |c: &Column| !OF_PROCESSES.contains(c);
         assert_eq!(names(200, Sqpoll), Column::ALL.into_iter().filter(all).collect::<Vec<_>>());
-        assert!(!Column::SORTABLE.contains(&Vehicles));
+        assert!(!Column::SORTABLE.contains(&DeliveryPaths));
         for width in 0..200 {
             for &sort in Column::SORTABLE {
                 let columns = fit(width, sort, &[]);

@@ -13,8 +13,8 @@ use super::screen::{Page, Screen};
 use crate::terminal::{self, sanitise};
 use iotrail_base::plain::one_of_ascii;
 use iotrail_base::words::{percent, plural, span};
-use iotrail_schema::top_record::VehicleShare;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::top_record::DeliveryPathShare;
 
 const HELP: [(&str, &str); 10] = [
     ("q", "quit"),
@@ -93,8 +93,8 @@ impl Screen {
         text.push(Line::from(""));
         text.push(Line::from("P50, P99: latency; LATE50, LATE99: delivery delay (posted − ready)"));
         text.push(Line::from("Both are of the requests that were followed; –: too few of them"));
-        for vehicles in Vehicle::ALL.chunks(5) {
-            let one = |v: &Vehicle| format!("{} {:13}", bar::letter(*v), v.name());
+        for vehicles in DeliveryPath::ALL.chunks(5) {
+            let one = |v: &DeliveryPath| format!("{} {:13}", bar::letter(*v), v.name());
             text.push(Line::from(vehicles.iter().map(one).collect::<String>()));
         }
         frame.render_widget(Clear, area);
@@ -161,21 +161,21 @@ impl Screen {
 
     fn table_row(&self, row: &Row<'_>, columns: &[(Column, u16)]) -> TableRow<'static> {
         TableRow::new(columns.iter().map(|(column, width)| match column {
-            Column::Vehicles => Cell::from(self.bar(&row.rates.vehicles, *width)),
+            Column::DeliveryPaths => Cell::from(self.bar(&row.rates.vehicles, *width)),
             _ => Cell::from(Text::from(column.text(row)).alignment(alignment(*column))),
         }))
     }
 
-    fn bar(&self, vehicles: &[VehicleShare], width: u16) -> Line<'static> {
-        let part = |(vehicle, n): (Vehicle, usize)| {
+    fn bar(&self, vehicles: &[DeliveryPathShare], width: u16) -> Line<'static> {
+        let part = |(vehicle, n): (DeliveryPath, usize)| {
             Span::styled(bar::letter(vehicle).to_string().repeat(n), self.style(vehicle))
         };
         Line::from(bar::letters(vehicles, width.into()).into_iter().map(part).collect::<Vec<_>>())
     }
 
     /// Whose the letters are, with their shares in all.
-    fn legend(&self, vehicles: &[VehicleShare]) -> Line<'static> {
-        let one = |v: &VehicleShare| {
+    fn legend(&self, vehicles: &[DeliveryPathShare]) -> Line<'static> {
+        let one = |v: &DeliveryPathShare| {
             [
                 Span::styled(bar::letter(v.vehicle).to_string(), self.style(v.vehicle)),
                 Span::raw(format!(" {} {}  ", v.vehicle, percent(v.share))),
@@ -185,13 +185,15 @@ impl Screen {
     }
 
     /// Green: the thread came for it; blue: a thread or a poll of its own; yellow: interrupted for it; red: late or unknown.
-    fn style(&self, vehicle: Vehicle) -> Style {
+    fn style(&self, vehicle: DeliveryPath) -> Style {
         let colour = match vehicle {
-            Vehicle::Inline | Vehicle::Enter | Vehicle::SyscallExit => Color::Green,
-            Vehicle::Sqpoll | Vehicle::Iopoll | Vehicle::Thread | Vehicle::Kworker => Color::Blue,
-            Vehicle::Iowq => Color::Magenta,
-            Vehicle::ReschedIpi | Vehicle::DeviceIrq | Vehicle::OtherIrq | Vehicle::IrqDirect => Color::Yellow,
-            Vehicle::TimerTick | Vehicle::PageFault | Vehicle::Unknown => Color::Red,
+            DeliveryPath::Inline | DeliveryPath::Enter | DeliveryPath::SyscallExit => Color::Green,
+            DeliveryPath::Sqpoll | DeliveryPath::Iopoll | DeliveryPath::Thread | DeliveryPath::Kworker => Color::Blue,
+            DeliveryPath::Iowq => Color::Magenta,
+            DeliveryPath::ReschedIpi | DeliveryPath::DeviceIrq | DeliveryPath::OtherIrq | DeliveryPath::IrqDirect => {
+                Color::Yellow
+            }
+            DeliveryPath::TimerTick | DeliveryPath::PageFault | DeliveryPath::Unknown => Color::Red,
         };
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }

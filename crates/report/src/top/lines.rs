@@ -7,7 +7,7 @@ use crate::terminal::spent;
 use crate::terminal::{Screen, Style, WIDTH};
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, numbers, percent, plural};
 use iotrail_schema::measurement::Latency;
-use iotrail_schema::top_record::{OpcodeRates, ProcessRates, Rates, RingRates, TopRecord, VehicleShare};
+use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, TopRecord};
 
 /// One interval: what was done in all, then each ring that did something.
 pub fn block(t: &TopRecord, style: Style) -> Screen {
@@ -17,7 +17,7 @@ pub fn block(t: &TopRecord, style: Style) -> Screen {
     o.field("delivered by", &shares(&t.total.rates.vehicles));
     t.processes.iter().for_each(|p| out.field("threads", &threads(p)));
     let o = &mut out;
-    let columns = fit(WIDTH as u16, Column::Completions, &[&[Column::Vehicles], OF_PROCESSES].concat());
+    let columns = fit(WIDTH as u16, Column::Completions, &[&[Column::DeliveryPaths], OF_PROCESSES].concat());
     let busy: Vec<&RingRates> = t.rings.iter().filter(|r| !Row::of_ring(r).is_idle()).collect();
     if !busy.is_empty() {
         line(o, &columns, |c| c.heading().into());
@@ -95,7 +95,7 @@ fn beside(row: &Row<'_>, columns: &[(Column, u16)]) -> Vec<String> {
     items
 }
 
-fn shares(vehicles: &[VehicleShare]) -> Vec<String> {
+fn shares(vehicles: &[DeliveryPathShare]) -> Vec<String> {
     vehicles.iter().map(|v| format!("{} {}", v.vehicle, percent(v.share))).collect()
 }
 

@@ -1,16 +1,16 @@
 //! An interval for tests: a database that waits in system calls, and a program with a submission-queue thread.
 
 use iotrail_schema::account::{Reason, ThreadRow, ThreadState};
-use iotrail_schema::measurement::{Latency, StageRecord, VehicleCount};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Latency, StageRecord};
 use iotrail_schema::top_record::{
-    OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, ThreadTime, TopRecord, TotalRates, VehicleShare,
+    DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, ThreadTime, TopRecord, TotalRates,
 };
-use iotrail_schema::vehicle::Vehicle;
 
 /// Shares of so many completions of each.
-pub fn shares(parts: &[(Vehicle, u64)]) -> Vec<VehicleShare> {
+pub fn shares(parts: &[(DeliveryPath, u64)]) -> Vec<DeliveryPathShare> {
     let all: u64 = parts.iter().map(|(_, n)| n).sum();
-    let share = |&(vehicle, completions): &(Vehicle, u64)| VehicleShare {
+    let share = |&(vehicle, completions): &(DeliveryPath, u64)| DeliveryPathShare {
         vehicle,
         completions,
         share: completions as f64 / all as f64,
@@ -53,13 +53,13 @@ pub fn record() -> TopRecord {
         latency_ns: quantiles(768, 101_000, 4_000_000),
         waits: None,
         delivery_delay_ns: quantiles(700, 4_100, 3_900_000),
-        vehicles: shares(&[(Vehicle::Enter, 9000), (Vehicle::TimerTick, 3000)]),
+        vehicles: shares(&[(DeliveryPath::Enter, 9000), (DeliveryPath::TimerTick, 3000)]),
     };
     let polled = Rates {
         requests_per_s: 50.0,
         completions_per_s: 50.0,
         latency_ns: Latency { count: 3, ..Latency::default() },
-        vehicles: shares(&[(Vehicle::Sqpoll, 50)]),
+        vehicles: shares(&[(DeliveryPath::Sqpoll, 50)]),
         ..Rates::default()
     };
     let ring = |ring, tgid, comm: &str, rates: &Rates| RingRates {
@@ -92,7 +92,11 @@ pub fn record() -> TopRecord {
             rates: Rates {
                 requests_per_s: 12_390.0,
                 completions_per_s: 12_400.0,
-                vehicles: shares(&[(Vehicle::Enter, 9000), (Vehicle::TimerTick, 3000), (Vehicle::Sqpoll, 50)]),
+                vehicles: shares(&[
+                    (DeliveryPath::Enter, 9000),
+                    (DeliveryPath::TimerTick, 3000),
+                    (DeliveryPath::Sqpoll, 50),
+                ]),
                 ..db.clone()
             },
             kicks_per_s: Some(42.0),
@@ -113,8 +117,8 @@ pub fn record() -> TopRecord {
                     latency_ns: db.latency_ns.clone(),
                     waits: None,
                 }],
-                carried: vec![VehicleCount {
-                    vehicle: Vehicle::Enter,
+                carried: vec![DeliveryPathCount {
+                    vehicle: DeliveryPath::Enter,
                     completions: 9000,
                     detail: Some("ready".into()),
                     delay_ns: None,

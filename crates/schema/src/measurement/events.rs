@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::delivery_path::DeliveryPath;
 use crate::detail::Detail;
 use crate::latency::Delay;
 use crate::name::Name;
-use crate::vehicle::Vehicle;
 use crate::waker::Waker;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct VehicleCount {
+pub struct DeliveryPathCount {
     /// The delivery path.
-    pub vehicle: Vehicle,
+    pub vehicle: DeliveryPath,
     /// Completions that it delivered.
     pub completions: u64,
     /// The system call, interrupt or waker behind it; left out where there is none.
@@ -22,10 +22,10 @@ pub struct VehicleCount {
     pub delay_ns: Option<Box<Delay>>,
 }
 
-impl VehicleCount {
+impl DeliveryPathCount {
     /// The waker, if the thread slept in io_uring_enter.
     pub fn waker(&self) -> Option<Waker> {
-        match Detail::from(self.detail.as_deref().filter(|_| self.vehicle == Vehicle::Enter)?) {
+        match Detail::from(self.detail.as_deref().filter(|_| self.vehicle == DeliveryPath::Enter)?) {
             Detail::Slept(waker) => Some(waker),
             _ => None,
         }

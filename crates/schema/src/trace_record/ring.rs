@@ -7,7 +7,7 @@ use super::estimates::{EnterBatch, Estimate, RunItems};
 use super::opcode::OpcodeRecord;
 use super::reaping::Reaping;
 use super::threads::RingThreads;
-use crate::measurement::{Latency, Order, StageRecord, VehicleCount, Waits};
+use crate::measurement::{DeliveryPathCount, Latency, Order, StageRecord, Waits};
 
 /// One ring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct RingRecord {
     /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
     /// What delivered its completions.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
     /// Latency of its followed requests.
     pub latency_ns: Latency,
     /// Requests that were kept open until something came; null: none.
@@ -117,7 +117,7 @@ pub struct ContextRecord {
     /// Its requests by opcode; nothing of them goes to io-wq.
     pub opcodes: Vec<OpcodeRecord>,
     /// What delivered its completions.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
     /// Of the followed requests: reaped − submitted.
     pub latency_ns: Latency,
 }
@@ -146,7 +146,7 @@ pub struct OthersRecord {
     /// Their requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
     /// What delivered their completions.
-    pub vehicles: Vec<VehicleCount>,
+    pub vehicles: Vec<DeliveryPathCount>,
 }
 
 /// The submission-queue thread's use of its CPU while watched.

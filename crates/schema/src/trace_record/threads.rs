@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::vehicle::Vehicle;
+use crate::delivery_path::DeliveryPath;
 
 /// The threads that were seen to use one ring; of a ring that several processes use, one process's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,14 +48,14 @@ pub struct Detour {
     /// The same of what threads posted that do wait on this ring; null: there are none.
     pub others_delivery_ns: Option<f64>,
     /// What delivered them, the most frequent first.
-    pub vehicles: Vec<VehicleShare>,
+    pub vehicles: Vec<DeliveryPathShare>,
 }
 
 /// What delivered a part of the detour's completions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct VehicleShare {
+pub struct DeliveryPathShare {
     /// The delivery path.
-    pub vehicle: Vehicle,
+    pub vehicle: DeliveryPath,
     /// The system call, of `syscall_exit`.
     pub detail: Option<String>,
     /// Their share of the detour's completions.

@@ -23,10 +23,10 @@ impl World {
 }
 
 type Arms = (Vec<f64>, Vec<f64>);
-type Made = fn(&mut World, usize) -> Arms;
+type Generator = fn(&mut World, usize) -> Arms;
 
 /// What repeats of two arms may look like whose true ratio is 1.
-const WORLDS: [(&str, Made); 6] = [
+const WORLDS: [(&str, Generator); 6] = [
     ("normal", |w, n| (0..n).map(|_| (1.0 + 0.02 * w.random.normal(), 1.0 + 0.02 * w.random.normal())).unzip()),
     ("log-normal", |w, n| (0..n).map(|_| (w.random.normal().exp(), w.random.normal().exp())).unzip()),
     ("heavier tails", |w, n| (0..n).map(|_| (w.heavy(), w.heavy())).unzip()),
@@ -72,7 +72,7 @@ fn at_most(p: f64, trials: usize) -> f64 {
 }
 
 /// The share of simulated comparisons whose interval misses the true ratio: equal arms would be called different.
-fn misses(made: Made, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio>) -> f64 {
+fn misses(made: Generator, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio>) -> f64 {
     share(TRIALS, |w| {
         let (a, b) = made(w, n);
         excludes_1(compare(&a, &b).expect("simulated repeats are above 0"))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 
 /// Raises what is lower than it was before: counts only grow, and what a look lacks, the next one has.
 pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
@@ -22,7 +22,7 @@ pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
 }
 
 /// What was counted of a context.
-pub(super) fn of_context(of: Option<&Observed>, number: u32) -> (&[OpcodeCounts], &[VehicleCount]) {
+pub(super) fn of_context(of: Option<&Observed>, number: u32) -> (&[OpcodeCounts], &[DeliveryPathCount]) {
     let context = of.and_then(|of| of.contexts.iter().find(|c| c.context == number));
     context.map_or((&[], &[]), |c| (&c.opcodes, &c.vehicles))
 }
@@ -40,9 +40,9 @@ pub(super) fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingC
 
 fn not_below(
     opcodes: &mut Vec<OpcodeCounts>,
-    vehicles: &mut Vec<VehicleCount>,
+    vehicles: &mut Vec<DeliveryPathCount>,
     opcodes_before: &[OpcodeCounts],
-    vehicles_before: &[VehicleCount],
+    vehicles_before: &[DeliveryPathCount],
 ) {
     for before in opcodes_before {
         let Some(now) = opcodes.iter_mut().find(|now| now.opcode == before.opcode) else {
@@ -71,12 +71,12 @@ pub(super) fn grown_opcodes(now: &[OpcodeCounts], before: &[OpcodeCounts]) -> Ve
     now.iter().map(opcode).collect()
 }
 
-pub(super) fn grown_vehicles(now: &[VehicleCount], before: &[VehicleCount]) -> Vec<VehicleCount> {
-    let was = |v: &VehicleCount| {
+pub(super) fn grown_vehicles(now: &[DeliveryPathCount], before: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
+    let was = |v: &DeliveryPathCount| {
         before.iter().find(|b| (b.vehicle, &b.detail) == (v.vehicle, &v.detail)).map_or(0, |b| b.completions)
     };
     now.iter()
-        .map(|v| VehicleCount { completions: v.completions.saturating_sub(was(v)), ..v.clone() })
+        .map(|v| DeliveryPathCount { completions: v.completions.saturating_sub(was(v)), ..v.clone() })
         .filter(|v| v.completions > 0)
         .collect()
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::summary::Part;
 use iotrail_path::times::Times;
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::setup_flag;
-use iotrail_schema::top_record::{OpcodeRates, Rates, RingRates, VehicleShare};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, Rates, RingRates};
 use iotrail_stats::durations::Durations;
 
 /// Counts and followed requests of one interval.
@@ -20,7 +20,7 @@ pub(super) struct Sum {
     pub errors: u64,
     pub punts: u64,
     pub overflows: u64,
-    pub vehicles: BTreeMap<Vehicle, u64>,
+    pub vehicles: BTreeMap<DeliveryPath, u64>,
     pub times: Times,
     pub delays: Durations,
 }
@@ -37,7 +37,7 @@ impl Sum {
         self
     }
 
-    pub fn counted(&mut self, opcodes: &[OpcodeCounts], overflows: u64, vehicles: &[VehicleCount]) {
+    pub fn counted(&mut self, opcodes: &[OpcodeCounts], overflows: u64, vehicles: &[DeliveryPathCount]) {
         for o in opcodes {
             self.requests += o.requests;
             self.completions += o.completions;
@@ -50,7 +50,7 @@ impl Sum {
     }
 
     /// Their completions are those of which it was seen what carried them.
-    pub fn of_context(&mut self, opcodes: &[OpcodeCounts], vehicles: &[VehicleCount]) {
+    pub fn of_context(&mut self, opcodes: &[OpcodeCounts], vehicles: &[DeliveryPathCount]) {
         for o in opcodes {
             self.requests += o.requests;
             self.bytes += o.bytes;
@@ -60,7 +60,7 @@ impl Sum {
         self.carried(vehicles);
     }
 
-    pub fn carried(&mut self, vehicles: &[VehicleCount]) {
+    pub fn carried(&mut self, vehicles: &[DeliveryPathCount]) {
         for v in vehicles {
             *self.vehicles.entry(v.vehicle).or_default() += v.completions;
         }
@@ -88,11 +88,11 @@ impl Sum {
     /// `one_in`: as of [`Durations::latency`].
     pub fn rates(&self, per_s: &dyn Fn(u64) -> f64, one_in: u32) -> Rates {
         let carried: u64 = self.vehicles.values().sum();
-        let mut vehicles: Vec<VehicleShare> = self
+        let mut vehicles: Vec<DeliveryPathShare> = self
             .vehicles
             .iter()
             .filter(|(_, n)| **n > 0)
-            .map(|(&vehicle, &completions)| VehicleShare {
+            .map(|(&vehicle, &completions)| DeliveryPathShare {
                 vehicle,
                 completions,
                 share: completions as f64 / carried as f64,

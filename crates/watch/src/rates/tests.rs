@@ -3,16 +3,16 @@
 use super::*;
 use crate::summary::Summary;
 use iotrail_probe::rings::{ContextCounts, ContextKind, OpcodeCounts};
-use iotrail_schema::measurement::VehicleCount;
-use iotrail_schema::top_record::VehicleShare;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_schema::top_record::DeliveryPathShare;
+use iotrail_schema::trail::RequestTrace;
 use iotrail_schema::trail_example;
-use iotrail_schema::vehicle::Vehicle;
 
 const TWO_SECONDS: Moment = Moment { elapsed_ns: 2_000_000_000, unix_s: 9 };
 
-fn carried(vehicle: Vehicle, completions: u64) -> VehicleCount {
-    VehicleCount { vehicle, completions, detail: None, delay_ns: None }
+fn carried(vehicle: DeliveryPath, completions: u64) -> DeliveryPathCount {
+    DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None }
 }
 
 /// A ring of process 7 that has done so many reads of 4 KiB, all but 10 of them carried by system calls.
@@ -34,7 +34,7 @@ fn ring(ring: u32, reads: u64) -> RingCounts {
             punted_would_block: reads / 20,
             ..OpcodeCounts::default()
         }],
-        vehicles: vec![carried(Vehicle::Enter, reads - 10), carried(Vehicle::TimerTick, 10)],
+        vehicles: vec![carried(DeliveryPath::Enter, reads - 10), carried(DeliveryPath::TimerTick, 10)],
         ..RingCounts::default()
     }
 }
@@ -50,7 +50,7 @@ fn observed(rings: Vec<RingCounts>, aio: u64) -> Observed {
         found: false,
         active_ns: None,
         opcodes: vec![],
-        vehicles: vec![carried(Vehicle::IrqDirect, aio)],
+        vehicles: vec![carried(DeliveryPath::IrqDirect, aio)],
     };
     Observed { kicks: Some(aio * 3), context_switches: aio * 2, rings, contexts: vec![context], ..Observed::default() }
 }
@@ -71,15 +71,15 @@ fn rates_are_of_what_was_counted_between_two_looks() {
     assert_eq!((rates.requests_per_s, rates.completions_per_s, rates.bytes_per_s), (200.0, 200.0, 200.0 * 4096.0));
     assert_eq!((rates.errors_per_s, rates.punts_per_s, rates.overflows), (20.0, 20.0, 4));
     // The timer's ten are of the first interval.
-    assert_eq!(rates.vehicles, [VehicleShare { vehicle: Vehicle::Enter, completions: 400, share: 1.0 }]);
+    assert_eq!(rates.vehicles, [DeliveryPathShare { vehicle: DeliveryPath::Enter, completions: 400, share: 1.0 }]);
     assert_eq!(rates.latency_ns.p50, None, "nothing was followed");
     assert_eq!((second.rings[0].opcodes.len(), second.rings[0].opcodes[0].completions_per_s), (1, 200.0));
 
     let total = &second.total;
     assert_eq!((total.rates.completions_per_s, total.of_no_ring_per_s), (230.0, 30.0));
     assert_eq!((total.kicks_per_s, total.context_switches_per_s), (Some(90.0), 60.0));
-    let shares: Vec<(Vehicle, u64)> = total.rates.vehicles.iter().map(|v| (v.vehicle, v.completions)).collect();
-    assert_eq!(shares, [(Vehicle::Enter, 400), (Vehicle::IrqDirect, 60)]);
+    let shares: Vec<(DeliveryPath, u64)> = total.rates.vehicles.iter().map(|v| (v.vehicle, v.completions)).collect();
+    assert_eq!(shares, [(DeliveryPath::Enter, 400), (DeliveryPath::IrqDirect, 60)]);
 }
 
 #[test]
@@ -106,7 +106,10 @@ fn what_one_look_misses_is_told_by_the_next_and_once() {
     assert_eq!(second.total.rates.vehicles, []);
     let third = turn(&mut meter, observed(vec![ring(0, 120)], 9));
     assert_eq!((seen(&third), third.total.of_no_ring_per_s), ((10.0, 12.0), 2.0));
-    assert_eq!(third.rings[0].rates.vehicles, [VehicleShare { vehicle: Vehicle::Enter, completions: 20, share: 1.0 }]);
+    assert_eq!(
+        third.rings[0].rates.vehicles,
+        [DeliveryPathShare { vehicle: DeliveryPath::Enter, completions: 20, share: 1.0 }]
+    );
 }
 
 #[test]
@@ -120,9 +123,9 @@ fn no_time_is_no_rate() {
 #[test]
 fn what_was_followed_is_of_its_interval() {
     let mut summary = Summary::new(Choice::fixed(1));
-    let stages = Trail { opcode: "read".into(), ..trail_example::trail() };
+    let stages = RequestTrace { opcode: "read".into(), ..trail_example::trail() };
     for user_data in 0..20 {
-        summary.take(Trail { user_data, ..stages.clone() });
+        summary.take(RequestTrace { user_data, ..stages.clone() });
     }
     let mut meter = Meter::new(Choice::fixed(1));
     let known = HashMap::new();

@@ -9,10 +9,10 @@ use super::running::{PATIENCE, Running};
 use super::watched::{Watched, subject};
 use crate::processes::Processes;
 use crate::quota::Quotas;
-use crate::recorder::{self, Kept};
+use crate::recorder::{self, Recorded};
 use crate::sampler::Sampler;
-use crate::summary::{Seen, Span};
-use iotrail_answer::doubt;
+use crate::summary::{ProcView, Span};
+use iotrail_answer::warnings::doubt;
 use iotrail_base::error::Result;
 use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
@@ -26,7 +26,7 @@ use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 pub struct Traced {
     pub record: TraceRecord,
     /// `None`: nothing was to be kept.
-    pub kept: Option<Kept>,
+    pub kept: Option<Recorded>,
     /// What the record's CPU shares are made of; empty unless samples were asked for.
     pub samples: Vec<Sample>,
     /// The command was asked to end, since the time was over.
@@ -74,7 +74,7 @@ impl Running<'_> {
             warnings: self.warnings,
         };
         let sq_thread = |tgid, tid| self.processes.sq_thread(tgid, tid);
-        let seen = Seen { rings: self.processes.rings.all(), sq_thread: &sq_thread, files: &self.files };
+        let seen = ProcView { rings: self.processes.rings.all(), sq_thread: &sq_thread, files: &self.files };
         let loss = observed.follow_loss;
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);

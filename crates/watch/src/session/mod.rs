@@ -23,20 +23,20 @@ mod watched;
 
 use super::allowed::allowed;
 use super::state::State;
-use super::subject::Asked;
+use super::subject::Target;
 pub use ending::Traced;
 use iotrail_base::error::{Error, Result};
 use iotrail_probe::profile;
-use iotrail_probe::watch::{Room, Watch};
+use iotrail_probe::watch::{ObjectSlot, Watch};
 pub(super) use price::Price;
 use running::Running;
 pub(super) use taking::{PERIOD, take};
-pub use terms::{Counts, Extra, How, News, Progress, Stop, Until};
+pub use terms::{Counts, Extra, News, Options, Progress, Stop, Until};
 pub(super) use watched::{Watched, follow, probed, still_there, whose_numbers};
 
 pub fn watch(
-    asked: Asked,
-    how: &How,
+    asked: Target,
+    how: &Options,
     extra: &Extra,
     tell: &mut dyn FnMut(News<'_>),
     stop: &Stop<'_>,
@@ -59,9 +59,9 @@ pub fn watch(
         state.start(&tgids).into_iter().for_each(|moment| tell(News::Now(moment)));
     }
     let host = iotrail_host::facts(None)?;
-    let mut room = Room::default();
+    let mut room = ObjectSlot::default();
     let watch = Watch::open(&mut room, subject)?;
-    let mut sampling_room = profile::Room::default();
+    let mut sampling_room = profile::ObjectSlot::default();
     let mut span = Running::begin(watched, (watch, state), &mut sampling_room, host, how, extra, tell)?;
     span.run(extra, tell, stop)?;
     span.end()

@@ -7,7 +7,7 @@ use super::cpu::own_cpu;
 use super::opening::Opening;
 use super::price::Price;
 use super::taking::{PERIOD, take};
-use super::terms::{Counts, Extra, How, News, Progress, Stop, Until};
+use super::terms::{Counts, Extra, News, Options, Progress, Stop, Until};
 use super::watched::{Watched, follow, still_there, subject, whose_numbers};
 use crate::files::Names;
 use crate::left::Left;
@@ -35,7 +35,7 @@ const RINGS: Duration = Duration::from_secs(1);
 
 /// What a span consists of while it lasts. The probes go before those whom they watch.
 pub(super) struct Running<'room> {
-    pub how: How,
+    pub how: Options,
     pub host: Host,
     pub warnings: Vec<Warning>,
     pub origin: ClockOrigin,
@@ -68,9 +68,9 @@ impl<'room> Running<'room> {
     pub fn begin(
         mut watched: Watched,
         (mut watch, state): (Watch<'room>, State),
-        sampling_room: &'room mut profile::Room,
+        sampling_room: &'room mut profile::ObjectSlot,
         host: Host,
-        how: &How,
+        how: &Options,
         extra: &Extra,
         tell: &mut dyn FnMut(News<'_>),
     ) -> Result<Self> {
@@ -288,7 +288,7 @@ impl<'room> Running<'room> {
 }
 
 /// What is known to be missing from the beginning.
-pub(super) fn warnings(watch: &Watch<'_>, how: &How) -> Vec<Warning> {
+pub(super) fn warnings(watch: &Watch<'_>, how: &Options) -> Vec<Warning> {
     let mut warnings = watch.missing();
     if iotrail_host::kernel::settings().io_uring_disabled == Some(2) {
         warnings.push(Warning::new(

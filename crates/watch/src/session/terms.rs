@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::command::Prepare;
 use crate::left::Left;
-use crate::metrics::Desk;
+use crate::metrics::MetricsExchange;
 use crate::namespace::Numbers;
 use crate::recorder::Keep;
 use crate::windows::Windows;
@@ -17,7 +17,7 @@ use iotrail_schema::state::Moment;
 
 /// How it is watched.
 #[derive(Debug, Clone)]
-pub struct How {
+pub struct Options {
     /// `None`: until the subject ends, or until it is stopped.
     pub duration: Option<Duration>,
     /// Requests that are followed whole.
@@ -55,7 +55,7 @@ pub struct Extra {
     /// What the probes cost.
     pub cost: bool,
     /// Where scrapes ask for the counts so far.
-    pub metrics: Option<Arc<Desk>>,
+    pub metrics: Option<Arc<MetricsExchange>>,
 }
 
 /// What is told while it lasts.

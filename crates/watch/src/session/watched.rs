@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::terms::How;
+use super::terms::Options;
 use crate::command::Gated;
 use crate::end;
 use crate::namespace::{self, Numbers};
 use crate::processes::Processes;
-use crate::subject::{Asked, Process};
+use crate::subject::{Process, Target};
 use iotrail_base::error::{Error, Result};
 use iotrail_probe::choice::Choice;
-use iotrail_probe::subject::{Follow, Interface, Subject, Who};
+use iotrail_probe::subject::{Follow, Interface, Scope, Subject};
 use iotrail_probe::watch::Watch;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record;
@@ -24,11 +24,11 @@ pub(crate) enum Watched {
 
 impl Watched {
     /// A command is there from now on, and waits at its gate.
-    pub fn of(asked: Asked, how: &How) -> Result<Self> {
+    pub fn of(asked: Target, how: &Options) -> Result<Self> {
         Ok(match asked {
-            Asked::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart, how.prepare.as_ref())?),
-            Asked::Processes(processes) => Watched::Processes(processes),
-            Asked::Everyone => Watched::Everyone,
+            Target::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart, how.prepare.as_ref())?),
+            Target::Processes(processes) => Watched::Processes(processes),
+            Target::Everyone => Watched::Everyone,
         })
     }
 
@@ -69,16 +69,16 @@ pub(crate) fn still_there(watched: &Watched) -> Result<()> {
 }
 
 /// What the probes are to look at.
-pub(crate) fn probed(asked: &Asked, choice: Choice) -> Subject {
+pub(crate) fn probed(asked: &Target, choice: Choice) -> Subject {
     // Room for what ends between two looks: at one in one, a million requests a second and more.
     let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
     Subject {
-        who: if matches!(asked, Asked::Everyone) { Who::Everyone } else { Who::Followed },
+        who: if matches!(asked, Target::Everyone) { Scope::Everyone } else { Scope::Followed },
         interface: Interface::Any,
         target_irqs: vec![],
         follow: Some(Follow { choice, ring_bytes }),
         // Who begins with the watch, or is met in it, may use it at once.
-        aio_awaited: matches!(asked, Asked::Processes(_)),
+        aio_awaited: matches!(asked, Target::Processes(_)),
         spans_timed: false,
     }
 }

@@ -4,10 +4,10 @@ use super::part::estimated;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::Batches;
 use iotrail_schema::trace_record::{EnterBatch, Estimate};
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_stats::estimate::{self, Stratum};
 
 pub(super) fn enter_batches(batches: &Batches, one_in: u32) -> Vec<EnterBatch> {
-    let record = |(at_least, taken): (&u64, &Taken)| EnterBatch {
+    let record = |(at_least, taken): (&u64, &Stratum)| EnterBatch {
         at_least: *at_least,
         requests: taken.items(),
         estimated: Some(taken.stands_for(one_in)),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iotrail_schema::trace_record::CpuPair;
-use iotrail_schema::trail::Trail;
+use iotrail_schema::trail::RequestTrace;
 
 /// Completions that were ready on one CPU and posted on another, or the same.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ impl Pair {
     /// Threads may come and go by the hundred thousand: of so many there are enough.
     const THREADS: usize = 1024;
 
-    pub fn take(&mut self, trail: &Trail) {
+    pub fn take(&mut self, trail: &RequestTrace) {
         let weight = u64::from(trail.weight.max(1));
         self.completions += 1;
         self.stands_for += weight;

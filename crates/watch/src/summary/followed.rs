@@ -7,17 +7,17 @@ use super::part::Part;
 use iotrail_path::files::Files;
 use iotrail_path::memory::{Memory, Unregistered};
 use iotrail_path::multishot::Multishot;
-use iotrail_path::order::Passages;
-use iotrail_path::reaped::Stay;
+use iotrail_path::order::OrderTracker;
+use iotrail_path::reaped::CqResidence;
 use iotrail_path::times::Delays;
 use iotrail_probe::choice::Choice;
 use iotrail_probe::rings::{FollowLoss, Reaped};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets};
 use iotrail_schema::opcode;
-use iotrail_schema::trail::Trail;
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_stats::estimate::{self, Stratum};
 
 /// Followed requests as they come.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Summary {
     pub(super) parts: BTreeMap<Option<u32>, Part>,
     pub(super) cpu_pairs: BTreeMap<(u32, u32), Pair>,
     pub(super) multishot: Multishot,
-    pub(super) passages: Passages,
+    pub(super) passages: OrderTracker,
     pub(super) memory: Memory,
     pub(super) files: Files,
 }
@@ -46,7 +46,7 @@ impl Summary {
             parts: BTreeMap::new(),
             cpu_pairs: BTreeMap::new(),
             multishot: Multishot::default(),
-            passages: Passages::default(),
+            passages: OrderTracker::default(),
             memory: Memory::default(),
             files: Files::default(),
         }
@@ -65,7 +65,7 @@ impl Summary {
     pub(super) fn requests(&self, loss: &FollowLoss) -> Option<estimate::Total> {
         let one_in = self.one_in(loss);
         let ones = |n: u64| (n, n as f64);
-        let chosen = Taken { whole: ones(loss.chosen.whole), sampled: ones(loss.chosen.sampled) };
+        let chosen = Stratum { whole: ones(loss.chosen.whole), sampled: ones(loss.chosen.sampled) };
         let later = loss.came_later as f64;
         // Where all are chosen, none chosen are none.
         let none = estimate::Total { total: 0.0, lo: 0.0, hi: 0.0 };
@@ -74,7 +74,7 @@ impl Summary {
     }
 
     /// Latencies and, by vehicle, delivery delays of what was followed so far.
-    pub(crate) fn buckets(&self) -> (Buckets, Vec<(Vehicle, Buckets)>) {
+    pub(crate) fn buckets(&self) -> (Buckets, Vec<(DeliveryPath, Buckets)>) {
         let mut latency = Durations::default();
         let mut delays = Delays::default();
         for part in self.parts.values() {
@@ -90,7 +90,7 @@ impl Summary {
         self.completions
     }
 
-    pub fn take(&mut self, mut trail: Trail) {
+    pub fn take(&mut self, mut trail: RequestTrace) {
         self.completions += 1;
         self.whole += u64::from(trail.weight <= 1);
         let is_first = !self.multishot.is_later(&trail);
@@ -121,7 +121,7 @@ impl Summary {
     }
 
     /// Its completion found the queue full: it is in no latency and by no vehicle.
-    pub fn take_overflowed(&mut self, trail: &Trail) {
+    pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         self.files.take_overflowed(trail);
         if trail.result < 0 {
             self.parts.entry(trail.ring).or_default().take_error(trail);
@@ -150,9 +150,9 @@ impl Summary {
     }
 
     /// A completion that was looked at in the completion queue.
-    pub fn take_stay(&mut self, stay: &Stay) {
+    pub fn take_stay(&mut self, stay: &CqResidence) {
         let weight = stay.weight.max(1).saturating_mul(self.scale);
-        self.parts.entry(stay.ring).or_default().stays.take(&Stay { weight, ..*stay });
+        self.parts.entry(stay.ring).or_default().stays.take(&CqResidence { weight, ..*stay });
     }
 
     /// What was followed since the last turn, by ring; only what later completions rest on is kept.

@@ -1,7 +1,7 @@
 //! What the probes say of themselves, and what counts lack: warnings.
 
 use crate::rings::SeenRing;
-use iotrail_answer::doubt::{self, Counts};
+use iotrail_answer::warnings::doubt::{self, Counts};
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{ContextKind, OpcodeCounts};
 use iotrail_schema::measurement::{Probe, Warning};

@@ -31,7 +31,7 @@ mod total;
 pub use followed::Summary;
 pub(super) use part::Part;
 pub(super) use rings::sq_tids;
-pub use seen::{Seen, Span};
+pub use seen::{ProcView, Span};
 pub(super) use total::mode_switches;
 
 #[cfg(test)]

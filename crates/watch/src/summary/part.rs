@@ -8,11 +8,11 @@ use iotrail_path::reaped::Stays;
 use iotrail_path::times::{Delays, Times};
 use iotrail_path::waits::{self, Limit};
 use iotrail_probe::rings::OpcodeCounts;
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{ErrnoCount, Estimate, OpcodeRecord, RunItems};
-use iotrail_schema::trail::Trail;
-use iotrail_stats::estimate::{self, Taken};
+use iotrail_schema::trail::RequestTrace;
+use iotrail_stats::estimate::{self, Stratum};
 
 /// Completions carried by runs of one size.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,7 +76,7 @@ impl Part {
     }
 
     /// A followed completion that failed, if it did. Trails come by their CPUs: not quite in the order of their posting.
-    pub fn take_error(&mut self, trail: &Trail) {
+    pub fn take_error(&mut self, trail: &RequestTrace) {
         if trail.result < 0 {
             let first = FirstError { posted_ns: trail.posted.ns, user_data: trail.user_data };
             self.failed(&trail.opcode, trail.result.saturating_neg(), first);
@@ -91,7 +91,7 @@ impl Part {
     }
 
     /// The exact counts, with the delays of those that were followed.
-    pub fn vehicles(&self, counts: &[VehicleCount]) -> Vec<VehicleCount> {
+    pub fn vehicles(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
         self.delays.beside(counts)
     }
 
@@ -154,7 +154,7 @@ impl Part {
     }
 }
 
-pub(super) fn estimated(taken: impl Iterator<Item = Taken>, one_in: u32) -> Option<Estimate> {
+pub(super) fn estimated(taken: impl Iterator<Item = Stratum>, one_in: u32) -> Option<Estimate> {
     let t = estimate::total(&taken.collect::<Vec<_>>(), one_in)?;
     Some(Estimate { total: t.total, ci95: [t.lo, t.hi] })
 }

@@ -7,10 +7,10 @@ use super::followed::Summary;
 use super::open::open;
 use super::part::Part;
 use super::rings::{ring, share_threads, sq_tids, sqpoll};
-use super::seen::{Seen, Span};
+use super::seen::{ProcView, Span};
 use super::total::total;
 use crate::{files, rings, threads};
-use iotrail_answer::doubt;
+use iotrail_answer::warnings::doubt;
 use iotrail_path::waits::Limit;
 use iotrail_probe::function::sees_ends;
 use iotrail_probe::observed::Observed;
@@ -18,7 +18,7 @@ use iotrail_schema::account::{Account, End, Start};
 use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
 
 impl Summary {
-    pub fn record(mut self, observed: Observed, seen: &Seen<'_>, span: Span) -> TraceRecord {
+    pub fn record(mut self, observed: Observed, seen: &ProcView<'_>, span: Span) -> TraceRecord {
         let none = Part::default();
         let limits: BTreeMap<Option<u32>, BTreeMap<String, Limit>> =
             self.parts.iter_mut().map(|(ring, part)| (*ring, part.settle())).collect();

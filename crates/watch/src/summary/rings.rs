@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::batches::{enter_batches, enter_calls};
 use super::part::Part;
-use super::seen::Seen;
+use super::seen::ProcView;
 use crate::rings::{SQPOLL, SeenRing};
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::setup_flag;
@@ -62,7 +62,7 @@ pub(super) fn sqpoll(
     counts: &RingCounts,
     found: Option<&SeenRing>,
     by_trails: Option<u32>,
-    seen: &Seen<'_>,
+    seen: &ProcView<'_>,
 ) -> Option<SqpollRecord> {
     if counts.setup_flags & SQPOLL == 0 {
         return None;

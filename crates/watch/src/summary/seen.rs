@@ -21,7 +21,7 @@ pub struct Span {
 }
 
 /// What /proc showed of the rings and their threads.
-pub struct Seen<'a> {
+pub struct ProcView<'a> {
     pub rings: Vec<&'a SeenRing>,
     /// By process and thread.
     pub sq_thread: &'a dyn Fn(u32, u32) -> Option<SqThread>,

@@ -9,7 +9,7 @@ use super::losses;
 use super::opcodes;
 use super::part::Part;
 use crate::rings::SeenRing;
-use iotrail_answer::doubt;
+use iotrail_answer::warnings::doubt;
 use iotrail_path::memory::Memory;
 use iotrail_path::order::IsWait;
 use iotrail_path::times::Times;
@@ -17,11 +17,11 @@ use iotrail_probe::function;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampled_events::{self, Sampled};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
 use iotrail_schema::trace_record::{
     IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
 };
-use iotrail_schema::vehicle::Vehicle;
 
 /// `None`: no memory was shared.
 fn memory(of: &Memory) -> Option<MemoryRecord> {
@@ -94,7 +94,12 @@ pub(super) fn total(
         iowq: IowqRecord {
             workers: observed.iowq_workers,
             most_at_once: Some(observed.iowq_most),
-            completions: observed.vehicles.iter().filter(|v| v.vehicle == Vehicle::Iowq).map(|v| v.completions).sum(),
+            completions: observed
+                .vehicles
+                .iter()
+                .filter(|v| v.vehicle == DeliveryPath::Iowq)
+                .map(|v| v.completions)
+                .sum(),
             ..IowqRecord::default()
         },
         page_faults: observed.page_faults,

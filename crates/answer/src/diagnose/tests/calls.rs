@@ -48,7 +48,7 @@ fn single_submissions_that_are_done_at_once_are_system_calls() {
     assert!(!f.warns());
     // A device's reads take longer than the call, and come by an interrupt.
     let mut reads = one_at_a_time();
-    reads.rings[0].vehicles = vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
+    reads.rings[0].vehicles = vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
     assert_eq!(codes(&reads), Vec::<String>::new());
     let mut rare = one_at_a_time();
     rare.rings[0].active_ns = Some(10_000_000_000);
@@ -112,7 +112,7 @@ fn a_ring_that_never_polls_is_told_even_without_errors() {
     t.rings[0].flags = vec!["iopoll".into()];
     let f = only(&t, "iopoll_without_queues");
     assert!(f.text.starts_with("a ring with IOPOLL, and not one of its 80.0 k completions"), "{}", f.text);
-    t.rings[0].vehicles = vec![carried(Vehicle::Iopoll, 80_000, None, Some(1_000))];
+    t.rings[0].vehicles = vec![carried(DeliveryPath::Iopoll, 80_000, None, Some(1_000))];
     assert_eq!(codes(&t), Vec::<String>::new());
 }
 
@@ -143,14 +143,14 @@ fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
     assert!(f.text.contains("getppid foremost (41.0 system calls per I/O in all)"), "{}", f.text);
     assert!(f.text.starts_with("76 % of completions"), "{}", f.text);
     for call in ["write", "epoll_wait", "io_uring_enter"] {
-        let home = delivered_by(vec![carried(Vehicle::SyscallExit, 80_000, Some(call), Some(900))]);
+        let home = delivered_by(vec![carried(DeliveryPath::SyscallExit, 80_000, Some(call), Some(900))]);
         assert_eq!(codes(&home), Vec::<String>::new(), "{call}");
     }
 }
 
 #[test]
 fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
-    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    let mut t = delivered_by(vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
     t.total.stray_calls = Some(t.total.ios * 4);
     let f = only(&t, "chatty_poller");
     assert!(f.text.starts_with("4.00 system calls per I/O beside io_uring_enter"), "{}", f.text);
@@ -163,7 +163,7 @@ fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
 
 #[test]
 fn faults_that_carry_nothing_count_where_the_program_polls() {
-    let mut t = delivered_by(vec![carried(Vehicle::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
+    let mut t = delivered_by(vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
     t.total.page_faults = Some(160_000);
     let f = only(&t, "faulting_poller");
     assert!(f.text.contains("2.00 page faults per I/O"), "{}", f.text);

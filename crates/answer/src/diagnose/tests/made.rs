@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) fn delivered_by(vehicles: Vec<VehicleCount>) -> TraceRecord {
+pub(super) fn delivered_by(vehicles: Vec<DeliveryPathCount>) -> TraceRecord {
     with_ring(|r| {
         r.flags = vec!["coop_taskrun".into()];
         r.vehicles = vehicles;
@@ -13,8 +13,8 @@ pub(super) fn stranded() -> TraceRecord {
     let mut t = with_ring(|r| {
         r.flags = vec!["coop_taskrun".into()];
         r.vehicles = vec![
-            carried(Vehicle::TimerTick, 490, None, Some(2_000_000)),
-            carried(Vehicle::DeviceIrq, 10, Some("36 nvme0q2"), Some(2_000)),
+            carried(DeliveryPath::TimerTick, 490, None, Some(2_000_000)),
+            carried(DeliveryPath::DeviceIrq, 10, Some("36 nvme0q2"), Some(2_000)),
         ];
         (r.requests, r.completions) = (500, 500);
         r.opcodes = vec![opcode("read", 500, 3_900_000)];
@@ -32,7 +32,7 @@ pub(super) fn stranded() -> TraceRecord {
 pub(super) fn kick_storm() -> TraceRecord {
     let mut t = with_ring(|r| {
         r.flags.clear();
-        r.vehicles = vec![carried(Vehicle::ReschedIpi, 80_000, None, Some(2_000))];
+        r.vehicles = vec![carried(DeliveryPath::ReschedIpi, 80_000, None, Some(2_000))];
         r.run_items = vec![RunItems { items: 1, completions: 80_000, estimated: None }];
     });
     t.total.per_io.kicks = Some(0.98);
@@ -88,14 +88,14 @@ pub(super) fn iopoll_without_queues() -> TraceRecord {
         (o.bytes, o.errors) = (0, 80_000);
         o.errnos = vec![ErrnoCount { errno: "EOPNOTSUPP".into(), count: 80_000, user_data: None }];
         (r.opcodes, r.errors) = (vec![o], 80_000);
-        r.vehicles = vec![carried(Vehicle::Inline, 80_000, None, None)];
+        r.vehicles = vec![carried(DeliveryPath::Inline, 80_000, None, None)];
     })
 }
 
 pub(super) fn sqpoll(change: impl FnOnce(&mut SqpollRecord)) -> TraceRecord {
     with_ring(|r| {
         r.flags = vec!["sqpoll".into()];
-        r.vehicles = vec![carried(Vehicle::Sqpoll, 80_000, None, Some(2_000))];
+        r.vehicles = vec![carried(DeliveryPath::Sqpoll, 80_000, None, Some(2_000))];
         r.enter_batches.clear();
         let mut s = SqpollRecord {
             tid: 1240,
@@ -126,12 +126,12 @@ pub(super) fn punted() -> TraceRecord {
         let mut fsync = opcode("fsync", 900, 2_000_000);
         fsync.punted_would_block = 900;
         r.opcodes.push(fsync);
-        r.vehicles = vec![carried(Vehicle::Iowq, 80_900, None, None)];
+        r.vehicles = vec![carried(DeliveryPath::Iowq, 80_900, None, None)];
     })
 }
 
 pub(super) fn iowq_fanout() -> TraceRecord {
-    let mut t = with_ring(|r| r.vehicles = vec![carried(Vehicle::Iowq, 80_000, None, None)]);
+    let mut t = with_ring(|r| r.vehicles = vec![carried(DeliveryPath::Iowq, 80_000, None, None)]);
     // What the workers do was too little of each opcode to be said of it.
     t.total.opcodes[0].punted_would_block = 3_000;
     t.total.iowq = IowqRecord { workers: 40, most_at_once: Some(32), completions: 3_000, cpu_ns: None };
@@ -159,7 +159,7 @@ pub(super) fn unregistered_in_flight() -> TraceRecord {
 pub(super) fn one_at_a_time() -> TraceRecord {
     let mut t = one_per_enter();
     t.rings[0].opcodes[0].latency_ns = latency(80_000, 1_000);
-    t.rings[0].vehicles = vec![carried(Vehicle::Inline, 80_000, None, None)];
+    t.rings[0].vehicles = vec![carried(DeliveryPath::Inline, 80_000, None, None)];
     t
 }
 
@@ -211,7 +211,7 @@ pub(super) fn waiting_for_cpu() -> TraceRecord {
 pub(super) fn reaped_elsewhere() -> TraceRecord {
     with_ring(|r| {
         r.flags.clear();
-        r.vehicles = vec![carried(Vehicle::SyscallExit, 80_000, Some("futex"), Some(900_000))];
+        r.vehicles = vec![carried(DeliveryPath::SyscallExit, 80_000, Some("futex"), Some(900_000))];
         let thread = |tid, comm: &str, submitted, waits| ThreadRecord {
             tid,
             comm: Some(comm.into()),
@@ -230,8 +230,8 @@ pub(super) fn reaped_elsewhere() -> TraceRecord {
                 threads: 1,
                 delivery_ns: Some(900_000.0),
                 others_delivery_ns: None,
-                vehicles: vec![VehicleShare {
-                    vehicle: Vehicle::SyscallExit,
+                vehicles: vec![DeliveryPathShare {
+                    vehicle: DeliveryPath::SyscallExit,
                     detail: Some("futex".into()),
                     share: 1.0,
                 }],
@@ -293,8 +293,8 @@ pub(super) fn short_writes() -> TraceRecord {
 
 pub(super) fn faulting_poller() -> TraceRecord {
     let mut t = delivered_by(vec![
-        carried(Vehicle::PageFault, 70_000, None, Some(900)),
-        carried(Vehicle::Inline, 10_000, None, None),
+        carried(DeliveryPath::PageFault, 70_000, None, Some(900)),
+        carried(DeliveryPath::Inline, 10_000, None, None),
     ]);
     t.total.page_faults = Some(400_000);
     t
@@ -302,9 +302,9 @@ pub(super) fn faulting_poller() -> TraceRecord {
 
 pub(super) fn chatty_poller() -> TraceRecord {
     let mut t = delivered_by(vec![
-        carried(Vehicle::SyscallExit, 60_000, Some("getppid"), Some(900)),
-        carried(Vehicle::SyscallExit, 1_000, Some("brk"), Some(900)),
-        carried(Vehicle::Inline, 19_000, None, None),
+        carried(DeliveryPath::SyscallExit, 60_000, Some("getppid"), Some(900)),
+        carried(DeliveryPath::SyscallExit, 1_000, Some("brk"), Some(900)),
+        carried(DeliveryPath::Inline, 19_000, None, None),
     ]);
     t.total.per_io.syscalls = Some(41.0);
     t

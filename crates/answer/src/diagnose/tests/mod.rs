@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use super::*;
 use iotrail_schema::account::{Bound, BoundOf};
-use iotrail_schema::measurement::{Delay, Interrupt, Ipi, Latency, Order, OrderBy, VehicleCount};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{Delay, DeliveryPathCount, Interrupt, Ipi, Latency, Order, OrderBy};
 use iotrail_schema::runnable::{HadCpu, Runnable};
 use iotrail_schema::state::{RingState, StateRecord};
 use iotrail_schema::trace_record::{
-    CpuPair, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord, OpenRecord, OverlapRecord,
-    Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord, VehicleShare,
+    CpuPair, DeliveryPathShare, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord,
+    OpenRecord, OverlapRecord, Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord,
 };
 use iotrail_schema::trail::Course;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_testing::state;
 use iotrail_testing::trace::{carried, clean, delivered_in_order, latency, opcode, reaping, ring, with_ring};
 use made::*;

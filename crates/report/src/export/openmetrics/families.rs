@@ -80,7 +80,7 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
     );
 
     let rings = rings(&r.rings);
-    let each = |value: &dyn Fn(&Told) -> Option<u64>| -> Vec<(Labels, Value)> {
+    let each = |value: &dyn Fn(&LabelledRing) -> Option<u64>| -> Vec<(Labels, Value)> {
         rings.iter().filter_map(|t| Some((t.labels(), Value::Count(value(t)?)))).collect()
     };
     let mut completions: Vec<(Labels, Value)> = vec![];
@@ -101,7 +101,7 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
         }
     }
     family("requests", Counter, requests, "Requests submitted, by operation.");
-    let sum = |of: fn(&OpcodeMetrics) -> u64| move |t: &Told| Some(t.opcodes.values().map(of).sum());
+    let sum = |of: fn(&OpcodeMetrics) -> u64| move |t: &LabelledRing| Some(t.opcodes.values().map(of).sum());
     family("transferred_bytes", Counter, each(&sum(|o| o.bytes)), "Results of reads, writes, sends and receives.");
     family("errors", Counter, each(&sum(|o| o.errors)), "Completions with an error.");
     family("cq_overflows", Counter, each(&|t| t.overflows), "Completions that found the completion queue full.");
@@ -191,7 +191,7 @@ fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
 }
 
 /// A ring or context that is told, or all the others.
-struct Told {
+struct LabelledRing {
     ring: String,
     interface: &'static str,
     tgid: String,
@@ -201,7 +201,7 @@ struct Told {
     overflows: Option<u64>,
 }
 
-impl Told {
+impl LabelledRing {
     fn labels(&self) -> Labels {
         vec![
             ("ring", self.ring.clone()),
@@ -233,8 +233,8 @@ impl Told {
 }
 
 /// The first rings keep their place whatever comes later, those that are no more too.
-fn rings(rings: &[RingMetrics]) -> Vec<Told> {
-    let told = |ring: String, interface, tgid, comm| Told {
+fn rings(rings: &[RingMetrics]) -> Vec<LabelledRing> {
+    let told = |ring: String, interface, tgid, comm| LabelledRing {
         ring,
         interface,
         tgid,
@@ -243,7 +243,7 @@ fn rings(rings: &[RingMetrics]) -> Vec<Told> {
         opcodes: BTreeMap::new(),
         overflows: None,
     };
-    let mut all: Vec<Told> = vec![];
+    let mut all: Vec<LabelledRing> = vec![];
     for ring in rings {
         let is_first = (ring.ring as usize) < RINGS;
         if is_first {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Interrupt, Ipi, Missed, ModeSwitch};
 use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets, Observer, OpcodeMetrics, RingMetrics};
-use iotrail_schema::vehicle::Vehicle;
 
 const HOSTILE: &str = "a\"b\\c\nd},{ \u{1b}[31m=cmd|'/c'!A1\r";
 
@@ -15,7 +15,7 @@ fn ring(ring: u32, completions: u64) -> RingMetrics {
         interface: "io_uring",
         tgid: 7,
         comm: HOSTILE.into(),
-        vehicles: vec![(Vehicle::ReschedIpi, completions), (Vehicle::Inline, 1)],
+        vehicles: vec![(DeliveryPath::ReschedIpi, completions), (DeliveryPath::Inline, 1)],
         opcodes: vec![OpcodeMetrics {
             opcode: "read".into(),
             requests: completions + 1,
@@ -35,11 +35,11 @@ fn record(rings: u32) -> MetricsRecord {
         one_in: 100,
         adaptive: true,
         rings: (0..rings).map(|i| ring(i, 10)).collect(),
-        apart: vec![(Vehicle::Unknown, 3)],
+        apart: vec![(DeliveryPath::Unknown, 3)],
         followed: 4,
         followed_lost: vec![("no_room", 0)],
         latency: buckets.clone(),
-        delays: vec![(Vehicle::TimerTick, buckets)],
+        delays: vec![(DeliveryPath::TimerTick, buckets)],
         kicks: Some(9),
         mode_switches: vec![ModeSwitch { cause: "syscall".into(), count: 2 }],
         interrupts: (0..2)

@@ -27,11 +27,11 @@ use self::proto::{
     TracePacket, TrackDescriptor, TrackEvent,
 };
 use iotrail_path::multishot::Multishot;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::recorded::{End, Entry, Header, Losses};
 use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
-use iotrail_schema::trail::{Meanwhile, Punt, Trail};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::trail::{Meanwhile, Punt, RequestTrace};
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl<'a, W: Write> Exporter<'a, W> {
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         self.start()?;
         match entry {
-            Entry::Trail(trail) => {
+            Entry::RequestTrace(trail) => {
                 let later = self.multishot.is_later(trail);
                 self.trail(trail, later)
             }
@@ -132,7 +132,7 @@ impl<'a, W: Write> Exporter<'a, W> {
         })
     }
 
-    fn trail(&mut self, t: &Trail, later: bool) -> io::Result<()> {
+    fn trail(&mut self, t: &RequestTrace, later: bool) -> io::Result<()> {
         self.written.ios += 1;
         let io = self.written.ios;
         let mut spans = t.spans();
@@ -289,15 +289,15 @@ impl<'a, W: Write> Exporter<'a, W> {
 }
 
 /// Where a span is shown: what its lanes hang below, and their name.
-fn place(t: &Trail, span: &Span) -> (Place, &'static str) {
+fn place(t: &RequestTrace, span: &Span) -> (Place, &'static str) {
     let (tgid, tid) = (t.tgid, t.tid);
     let ring = Place::Ring { tgid, ring: t.ring };
-    let by_worker = t.punted.is_some() || t.vehicle == Vehicle::Iowq;
+    let by_worker = t.punted.is_some() || t.vehicle == DeliveryPath::Iowq;
     match (span.from, span.to) {
         (Stage::Submitted, Stage::Issued | Stage::Posted) if by_worker => (Place::Iowq { tgid }, "worker"),
-        (Stage::Issued, Stage::Posted) if t.vehicle == Vehicle::Iowq => (Place::Iowq { tgid }, "worker"),
+        (Stage::Issued, Stage::Posted) if t.vehicle == DeliveryPath::Iowq => (Place::Iowq { tgid }, "worker"),
         (Stage::Submitted, Stage::Issued) => (Place::Thread { tgid, tid }, "submission"),
-        (Stage::Submitted, Stage::Posted) if t.vehicle == Vehicle::Inline => {
+        (Stage::Submitted, Stage::Posted) if t.vehicle == DeliveryPath::Inline => {
             (Place::Thread { tgid, tid }, "submission")
         }
         (Stage::Ready | Stage::Ended | Stage::Queued, _) => (ring, "delivery"),
@@ -305,10 +305,10 @@ fn place(t: &Trail, span: &Span) -> (Place, &'static str) {
     }
 }
 
-fn name(t: &Trail, span: &Span) -> String {
+fn name(t: &RequestTrace, span: &Span) -> String {
     match (span.from, span.to) {
         (Stage::Submitted, Stage::Issued) => format!("issue {}", t.opcode),
-        (Stage::Submitted, Stage::Posted) if t.vehicle == Vehicle::Inline => format!("inline {}", t.opcode),
+        (Stage::Submitted, Stage::Posted) if t.vehicle == DeliveryPath::Inline => format!("inline {}", t.opcode),
         (Stage::Issued, Stage::Ready) => format!("wait {}", t.opcode),
         (Stage::Ready, Stage::Ended) => "file system's worker".into(),
         (Stage::Ready | Stage::Ended, Stage::Queued) => "until queued".into(),
@@ -319,7 +319,7 @@ fn name(t: &Trail, span: &Span) -> String {
 }
 
 /// `first`: of its first span; the name of its file.
-fn annotations(t: &Trail, span: &Span, io: u64, first: Option<Option<String>>) -> Vec<DebugAnnotation> {
+fn annotations(t: &RequestTrace, span: &Span, io: u64, first: Option<Option<String>>) -> Vec<DebugAnnotation> {
     let mut all = Vec::new();
     let named = |name: &str| DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() };
     let number = |name: &str, n: u64| DebugAnnotation { uint_value: Some(n), ..named(name) };

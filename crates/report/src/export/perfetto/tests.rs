@@ -23,8 +23,8 @@ fn header() -> Header {
 }
 
 /// Reads with ups and downs: 4 deep, every seventh punted, some stages missing, in the order of posting.
-fn source() -> Vec<Trail> {
-    let mut all: Vec<Trail> = (0..400u64)
+fn source() -> Vec<RequestTrace> {
+    let mut all: Vec<RequestTrace> = (0..400u64)
         .map(|i| {
             let mut t = trail();
             let at = |ns: u64| Stamp { ns: t.submitted.ns + i * 1_000 + ns, cpu: (ns % 2) as u32 };
@@ -34,7 +34,7 @@ fn source() -> Vec<Trail> {
             t.posted = at(3_000 + i * i % 1_999);
             t.submitted = at(0);
             t.punted = i.is_multiple_of(7).then_some(Punt::Asked);
-            t.vehicle = Vehicle::ALL[i as usize % 15];
+            t.vehicle = DeliveryPath::ALL[i as usize % 15];
             t.ring = (!i.is_multiple_of(9)).then_some((i % 2) as u32);
             t.user_data = i;
             if i.is_multiple_of(4) {
@@ -47,7 +47,7 @@ fn source() -> Vec<Trail> {
     all
 }
 
-fn export(trails: &[Trail]) -> (Trace, Written) {
+fn export(trails: &[RequestTrace]) -> (Trace, Written) {
     let end = End {
         losses: Losses { at_ns: 6_000_000_000, followed: 400, no_room: 0, ring_buffer_full: 3, no_completion: 0 },
         processes: vec![ProcessRecord { tgid: 4711, here: None, comm: "fio".into(), found: true }],
@@ -56,7 +56,7 @@ fn export(trails: &[Trail]) -> (Trace, Written) {
     let (header, mut bytes) = (header(), Vec::new());
     let mut exporter = Exporter::new(&mut bytes, &header, Some(&end));
     for t in trails {
-        exporter.entry(&Entry::Trail(t.clone())).unwrap();
+        exporter.entry(&Entry::RequestTrace(t.clone())).unwrap();
     }
     let written = exporter.finish().unwrap();
     (Trace::decode(bytes.as_slice()).unwrap(), written)
@@ -162,7 +162,7 @@ fn every_slice_lies_on_a_lane_of_a_process() {
 #[test]
 fn a_later_completion_has_only_its_delivery() {
     let t = trail();
-    let first = Trail { more: true, ..t.clone() };
+    let first = RequestTrace { more: true, ..t.clone() };
     let mut last = t.clone();
     let shift = |s: Stamp| Stamp { ns: s.ns + 10_000_000, ..s };
     (last.ready, last.posted) = (last.ready.map(shift), shift(last.posted));

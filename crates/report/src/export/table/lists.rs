@@ -1,12 +1,12 @@
 //! What a measurement has lists of, each a table of its own.
 
-use super::{Column, INDEX, Of, Table, integer, number, text};
+use super::{Column, INDEX, RowSubject, Table, integer, number, text};
 
 /// Of the latency histogram: from and to are in the bucket.
 pub const BUCKET: &[Column] = &[integer("from_ns", ""), integer("to_ns", ""), integer("ios", "")];
 
 const fn list(name: &'static str, at: &'static str, columns: &'static [Column]) -> Table {
-    Table { name, columns, of: Of::Item(at) }
+    Table { name, columns, of: RowSubject::Item(at) }
 }
 
 /// `ServerCounts`, of a thread or of a second.

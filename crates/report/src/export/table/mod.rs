@@ -42,12 +42,12 @@ pub enum Field {
 pub struct Table {
     pub name: &'static str,
     pub columns: &'static [Column],
-    of: Of,
+    of: RowSubject,
 }
 
 /// What a row is of.
 #[derive(Debug, Clone, Copy)]
-enum Of {
+enum RowSubject {
     Measurement,
     /// An item of the list there.
     Item(&'static str),
@@ -71,9 +71,10 @@ const fn flag(name: &'static str, at: &'static str) -> Column {
     Column { name, kind: Kind::Flag, at }
 }
 
-pub const MEASUREMENTS: &Table = &Table { name: "measurements", columns: columns::MEASUREMENT, of: Of::Measurement };
+pub const MEASUREMENTS: &Table =
+    &Table { name: "measurements", columns: columns::MEASUREMENT, of: RowSubject::Measurement };
 
-pub const HISTOGRAM: &Table = &Table { name: "histogram", columns: lists::BUCKET, of: Of::Bucket };
+pub const HISTOGRAM: &Table = &Table { name: "histogram", columns: lists::BUCKET, of: RowSubject::Bucket };
 
 /// All of them, the measurements first.
 pub fn all() -> impl Iterator<Item = &'static Table> {
@@ -116,12 +117,12 @@ impl Table {
             self.columns.iter().map(|c| if c.at == INDEX { whole(Some(index as u64)) } else { c.field(of) }).collect()
         };
         match self.of {
-            Of::Measurement => take(&fields(measurement, 0)),
-            Of::Item(list) => {
+            RowSubject::Measurement => take(&fields(measurement, 0)),
+            RowSubject::Item(list) => {
                 let items = measurement.pointer(list).and_then(Value::as_array);
                 items.into_iter().flatten().enumerate().try_for_each(|(i, item)| take(&fields(item, i)))
             }
-            Of::Bucket => {
+            RowSubject::Bucket => {
                 let Some(latency) = latency else { return Ok(()) };
                 latency.iter_recorded().try_for_each(|bucket| {
                     let from = latency.lowest_equivalent(bucket.value_iterated_to());

@@ -29,7 +29,8 @@ fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 fn no_figure_is_without_a_column() {
     let mut found = BTreeSet::new();
     leaves(&serde_json::to_value(full()).unwrap(), "", &mut found);
-    let lists: Vec<&str> = all().filter_map(|t| if let Of::Item(at) = t.of { Some(at) } else { None }).collect();
+    let lists: Vec<&str> =
+        all().filter_map(|t| if let RowSubject::Item(at) = t.of { Some(at) } else { None }).collect();
     let told = |at: &str| {
         MEASUREMENTS
             .columns

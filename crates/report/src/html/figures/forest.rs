@@ -6,7 +6,7 @@ use super::{Head, Sheet};
 use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
 use crate::html::rows::Rows;
 use crate::html::words::verdict_words;
-use iotrail_answer::head::Forest;
+use iotrail_answer::summary::Forest;
 use iotrail_answer::unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;

@@ -18,7 +18,7 @@ use super::figure::{Column, Figure, Panel, Place, panels};
 use super::rows::Rows;
 use super::view::{Facet, View};
 use iotrail_answer::compare::Metric;
-use iotrail_answer::head::Forest;
+use iotrail_answer::summary::Forest;
 use iotrail_answer::table::Table;
 
 /// In the order of the page: the differences and what delivered the completions, what changed with them, then all else.

@@ -9,8 +9,8 @@ use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Scale, Unit};
 use crate::html::paths;
 use crate::html::view::{Facet, View};
 use iotrail_base::words::span;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Measurement, Phases};
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_stats::share::share;
 
 /// One part of a bar.
@@ -90,7 +90,7 @@ fn figure(
 }
 
 pub fn vehicles(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
-    let names = Vehicle::ALL.iter().map(|v| v.name().to_owned()).collect();
+    let names = DeliveryPath::ALL.iter().map(|v| v.name().to_owned()).collect();
     let head = Head {
         id: "vehicles",
         title: "How completions were delivered",
@@ -101,12 +101,12 @@ pub fn vehicles(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let axis = "share of the completions".to_owned();
     let parts = Parts { head, part: "vehicle", value: ("share", Unit::Share), axis, names };
     figure(view, facets, parts, |all| {
-        let mut sums: BTreeMap<(Vehicle, &str), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(DeliveryPath, &str), u64> = BTreeMap::new();
         for v in all.iter().flat_map(|m| &m.vehicles) {
             *sums.entry((v.vehicle, v.detail.as_deref().unwrap_or_default())).or_default() += v.completions;
         }
         let total: u64 = sums.values().sum();
-        let part = |((vehicle, detail), n): ((Vehicle, &str), u64)| Part {
+        let part = |((vehicle, detail), n): ((DeliveryPath, &str), u64)| Part {
             name: vehicle.name().into(),
             detail: detail.into(),
             value: n as f64 / total as f64,

@@ -7,7 +7,7 @@ use crate::terminal::fit::{Brief, Turn};
 use crate::terminal::layout::Screen;
 use crate::terminal::style::Style;
 use crate::terminal::{measured, verdict};
-use iotrail_answer::head::measured::Verdict;
+use iotrail_answer::summary::measured::Verdict;
 use iotrail_base::words::{UNKNOWN, percent, plural};
 use iotrail_schema::measurement::Engine;
 use iotrail_schema::measurement::Measurement;

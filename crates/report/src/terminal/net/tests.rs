@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 use crate::terminal::tests::{narrow, same_as_golden};
-use iotrail_schema::measurement::{Latency, LoadRecord, PerIo, Probe, VehicleCount, Warning};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{DeliveryPathCount, Latency, LoadRecord, PerIo, Probe, Warning};
 use iotrail_schema::net_record::Counts;
-use iotrail_schema::vehicle::Vehicle;
 use iotrail_testing::sample;
 
 const PLAIN: Style = Style::PLAIN;
@@ -64,8 +64,8 @@ fn measurement() -> Measurement {
             system_ns: Some(SECOND * 12 / 10),
             ..iotrail_schema::measurement::Cpu::default()
         },
-        vehicles: vec![VehicleCount {
-            vehicle: Vehicle::Enter,
+        vehicles: vec![DeliveryPathCount {
+            vehicle: DeliveryPath::Enter,
             completions: 4_000_000,
             detail: Some("ready".into()),
             delay_ns: None,
@@ -82,7 +82,7 @@ fn measurement() -> Measurement {
             NetRecord {
                 address: "10.0.0.2:7000".into(),
                 between: "namespaces".into(),
-                asked: Asked {
+                asked: SenderPlan {
                     connections: 4,
                     window: 2,
                     request_bytes: 64,
@@ -91,7 +91,7 @@ fn measurement() -> Measurement {
                     cpus: Some(vec![1]),
                     burst: 2,
                     check: "full".into(),
-                    ..Asked::default()
+                    ..SenderPlan::default()
                 },
                 sender: SenderRecord {
                     user_ns: SECOND / 2,

@@ -19,7 +19,7 @@ pub fn busy() -> TraceRecord {
     (recv.completions, recv.more, recv.errors) = (9_000, 6_000, 3);
     recv.errnos = vec![ErrnoCount { errno: "ECONNRESET".into(), count: 3, user_data: None }];
     (r.opcodes, r.completions) = (vec![recv], 9_000);
-    r.vehicles = (0..20).map(|n| carried(Vehicle::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
+    r.vehicles = (0..20).map(|n| carried(DeliveryPath::Sqpoll, 450, Some(&format!("detail {n}")), None)).collect();
     r.run_items = vec![RunItems { items: 2, completions: 9_000, estimated: None }];
     (r.enter_batches, r.enter_calls) = (vec![], None);
     r.sqpoll = Some(SqpollRecord {
@@ -314,7 +314,7 @@ fn contexts_stand_beside_rings() {
         errors: Some(0),
         active_ns: None,
         opcodes: vec![reads],
-        vehicles: vec![carried(Vehicle::IrqDirect, 4_000, None, None)],
+        vehicles: vec![carried(DeliveryPath::IrqDirect, 4_000, None, None)],
         latency_ns: Default::default(),
     };
     t.contexts.push(of_aio.clone());

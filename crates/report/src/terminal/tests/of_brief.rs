@@ -1,7 +1,7 @@
 //! The screens of `trace` and `bench` that are not in full: 20 lines, whatever was found.
 
 use super::*;
-use iotrail_answer::head::measured::of_trace;
+use iotrail_answer::summary::measured::of_trace;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Latency, Warning};
 use iotrail_schema::trace_record::{ErrnoCount, Subject, TraceRecord};
@@ -92,7 +92,13 @@ fn wordy(t: &mut TraceRecord) {
 
 #[test]
 fn a_trace_has_20_lines_whatever_was_found() {
-    let paths = [Vehicle::Enter, Vehicle::SyscallExit, Vehicle::TimerTick, Vehicle::ReschedIpi, Vehicle::DeviceIrq];
+    let paths = [
+        DeliveryPath::Enter,
+        DeliveryPath::SyscallExit,
+        DeliveryPath::TimerTick,
+        DeliveryPath::ReschedIpi,
+        DeliveryPath::DeviceIrq,
+    ];
     let all = findings();
     for found in 0..=5 {
         for first in 0..5 {
@@ -136,7 +142,8 @@ fn a_measurement_has_20_lines_whatever_was_found() {
     for case in 0..64 {
         let is = |bit: u32| case & (1 << bit) != 0;
         let mut m = sample::measurement();
-        m.vehicles = vec![carried(if is(0) { Vehicle::TimerTick } else { Vehicle::Iowq }, 500, Some("detail"), None)];
+        m.vehicles =
+            vec![carried(if is(0) { DeliveryPath::TimerTick } else { DeliveryPath::Iowq }, 500, Some("detail"), None)];
         (m.per_io.kicks, m.iops) = (Some(if is(1) { 1.0 } else { 0.0 }), Some(100_000.0));
         if is(2) {
             m.load.ring.granted.clear();

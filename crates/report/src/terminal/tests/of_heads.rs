@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use iotrail_schema::measurement::{PerIo, VehicleCount};
+use iotrail_schema::measurement::{DeliveryPathCount, PerIo};
 use iotrail_schema::run_record::{ARM, CellRecord};
 
 const REPEATS: usize = 6;
@@ -61,8 +61,8 @@ fn coop(at: &Map<String, Value>) -> bool {
     at[ARM] == "coop_taskrun"
 }
 
-fn by(vehicle: Vehicle) -> Vec<VehicleCount> {
-    vec![VehicleCount { vehicle, completions: 500, detail: None, delay_ns: None }]
+fn by(vehicle: DeliveryPath) -> Vec<DeliveryPathCount> {
+    vec![DeliveryPathCount { vehicle, completions: 500, detail: None, delay_ns: None }]
 }
 
 fn sixteen() -> Vec<(&'static str, Vec<Value>)> {
@@ -78,7 +78,7 @@ const TWO: [&str; 2] = ["default", "coop_taskrun"];
 
 fn peeking_elsewhere_is_slow(m: &mut Measurement, at: &Map<String, Value>, _: usize) {
     let slow = coop(at) && at["wait"] == "peek" && at["cpus"] == "non-irq";
-    m.vehicles = by(if slow { Vehicle::TimerTick } else { Vehicle::ReschedIpi });
+    m.vehicles = by(if slow { DeliveryPath::TimerTick } else { DeliveryPath::ReschedIpi });
     m.load.wait = at["wait"].as_str().unwrap_or_default().into();
     if slow {
         m.iops = if at["depth"] == 1 { Some(200.0) } else { Some(700.0) };

@@ -28,7 +28,7 @@ fn tried(name: &str, flags_of: &str, watched: Option<WatchedRun>) -> TriedArm {
     }
 }
 
-fn counted(vehicle: Vehicle, kicks: f64, calls: f64) -> Option<WatchedRun> {
+fn counted(vehicle: DeliveryPath, kicks: f64, calls: f64) -> Option<WatchedRun> {
     Some(WatchedRun {
         completions: 1000,
         operations: Some(1000),
@@ -74,8 +74,8 @@ fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
 
 #[test]
 fn the_first_lines_of_a_programs_runs() {
-    let as_is = || tried("as-is", "", counted(Vehicle::ReschedIpi, 0.9, 1.0));
-    let coop = || tried(COOP, COOP, counted(Vehicle::Enter, 0.0, 1.0));
+    let as_is = || tried("as-is", "", counted(DeliveryPath::ReschedIpi, 0.9, 1.0));
+    let coop = || tried(COOP, COOP, counted(DeliveryPath::Enter, 0.0, 1.0));
     let illegal = TriedArm {
         legal: Legal::No,
         reason:
@@ -95,7 +95,7 @@ fn the_first_lines_of_a_programs_runs() {
     let slower = run_of(&[
         (as_is(), Some(10_000.0)),
         (coop(), Some(10_000.0)),
-        (tried(DEFER, DEFER, counted(Vehicle::Enter, 0.0, 2.0)), Some(7_000.0)),
+        (tried(DEFER, DEFER, counted(DeliveryPath::Enter, 0.0, 2.0)), Some(7_000.0)),
     ]);
     for (name, run) in [("try-faster", &faster), ("try-same", &same), ("try-slower", &slower)] {
         compare_with_golden(name, run);

@@ -7,14 +7,14 @@ use super::times::{latency, stages, waits};
 use crate::terminal::layout::Screen;
 use crate::terminal::measured::{self, VEHICLES};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span, three_digits};
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trace_record::{IowqRecord, Total, TraceRecord};
 
 /// What is counted for the program as a whole.
 pub fn whole(o: &mut Screen, t: &TraceRecord) {
     let total = &t.total;
     // One ring or context that did it all has said it.
-    let said = |vehicles: &[VehicleCount]| sum(vehicles) == sum(&total.vehicles);
+    let said = |vehicles: &[DeliveryPathCount]| sum(vehicles) == sum(&total.vehicles);
     let said = match (t.rings.as_slice(), t.contexts.as_slice()) {
         ([one], []) => said(&one.vehicles),
         ([], [one]) => said(&one.vehicles),
@@ -77,7 +77,7 @@ fn sampled_events(total: &Total) -> Vec<String> {
     items
 }
 
-fn sum(vehicles: &[VehicleCount]) -> u64 {
+fn sum(vehicles: &[DeliveryPathCount]) -> u64 {
     vehicles.iter().map(|v| v.completions).sum()
 }
 

@@ -5,7 +5,7 @@ use iotrail_path::division::ReapedStamps;
 
 #[test]
 fn the_first_followed_one_of_each_error_can_be_looked_for() {
-    let failed = |submitted, result| Trail { result, ..trail(submitted) };
+    let failed = |submitted, result| RequestTrace { result, ..trail(submitted) };
     let of = OpcodeCounts { errors: 9, errnos: vec![(14, 6), (11, 3)], ..opcode("read", 9, 9) };
     let trails = [failed(300, -14), failed(200, -14), trail(100)];
     let r = record(1, trails, observed(vec![counted(0, vec![of], vec![])], vec![]), &[]);
@@ -16,9 +16,9 @@ fn the_first_followed_one_of_each_error_can_be_looked_for() {
 
 #[test]
 fn counts_are_the_probes_own() {
-    let tick = || vehicle(Vehicle::TimerTick, None, 6);
-    let slept = || vehicle(Vehicle::Enter, Some("slept"), 4);
-    let worker = vehicle(Vehicle::Iowq, None, 2);
+    let tick = || vehicle(DeliveryPath::TimerTick, None, 6);
+    let slept = || vehicle(DeliveryPath::Enter, Some("slept"), 4);
+    let worker = vehicle(DeliveryPath::Iowq, None, 2);
     let errors = OpcodeCounts { errors: 2, ..opcode("read", 5, 4) };
     let rings = vec![
         counted(
@@ -82,7 +82,7 @@ fn a_ring_with_a_thread_of_its_own() {
     assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
     // A second ring on the same thread (IORING_SETUP_ATTACH_WQ).
     let both = vec![polled.clone(), RingCounts { ring: 1, ..polled.clone() }];
-    let r = record(1, [trail(0), Trail { ring: Some(1), ..trail(0) }], observed(both, vec![]), &[]);
+    let r = record(1, [trail(0), RequestTrace { ring: Some(1), ..trail(0) }], observed(both, vec![]), &[]);
     let shared: Vec<_> = r.rings.iter().map(|r| r.sqpoll.as_ref().unwrap().shared_with.clone()).collect();
     assert_eq!(shared, [[1], [0]]);
     let r = record(1, [], observed(vec![polled], vec![]), &[]);
@@ -108,11 +108,11 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
         found: false,
         active_ns: Some(300),
         opcodes: vec![OpcodeCounts { bytes: 8192, ..opcode("pread", 3, 2) }],
-        vehicles: vec![vehicle(Vehicle::IrqDirect, None, 2)],
+        vehicles: vec![vehicle(DeliveryPath::IrqDirect, None, 2)],
     };
     let out_of_sight =
         ContextCounts { context: 2, active_ns: None, opcodes: vec![opcode("pread", 5, 0)], ..direct.clone() };
-    let mut observed = observed(vec![], vec![vehicle(Vehicle::IrqDirect, None, 4)]);
+    let mut observed = observed(vec![], vec![vehicle(DeliveryPath::IrqDirect, None, 4)]);
     observed.contexts = vec![direct, out_of_sight];
     let mut summary = Summary::new(Choice::fixed(1));
     for (submitted_ns, reaped_ns) in [(1_000, 1_300), (1_100, 1_200)] {

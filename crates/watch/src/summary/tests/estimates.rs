@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn batches_and_runs() {
-    let of = |batch, items| Trail { enter_batch: Some(batch), run_items: Some(items), ..trail(0) };
-    let alone = Trail { run_items: None, ..of(1, 0) };
+    let of = |batch, items| RequestTrace { enter_batch: Some(batch), run_items: Some(items), ..trail(0) };
+    let alone = RequestTrace { run_items: None, ..of(1, 0) };
     let ring = counted(0, vec![], vec![]);
     let r = record(2, [of(2, 8), of(3, 8), alone, of(32, 1), trail(9)], observed(vec![ring], vec![]), &[]);
     for batches in [&r.total.enter_batches, &r.rings[0].enter_batches] {
@@ -22,7 +22,7 @@ fn batches_and_runs() {
 #[test]
 fn runs_are_those_that_were_counted_and_not_what_multishot_completions_would_make_of_them() {
     // One run of one item, which posted three completions.
-    let one = |user_data| Trail { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
+    let one = |user_data| RequestTrace { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
     let mut counts = observed(vec![counted(0, vec![opcode("recv", 1, 3)], vec![])], vec![]);
     (counts.task_work_runs, counts.run_batches) = (Some(1), vec![(1, 1)]);
     let r = record(1, [1, 2, 3].map(one), counts, &[]);
@@ -36,7 +36,7 @@ fn runs_are_those_that_were_counted_and_not_what_multishot_completions_would_mak
 
 #[test]
 fn each_followed_request_counts_as_often_as_it_stands_for() {
-    let of = |weight, took, ready_cpu| Trail {
+    let of = |weight, took, ready_cpu| RequestTrace {
         weight,
         posted: at(took, 0),
         ready: Some(at(took - 50, ready_cpu)),
@@ -78,8 +78,8 @@ fn each_followed_request_counts_as_often_as_it_stands_for() {
 
 #[test]
 fn the_threads_of_a_pair_are_those_that_submit_most() {
-    let of = |tid, n: u64| (0..n).map(move |i| Trail { tid, ..staged(1 + i * 1_000) });
-    let threads = |trails: Vec<Trail>| followed(1, trails).cpu_pairs[0].threads;
+    let of = |tid, n: u64| (0..n).map(move |i| RequestTrace { tid, ..staged(1 + i * 1_000) });
+    let threads = |trails: Vec<RequestTrace>| followed(1, trails).cpu_pairs[0].threads;
     assert_eq!(threads(of(8, 95).chain(of(9, 5)).collect()), Some(1), "one that hardly submits");
     assert_eq!(threads((1..=4).flat_map(|tid| of(tid, 25)).collect()), Some(4));
     assert_eq!(threads((1..=3_000).flat_map(|tid| of(tid, 1)).collect()), Some(1_024), "as many as are kept");
@@ -87,7 +87,7 @@ fn the_threads_of_a_pair_are_those_that_submit_most() {
 
 #[test]
 fn a_request_that_was_handed_over_twice_is_one() {
-    let punted = |i| Trail { punted: Some(iotrail_schema::trail::Punt::Asked), ..trail(i) };
+    let punted = |i| RequestTrace { punted: Some(iotrail_schema::trail::Punt::Asked), ..trail(i) };
     let counts = OpcodeCounts { punted_asked: 40, ..opcode("read", 30, 30) };
     let ring = || observed(vec![counted(0, vec![counts.clone()], vec![])], vec![]);
     let trails = || (0..20).map(punted).chain((20..30).map(trail));
@@ -99,7 +99,7 @@ fn a_request_that_was_handed_over_twice_is_one() {
 #[test]
 fn requests_that_came_later_or_are_unfinished_are_known() {
     let requests = |choice, trails: u64, weight, loss: FollowLoss| {
-        let trails = (0..trails).map(|i| Trail { weight, ..trail(i * 1_000) });
+        let trails = (0..trails).map(|i| RequestTrace { weight, ..trail(i * 1_000) });
         let f =
             recorded(choice, trails, Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]).total.followed;
         f.requests_estimated.zip(f.requests_ci95)
@@ -128,7 +128,8 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
 fn a_mean_of_a_sample_has_its_interval_or_none() {
     let of = |n: u64| {
         let took = |i| if i % 50 == 0 { 10_000 } else { 100 };
-        let trails = (0..n).map(|i| Trail { posted: at(i * 100_000 + took(i), 0), weight: 100, ..staged(i * 100_000) });
+        let trails =
+            (0..n).map(|i| RequestTrace { posted: at(i * 100_000 + took(i), 0), weight: 100, ..staged(i * 100_000) });
         let mut counts = observed(vec![counted(0, vec![opcode("read", n * 100, n * 100)], vec![])], vec![]);
         counts.follow_loss.sampled_from = n * 100;
         recorded(Choice::adaptive(100), trails, counts, &[])
@@ -157,7 +158,7 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
 #[test]
 fn requests_in_windows_weigh_as_much_as_the_time_they_stand_for() {
     let mut summary = Summary::new(Choice::fixed(1));
-    let took = |ns| Trail { posted: at(ns, 0), ..trail(0) };
+    let took = |ns| RequestTrace { posted: at(ns, 0), ..trail(0) };
     // A second that was traced completely, and five windows of 10 ms in ten seconds.
     (0..1000).for_each(|_| summary.take(took(500_000)));
     summary.scale = 200;

@@ -11,13 +11,13 @@ use iotrail_path::multishot::Multishot;
 use iotrail_probe::choice::Choice;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{Chosen, ContextCounts, ContextKind, FollowLoss, OpcodeCounts, Reaped, RingCounts};
-use iotrail_schema::measurement::{Delay, Host, Order, OrderBy, VehicleCount, Waits};
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{Delay, DeliveryPathCount, Host, Order, OrderBy, Waits};
 use iotrail_schema::trace_record::{
     ErrnoCount, Estimate, IowqRecord, OpcodeRecord, SqpollRecord, Subject, Total, TraceRecord,
 };
-use iotrail_schema::trail::{Course, Stamp, Trail};
+use iotrail_schema::trail::{Course, RequestTrace, Stamp};
 use iotrail_schema::trail_example;
-use iotrail_schema::vehicle::Vehicle;
 
 mod counts;
 mod estimates;
@@ -28,8 +28,8 @@ fn at(ns: u64, cpu: u32) -> Stamp {
 }
 
 /// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; nothing between is known.
-fn trail(submitted: u64) -> Trail {
-    Trail {
+fn trail(submitted: u64) -> RequestTrace {
+    RequestTrace {
         tgid: 7,
         tid: 8,
         opcode: "read".into(),
@@ -46,8 +46,8 @@ fn trail(submitted: u64) -> Trail {
 }
 
 /// The same with its stages: 10 ns to its issue, 50 to ready on CPU 1, 40 to its posting.
-fn staged(submitted: u64) -> Trail {
-    Trail {
+fn staged(submitted: u64) -> RequestTrace {
+    RequestTrace {
         issued: Some(at(submitted + 10, 0)),
         ready: Some(at(submitted + 60, 1)),
         course: Course::Block,
@@ -55,15 +55,15 @@ fn staged(submitted: u64) -> Trail {
     }
 }
 
-fn vehicle(vehicle: Vehicle, detail: Option<&str>, completions: u64) -> VehicleCount {
-    VehicleCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: None }
+fn vehicle(vehicle: DeliveryPath, detail: Option<&str>, completions: u64) -> DeliveryPathCount {
+    DeliveryPathCount { vehicle, completions, detail: detail.map(Into::into), delay_ns: None }
 }
 
 fn opcode(name: &str, requests: u64, completions: u64) -> OpcodeCounts {
     OpcodeCounts { opcode: name.into(), requests, completions, ..OpcodeCounts::default() }
 }
 
-fn counted(ring: u32, opcodes: Vec<OpcodeCounts>, vehicles: Vec<VehicleCount>) -> RingCounts {
+fn counted(ring: u32, opcodes: Vec<OpcodeCounts>, vehicles: Vec<DeliveryPathCount>) -> RingCounts {
     RingCounts {
         ring,
         tgid: 7,
@@ -76,7 +76,7 @@ fn counted(ring: u32, opcodes: Vec<OpcodeCounts>, vehicles: Vec<VehicleCount>) -
     }
 }
 
-fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
+fn observed(rings: Vec<RingCounts>, vehicles: Vec<DeliveryPathCount>) -> Observed {
     Observed {
         seen: vehicles.iter().map(|v| v.completions).sum(),
         vehicles,
@@ -101,13 +101,18 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<VehicleCount>) -> Observed {
 }
 
 /// Each of the trails stands for `one_in`.
-fn record(one_in: u32, trails: impl IntoIterator<Item = Trail>, observed: Observed, seen: &[SeenRing]) -> TraceRecord {
-    let trails = trails.into_iter().map(|t| Trail { weight: one_in, ..t });
+fn record(
+    one_in: u32,
+    trails: impl IntoIterator<Item = RequestTrace>,
+    observed: Observed,
+    seen: &[SeenRing],
+) -> TraceRecord {
+    let trails = trails.into_iter().map(|t| RequestTrace { weight: one_in, ..t });
     recorded(Choice::fixed(one_in), trails, observed, seen)
 }
 
 /// Counted when it was chosen.
-fn submitted(trail: &Trail, observed: &mut Observed) {
+fn submitted(trail: &RequestTrace, observed: &mut Observed) {
     let chosen = &mut observed.follow_loss.chosen;
     *(if trail.weight <= 1 { &mut chosen.whole } else { &mut chosen.sampled }) += 1;
     let ring = observed.rings.iter_mut().find(|ring| Some(ring.ring) == trail.ring);
@@ -118,7 +123,7 @@ fn submitted(trail: &Trail, observed: &mut Observed) {
 
 fn recorded(
     choice: Choice,
-    trails: impl IntoIterator<Item = Trail>,
+    trails: impl IntoIterator<Item = RequestTrace>,
     observed: Observed,
     seen: &[SeenRing],
 ) -> TraceRecord {
@@ -144,10 +149,10 @@ fn recorded(
     };
     let thread = |_, tid| (tid == 8).then_some(SqThread { tid, elapsed_ns: 1000, cpu_ns: Some(900), sleeps: Some(5) });
     let files = Names::new(std::rc::Rc::new(Numbers::SAME));
-    summary.record(observed, &Seen { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
+    summary.record(observed, &ProcView { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
 }
 
 /// Only followed requests; no counts.
-fn followed(one_in: u32, trails: impl IntoIterator<Item = Trail>) -> Total {
+fn followed(one_in: u32, trails: impl IntoIterator<Item = RequestTrace>) -> Total {
     record(one_in, trails, observed(vec![], vec![]), &[]).total
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn latencies_by_ring_and_opcode() {
-    let write = |submitted, took| Trail {
+    let write = |submitted, took| RequestTrace {
         ring: Some(1),
         opcode: "write".into(),
         posted: at(submitted + took, 0),
@@ -25,9 +25,9 @@ fn latencies_by_ring_and_opcode() {
 
 #[test]
 fn stages_are_means_and_sum_to_the_whole() {
-    let slow = Trail { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
+    let slow = RequestTrace { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
     // A clock that went back between two CPUs: the stages of this one are not known.
-    let backwards = Trail { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
+    let backwards = RequestTrace { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
     let t = followed(1, [staged(0), slow, backwards, trail(5000)]);
     let s = t.stages.unwrap();
     assert_eq!((s.completions, s.issue_ns, s.wait_ns, s.delivery_ns, s.total_ns), (2, 20.0, 30.0, 50.0, 100.0));
@@ -39,7 +39,7 @@ fn stages_are_means_and_sum_to_the_whole() {
 
 #[test]
 fn the_file_systems_worker_is_a_part_of_delivery() {
-    let ended = |submitted| Trail { ended: Some(at(submitted + 90, 1)), ..staged(submitted) };
+    let ended = |submitted| RequestTrace { ended: Some(at(submitted + 90, 1)), ..staged(submitted) };
     let s = followed(1, [ended(0), staged(1000)]).stages.unwrap();
     assert_eq!((s.delivery_ns, s.file_system_ns, s.total_ns), (40.0, Some(15.0), 100.0));
     assert_eq!(followed(1, [staged(0)]).stages.unwrap().file_system_ns, None);
@@ -47,15 +47,18 @@ fn the_file_systems_worker_is_a_part_of_delivery() {
 
 #[test]
 fn delays_stand_beside_their_vehicle_and_detail() {
-    let by =
-        |submitted, detail: &str| Trail { vehicle: Vehicle::Enter, detail: Some(detail.into()), ..staged(submitted) };
+    let by = |submitted, detail: &str| RequestTrace {
+        vehicle: DeliveryPath::Enter,
+        detail: Some(detail.into()),
+        ..staged(submitted)
+    };
     let mut late = by(0, "ready");
     late.posted.ns += 500;
     let counts = || {
         vec![
-            vehicle(Vehicle::Enter, Some("ready"), 70),
-            vehicle(Vehicle::Enter, Some("slept"), 5),
-            vehicle(Vehicle::Inline, None, 3),
+            vehicle(DeliveryPath::Enter, Some("ready"), 70),
+            vehicle(DeliveryPath::Enter, Some("slept"), 5),
+            vehicle(DeliveryPath::Inline, None, 3),
         ]
     };
     let ring = counted(0, vec![opcode("read", 78, 78)], counts());
@@ -70,7 +73,7 @@ fn delays_stand_beside_their_vehicle_and_detail() {
 
 #[test]
 fn what_follows_a_first_completion_is_no_latency() {
-    let more = |opcode: &str, user_data, posted, more| Trail {
+    let more = |opcode: &str, user_data, posted, more| RequestTrace {
         opcode: opcode.into(),
         user_data,
         more,
@@ -81,13 +84,16 @@ fn what_follows_a_first_completion_is_no_latency() {
     };
     let multishot = [100, 200, 300].map(|ns| more("recv", 1, ns, true));
     let sent = more("send_zc", 2, 50, true);
-    let freed = Trail { notification: true, ..more("send_zc", 2, 90, false) };
+    let freed = RequestTrace { notification: true, ..more("send_zc", 2, 90, false) };
     let last = more("recv", 1, 400, false);
     // A later request with the same user data is another one.
-    let again = Trail { submitted: at(500, 0), ..more("recv", 1, 560, false) };
+    let again = RequestTrace { submitted: at(500, 0), ..more("recv", 1, 560, false) };
     let trails = multishot.into_iter().chain([sent, freed, last, again]);
-    let ring =
-        counted(0, vec![opcode("recv", 2, 5), opcode("send_zc", 1, 2)], vec![vehicle(Vehicle::TimerTick, None, 7)]);
+    let ring = counted(
+        0,
+        vec![opcode("recv", 2, 5), opcode("send_zc", 1, 2)],
+        vec![vehicle(DeliveryPath::TimerTick, None, 7)],
+    );
     let r = record(8, trails, observed(vec![ring], vec![]), &[]);
     let of = |name: &str| r.total.opcodes.iter().find(|o| o.opcode == name).unwrap().latency_ns.clone();
     assert_eq!((of("send_zc").count, of("send_zc").max), (1, Some(50)));
@@ -102,8 +108,8 @@ fn what_follows_a_first_completion_is_no_latency() {
 }
 
 /// A poll was armed for so long; it is posted 1 µs later.
-fn armed(opcode: &str, submitted: u64, ns: u64) -> Trail {
-    Trail {
+fn armed(opcode: &str, submitted: u64, ns: u64) -> RequestTrace {
+    RequestTrace {
         opcode: opcode.into(),
         issued: Some(at(submitted + 10, 0)),
         ready: Some(at(submitted + ns, 0)),
@@ -136,7 +142,7 @@ fn a_wake_up_that_is_kept_open_is_no_part_of_the_mean_or_the_order() {
     assert_eq!((order.completions, order.waits, order.inversions, order.overtaken), (1_000, 1, 0, Some(0)));
     assert_eq!(order.delivery.as_ref().map(|d| d.completions), Some(1_001));
     // A disk that took as long is no wait: what is not known to be one stays in.
-    let slow = Trail { course: Course::Block, ..armed("read", 1, 1_000_000) };
+    let slow = RequestTrace { course: Course::Block, ..armed("read", 1, 1_000_000) };
     let r = record(1, reads().chain([slow]), observed(ring(), vec![]), &[]);
     assert_eq!(
         (&r.total.waits, r.total.order.as_ref().map(|o| (o.inversions, o.overtaken))),
@@ -147,7 +153,7 @@ fn a_wake_up_that_is_kept_open_is_no_part_of_the_mean_or_the_order() {
 
 #[test]
 fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
-    let timeouts = || (0..20).map(|i| Trail { opcode: "timeout".into(), ..trail(1 + i * 50) });
+    let timeouts = || (0..20).map(|i| RequestTrace { opcode: "timeout".into(), ..trail(1 + i * 50) });
     let ring = |of: Vec<OpcodeCounts>| observed(vec![counted(0, of, vec![])], vec![]);
     let counts = || opcode("timeout", 20, 20);
     let both = record(1, timeouts().chain((1..21).map(staged)), ring(vec![counts(), opcode("read", 20, 20)]), &[]);
@@ -165,7 +171,7 @@ fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
 
 #[test]
 fn a_part_that_was_not_seen_is_no_part_of_the_mean() {
-    let queued = Trail { queued: Some(at(80, 0)), ..staged(0) };
+    let queued = RequestTrace { queued: Some(at(80, 0)), ..staged(0) };
     let s = followed(1, [queued, staged(1000), staged(2000), staged(3000)]).stages.unwrap();
     assert_eq!((s.completions, s.queued_completions), (4, 1));
     assert_eq!((s.queued_ns, s.queued_delivery_ns), (Some(20.0), Some(40.0)), "of the one of which it is known");
@@ -173,9 +179,9 @@ fn a_part_that_was_not_seen_is_no_part_of_the_mean() {
 
 #[test]
 fn the_order_of_first_completions() {
-    let at_ns = |submitted, posted| Trail { posted: at(posted, 0), ..trail(submitted) };
-    let other_ring = Trail { ring: Some(1), ..at_ns(4, 999) };
-    let no_ring = Trail { ring: None, ..at_ns(0, 9999) };
+    let at_ns = |submitted, posted| RequestTrace { posted: at(posted, 0), ..trail(submitted) };
+    let other_ring = RequestTrace { ring: Some(1), ..at_ns(4, 999) };
+    let no_ring = RequestTrace { ring: None, ..at_ns(0, 9999) };
     let t = followed(1, [at_ns(1, 50), at_ns(2, 40), at_ns(3, 30), other_ring, no_ring]);
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
     let expected =

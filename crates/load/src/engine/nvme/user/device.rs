@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use super::memory::Reach;
 use super::registers::Registers;
 use super::vfio;
-use super::warden::{BUS_MASTER, COMMAND, Warden};
-use super::way::Way;
+use super::warden::{BUS_MASTER, COMMAND, ResetGuard};
+use super::way::DriveAccess;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::say;
 use iotrail_host::pci::{self, Address};
@@ -31,18 +31,18 @@ pub struct Device {
     at: u64,
     // Of a function that VFIO gives, VFIO takes care.
     _off: Option<SwitchOff>,
-    warden: Option<Warden>,
+    warden: Option<ResetGuard>,
 }
 
 impl Device {
     /// Switches the function on; it may not reach memory yet. Errors: another program of ours has it, or the kernel refuses.
-    pub fn open(address: &Address, way: Way) -> Result<Self> {
+    pub fn open(address: &Address, way: DriveAccess) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel's log")
                 .because(e)
         };
         match way {
-            Way::Physical => {
+            DriveAccess::Physical => {
                 let folder = pci::folder(address);
                 let open =
                     |name: &str| OpenOptions::new().read(true).write(true).open(folder.join(name)).map_err(cannot);
@@ -63,12 +63,12 @@ impl Device {
                 let registers = open("resource0")?;
                 let bytes = registers.metadata().map_err(cannot)?.len();
                 let registers = Registers::map(&registers, 0, bytes).map_err(cannot)?;
-                let warden = Some(Warden::post(&configuration).map_err(cannot)?);
+                let warden = Some(ResetGuard::post(&configuration).map_err(cannot)?);
                 let device =
                     Self { registers, reach: Arc::new(Reach::Physical), configuration, at: 0, _off: off, warden };
                 device.quiet().map_err(cannot)
             }
-            Way::Vfio { group } => {
+            DriveAccess::Vfio { group } => {
                 let (container, device) = vfio::open(address, group)?;
                 let bar = vfio::region(&device, vfio::BAR0).map_err(cannot)?;
                 let at = vfio::region(&device, vfio::CONFIGURATION).map_err(cannot)?.offset;
@@ -89,7 +89,7 @@ impl Device {
     /// Whether the kernel has taken it off its bus. It may still answer.
     #[inline]
     pub fn is_taken(&self) -> bool {
-        self.warden.as_ref().is_some_and(Warden::is_gone)
+        self.warden.as_ref().is_some_and(ResetGuard::is_gone)
     }
 
     pub fn let_at_memory(&self) -> io::Result<()> {

@@ -33,7 +33,7 @@ const ORPHANED: Signal = Signal::TERM;
 const LOOK_NS: libc::c_long = 100_000_000;
 
 /// Ends when dropped, having done nothing.
-pub struct Warden {
+pub struct ResetGuard {
     child: Pid,
     gone: Flag,
 }
@@ -53,7 +53,7 @@ impl Flag {
     }
 }
 
-impl Warden {
+impl ResetGuard {
     /// Call it before any memory is the drive's, on a thread that lives as long as the drive is used. `configuration`: the
     /// function's, which stays open.
     pub fn post(configuration: &File) -> io::Result<Self> {
@@ -112,7 +112,7 @@ fn watch(parent: Pid, configuration: &File, gone: &AtomicBool) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-impl Drop for Warden {
+impl Drop for ResetGuard {
     fn drop(&mut self) {
         // Our own child, not waited for yet, so its number cannot be another's.
         kill_process(self.child, Signal::KILL).unwrap_or(());

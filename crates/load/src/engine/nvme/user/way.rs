@@ -7,7 +7,7 @@ use iotrail_host::privileges::{Capability, Privileges};
 
 /// How the drive and memory are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum DriveAccess {
     /// Registers by sysfs; the drive is told physical addresses.
     Physical,
     /// Both by VFIO: an IOMMU lets the drive reach what it was given, and nothing else.
@@ -40,7 +40,7 @@ impl Facts {
 /// How `address` can be driven.
 ///
 /// Errors (input): it is no NVMe controller. Errors (machine): the kernel has it, something is on it, or no way leads there.
-pub fn way(address: &Address, facts: &Facts) -> Result<Way> {
+pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     let Some(function) = &facts.function else {
         return Err(Error::input(
             format!("there is no PCI function {address}"),
@@ -64,7 +64,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<Way> {
         }
         (Some(VFIO), None) => {
             return match &function.iommu {
-                Some(iommu) => administrator(facts).map(|()| Way::Vfio { group: iommu.group }),
+                Some(iommu) => administrator(facts).map(|()| DriveAccess::Vfio { group: iommu.group }),
                 None => Err(Error::machine(
                     format!("{address} is held by {VFIO}, and no IOMMU is in use for it"),
                     format!("release it: echo {address} > /sys/bus/pci/drivers/{VFIO}/unbind, as root"),
@@ -99,7 +99,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<Way> {
             format!("with an IOMMU, {by_vfio}; or boot without lockdown"),
         ));
     }
-    Ok(Way::Physical)
+    Ok(DriveAccess::Physical)
 }
 
 fn administrator(facts: &Facts) -> Result<()> {
@@ -120,7 +120,11 @@ mod tests {
         Function { class: Some(pci::NVME), driver: None, iommu: None, disks: vec![], user: None }
     }
 
-    fn asked(function: Option<Function>, administrator: bool, lockdown: &str) -> std::result::Result<Way, String> {
+    fn asked(
+        function: Option<Function>,
+        administrator: bool,
+        lockdown: &str,
+    ) -> std::result::Result<DriveAccess, String> {
         let facts = Facts { function, administrator: Some(administrator), lockdown: Some(lockdown.into()) };
         way(&"0000:00:04.0".parse().unwrap(), &facts).map_err(|e| e.to_string())
     }
@@ -135,10 +139,13 @@ mod tests {
 
     #[test]
     fn a_free_drive_is_reached_and_one_at_vfio_too() {
-        assert_eq!(asked(Some(free()), true, "none"), Ok(Way::Physical));
-        assert_eq!(asked(Some(Function { iommu: iommu("identity"), ..free() }), true, "none"), Ok(Way::Physical));
+        assert_eq!(asked(Some(free()), true, "none"), Ok(DriveAccess::Physical));
+        assert_eq!(
+            asked(Some(Function { iommu: iommu("identity"), ..free() }), true, "none"),
+            Ok(DriveAccess::Physical)
+        );
         let vfio = Function { driver: Some("vfio-pci".into()), iommu: iommu("DMA-FQ"), ..free() };
-        assert_eq!(asked(Some(vfio.clone()), true, "integrity"), Ok(Way::Vfio { group: 3 }));
+        assert_eq!(asked(Some(vfio.clone()), true, "integrity"), Ok(DriveAccess::Vfio { group: 3 }));
         assert!(asked(Some(vfio.clone()), false, "none").unwrap_err().ends_with("run as root"));
         assert!(refused(Function { iommu: None, ..vfio }).contains("no IOMMU is in use"));
     }

@@ -2,7 +2,7 @@
 
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
-use iotrail_answer::head::{Front, Head, Mark, Member, Situations};
+use iotrail_answer::summary::{Front, Head, Mark, Member, Situations};
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 

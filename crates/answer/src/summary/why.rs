@@ -10,10 +10,10 @@ use crate::spread::over_repeats;
 use crate::unit::Unit;
 use iotrail_base::words::{list, per_io as per_io_text, percent, span};
 use iotrail_schema::comparison::Verdict;
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurement::Wait;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
-use iotrail_schema::vehicle::Vehicle;
 
 /// A delivery path explains a difference where its share grew by this.
 pub const MOVED: f64 = 0.2;
@@ -21,7 +21,7 @@ pub const MOVED: f64 = 0.2;
 pub const FACTOR: f64 = 1.3;
 pub const AMOUNT: f64 = 0.05;
 
-type Shares = Vec<(Vehicle, f64)>;
+type Shares = Vec<(DeliveryPath, f64)>;
 type Pairs = Vec<(f64, f64)>;
 const COUNTS: [Metric; 5] = [
     Metric::SyscallsPerIo,
@@ -66,12 +66,12 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
     let both = shown.iter().map(|e| Some((shares(e.a)?, shares(e.b)?)));
     let both: Vec<(Shares, Shares)> = both.collect::<Option<_>>()?;
     let of = |shares: &Shares, vehicle| shares.iter().find(|(v, _)| *v == vehicle).map_or(0.0, |(_, share)| *share);
-    let gain = |vehicle: Vehicle| -> Option<(Vec<f64>, f64)> {
+    let gain = |vehicle: DeliveryPath| -> Option<(Vec<f64>, f64)> {
         let pairs: Vec<(f64, f64)> = both.iter().map(|(a, b)| (of(a, vehicle), of(b, vehicle))).collect();
         let mean = pairs.iter().map(|(a, b)| b - a).sum::<f64>() / pairs.len() as f64;
         Some((pairs.into_iter().map(|(_, b)| b).collect(), mean))
     };
-    let all = Vehicle::ALL.into_iter().filter(|v| *v != Vehicle::Unknown);
+    let all = DeliveryPath::ALL.into_iter().filter(|v| *v != DeliveryPath::Unknown);
     let grown = all.filter_map(|v| Some((v, gain(v)?))).max_by(|a, b| a.1.1.total_cmp(&b.1.1));
     let (vehicle, (shares, _)) = grown.filter(|(_, (_, gain))| *gain >= MOVED)?;
     let low = shares.iter().copied().fold(1.0, f64::min);
@@ -81,11 +81,11 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
         (a, b) => format!("{}–{b}", a.trim_end_matches(" %")),
     };
     let before = before(base, both.iter().map(|(a, _)| a));
-    if vehicle == Vehicle::TimerTick {
+    if vehicle == DeliveryPath::TimerTick {
         let cell = shown.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?.b;
         let worst = cell.measurements.first()?;
         let late = |m: &Measurement| {
-            let tick = m.vehicles.iter().find(|v| v.vehicle == Vehicle::TimerTick)?;
+            let tick = m.vehicles.iter().find(|v| v.vehicle == DeliveryPath::TimerTick)?;
             tick.delay_ns.as_ref()?.p50.map(|ns| ns as f64)
         };
         let late = over_repeats(cell, late).map(|ns| format!(", {} late at the median", span(ns))).unwrap_or_default();
@@ -107,23 +107,23 @@ fn before<'a>(base: &str, situations: impl Iterator<Item = &'a Shares>) -> Strin
 }
 
 /// How a completion was delivered, after "delivered" or "came".
-pub fn by(vehicle: Vehicle) -> &'static str {
+pub fn by(vehicle: DeliveryPath) -> &'static str {
     match vehicle {
-        Vehicle::Inline => "inline, as they were submitted",
-        Vehicle::Enter => "in io_uring_enter",
-        Vehicle::SyscallExit => "on return from a system call",
-        Vehicle::ReschedIpi => "by a reschedule IPI",
-        Vehicle::DeviceIrq => "on return from the device's interrupt",
-        Vehicle::TimerTick => "by the timer tick",
-        Vehicle::PageFault => "on return from a page fault",
-        Vehicle::OtherIrq => "on return from another interrupt",
-        Vehicle::Sqpoll => "by the SQPOLL thread",
-        Vehicle::Iopoll => "by polling the device",
-        Vehicle::Iowq => "by io-wq workers",
-        Vehicle::IrqDirect => "in the interrupt itself",
-        Vehicle::Thread => "by a user-space thread",
-        Vehicle::Kworker => "by a kernel worker",
-        Vehicle::Unknown => "by what could not be told",
+        DeliveryPath::Inline => "inline, as they were submitted",
+        DeliveryPath::Enter => "in io_uring_enter",
+        DeliveryPath::SyscallExit => "on return from a system call",
+        DeliveryPath::ReschedIpi => "by a reschedule IPI",
+        DeliveryPath::DeviceIrq => "on return from the device's interrupt",
+        DeliveryPath::TimerTick => "by the timer tick",
+        DeliveryPath::PageFault => "on return from a page fault",
+        DeliveryPath::OtherIrq => "on return from another interrupt",
+        DeliveryPath::Sqpoll => "by the SQPOLL thread",
+        DeliveryPath::Iopoll => "by polling the device",
+        DeliveryPath::Iowq => "by io-wq workers",
+        DeliveryPath::IrqDirect => "in the interrupt itself",
+        DeliveryPath::Thread => "by a user-space thread",
+        DeliveryPath::Kworker => "by a kernel worker",
+        DeliveryPath::Unknown => "by what could not be told",
     }
 }
 

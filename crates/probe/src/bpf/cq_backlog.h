@@ -8,7 +8,7 @@ const volatile bool reaps_asked = false;
 const volatile struct stay stay_layout = {};	      /* as trail_layout */
 const volatile enum stay_loss stay_loss_layout = 0;
 
-#define LYING_QUEUES 256
+#define CQ_BACKLOGS 256
 #define LYING_WAYS 4  /* places that a ring may have its queue at */
 #define LYING_GROUP 8 /* queues that are passed over together while nothing is in them */
 
@@ -17,41 +17,41 @@ const volatile enum stay_loss stay_loss_layout = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* LYING_QUEUES where it is asked for */
+	__uint(max_entries, 1); /* CQ_BACKLOGS where it is asked for */
 	__type(key, __u32);
-	__type(value, struct lying_queue);
-} lying_queues SEC(".maps");
+	__type(value, struct cq_backlog);
+} cq_backlogs SEC(".maps");
 
 /* Nothing to look at while there are none. On a cache line of its own: every submission reads it. */
-__u32 lying_now __attribute__((aligned(64)));
-__u32 lying_groups[LYING_QUEUES / LYING_GROUP] __attribute__((aligned(64)));
+__u32 backlog_now __attribute__((aligned(64)));
+__u32 backlog_groups[CQ_BACKLOGS / LYING_GROUP] __attribute__((aligned(64)));
 __u64 stays_lost[STAY_LOSS_MAX];
 
 /* The next look at all of them: from which queue on, and when the last one was. */
-__u32 lying_cursor;
-__u32 lying_jiffy;
+__u32 backlog_cursor;
+__u32 backlog_jiffy;
 
 /* Submissions look less and less often at what the program does not take. */
-struct lying_pace {
+struct backlog_pace {
 	__u32 skip;
 	__u32 next;
 };
-struct lying_pace lying_paces[IOTRAIL_MAX_CPUS];
+struct backlog_pace backlog_paces[IOTRAIL_MAX_CPUS];
 #define LYING_SKIP_MAX 63
 
 #define NO_PLACE 0xffffffffu
 
-static __always_inline __u32 lying_place(__u64 ring, __u32 way)
+static __always_inline __u32 backlog_place(__u64 ring, __u32 way)
 {
-	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (LYING_QUEUES - 1);
+	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (CQ_BACKLOGS - 1);
 }
 
 /* Where the ring has its queue. */
-static __always_inline __u32 lying_find(__u64 ring)
+static __always_inline __u32 backlog_find(__u64 ring)
 {
 	for (int i = 0; i < LYING_WAYS; i++) {
-		__u32 place = lying_place(ring, i);
-		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+		__u32 place = backlog_place(ring, i);
+		struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
 		if (q && q->ring_address == ring)
 			return place;
@@ -64,47 +64,47 @@ static __always_inline __u32 lying_find(__u64 ring)
  */
 #define LYING_TRIES 256
 
-static __always_inline bool lying_try(struct lying_queue *q)
+static __always_inline bool backlog_try(struct cq_backlog *q)
 {
 	return !__sync_val_compare_and_swap(&q->busy, 0, 1);
 }
 
 struct trying {
-	struct lying_queue *queue;
+	struct cq_backlog *queue;
 	__u64 got;
 };
 
-static int lying_tries(__u32 i, struct trying *trying)
+static int backlog_tries(__u32 i, struct trying *trying)
 {
-	trying->got = lying_try(trying->queue);
+	trying->got = backlog_try(trying->queue);
 	return trying->got;
 }
 
-static __always_inline bool lying_lock(struct lying_queue *q)
+static __always_inline bool backlog_lock(struct cq_backlog *q)
 {
 	struct trying trying = { .queue = q };
 
-	if (lying_try(q))
+	if (backlog_try(q))
 		return true;
-	bpf_loop(LYING_TRIES, lying_tries, &trying, 0);
+	bpf_loop(LYING_TRIES, backlog_tries, &trying, 0);
 	return trying.got;
 }
 
-static __always_inline void lying_unlock(struct lying_queue *q)
+static __always_inline void backlog_unlock(struct cq_backlog *q)
 {
 	__sync_val_compare_and_swap(&q->busy, 1, 0);
 }
 
 /* Another ring that nothing of lies gives its place away, where all are taken: what it posts next is chosen as if it had posted many. */
-__noinline __u32 lying_find_or_make(__u64 ring)
+__noinline __u32 backlog_find_or_make(__u64 ring)
 {
-	__u32 found = lying_find(ring);
+	__u32 found = backlog_find(ring);
 
 	if (found != NO_PLACE)
 		return found;
 	for (int i = 0; i < LYING_WAYS; i++) {
-		__u32 place = lying_place(ring, i);
-		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+		__u32 place = backlog_place(ring, i);
+		struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
 		if (!q)
 			continue;
@@ -113,10 +113,10 @@ __noinline __u32 lying_find_or_make(__u64 ring)
 			return place;
 	}
 	for (int i = 0; i < LYING_WAYS; i++) {
-		__u32 place = lying_place(ring, i);
-		struct lying_queue *q = bpf_map_lookup_elem(&lying_queues, &place);
+		__u32 place = backlog_place(ring, i);
+		struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
 
-		if (!q || q->count || q->wanted || !lying_try(q))
+		if (!q || q->count || q->wanted || !backlog_try(q))
 			continue;
 		bool free = !q->count;
 		if (free) {
@@ -125,17 +125,17 @@ __noinline __u32 lying_find_or_make(__u64 ring)
 			q->thinned = q->tid = 0;
 			q->due_ns = 0;
 		}
-		lying_unlock(q);
+		backlog_unlock(q);
 		if (free)
 			return place;
 	}
 	return NO_PLACE;
 }
 
-static __always_inline void lying_add(__u32 place, __s32 n)
+static __always_inline void backlog_add(__u32 place, __s32 n)
 {
-	__sync_fetch_and_add(&lying_groups[(place & (LYING_QUEUES - 1)) / LYING_GROUP], n);
-	__sync_fetch_and_add(&lying_now, n);
+	__sync_fetch_and_add(&backlog_groups[(place & (CQ_BACKLOGS - 1)) / LYING_GROUP], n);
+	__sync_fetch_and_add(&backlog_now, n);
 }
 
 static __always_inline void stays_lose(enum stay_loss why, __u64 n)
@@ -145,16 +145,16 @@ static __always_inline void stays_lose(enum stay_loss why, __u64 n)
 }
 
 struct leaving {
-	struct lying_queue *queue;
+	struct cq_backlog *queue;
 	__u64 gone_ns; /* 0: they go without having been seen to be taken */
 	__u32 head;
 	__u32 left;
 };
 
 /* The oldest one's story is over, if the head has passed it. */
-static int lying_leaves(__u32 i, struct leaving *leaving)
+static int backlog_leaves(__u32 i, struct leaving *leaving)
 {
-	struct lying_queue *q = leaving->queue;
+	struct cq_backlog *q = leaving->queue;
 	struct lying *l = &q->entries[q->first & (LYING_MAX - 1)];
 
 	if (!q->count || (leaving->gone_ns && (__s32)(leaving->head - l->end) < 0))
@@ -188,24 +188,24 @@ static int lying_leaves(__u32 i, struct leaving *leaving)
 }
 
 /* Those that have left, or all: nothing is kept of an episode that is over. */
-static __always_inline void lying_leave(struct lying_queue *q, __u32 place, __u64 gone_ns, __u32 head)
+static __always_inline void backlog_leave(struct cq_backlog *q, __u32 place, __u64 gone_ns, __u32 head)
 {
 	struct leaving leaving = { .queue = q, .gone_ns = gone_ns, .head = head };
 
-	bpf_loop(LYING_MAX, lying_leaves, &leaving, 0);
-	lying_add(place, -(__s32)leaving.left);
+	bpf_loop(LYING_MAX, backlog_leaves, &leaving, 0);
+	backlog_add(place, -(__s32)leaving.left);
 	if (!q->count)
 		q->thinned = 0;
 }
 
 struct thinning {
-	struct lying_queue *queue;
+	struct cq_backlog *queue;
 	__u32 odd;
 };
 
-static int lying_thins(__u32 i, struct thinning *thinning)
+static int backlog_thins(__u32 i, struct thinning *thinning)
 {
-	struct lying_queue *q = thinning->queue;
+	struct cq_backlog *q = thinning->queue;
 	struct lying *to = &q->entries[(q->first + i) & (LYING_MAX - 1)];
 	struct lying *from = &q->entries[(q->first + 2 * i + thinning->odd) & (LYING_MAX - 1)];
 
@@ -214,23 +214,23 @@ static int lying_thins(__u32 i, struct thinning *thinning)
 	return 0;
 }
 
-static __noinline int lying_thin(struct lying_queue *q, __u32 place)
+static __noinline int backlog_thin(struct cq_backlog *q, __u32 place)
 {
 	if (!q)
 		return 0;
 	struct thinning thinning = { .queue = q, .odd = bpf_get_prandom_u32() & 1 };
 
-	bpf_loop(LYING_MAX / 2, lying_thins, &thinning, 0);
+	bpf_loop(LYING_MAX / 2, backlog_thins, &thinning, 0);
 	q->count = LYING_MAX / 2;
 	q->thinned++;
-	lying_add(place, -(LYING_MAX / 2));
+	backlog_add(place, -(LYING_MAX / 2));
 	return 0;
 }
 
-static __always_inline void lying_drop(struct lying_queue *q, __u32 place)
+static __always_inline void backlog_drop(struct cq_backlog *q, __u32 place)
 {
 	stays_lose(STAY_DROPPED, q->count);
-	lying_add(place, -(__s32)q->count);
+	backlog_add(place, -(__s32)q->count);
 	q->count = q->wanted = q->thinned = q->deepest = 0;
 	q->due_ns = 0;
 }

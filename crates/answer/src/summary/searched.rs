@@ -10,7 +10,7 @@ use iotrail_base::words::{bytes, list, plural};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::measurement::Rw;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
-use iotrail_schema::search_record::{Constraint, Ended, Found, SearchRecord};
+use iotrail_schema::search_record::{Constraint, Ended, SearchOutcome, SearchRecord};
 
 /// Candidates named beside the recommended one.
 pub(super) const BESIDE: usize = 4;
@@ -70,7 +70,7 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
 }
 
 /// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
-pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord) -> String {
+pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &SearchRecord) -> String {
     let ended = match found.ended {
         Ended::OneLeft if found.set.is_empty() => "none was left",
         Ended::OneLeft => "one was left",
@@ -102,14 +102,14 @@ pub(super) fn how_found(found: &Found, others: &[String], search: &SearchRecord)
 }
 
 /// `15 of 18 candidates are undecided after 2 blocks`: the search decided nothing of so many.
-pub(super) fn undecided(found: &Found, of: usize) -> String {
+pub(super) fn undecided(found: &SearchOutcome, of: usize) -> String {
     let are = if found.undecided == 1 { "is" } else { "are" };
     let blocks = plural(found.blocks as usize, "block");
     format!("{} of {} {are} undecided after {blocks}", found.undecided, plural(of, "candidate"))
 }
 
 /// The budget that would decide.
-pub(super) fn search_longer(found: &Found) -> String {
+pub(super) fn search_longer(found: &SearchOutcome) -> String {
     match found.decides_s {
         Some(s) => format!("search for longer: --budget {s:.0}s decides if measurements vary as they did"),
         None if found.blocks < 2 => "search for longer: --budget; two blocks tell how long it takes to decide".into(),

@@ -10,10 +10,10 @@ use crate::table::PROGRAM;
 use crate::unit::Unit;
 use iotrail_base::words::{list, per_io, percent, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::setup_flag;
-use iotrail_schema::vehicle::Vehicle;
 
 /// Metrics that have a column.
 const COLUMNS: usize = 3;
@@ -109,15 +109,15 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     let (mut same, mut missing) = (Vec::new(), Vec::new());
     let is_known = |w: &WatchedRun| !w.vehicles.is_empty();
     let mut file = |name: &str, is_known: bool| if is_known { &mut same } else { &mut missing }.push(name.to_owned());
-    let shares = |w: &WatchedRun, v: Vehicle| {
+    let shares = |w: &WatchedRun, v: DeliveryPath| {
         let all: u64 = w.vehicles.iter().map(|(_, n)| n).sum();
         let its: u64 = w.vehicles.iter().filter(|(vehicle, _)| *vehicle == v).map(|(_, n)| n).sum();
         its as f64 / all.max(1) as f64
     };
-    let grown = Vehicle::ALL.into_iter().map(|v| (v, shares(b, v), shares(b, v) - shares(a, v)));
+    let grown = DeliveryPath::ALL.into_iter().map(|v| (v, shares(b, v), shares(b, v) - shares(a, v)));
     match grown.max_by(|x, y| x.2.total_cmp(&y.2)).filter(|(.., gain)| *gain >= MOVED && is_known(a)) {
         Some((vehicle, share, _)) => {
-            let most = Vehicle::ALL.into_iter().max_by(|x, y| shares(a, *x).total_cmp(&shares(a, *y)));
+            let most = DeliveryPath::ALL.into_iter().max_by(|x, y| shares(a, *x).total_cmp(&shares(a, *y)));
             let before =
                 most.map(|v| format!(" (with {base}, {} {})", percent(shares(a, v)), by(v))).unwrap_or_default();
             let share = percent(share);
@@ -243,13 +243,13 @@ fn partly(t: &TriedArm) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::compare::{self, Metric};
-    use crate::head::Head;
+    use crate::summary::Head;
     use iotrail_schema::comparison::Verdict;
+    use iotrail_schema::delivery_path::DeliveryPath;
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::program_record::{Hang, Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
     use iotrail_schema::run_record::RunRecord;
     use iotrail_schema::trace_record::Subject;
-    use iotrail_schema::vehicle::Vehicle;
     use iotrail_testing::{run::two_by_two, sample};
 
     /// Two arms of which the second takes half of the CPU time.
@@ -307,7 +307,7 @@ mod tests {
         let argv = vec!["false".to_owned()];
         let mut trace = iotrail_testing::trace::clean();
         trace.subject = Subject::Command { argv, exit_status: Some(3) };
-        let answer = crate::head::measured::of_trace(&trace).answer;
+        let answer = crate::summary::measured::of_trace(&trace).answer;
         assert!(answer.starts_with("the command exited with status 3; 32.0 k completions a second"), "{answer}");
         assert!(answer.ends_with("no finding explains the exit status"), "{answer}");
     }
@@ -384,7 +384,7 @@ mod tests {
             syscalls_per_io: Some(1.0),
             sleeps_per_io: Some(0.5),
             cpu_per_io_ns: Some(10_000.0),
-            vehicles: vec![(Vehicle::Enter, completions)],
+            vehicles: vec![(DeliveryPath::Enter, completions)],
             ..WatchedRun::default()
         }
     }

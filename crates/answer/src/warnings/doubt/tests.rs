@@ -1,5 +1,5 @@
 use super::*;
-use iotrail_schema::measurement::{Interrupt, Missed, VehicleCount};
+use iotrail_schema::measurement::{DeliveryPathCount, Interrupt, Missed};
 use iotrail_schema::net_record::{NetRecord, ServerRecord};
 use iotrail_testing::sample;
 
@@ -92,10 +92,10 @@ fn a_network_servers_completions_are_its_own() {
 #[test]
 fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
     let mut m = sample::measurement();
-    let by = |vehicle, completions| VehicleCount { vehicle, completions, detail: None, delay_ns: None };
-    m.vehicles = vec![by(Vehicle::Enter, 496), by(Vehicle::Unknown, 4)];
+    let by = |vehicle, completions| DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None };
+    m.vehicles = vec![by(DeliveryPath::Enter, 496), by(DeliveryPath::Unknown, 4)];
     assert_eq!(doubts(&m), []);
-    m.vehicles = vec![by(Vehicle::Enter, 495), by(Vehicle::Unknown, 5)];
+    m.vehicles = vec![by(DeliveryPath::Enter, 495), by(DeliveryPath::Unknown, 5)];
     assert_eq!(text(&m, "unknown_vehicle"), "for 1 % of completions it could not be told what carried them");
 }
 

@@ -178,7 +178,7 @@ fn minutes(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use crate::compare;
-    use crate::head::Head;
+    use crate::summary::Head;
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::run_record::RunRecord;
     use iotrail_testing::{run::two_by_two, sample};

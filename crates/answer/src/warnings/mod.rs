@@ -1,5 +1,8 @@
 //! The warnings of a run's measurements, each said once.
 
+pub mod doubt;
+pub mod losses;
+
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 

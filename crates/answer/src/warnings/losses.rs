@@ -1,8 +1,8 @@
 //! What was watched in a run, and what was not seen of it.
 
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Engine;
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::vehicle::Vehicle;
 
 /// By name, of all watched measurements together; `None`: not known of one of them, or nothing was watched. Empty: nothing is measured.
 pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
@@ -14,7 +14,7 @@ pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
     // An epoll server has no completions.
     for m in run.measurements().filter(|m| m.probe.mode != "off" && m.load.engine != Engine::Epoll) {
         any = true;
-        let unknown = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+        let unknown = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
         let each = [m.probe.completions_seen, Some(unknown), m.probe.untracked, m.probe.lost];
         for (sum, n) in sums.iter_mut().zip(each) {
             *sum = sum.zip(n).map(|(sum, n)| sum + n);

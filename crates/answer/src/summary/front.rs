@@ -11,7 +11,7 @@ use crate::unit::Unit;
 use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::search_record::{Effort, Found};
+use iotrail_schema::search_record::{Effort, SearchOutcome};
 use iotrail_stats::{holm, search};
 
 /// Chance that any figure of the table is called better or worse where nothing differs.
@@ -126,7 +126,7 @@ impl Front {
 }
 
 /// Of a confirmation: each arm but the first is a member.
-pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
+pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let base = run.arms.first().map_or("", String::as_str);
     let unit = Unit::of_run(run);
     let effects: Vec<Vec<Option<Effect<'_>>>> = run
@@ -178,7 +178,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Hea
             (answer, format!("use {}{}", with_effort(i), price(run, &run.arms[i + 1], &s.metrics)))
         }
         (None, []) if found.undecided as usize > effects.len() => {
-            let open = Found { undecided: found.undecided - effects.len() as u64, ..found.clone() };
+            let open = SearchOutcome { undecided: found.undecided - effects.len() as u64, ..found.clone() };
             let none = format!("{fresh} {} is better than {base}", none_of(effects.len()));
             (format!("undecided: {}; {none}", undecided(&open, s.search.candidates.len())), search_longer(found))
         }

@@ -1,9 +1,9 @@
 //! The answer of one measurement, a load's or a watched program's: what costs most and what to do, or that there is nothing to fix.
 
 use crate::diagnose::{findings_of, synchronous, unexpected_errors};
-use crate::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use crate::per_io;
 use crate::unit::Unit;
+use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
 use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::file::Kind;

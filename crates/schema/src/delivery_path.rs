@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Names are the JSON's and the report's; see `docs/completion-path.md` for how each is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Vehicle {
+pub enum DeliveryPath {
     /// While its request was being submitted; nothing was queued.
     Inline,
     /// By task work run inside `io_uring_enter`. The detail is `ready` or `slept` (with the waker).
@@ -38,48 +38,48 @@ pub enum Vehicle {
     Unknown,
 }
 
-impl Vehicle {
-    pub const ALL: [Vehicle; 15] = [
-        Vehicle::Inline,
-        Vehicle::Enter,
-        Vehicle::SyscallExit,
-        Vehicle::ReschedIpi,
-        Vehicle::DeviceIrq,
-        Vehicle::TimerTick,
-        Vehicle::PageFault,
-        Vehicle::OtherIrq,
-        Vehicle::Sqpoll,
-        Vehicle::Iopoll,
-        Vehicle::Iowq,
-        Vehicle::IrqDirect,
-        Vehicle::Thread,
-        Vehicle::Kworker,
-        Vehicle::Unknown,
+impl DeliveryPath {
+    pub const ALL: [DeliveryPath; 15] = [
+        DeliveryPath::Inline,
+        DeliveryPath::Enter,
+        DeliveryPath::SyscallExit,
+        DeliveryPath::ReschedIpi,
+        DeliveryPath::DeviceIrq,
+        DeliveryPath::TimerTick,
+        DeliveryPath::PageFault,
+        DeliveryPath::OtherIrq,
+        DeliveryPath::Sqpoll,
+        DeliveryPath::Iopoll,
+        DeliveryPath::Iowq,
+        DeliveryPath::IrqDirect,
+        DeliveryPath::Thread,
+        DeliveryPath::Kworker,
+        DeliveryPath::Unknown,
     ];
 
     /// The stable name, as in the JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Vehicle::Inline => "inline",
-            Vehicle::Enter => "enter",
-            Vehicle::SyscallExit => "syscall_exit",
-            Vehicle::ReschedIpi => "resched_ipi",
-            Vehicle::DeviceIrq => "device_irq",
-            Vehicle::TimerTick => "timer_tick",
-            Vehicle::PageFault => "page_fault",
-            Vehicle::OtherIrq => "other_irq",
-            Vehicle::Sqpoll => "sqpoll",
-            Vehicle::Iopoll => "iopoll",
-            Vehicle::Iowq => "iowq",
-            Vehicle::IrqDirect => "irq_direct",
-            Vehicle::Thread => "thread",
-            Vehicle::Kworker => "kworker",
-            Vehicle::Unknown => "unknown",
+            DeliveryPath::Inline => "inline",
+            DeliveryPath::Enter => "enter",
+            DeliveryPath::SyscallExit => "syscall_exit",
+            DeliveryPath::ReschedIpi => "resched_ipi",
+            DeliveryPath::DeviceIrq => "device_irq",
+            DeliveryPath::TimerTick => "timer_tick",
+            DeliveryPath::PageFault => "page_fault",
+            DeliveryPath::OtherIrq => "other_irq",
+            DeliveryPath::Sqpoll => "sqpoll",
+            DeliveryPath::Iopoll => "iopoll",
+            DeliveryPath::Iowq => "iowq",
+            DeliveryPath::IrqDirect => "irq_direct",
+            DeliveryPath::Thread => "thread",
+            DeliveryPath::Kworker => "kworker",
+            DeliveryPath::Unknown => "unknown",
         }
     }
 }
 
-impl std::fmt::Display for Vehicle {
+impl std::fmt::Display for DeliveryPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
     }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_json_name_is_the_displayed_name() {
-        for v in Vehicle::ALL {
+        for v in DeliveryPath::ALL {
             assert_eq!(serde_json::to_value(v).unwrap(), v.to_string());
         }
     }

@@ -3,8 +3,10 @@
 
 use iotrail_base::words::{list, percent, plural};
 use iotrail_path::loss::Full;
-use iotrail_schema::measurement::{CpuSamples, Followed, Host, Interrupt, Measurement, Probe, VehicleCount, Warning};
-use iotrail_schema::vehicle::Vehicle;
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::measurement::{
+    CpuSamples, DeliveryPathCount, Followed, Host, Interrupt, Measurement, Probe, Warning,
+};
 
 /// One in a hundred: the accuracy that shares and counts are read with.
 const ACCURACY: f64 = 0.01;
@@ -15,7 +17,7 @@ pub struct Counts<'a> {
     /// That the load had from the kernel: one for each I/O, but for a network server's.
     pub completions: u64,
     pub probe: &'a Probe,
-    pub vehicles: &'a [VehicleCount],
+    pub vehicles: &'a [DeliveryPathCount],
     pub interrupts: &'a [Interrupt],
 }
 
@@ -213,7 +215,7 @@ fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
 
 fn unknown(m: &Counts<'_>) -> Option<Warning> {
     let seen: u64 = m.vehicles.iter().map(|v| v.completions).sum();
-    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == Vehicle::Unknown).map(|v| v.completions).sum();
+    let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
     let share = unknown as f64 / seen.max(1) as f64;
     (share >= ACCURACY).then(|| {
         Warning::new(

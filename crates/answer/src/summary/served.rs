@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::search::made;
     use iotrail_schema::measurement::Warning;
-    use iotrail_schema::net_record::{Asked, ServerRecord};
+    use iotrail_schema::net_record::{SenderPlan, ServerRecord};
     use serde_json::json;
 
     #[test]
@@ -66,7 +66,8 @@ mod tests {
             options: options.as_object().unwrap().clone(),
             ..ServerRecord::default()
         };
-        let asked = Asked { connections: 16, window: 1, request_bytes: 64, response_bytes: 4096, ..Asked::default() };
+        let asked =
+            SenderPlan { connections: 16, window: 1, request_bytes: 64, response_bytes: 4096, ..SenderPlan::default() };
         let net = NetRecord { between: "loopback".into(), server: Some(server), asked, ..NetRecord::default() };
         assert_eq!(
             words(&net),

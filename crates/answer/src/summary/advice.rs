@@ -13,7 +13,7 @@ use crate::search::{self, MATTERS, State, TOLD};
 use crate::unit::Unit;
 use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
-use iotrail_schema::search_record::{Candidate, Ended, Found, SearchRecord};
+use iotrail_schema::search_record::{Candidate, Ended, SearchOutcome, SearchRecord};
 
 /// Reasons why something was no candidate.
 const LEFT_OUT: usize = 3;
@@ -40,8 +40,8 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
 }
 
 /// What a search found, of what is stored of it.
-fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> Found {
-    Found {
+fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> SearchOutcome {
+    SearchOutcome {
         run: run.run,
         set: set(run, search, state),
         leader: run.arms.get(state.leader).cloned().unwrap_or_default(),
@@ -70,7 +70,7 @@ fn decides(run: &RunRecord, state: &State) -> Option<f64> {
 ///
 /// What there is takes least to adopt, so that it is kept wherever it cannot be told from the best. But where others may be better by
 /// much, a comparison of the leader with it alone tells more than one of all with all.
-pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, Found)> {
+pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, SearchOutcome)> {
     let (search, state) = (run.search.as_ref()?, search::state(run)?);
     let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
     let found = of_state(run, search, &state);
@@ -102,7 +102,7 @@ fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
 }
 
 /// Of a confirmation: the recommended candidate against what there is, in fresh blocks.
-fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
+fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let search = s.search;
     let (base, arm) = (run.arms.first().map_or("", String::as_str), run.arms.last().map_or("", String::as_str));
     let unit = Unit::of_run(run);
@@ -118,7 +118,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &Found) -> Head {
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let used = candidate.filter(|_| is_better || kept.is_some());
     // The two of the confirmation are decided by it.
-    let open = Found { undecided: found.undecided.saturating_sub(1), ..found.clone() };
+    let open = SearchOutcome { undecided: found.undecided.saturating_sub(1), ..found.clone() };
     let otherwise = match &change {
         _ if broken.is_some() => {
             "search for longer: --budget; what breaks a constraint is out after three blocks".to_owned()
@@ -361,7 +361,8 @@ mod tests {
         }
         let ended = Ended::Equivalent;
         let set = vec!["c2".to_owned(), "c1".to_owned()];
-        let found = Found { run: 6, set, leader: "c1".into(), measurements: 30, compared: 3, ended, ..made::found() };
+        let found =
+            SearchOutcome { run: 6, set, leader: "c1".into(), measurements: 30, compared: 3, ended, ..made::found() };
         run.search.as_mut().unwrap().found = Some(found);
         run.comparisons = compare::of_run(&run, &|_, _| None);
         run
@@ -398,7 +399,7 @@ mod tests {
         search.candidates.extend((3..18).map(|i| Candidate { name: format!("c{i}"), ..like.clone() }));
         let set = (0..17).map(|i| format!("c{i}")).collect();
         let (ended, decides_s) = (Ended::Budget, Some(240.0));
-        search.found = Some(Found {
+        search.found = Some(SearchOutcome {
             set,
             ended,
             compared: 18,

@@ -10,18 +10,18 @@ use crate::skel::types;
 use crate::subject::{Interface, Subject};
 use crate::symbols::Symbols;
 use iotrail_path::delivery::Carrier;
-use iotrail_schema::measurement::VehicleCount;
+use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::waker::Line;
 
 /// Carriers in the measurement's words, the most frequent vehicle first.
-pub(super) fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<VehicleCount> {
+pub(super) fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<DeliveryPathCount> {
     let mut by_vehicle = BTreeMap::new();
     for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
         *by_vehicle.entry(carrier.vehicle()).or_insert(0) += count;
     }
-    let mut vehicles: Vec<VehicleCount> = by_vehicle
+    let mut vehicles: Vec<DeliveryPathCount> = by_vehicle
         .into_iter()
-        .map(|((vehicle, detail), completions)| VehicleCount {
+        .map(|((vehicle, detail), completions)| DeliveryPathCount {
             vehicle,
             completions,
             detail: detail.map(Into::into),
@@ -48,7 +48,7 @@ pub(super) fn of_all(
     subject: &Subject,
     symbols: Option<&Symbols>,
     line: &dyn Fn(u32) -> Line,
-) -> Vec<VehicleCount> {
+) -> Vec<DeliveryPathCount> {
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
     let counted = || raw.rings.iter().map(|r| &r.counted).chain([&raw.forgotten]);
     let rings = |f: fn(&types::ring_count) -> u64| counted().map(|c| f(&c.ring)).sum::<u64>();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::compare;
-use crate::head::advice::to_confirm;
 use crate::search::made;
+use crate::summary::advice::to_confirm;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::search_record::{Constraint, Ended};
 use iotrail_testing::sample;
@@ -22,7 +22,7 @@ pub fn confirmation(times: &[[f64; 2]]) -> RunRecord {
         cell.measurements = (0..12).map(measured).collect();
     }
     let set = run.arms[1..].iter().cloned().chain(["c9".into()]).collect();
-    let found = Found {
+    let found = SearchOutcome {
         run: 6,
         set,
         leader: "c1".into(),
