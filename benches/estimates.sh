@@ -57,17 +57,22 @@ stop() {
     program=
 }
 
+# Each CPU has its own counter, and none is set back: counters that CPUs share, or that are cleared while they run, repeat or lose a millisecond.
+over_cpus() {
+    seq 0 $(($(nproc --all) - 1)) | sed "s/.*/$1[&]/" | paste -sd+
+}
+
 programs >"$dir/programs"
 while IFS= read -r line; do
     name=${line%%:*}
     [ ! -s "$streams/$name.ms" ] || continue
     start "${line#*: }"
     bpftrace -q -e "
-        tracepoint:io_uring:io_uring_complete /$own/ { @c++; }
-        tracepoint:raw_syscalls:sys_exit /($own) && args->id == 426/ { @e++; }
-        tracepoint:raw_syscalls:sys_exit /$own/ { @s++; }
-        interval:ms:1 { printf(\"%d %d %d %d\n\", elapsed / 1000, @c, @e, @s); @c = 0; @e = 0; @s = 0; }
-        interval:s:8 { exit(); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
+        tracepoint:io_uring:io_uring_complete /$own/ { @c[cpu]++; }
+        tracepoint:raw_syscalls:sys_exit /($own) && args->id != 426/ { @o[cpu]++; }
+        tracepoint:raw_syscalls:sys_exit /$own/ { @s[cpu]++; }
+        interval:ms:1 { printf(\"%d %d %d %d\n\", elapsed / 1000, $(over_cpus @c), $(over_cpus @o), $(over_cpus @s)); }
+        interval:s:8 { exit(); } END { clear(@c); clear(@o); clear(@s); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
     stop
 done <"$dir/programs"
 
@@ -82,10 +87,10 @@ while IFS= read -r line; do
         start "${line#*: }"
         # Both begin and end within some ms of each other; ratios are compared.
         bpftrace -q -e "
-            tracepoint:io_uring:io_uring_complete /$own/ { @c++; }
-            tracepoint:raw_syscalls:sys_exit /$own/ { @s++; }
+            tracepoint:io_uring:io_uring_complete /$own/ { @c[cpu]++; }
+            tracepoint:raw_syscalls:sys_exit /$own/ { @s[cpu]++; }
             interval:s:5 { exit(); }
-            END { printf(\"%d %d\n\", @s, @c); clear(@s); clear(@c); }" >"$dir/truth" 2>/dev/null &
+            END { printf(\"%d %d\n\", $(over_cpus @s), $(over_cpus @c)); clear(@s); clear(@c); }" >"$dir/truth" 2>/dev/null &
         observer=$!
         "$iotrail" trace --json -d 5 -p "$program" >"$dir/trace.json" 2>/dev/null || true
         wait "$observer" || true

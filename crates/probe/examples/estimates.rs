@@ -2,8 +2,8 @@
 //!
 //! usage: estimates STREAM... [--seeds N] [--seconds N]
 //!
-//! A stream has one line per millisecond: its end in µs, completions, io_uring_enter calls, all system calls. After a gap they are of all of it,
-//! and are spread over it. `benches/estimates.sh` records some.
+//! A stream has one line per millisecond: its end in µs, and all completions, system calls other than io_uring_enter, and system calls until then.
+//! A gap's are spread over it. `benches/estimates.sh` records some.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,25 +26,24 @@ fn read(path: &str) -> Result<Stream, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
     let line = |line: &str| {
         let numbers: Option<Vec<u64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
-        let [us, completions, enters, syscalls] = numbers?[..] else { return None };
-        let stray_calls = syscalls.saturating_sub(enters);
-        let mut sums = Sums { ns: 1_000_000, completions, ..Sums::default() };
+        let [us, completions, stray_calls, syscalls] = numbers?[..] else { return None };
+        let mut sums = Sums { ns: us * 1000, completions, ..Sums::default() };
         sums.events[Sampled::Syscalls as usize] = syscalls;
         sums.events[Sampled::StrayCalls as usize] = stray_calls;
-        Some((us, sums))
+        Some(sums)
     };
     // The last line may be cut.
-    let lines: Vec<(u64, Sums)> = text.lines().map_while(line).collect();
-    let ms: Vec<Sums> = lines.windows(2).flat_map(|two| spread(two[1].0.saturating_sub(two[0].0), two[1].1)).collect();
+    let lines: Vec<Sums> = text.lines().map_while(line).collect();
+    let ms: Vec<Sums> = lines.windows(2).flat_map(|two| spread(two[1].since(&two[0]))).collect();
     let name = std::path::Path::new(path).file_stem().map_or(path.into(), |n| n.to_string_lossy().into_owned());
     if ms.len() < 2 * WHOLE_MS { Err(format!("{path} is too short")) } else { Ok(Stream { name, ms }) }
 }
 
-/// Counts of `us` microseconds, by the millisecond.
-fn spread(us: u64, of: Sums) -> Vec<Sums> {
-    let parts = ((us + 500) / 1000).max(1);
+/// By the millisecond.
+fn spread(of: Sums) -> Vec<Sums> {
+    let parts = ((of.ns + 500_000) / 1_000_000).max(1);
     let part = |n: u64, i: u64| n * (i + 1) / parts - n * i / parts;
-    let one = |i| Sums { completions: part(of.completions, i), events: of.events.map(|n| part(n, i)), ..of };
+    let one = |i| Sums { ns: 1_000_000, completions: part(of.completions, i), events: of.events.map(|n| part(n, i)) };
     (0..parts).map(one).collect()
 }
 
@@ -104,9 +103,9 @@ impl Tally {
         self.covered += u32::from(lo <= truth && truth <= hi);
         let error = (t.total - truth).abs();
         self.errors.push(error / truth.max(1.0));
-        if expansion::is_narrow((lo / per, hi / per)) {
+        if expansion::is_narrow(t.total / per, (lo / per, hi / per)) {
             self.printed += 1;
-            self.far += u32::from(error > 0.25 * truth && error / per > expansion::NARROW);
+            self.far += u32::from(error > expansion::OFF * truth && error / per > expansion::NARROW);
         }
     }
 

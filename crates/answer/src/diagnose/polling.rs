@@ -182,7 +182,7 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let most = r.vehicles.iter().filter(|v| strayed(v)).max_by_key(|v| v.completions)?;
     let call = most.detail.as_deref()?;
     let exact_or_narrow = |x: Option<f64>, name: &str| {
-        x.filter(|_| t.total.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow((*lo, *hi))))
+        x.filter(|x| t.total.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow(*x, (*lo, *hi))))
     };
     let calls = exact_or_narrow(t.total.per_io.syscalls, "syscalls");
     let per_io = calls.map(|x| format!(" ({} system calls per I/O in all)", three_digits(x))).unwrap_or_default();

@@ -140,16 +140,14 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
     m.vehicles = t.vehicles;
     m.per_io = t.per_io;
     // Pages and tables print no interval.
-    let wide = |name: &str| t.per_io_intervals.get(name).is_some_and(|[lo, hi]| !is_narrow((*lo, *hi)));
-    for (name, value) in [
-        ("syscalls", &mut m.per_io.syscalls),
-        ("device_irqs", &mut m.per_io.device_irqs),
-        ("mode_switches", &mut m.per_io.mode_switches),
-    ] {
-        *value = value.filter(|_| !wide(name));
-    }
     m.per_io_intervals = t.per_io_intervals;
-    m.per_io_intervals.retain(|_, [lo, hi]| is_narrow((*lo, *hi)));
+    for (name, value) in m.per_io.by_name() {
+        let narrow = |x: f64| m.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow(x, (*lo, *hi)));
+        *value = value.filter(|x| narrow(*x));
+        if value.is_none() {
+            m.per_io_intervals.remove(name);
+        }
+    }
     m.mode_switches = t.mode_switches;
     m.task_work_batches = t.task_work_batches;
     m.interrupts = t.interrupts;
@@ -178,4 +176,23 @@ fn left_as_asked(r: &Run) -> Option<Warning> {
         format!("{} of {} rings were set up as the program asked: {first}", left.len(), r.rings.len()),
         "this arm is in part the program as it is",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_that_are_too_wide_are_left_out() {
+        let mut trace = iotrail_testing::trace::clean();
+        trace.total.per_io.kicks = Some(2.0);
+        trace.total.per_io.syscalls = Some(2.0);
+        trace.total.per_io.device_irqs = Some(2.0);
+        let ci95 = [("kicks", [1.0, 3.0]), ("syscalls", [1.9, 2.1])];
+        trace.total.per_io_intervals = ci95.map(|(name, ci95)| (name.to_owned(), ci95)).into();
+        let mut m = Measurement::default();
+        seen(&mut m, trace);
+        assert_eq!((m.per_io.kicks, m.per_io.syscalls, m.per_io.device_irqs), (None, Some(2.0), Some(2.0)));
+        assert_eq!(m.per_io_intervals.into_keys().collect::<Vec<_>>(), ["syscalls"]);
+    }
 }

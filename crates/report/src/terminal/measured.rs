@@ -226,7 +226,7 @@ pub fn exact_or_estimate(x: Option<f64>, interval: Option<&[f64; 2]>, text: impl
     match (x, interval) {
         (None, _) => UNKNOWN.into(),
         (Some(x), None) => text(x),
-        (Some(x), Some([lo, hi])) if is_narrow((*lo, *hi)) => format!("~{}", text(x)),
+        (Some(x), Some([lo, hi])) if is_narrow(x, (*lo, *hi)) => format!("~{}", text(x)),
         _ => UNKNOWN.into(),
     }
 }

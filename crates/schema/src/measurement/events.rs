@@ -60,6 +60,21 @@ pub struct PerIo {
     pub task_work_runs: Option<f64>,
 }
 
+impl PerIo {
+    /// Each with its field's name.
+    pub fn by_name(&mut self) -> [(&'static str, &mut Option<f64>); 7] {
+        [
+            ("syscalls", &mut self.syscalls),
+            ("kicks", &mut self.kicks),
+            ("resched_ipis", &mut self.resched_ipis),
+            ("device_irqs", &mut self.device_irqs),
+            ("mode_switches", &mut self.mode_switches),
+            ("context_switches", &mut self.context_switches),
+            ("task_work_runs", &mut self.task_work_runs),
+        ]
+    }
+}
+
 /// Returns from kernel to user mode of the watched threads, by cause: `syscall`, `page_fault`, `device_irq`,
 /// `timer_tick`, `resched_ipi`, `other`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
