@@ -137,6 +137,15 @@ fn one_of_equals_is_held_in_95_of_100() {
     }
 }
 
+/// 95 % less two standard errors of 200 searches are 92 %. A variance that candidates share keeps 84 to 91 %.
+#[test]
+fn one_of_equals_that_varies_three_times_as_much_is_held_in_95_of_100() {
+    for (candidates, plan) in [(3, EXHAUSTIVE[0]), (4, EXHAUSTIVE[0]), (4, EXHAUSTIVE[1])] {
+        let noisy = outcome(&equal_of(candidates, 0.0), plan, 1.0, 3.0, 200);
+        assert!(noisy.held >= 184, "{noisy:?}");
+    }
+}
+
 #[test]
 fn among_equals_at_most_two_of_40_searches_claim_an_improvement() {
     let claims = (1..=40).filter(|seed| claims(*seed, EXHAUSTIVE[0])).count();
@@ -168,7 +177,7 @@ fn exhaustive_plans() {
     }
 }
 
-/// The same plans, compared as the search compares: without outliers, and with a shared spread.
+/// The same plans, compared as the search compares: without outliers.
 #[test]
 #[ignore = "a table; takes a minute"]
 fn sharper_exhaustive_plans() {
@@ -219,12 +228,12 @@ fn tables() {
             let o = outcome(&equal(0.05), plan, share, 1.0, 300);
             row(&format!("all the same, budget {share}"), 0.05, plan.0, o);
         }
-        for (times, lead) in [(2.0, 0.0), (2.0, 0.02), (3.0, 0.0), (3.0, 0.02)] {
-            let o = outcome(&equal(lead), plan, THIRD, times, 300);
-            row(&format!("all the same, the best {times} times as noisy"), lead, plan.0, o);
+        for (times, candidates) in [2.0, 3.0, 5.0].into_iter().flat_map(|times| [3, 4, 8, 16].map(|n| (times, n))) {
+            let o = outcome(&equal_of(candidates, 0.0), plan, 1.0, times, 1000);
+            row(&format!("{candidates} equal candidates, one {times} times as noisy"), 0.0, plan.0, o);
         }
         for candidates in [2, 3, 4, 8, 32] {
-            let o = outcome(&equal_of(candidates, 0.0), plan, 1.0, 1.0, 300);
+            let o = outcome(&equal_of(candidates, 0.0), plan, 1.0, 1.0, 1000);
             row(&format!("{candidates} candidates, to the last block"), 0.0, plan.0, o);
         }
         let of_1000 = (1..=1000).filter(|seed| claims(*seed, plan)).count();
