@@ -153,13 +153,16 @@ pub const NAMES: [&str; 18] = [
     "supervised",
 ];
 
+/// IORING_MAX_CQ_ENTRIES of the kernel.
+const CQ_ENTRIES_MAX: u32 = 65536;
+
 /// From a table of options.
 pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     let raw = Raw::deserialize(toml::Value::Table(table)).map_err(|e| e.message().to_owned())?;
     let mut change: Change = raw.ring.parse()?;
     (change.sq_idle_ms, change.sq_cpu, change.cq_entries) = (raw.sq_idle, raw.sq_cpu, raw.cq_entries);
-    if raw.cq_entries == Some(0) {
-        return Err("a completion queue has one entry at least".into());
+    if raw.cq_entries.is_some_and(|n| !(1..=CQ_ENTRIES_MAX).contains(&n)) {
+        return Err(format!("the kernel allows completion queues of 1 to {CQ_ENTRIES_MAX} entries"));
     }
     let variable = |text: String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -227,6 +230,10 @@ mod tests {
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
         assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are called a");
         assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail's: call it otherwise");
+        for entries in [0, 65537] {
+            let limit = "the kernel allows completion queues of 1 to 65536 entries";
+            assert_eq!(said(&format!("ring = 'coop_taskrun'\ncq-entries = {entries}")), limit);
+        }
         assert!(said("ring = 'coop'").starts_with("no setup flag is called 'coop'"));
         assert!(said("rings = 'coop'").starts_with("unknown field `rings`"));
         let all = of("ring = 'sqpoll'\nsq-idle = 20\ncpus = '1'\nenv = ['A=b=c']\nstall = '2s'").unwrap();

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -226,6 +226,11 @@ fn tail(mut output: File) -> Result<String> {
     let cannot = |e| unreadable("the output", e);
     let mut bytes = Vec::new();
     let length = output.seek(SeekFrom::End(0)).map_err(cannot)?;
+    // On a full file system the output is cut, which a program rarely reports.
+    output.write_all(&[0; 4096]).and_then(|()| output.set_len(length)).map_err(|e| {
+        let remedy = "set TMPDIR to a directory with free space";
+        Error::machine("the output may be cut: cannot write to its temporary file", remedy).because(e)
+    })?;
     output.seek(SeekFrom::Start(length.saturating_sub(OUTPUT))).map_err(cannot)?;
     output.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -472,6 +477,13 @@ mod tests {
         let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
         let (user, system) = r.cpu_ns.unwrap();
         assert!(user + system > 10_000_000 && r.output == "1\n", "{r:?}");
+    }
+
+    #[test]
+    fn output_on_a_full_file_system_is_an_error() {
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        let why = tail(full).unwrap_err();
+        assert!(why.to_string().starts_with("the output may be cut"), "{why}");
     }
 
     #[test]
