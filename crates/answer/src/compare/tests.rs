@@ -86,6 +86,7 @@ fn one_pair_has_no_interval_and_says_so() {
         (1, Verdict::Inconclusive, Some(2.0), None, None)
     );
     assert_eq!(c.reasons, ["1 pair, and an interval needs 2 at least: measure more"]);
+    assert_eq!(why_open(&c), Some(c.reasons[0].as_str()));
     let (a, b) = (measured(&A), measured(&A[..1]));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), false, None);
     assert_eq!(c.reasons[0], "1 repeat, and an interval needs 2 of each side at least: measure more");

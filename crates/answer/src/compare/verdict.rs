@@ -64,9 +64,9 @@ fn excludes_1(c: &Comparison) -> bool {
     c.ci95.is_some_and(|[lo, hi]| lo > 1.0 || hi < 1.0)
 }
 
-/// Why a comparison is inconclusive although its interval excludes 1.
+/// Why a comparison is inconclusive although its interval excludes 1, or without an interval.
 pub fn why_open(c: &Comparison) -> Option<&str> {
-    let is_open = c.verdict == Verdict::Inconclusive && excludes_1(c);
+    let is_open = c.verdict == Verdict::Inconclusive && (excludes_1(c) || c.ci95.is_none());
     c.reasons.first().filter(|_| is_open).map(String::as_str)
 }
 

@@ -51,9 +51,11 @@ pub fn legend<'m>(marks: impl Iterator<Item = &'m Mark> + Clone, effects: &[Effe
     legend
 }
 
-/// The first reason why one is inconclusive although its interval excludes 1.
+/// The first reason why one is inconclusive although its interval excludes 1, or without an interval.
 pub(super) fn open<'e, 'r: 'e>(mut effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<String> {
-    effects.find_map(|e| why_open(e.c)).map(|why| format!("? with an interval that excludes 1: {why}"))
+    let (e, why) = effects.find_map(|e| why_open(e.c).map(|why| (e, why)))?;
+    let which = e.c.ci95.map_or("without an interval", |_| "with an interval that excludes 1");
+    Some(format!("? {which}: {why}"))
 }
 
 /// The narrowest and the widest that inconclusive ones would have shown, as a factor less 1.
