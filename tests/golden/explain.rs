@@ -73,7 +73,7 @@ fn write(source: &str, path: &Path) -> Result<(), Failed> {
         let parsed = serde_json::from_str(line).map_err(|e| format!("line {}: {e}", number + 2))?;
         match (parsed, &mut writer) {
             (Line::Entry(entry), Some(w)) => match *entry {
-                Entry::RequestTrace(t) => w.push(&t)?,
+                Entry::Trail(t) => w.push(&t)?,
                 Entry::Later(t) => w.push_later(&t)?,
                 Entry::Losses(l) => w.losses(l)?,
             },

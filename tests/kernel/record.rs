@@ -66,7 +66,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
         || {
             let (record, _, m) = traced(&recorded, &format!("{load} --rate 80000 --count 240000"));
             let (header, entries, ending) = read(&path);
-            let trails = entries.iter().filter(|e| matches!(e, Entry::RequestTrace(_))).count() as u64;
+            let trails = entries.iter().filter(|e| matches!(e, Entry::Trail(_))).count() as u64;
             let end = ending.end().expect("it was ended");
             assert_eq!((header.one_in, header.slowest), (1, None));
             assert_eq!((m.ios.unwrap(), record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
@@ -99,7 +99,7 @@ fn slowest() -> Result<(), Failed> {
     let (record, printed, m) = traced(&options, &load);
     let (header, entries, ending) = read(&path);
     let latency = |e: &Entry| match e {
-        Entry::RequestTrace(t) | Entry::Later(t) => Some(t.latency_ns()),
+        Entry::Trail(t) | Entry::Later(t) => Some(t.latency_ns()),
         Entry::Losses(_) => None,
     };
     let mut latencies: Vec<u64> = entries.iter().filter_map(latency).collect();
@@ -158,7 +158,7 @@ fn windows() -> Result<(), Failed> {
     let end = ending.end().ok_or("it was ended")?;
     assert_eq!(end.losses.lost(), 0);
     let mut trails: Vec<_> =
-        entries.iter().filter_map(|e| if let Entry::RequestTrace(t) = e { Some(t) } else { None }).collect();
+        entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
     assert_eq!(trails.len() as u64, total.followed.completions);
     trails.sort_by_key(|t| t.submitted.ns);
     // One in which the load had no CPU has none.

@@ -132,7 +132,7 @@ where
                 losses.note(now, origin);
                 continue;
             }
-            Entry::RequestTrace(t) => (t, false),
+            Entry::Trail(t) => (t, false),
             Entry::Later(t) => (t, true),
         };
         completions += 1;

@@ -49,7 +49,7 @@ pub struct ClockOrigin {
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// One completion.
-    RequestTrace(RequestTrace),
+    Trail(RequestTrace),
     /// A later completion of its request, where those before it may not be in the recording (`--slowest`).
     Later(RequestTrace),
     /// What became of the chosen requests up to a moment.

@@ -154,7 +154,7 @@ fn losses(followed: u64, loss: FollowLoss) -> Losses {
 fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
     let mut entries: Vec<(u64, Entry)> = losses.into_iter().map(|l| (l.at_ns, Entry::Losses(l))).collect();
     entries.extend(slowest.into_sorted().into_iter().map(|kept| {
-        let entry = if kept.later { Entry::Later } else { Entry::RequestTrace };
+        let entry = if kept.later { Entry::Later } else { Entry::Trail };
         (kept.trail.posted.ns, entry(kept.trail))
     }));
     entries.sort_by_key(|(ns, _)| *ns);
@@ -164,7 +164,7 @@ fn by_posting(slowest: Slowest, losses: Vec<Losses>) -> Vec<Entry> {
 fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
     for entry in entries {
         match entry {
-            Entry::RequestTrace(trail) => writer.push(trail)?,
+            Entry::Trail(trail) => writer.push(trail)?,
             Entry::Later(trail) => writer.push_later(trail)?,
             Entry::Losses(losses) => writer.losses(*losses)?,
         }

@@ -57,7 +57,7 @@ fn all_that_was_taken_is_in_the_file_in_its_order() {
     let mut next = 0;
     for entry in &entries {
         match entry {
-            Entry::RequestTrace(t) => {
+            Entry::Trail(t) => {
                 assert_eq!(t.user_data, next);
                 next += 1;
             }
@@ -89,7 +89,7 @@ fn only_the_slowest_are_kept_in_the_order_of_posting() {
     let kept = recorder.finish(now().monotonic_ns, FollowLoss::default(), End::default());
     let flight = kept.slowest.unwrap();
     let what = |e: &Entry| match e {
-        Entry::RequestTrace(t) => (t.user_data, false),
+        Entry::Trail(t) => (t.user_data, false),
         Entry::Later(t) => (t.user_data, true),
         Entry::Losses(_) => panic!("none were noted"),
     };

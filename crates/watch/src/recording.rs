@@ -65,7 +65,7 @@ impl Writer {
     /// In the order of posting, as near as it can be had.
     pub fn push(&mut self, trail: &RequestTrace) -> Result<()> {
         // As `Entry::Trail` would be, without a clone.
-        self.encode(&EntryRef::RequestTrace(trail))?;
+        self.encode(&EntryRef::Trail(trail))?;
         if self.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -133,7 +133,7 @@ impl Writer {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum EntryRef<'a> {
-    RequestTrace(&'a RequestTrace),
+    Trail(&'a RequestTrace),
     Later(&'a RequestTrace),
     Losses(&'a Losses),
 }
@@ -298,7 +298,7 @@ impl Iterator for Reader {
         loop {
             if let Some(mut entry) = self.entries.next() {
                 // Recordings of before it was told of each.
-                if let Entry::RequestTrace(trail) | Entry::Later(trail) = &mut entry
+                if let Entry::Trail(trail) | Entry::Later(trail) = &mut entry
                     && trail.weight == 0
                 {
                     trail.weight = self.header.one_in.max(1);

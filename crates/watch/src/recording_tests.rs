@@ -73,7 +73,7 @@ fn write(path: &Path) -> Vec<Entry> {
     for i in 0..900 {
         let t = varied(i);
         writer.push(&t).unwrap();
-        entries.push(Entry::RequestTrace(t));
+        entries.push(Entry::Trail(t));
         if i == 299 || i == 599 {
             let losses = Losses {
                 at_ns: 5_000_000_000 + i,
@@ -118,7 +118,7 @@ fn a_request_without_a_weight_stands_for_as_many_as_the_header_says() {
     writer.push(&RequestTrace { weight: 3, ..trail() }).unwrap();
     writer.finish(&end()).unwrap();
     let weight = |entry: Result<Entry>| match entry.unwrap() {
-        Entry::RequestTrace(t) => t.weight,
+        Entry::Trail(t) => t.weight,
         other => panic!("{other:?}"),
     };
     let weights: Vec<u32> = Reader::open(&path).unwrap().map(weight).collect();
@@ -246,8 +246,7 @@ fn what_it_costs() {
     assert_eq!(read, trails.len());
     let read = cpu() - begin;
     let n = trails.len() as f64;
-    let content: usize =
-        trails.iter().map(|t| rmp_serde::to_vec_named(&Entry::RequestTrace(t.clone())).unwrap().len()).sum();
+    let content: usize = trails.iter().map(|t| rmp_serde::to_vec_named(&Entry::Trail(t.clone())).unwrap().len()).sum();
     println!(
         "written: {:.0} ns of CPU a trail, {:.0} k/s of wall time; read: {:.0} ns; {:.1} bytes a trail, of {:.0} before LZ4",
         written.as_secs_f64() * 1e9 / n,

@@ -98,7 +98,7 @@ impl<'a, W: Write> Exporter<'a, W> {
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         self.start()?;
         match entry {
-            Entry::RequestTrace(trail) => {
+            Entry::Trail(trail) => {
                 let later = self.multishot.is_later(trail);
                 self.trail(trail, later)
             }

@@ -56,7 +56,7 @@ fn export(trails: &[RequestTrace]) -> (Trace, Written) {
     let (header, mut bytes) = (header(), Vec::new());
     let mut exporter = Exporter::new(&mut bytes, &header, Some(&end));
     for t in trails {
-        exporter.entry(&Entry::RequestTrace(t.clone())).unwrap();
+        exporter.entry(&Entry::Trail(t.clone())).unwrap();
     }
     let written = exporter.finish().unwrap();
     (Trace::decode(bytes.as_slice()).unwrap(), written)
