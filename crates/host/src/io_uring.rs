@@ -14,6 +14,7 @@ use super::refusal::{self, Circumstances, Refusal};
 use iotrail_base::mapping::Mapping;
 use iotrail_schema::opcode;
 use iotrail_schema::setup_flag::{self, SetupFlag};
+use iotrail_schema::uring::{self, Name};
 
 /// A ring's setup flag and the kernel's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +127,90 @@ pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
             answer: on_a_ring((5, 18, 0), register_ring),
         },
     ]
+}
+
+/// One kind of name, and what the kernel answers for each of its names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    pub name: &'static str,
+    /// A flags word, which may have bits without a name.
+    pub is_flags: bool,
+    pub known: Vec<(Name, Result<(), Refusal>)>,
+    /// What this kernel has and no table here names, as numbers.
+    pub unnamed: Vec<u32>,
+}
+
+impl Kind {
+    fn of(name: &'static str, table: &[Name], is_flags: bool, bits: u64) -> Self {
+        let answer = |number: usize, n: &Name| match bits >> number & 1 {
+            1 => Ok(()),
+            _ => Err(Refusal::new("this kernel does not have it", refusal::or_later((n.since.0, n.since.1, 0)))),
+        };
+        let known = table.iter().enumerate().map(|(number, n)| (*n, answer(number, n))).collect();
+        let rest = uring::unnamed(table, bits);
+        Self { name, is_flags, known, unnamed: (0..u64::BITS).filter(|bit| rest >> bit & 1 == 1).collect() }
+    }
+}
+
+/// The kind whose names [`flags`] tries.
+pub const SETUP_FLAGS: &str = "setup flags reported";
+
+/// What the kernel reports about itself, from IORING_REGISTER_QUERY (6.18), which needs no ring.
+pub fn kinds(circumstances: &Circumstances) -> Result<Vec<Kind>, Refusal> {
+    let q = query().map_err(|e| circumstances.register(errno(&e), (6, 18, 0)))?;
+    let below = |n: u32| 1u64.checked_shl(n).map_or(u64::MAX, |bit| bit - 1);
+    let setup: Vec<Name> = setup_flag::by_bit();
+    Ok(vec![
+        Kind::of("register operations", uring::REGISTER_OPS, false, below(q.nr_register_opcodes)),
+        Kind::of("enter flags", uring::ENTER_FLAGS, true, q.enter_flags),
+        Kind::of("entry flags", uring::SQE_FLAGS, true, q.sqe_flags),
+        Kind::of("features", uring::FEATURES, true, q.feature_flags),
+        Kind::of(SETUP_FLAGS, &setup, true, q.ring_setup_flags),
+    ])
+}
+
+/// `struct io_uring_query_opcode` of include/uapi/linux/io_uring/query.h, as far as 6.18 has it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct QueryOpcode {
+    nr_request_opcodes: u32,
+    nr_register_opcodes: u32,
+    feature_flags: u64,
+    ring_setup_flags: u64,
+    enter_flags: u64,
+    sqe_flags: u64,
+}
+
+fn query() -> io::Result<QueryOpcode> {
+    /// `struct io_uring_query_hdr`.
+    #[repr(C)]
+    struct Header {
+        next_entry: u64,
+        query_data: u64,
+        query_op: u32,
+        size: u32,
+        result: i32,
+        reserved: [u32; 3],
+    }
+    const REGISTER_QUERY: u32 = 35;
+    const OPCODES: u32 = 0;
+    let mut answer = QueryOpcode::default();
+    let mut header = Header {
+        next_entry: 0,
+        query_data: (&raw mut answer) as u64,
+        query_op: OPCODES,
+        size: size_of::<QueryOpcode>() as u32,
+        result: 0,
+        reserved: [0; 3],
+    };
+    let arg: *mut Header = &raw mut header;
+    // SAFETY: one header and the answer that it names, both live; the kernel writes no more than `size` bytes, during the call.
+    let rc = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, REGISTER_QUERY, arg, 0) };
+    match (rc, header.result) {
+        (0, 0) => Ok(answer),
+        (0, error) => Err(io::Error::from_raw_os_error(-error)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn errno(e: &io::Error) -> i32 {
@@ -248,5 +333,15 @@ mod tests {
         assert_eq!(got.known.iter().filter(|o| o.answer.is_ok()).count(), opcode::ALL.len() - 1);
         let old = named(&[true; 8]);
         assert_eq!(old.known[8].answer.as_ref().unwrap_err().restore, "Linux 5.2 or later");
+    }
+
+    #[test]
+    fn a_kind_names_what_it_lacks_and_numbers_what_has_no_name() {
+        let kind = Kind::of("enter flags", uring::ENTER_FLAGS, true, 0x7f | 1 << 8 | 1 << 63);
+        assert_eq!(kind.unnamed, [8, 63]);
+        let missing: Vec<_> =
+            kind.known.iter().filter_map(|(n, answer)| Some((n.name, answer.as_ref().err()?))).collect();
+        assert_eq!(missing.len(), 1);
+        assert_eq!((missing[0].0, missing[0].1.restore.as_str()), ("no_iowait", "Linux 6.15 or later"));
     }
 }

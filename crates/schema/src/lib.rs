@@ -37,6 +37,7 @@ pub mod timeline;
 pub mod top_record;
 pub mod trace_record;
 pub mod trail;
+pub mod uring;
 pub mod waker;
 mod warning;
 

@@ -1,5 +1,7 @@
 //! The setup flags of rings: the one table of them.
 
+use crate::uring::Name;
+
 /// A flag of io_uring_setup(2).
 #[derive(Debug, PartialEq, Eq)]
 pub struct SetupFlag {
@@ -23,7 +25,7 @@ const fn flag(name: &'static str, bit: u32, with: &[u32], since: (u32, u32), pur
 
 /// Those that a load of ours may have come first, in the order of their names in a list.
 #[rustfmt::skip]
-pub const ALL: [SetupFlag; 20] = [
+pub const ALL: [SetupFlag; 21] = [
     flag("coop_taskrun", 8, &[], (5, 19), "task work without an interrupt of the running task"),
     flag("taskrun_flag", 9, &[8], (5, 19), "seeing from user mode that task work waits"),
     flag("defer_taskrun", 13, &[12], (6, 1), "task work only when the task asks for it"),
@@ -44,6 +46,7 @@ pub const ALL: [SetupFlag; 20] = [
     flag("registered_fd_only", 15, &[14], (6, 5), "a ring without a descriptor"),
     flag("cqe_mixed", 18, &[], (6, 18), "completion entries of both sizes in one ring"),
     flag("sqe_mixed", 19, &[], (6, 19), "submission entries of both sizes in one ring"),
+    flag("sq_rewind", 20, &[16], (7, 0), "a submission queue that each call reads from its first entry"),
 ];
 
 /// The flag that has a value.
@@ -52,6 +55,13 @@ const CQSIZE: &str = "cqsize";
 /// The flag of this name.
 pub fn find(name: &str) -> Option<&'static SetupFlag> {
     ALL.iter().find(|f| f.name == name)
+}
+
+/// The names by their bits, without a gap.
+pub fn by_bit() -> Vec<Name> {
+    let mut all: Vec<&SetupFlag> = ALL.iter().collect();
+    all.sort_by_key(|f| f.bit);
+    all.iter().map(|f| Name { name: f.name, since: f.since }).collect()
 }
 
 /// Whether a record's flags have the flag of this name, which is in the table.
@@ -110,6 +120,7 @@ mod tests {
         }
         assert!(ALL.iter().all(|f| bit(f.name) == f.bit && find(f.name) == Some(f)));
         assert_eq!((bits(&["sqpoll", "sq_aff"]), bits(&[]), find("sq")), (6, 0, None));
+        assert!(by_bit().iter().enumerate().all(|(bit, n)| find(n.name).map(|f| f.bit) == Some(1 << bit)));
         assert_eq!(names(1 << 8 | 1 << 3, Some(64)), ["coop_taskrun", "cqsize=64"]);
         assert_eq!(names(1 << 1 | 1 << 2 | 1 << 30, None), ["sqpoll", "sq_aff", "0x40000000"]);
     }

@@ -68,6 +68,7 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
             .in_group(REGISTERED);
         items.push(answered(item, &r.answer, r.purpose));
     }
+    items.extend(kinds(circumstances));
     match io_uring::opcodes(circumstances) {
         Ok(opcodes) => {
             for op in opcodes.known {
@@ -86,6 +87,31 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
         }
         Err(refusal) => {
             items.push(Item::unknown(Section::IoUring, "io_uring.opcodes", "opcodes", refusal.why, refusal.restore))
+        }
+    }
+    items
+}
+
+/// What the kernel reports about itself, where it has IORING_REGISTER_QUERY.
+fn kinds(circumstances: &Circumstances) -> Vec<Item> {
+    let kinds = match io_uring::kinds(circumstances) {
+        Ok(kinds) => kinds,
+        Err(refusal) => {
+            let text = format!("register operations and enter flags are unknown: {}", refusal.why);
+            return vec![Item::fact(Section::IoUring, "io_uring.query", "query", text)];
+        }
+    };
+    let mut items = vec![];
+    for kind in kinds {
+        let id = kind.name.replace(' ', "_");
+        for (n, answer) in kind.known.into_iter().filter(|_| kind.name != io_uring::SETUP_FLAGS) {
+            let item = Item::ok(Section::IoUring, &format!("io_uring.{id}.{}", n.name), n.name, "supported");
+            items.push(answered(item.in_group(kind.name), &answer, "programs that use them"));
+        }
+        if !kind.unnamed.is_empty() {
+            let each = kind.unnamed.iter().map(|n| if kind.is_flags { format!("bit {n}") } else { n.to_string() });
+            let text = format!("newer than this program: {}", each.collect::<Vec<_>>().join(", "));
+            items.push(Item::fact(Section::IoUring, &format!("io_uring.{id}_unnamed"), kind.name, text));
         }
     }
     items
