@@ -8,7 +8,7 @@ static __always_inline void account_taken_up(struct thread_account *account, str
 	if (account->since || account->closed == account_span)
 		return;
 	account_opens(account, task, now);
-	if (task->on_cpu) {
+	if (is_on_cpu(task)) {
 		account->doing = THREAD_RUNNING;
 	} else if (task->__state == 0) {
 		account->doing = THREAD_PREEMPTED;

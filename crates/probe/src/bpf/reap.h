@@ -28,7 +28,7 @@ static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 	q->checked_ns = now;
 	if (!q->tid || BPF_CORE_READ(task, pid) != (int)q->tid)
 		return 0;
-	if (!BPF_CORE_READ(task, on_cpu) && !BPF_CORE_READ(task, __state))
+	if (!is_on_cpu(task) && !BPF_CORE_READ(task, __state))
 		q->starved_ns += since;
 	return 0;
 }

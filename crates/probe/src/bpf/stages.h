@@ -53,7 +53,7 @@ static __always_inline void look_at_submitter(struct trail *trail)
 	struct cpu_slot *there = &slots[cpu & (IOTRAIL_MAX_CPUS - 1)];
 	trail->meanwhile_cpu = cpu;
 	trail->switched = there->switched;
-	if (BPF_CORE_READ(task, on_cpu)) {
+	if (is_on_cpu(task)) {
 		trail->meanwhile = MEANWHILE_RUNNING;
 		return;
 	}

@@ -122,6 +122,12 @@ static __always_inline bool watched_thread(__u32 tid, __u32 tgid)
 	return tgid == watched_tgid && tid != unwatched_tid;
 }
 
+/* Linux 7.x has a byte there, which earlier kernels have as an int. */
+static __always_inline bool is_on_cpu(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
+}
+
 static __always_inline bool watched(struct task_struct *task)
 {
 	return watched_thread(task->pid, task->tgid);
