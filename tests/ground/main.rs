@@ -13,11 +13,13 @@ mod many;
 mod memory;
 mod neighbours;
 mod network;
+mod newest;
 mod order;
 mod pathologies;
 mod posix_aio;
 mod processes;
 mod programs;
+mod raw;
 mod readiness;
 mod reaping;
 mod report;
@@ -77,6 +79,7 @@ fn scenarios() -> impl Iterator<Item = &'static Scenario> {
         threads::SCENARIOS,
         programs::SCENARIOS,
         files::SCENARIOS,
+        newest::SCENARIOS,
     ]
     .into_iter()
     .flatten()

@@ -84,6 +84,8 @@ pub struct Op {
     /// CQEs with IORING_CQE_F_MORE, and with IORING_CQE_F_NOTIF.
     pub more: u64,
     pub notif: u64,
+    /// Notifications that report a copy.
+    pub copied: u64,
     pub errnos: BTreeMap<i32, u64>,
 }
 

@@ -66,8 +66,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "iopoll_without_queues",
         about: "IOPOLL on a device without poll queues: each read ends with EOPNOTSUPP",
         finding: Some("iopoll_without_queues"),
-        allowed: &["errors", "punted", "iowq_fanout"],
+        allowed: &["errors", "iowq_fanout"],
         count: 1_600,
+        run: iopoll_without_queues,
+    },
+    Scenario {
+        name: "iopoll_refused_few",
+        about: "the same of 60 reads",
+        finding: Some("iopoll_without_queues"),
+        allowed: &["errors", "iowq_fanout"],
+        count: 60,
         run: iopoll_without_queues,
     },
     Scenario {

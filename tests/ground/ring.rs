@@ -299,7 +299,12 @@ impl Tally {
         let (code, asked, seq) = ((data >> 56) as u8, (data >> 32) as u32 & 0xff_ffff, data as u32);
         let op = self.ops.get_mut(&code).expect("the completion is of a request that was pushed");
         let (more, notif) = (cqueue::more(cqe.flags()), cqueue::notif(cqe.flags()));
-        op.add(cqe.result(), if notif { 0 } else { asked });
+        if notif {
+            op.completions += 1;
+            op.copied += u64::from(cqe.result() < 0);
+        } else {
+            op.add(cqe.result(), asked);
+        }
         op.more += u64::from(more);
         op.notif += u64::from(notif);
         if !more {

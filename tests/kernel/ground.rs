@@ -8,7 +8,7 @@ use std::process::Command;
 use iotrail_answer::diagnose;
 use iotrail_host::kernel::version;
 use iotrail_probe::support::Facts;
-use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 use libtest_mimic::Trial;
 use serde_json::Value;
 
@@ -179,6 +179,24 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         assert_eq!(said, Some((punted as f64, 1.0)), "{scenario}: {:?}", trace.findings);
     }
 
+    let fact = |name: &str| truth["facts"][name].as_u64();
+    let of_opcodes = |of: fn(&OpcodeRecord) -> u64| total.opcodes.iter().map(of).sum::<u64>();
+    for (name, n) in [("denied", of_opcodes(|o| o.denied)), ("reporting", of_opcodes(|o| o.reporting))] {
+        assert_eq!(n, fact(name).unwrap_or(0), "{scenario}: {name}");
+    }
+    if let Some(calls) = fact("enter_calls") {
+        assert_eq!(total.enter_calls.map(|e| e.total), Some(calls as f64), "{scenario}: calls");
+    }
+    if let Some(min_waits) = fact("min_waits") {
+        let w = trace.rings[0].enter_waits.expect("they are counted");
+        let wanted = (Some(w.registered), Some(w.no_iowait));
+        assert_eq!(
+            (Some(w.min_wait), wanted),
+            (Some(min_waits), (fact("registered_waits"), fact("no_iowait"))),
+            "{w:?}"
+        );
+    }
+
     let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for of_one in rings.iter().map(|ring| &ring["opcodes"]).chain(others.values()) {
         for (opcode, of_opcode) in of_one.as_object().expect("opcodes") {
@@ -205,6 +223,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             ("errors", o.errors),
             ("more", o.more),
             ("notif", o.notifications),
+            ("copied", o.copied),
         ];
         for (key, n) in got.into_iter().chain(o.short.map(|n| ("short", n))) {
             assert_eq!(n, want.get(key).copied().unwrap_or(0), "{scenario}: {} {key}", o.opcode);
@@ -224,7 +243,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         "{scenario}: no completion that was seen"
     );
     let refused: u64 = rings.iter().map(|r| number(r, "refused")).sum();
-    let whole: u64 = total.opcodes.iter().map(|o| o.completions - o.more.min(o.completions)).sum();
+    let whole: u64 = total.opcodes.iter().map(|o| o.completions - o.messages - o.more.min(o.completions)).sum();
     if total.opcodes.iter().all(|o| o.more == 0) {
         assert_eq!(
             f.completions + f.shared_user_data + refused + overflows,
@@ -302,7 +321,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         // What weighs times is not told of such a machine.
         may_miss |= finding.is_some_and(|code| diagnose::unjudged(trace, code).is_some());
     }
-    if scenario == "iopoll_without_queues" {
+    if scenario.starts_with("iopoll_") {
         // What a worker was refused is handed back by task work, with a kick where the thread runs.
         allowed.push("kick_storm");
     }

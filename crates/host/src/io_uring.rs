@@ -136,7 +136,7 @@ pub struct Kind {
     /// A flags word, which may have bits without a name.
     pub is_flags: bool,
     pub known: Vec<(Name, Result<(), Refusal>)>,
-    /// What this kernel has and no table here names, as numbers.
+    /// Numbers or bits that this kernel has and the table lacks.
     pub unnamed: Vec<u32>,
 }
 
@@ -155,7 +155,7 @@ impl Kind {
 /// The kind whose names [`flags`] tries.
 pub const SETUP_FLAGS: &str = "setup flags reported";
 
-/// What the kernel reports about itself, from IORING_REGISTER_QUERY (6.18), which needs no ring.
+/// The names that the kernel reports, from IORING_REGISTER_QUERY (6.18), which needs no ring.
 pub fn kinds(circumstances: &Circumstances) -> Result<Vec<Kind>, Refusal> {
     let q = query().map_err(|e| circumstances.register(errno(&e), (6, 18, 0)))?;
     let below = |n: u32| 1u64.checked_shl(n).map_or(u64::MAX, |bit| bit - 1);

@@ -35,8 +35,8 @@ macro_rules! counts {
 
 counts! {
     // Requests of which one was not taken may be counted down in another place than they were counted in: sums wrap around.
-    op_count: requests skips completions bytes errors shorts more notifications copied unposted punted_asked punted_would_block punted_drained;
-    ring_count: inlined sqpoll iowq iopoll overflows unseen;
+    op_count: requests skips completions bytes errors shorts more notifications copied reporting held held_ns messages denied unposted punted_asked punted_would_block punted_drained;
+    ring_count: inlined sqpoll iowq iopoll overflows unseen waits waits_min waits_registered waits_no_iowait;
 }
 
 /// Counts of one ring, or of several.
@@ -52,8 +52,8 @@ pub(super) struct Counted {
     /// By thread.
     pub threads: BTreeMap<u32, types::ring_thread>,
     deliveries: BTreeMap<DeliveryKey, u64>,
-    /// Requests that were chosen, by how many their io_uring_enter was asked to submit, and whether they are a sample.
-    pub batches: BTreeMap<(u32, bool), u64>,
+    /// Requests that were chosen, by how many their io_uring_enter was asked to submit, whether they are a sample, and whether each counts twice there.
+    pub batches: BTreeMap<(u32, bool, bool), u64>,
 }
 
 impl Counted {
@@ -70,7 +70,7 @@ impl Counted {
     }
 
     pub fn batch(&mut self, key: &types::batch_key, n: u64) {
-        *self.batches.entry((key.batch, key.sampled != 0)).or_default() += n;
+        *self.batches.entry((key.batch, key.sampled != 0, key.wide != 0)).or_default() += n;
     }
 
     pub fn thread(&mut self, tid: u32, n: &types::ring_thread) {

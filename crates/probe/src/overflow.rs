@@ -47,7 +47,7 @@ pub(super) fn name(counted: &mut Counted) {
 
 /// How many of an opcode's requests have not had their last completion; `None`: it cannot be told.
 fn missing(op: &op_count) -> Option<u64> {
-    let last = op.completions.checked_sub(op.more)?;
+    let last = op.completions.checked_sub(op.more + op.messages)?;
     (op.skips == 0 && op.unposted == 0).then_some(op.requests.checked_sub(last)?)
 }
 

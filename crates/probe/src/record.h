@@ -179,7 +179,12 @@ struct op_count {
 	__u64 shorts;
 	__u64 more;
 	__u64 notifications;
-	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE) */
+	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE), */
+	__u64 reporting; /* and those whose send asked for that report */
+	__u64 held;    /* those whose send was seen to be submitted, */
+	__u64 held_ns; /* and the time from there to the notification: so long the kernel held the buffer */
+	__u64 messages; /* completions that a message is: of IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING */
+	__u64 denied;  /* refused at their submission with EACCES: by the ring's or the task's restrictions, or by a filter */
 	__u64 unposted; /* cancelled with their chain, without a completion */
 	__u64 punted_asked;
 	__u64 punted_would_block;
@@ -194,6 +199,10 @@ struct ring_count {
 	__u64 iopoll;
 	__u64 overflows;
 	__u64 unseen; /* reaped, and their end was not seen (native aio) */
+	__u64 waits;  /* io_uring_enter began to wait: in all, */
+	__u64 waits_min; /* with a time to wait for more than the first completion (min_wait_usec), */
+	__u64 waits_registered; /* with registered arguments, */
+	__u64 waits_no_iowait;  /* and outside of iowait */
 };
 
 /* Stands for the rings that have no number of their own, where not even their process is known. */
@@ -224,7 +233,7 @@ struct batch_key {
 	__u32 ring;
 	__u32 batch;
 	__u32 sampled; /* each stands for `one_in` */
-	__u32 pad;
+	__u32 wide;    /* each has two entries of the queue (IORING_SETUP_SQE_MIXED), and the batch is of entries */
 };
 
 /* A thread that uses a ring: by its number, where another process uses it by that of its use. */
@@ -422,7 +431,8 @@ struct ring_info {
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
-	__u16 found;  /* not seen to be made */
+	__u8 found;   /* not seen to be made */
+	__u8 tagged;  /* what is registered with it may have completions of its own: tags of resources, events of zero-copy receive */
 	__u16 gone;   /* it is torn down: no more events are its */
 	__u32 others; /* it stands for so many rings of that process, which found no room of their own; 0: for one */
 	__u32 first_jiffy; /* when it was first in use, and last: as far as something was counted of it; 0: nothing was */
@@ -430,6 +440,9 @@ struct ring_info {
 	__u32 of; /* this is another process's use of the ring of this number - 1; 0: it is a ring's own */
 	char comm[16];
 };
+
+/* Calls of io_uring_register are counted by errno as well (0: none): their opcode is this, and the operation. */
+#define REGISTER_OPS 0x8000
 
 struct errno_key {
 	__u32 ring;

@@ -28,12 +28,36 @@ pub struct RingCounts {
     pub active_ns: Option<u64>,
     /// Completions that found the completion queue full.
     pub overflows: u64,
+    pub waits: WaitCounts,
+    /// Calls of io_uring_register, by operation.
+    pub registered: Vec<RegisterCounts>,
     pub batches: Batches,
     /// Those that submitted followed requests or waited, by their numbers.
     pub threads: Vec<ThreadCounts>,
     pub opcodes: Vec<OpcodeCounts>,
     /// Sums to the completions of `opcodes`, `unknown` included.
     pub vehicles: Vec<DeliveryPathCount>,
+}
+
+/// Waits for a ring's completions that began in io_uring_enter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitCounts {
+    pub all: u64,
+    /// With `min_wait_usec`.
+    pub min_wait: u64,
+    /// With registered arguments (IORING_ENTER_EXT_ARG_REG).
+    pub registered: u64,
+    /// With IORING_ENTER_NO_IOWAIT.
+    pub no_iowait: u64,
+}
+
+/// Calls of io_uring_register with one operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegisterCounts {
+    pub operation: String,
+    pub calls: u64,
+    /// (positive errno, count)
+    pub errnos: Vec<(i32, u64)>,
 }
 
 /// A thread that uses a ring.
@@ -129,6 +153,11 @@ pub struct OpcodeCounts {
     pub more: u64,
     pub notifications: u64,
     pub copied: u64,
+    pub reporting: u64,
+    pub held: u64,
+    pub held_ns: u64,
+    pub messages: u64,
+    pub denied: u64,
     pub unposted: u64,
     pub punted_asked: u64,
     pub punted_would_block: u64,
@@ -140,7 +169,7 @@ pub struct OpcodeCounts {
 impl OpcodeCounts {
     /// Requests that have not ended. One that asked for no completion of a success may have ended.
     pub fn in_flight(&self) -> u64 {
-        let ended = self.completions.saturating_sub(self.more) + self.unposted + self.skips;
+        let ended = self.completions.saturating_sub(self.more + self.messages) + self.unposted + self.skips;
         self.requests.saturating_sub(ended)
     }
 
@@ -157,6 +186,11 @@ impl OpcodeCounts {
             more,
             notifications,
             copied,
+            reporting,
+            held,
+            held_ns,
+            messages,
+            denied,
             unposted,
             punted_asked,
             punted_would_block,
@@ -173,6 +207,11 @@ impl OpcodeCounts {
             (more, other.more),
             (notifications, other.notifications),
             (copied, other.copied),
+            (reporting, other.reporting),
+            (held, other.held),
+            (held_ns, other.held_ns),
+            (messages, other.messages),
+            (denied, other.denied),
             (unposted, other.unposted),
             (punted_asked, other.punted_asked),
             (punted_would_block, other.punted_would_block),

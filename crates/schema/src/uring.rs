@@ -81,7 +81,7 @@ pub const SQE_FLAGS: &[Name] = &[
     name("cqe_skip_success", 5, 17),
 ];
 
-/// What a kernel reports in `io_uring_params.features`: IORING_FEAT_….
+/// Bits of `io_uring_params.features`: IORING_FEAT_….
 #[rustfmt::skip]
 pub const FEATURES: &[Name] = &[
     name("single_mmap", 5, 4),

@@ -92,7 +92,7 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
     items
 }
 
-/// What the kernel reports about itself, where it has IORING_REGISTER_QUERY.
+/// The names that the kernel reports, if it has IORING_REGISTER_QUERY.
 fn kinds(circumstances: &Circumstances) -> Vec<Item> {
     let kinds = match io_uring::kinds(circumstances) {
         Ok(kinds) => kinds,

@@ -34,6 +34,7 @@ fn storage(t: &TraceRecord) -> Option<&FileRecord> {
 /// Another finding has it.
 fn is_explained(t: &TraceRecord, o: &OpcodeRecord, name: &str) -> bool {
     name == OF_BUFFERS
+        || (name == "EACCES" && o.denied > 0)
         || (name == "ENOBUFS" && is(&o.opcode, READS))
         || (name == "EOPNOTSUPP" && t.rings.iter().any(|r| has(&r.flags, "iopoll")))
 }
@@ -131,6 +132,31 @@ struct Failed<'a> {
     errno: &'a str,
     count: u64,
     keeps_data: bool,
+}
+
+pub const REFUSED_BY_POLICY: Rule = Rule {
+    code: "refused_by_policy",
+    about: "a request ended with EACCES at its submission",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Data,
+    advice: "allow the operation where the policy is set: IORING_REGISTER_RESTRICTIONS on the ring or, since Linux 7.0, on the task, or the \
+             filter of IORING_REGISTER_BPF_FILTER; or do not submit it, and make the system call instead",
+    checks: &[Check::Trace(refused_by_policy)],
+    ..RULE
+};
+
+fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
+    let denied: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| o.denied > 0).collect();
+    let all: u64 = denied.iter().map(|o| o.denied).sum();
+    let one = |o: &&OpcodeRecord| format!("{} of {}", count(o.denied as f64), o.opcode);
+    let text = format!(
+        "a policy refuses {} at submission with EACCES ({}): restrictions of the ring or the task, or a BPF filter",
+        plural(all as usize, "request"),
+        list(&denied.iter().take(3).map(one).collect::<Vec<_>>())
+    );
+    let outcomes: u64 = denied.iter().map(|o| o.outcomes()).sum();
+    let evidence = [("denied", all as f64)];
+    (all > 0).then(|| REFUSED_BY_POLICY.finding_from(outcomes, Severity::Warning, text, &evidence))
 }
 
 pub const ERRORS: Rule = Rule {

@@ -86,31 +86,33 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     Some(BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
-pub const ZERO_COPY_COPIES: Rule = Rule {
-    code: "zero_copy_copies",
-    about: "half of the notifications of zero-copy sends, of 100 or more, reported that the data was copied",
+pub const COPIED_ZERO_COPY: Rule = Rule {
+    code: "copied_zero_copy",
+    about: "half of the notifications of zero-copy sends with IORING_SEND_ZC_REPORT_USAGE, of 100 or more, report a copy",
     rests_on: RestsOn::Completions,
-    advice: "use SEND in place of SEND_ZC on this route: the kernel copies what goes over loopback, or through a device without scatter-gather \
-             or checksum offload; where zero-copy works, do not wait for a notification before the next send, and keep its buffer until then",
-    checks: &[Check::Trace(zero_copy_copies)],
+    advice: "use SEND in place of SEND_ZC on this route: the kernel copies what goes over loopback, through a device without scatter-gather or \
+             checksum offload, or what is too small to be worth a page reference; where zero-copy works, do not wait for a notification before \
+             the next send, and keep its buffer until then",
+    checks: &[Check::Trace(copied_zero_copy)],
     ..RULE
 };
 
-fn zero_copy_copies(t: &TraceRecord) -> Option<Finding> {
+fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
     let sum = |of: fn(&OpcodeRecord) -> u64| t.total.opcodes.iter().map(of).sum::<u64>();
-    let (notifications, copied) = (sum(|o| o.notifications), sum(|o| o.copied));
-    let share = copied as f64 / notifications.max(1) as f64;
-    if notifications < ENOUGH || share < 0.5 {
+    let (reporting, copied) = (sum(|o| o.reporting), sum(|o| o.copied));
+    let share = copied as f64 / reporting.max(1) as f64;
+    if reporting < ENOUGH || share < 0.5 {
         return None;
     }
     let text = format!(
-        "{} of the notifications of SEND_ZC requests ({}) report that the data was copied: each such send posts two completions and saves \
-         no copy",
+        "{} of the notifications of zero-copy sends ({} of {}) report that the kernel copied the data: each such send posts two completions \
+         and saves no copy",
         percent(share),
-        count(copied as f64)
+        count(copied as f64),
+        count(reporting as f64)
     );
-    let evidence = [("share", share), ("copied", copied as f64)];
-    Some(ZERO_COPY_COPIES.finding_from(notifications, Severity::Warning, text, &evidence))
+    let evidence = [("share", share), ("copied", copied as f64), ("reporting", reporting as f64)];
+    Some(COPIED_ZERO_COPY.finding_from(reporting, Severity::Warning, text, &evidence))
 }
 
 /// Why a finding that is not there says nothing: of these requests it is not looked at what it is about. A splice or tee is both.

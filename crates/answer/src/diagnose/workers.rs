@@ -1,8 +1,9 @@
 //! What goes to io-wq's worker threads, why, and to how many of them.
 
 use super::blocked::waited_behind;
+use super::results::errno;
 use super::{Check, RULE, RestsOn, Rule};
-use crate::delivered::WORTH_SAYING;
+use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{count, percent};
 use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount};
 use iotrail_schema::file::Kind;
@@ -26,6 +27,7 @@ pub const PUNTED: Rule = Rule {
 fn punted(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
+    opcodes.retain(|o| !is_refused_polling(t, o));
     let of = |o: &OpcodeRecord| {
         let bound = latency_share(t, o);
         [asked(o), drained(o), would_block(t, o)]
@@ -35,6 +37,13 @@ fn punted(t: &TraceRecord) -> Vec<Finding> {
             .collect::<Vec<_>>()
     };
     opcodes.into_iter().flat_map(of).collect()
+}
+
+/// On a ring with IOPOLL, a worker gets EOPNOTSUPP from a device without poll queues. The device is the cause, not the worker.
+fn is_refused_polling(t: &TraceRecord, o: &OpcodeRecord) -> bool {
+    let polled = t.rings.iter().filter(|r| has(&r.flags, "iopoll"));
+    let refused = polled.flat_map(|r| &r.opcodes).filter(|p| p.opcode == o.opcode).map(|p| errno(p, &["EOPNOTSUPP"]));
+    refused.sum::<u64>() * 2 > punts(o)
 }
 
 /// The share of these requests in the latency, without the workers' own time. No other way saves more.

@@ -55,7 +55,6 @@ struct eventpoll {
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_ENTER_GETEVENTS (1U << 0)
-#define IORING_ENTER_EXT_ARG (1U << 3)
 #define IORING_ENTER_REGISTERED_RING (1U << 4)
 
 /* include/uapi/linux/eventpoll.h: x86-64 packs it */

@@ -228,6 +228,38 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	return 0;
 }
 
+/* It names no request and is none of a known one's: a message of another ring, or what is registered with its ring is let go. */
+static __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
+{
+	__u64 *left = bpf_map_lookup_elem(&messages, &user_data);
+
+	if (left && *left) {
+		__sync_fetch_and_add(left, -1);
+		return 1;
+	}
+	/* IORING_REGISTER_SEND_MSG_RING has no event; and a request's completion announces more if it does not name the request. */
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+	return info && !info->found && !info->tagged && !(cqe_flags & IORING_CQE_F_MORE);
+}
+
+static __noinline int buffer_is_free(void *notification, __u32 number, __u32 opcode)
+{
+	struct cpu_slot *slot = this_slot();
+	struct op_count *op = op_of(number, opcode, slot);
+	__u64 address = address_in_thread(notification, slot);
+	struct io_notif_data *data = notification;
+	__u64 *since = bpf_map_lookup_elem(&held_since, &address);
+
+	if (bpf_core_field_exists(data->zc_report) && BPF_CORE_READ(data, zc_report))
+		op->reporting++;
+	if (since && *since) {
+		op->held++;
+		op->held_ns += bpf_ktime_get_ns() - *since;
+		*since = 0;
+	}
+	return 0;
+}
+
 /* By a worker, which may begin its next work from here on. When it could begin this one. */
 static __noinline __u64 worker_turns(void)
 {
@@ -276,8 +308,13 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 			known = 0;
 		if (known)
 			opcode = known->opcode;
-		else if (!req)
-			number = whole_ring(number); /* another process sends it (IORING_OP_MSG_RING): it is of the ring that it comes to */
+		else if (!req) {
+			number = whole_ring(number); /* another process may send it: it is of the ring that it comes to */
+			if (found_room && is_message(number, user_data, cqe_flags)) {
+				opcode = IORING_OP_MSG_RING;
+				op_of(number, opcode, slot)->messages++;
+			}
+		}
 	}
 	struct op_count *op = op_of(number, opcode, slot);
 	op->completions++;
@@ -288,6 +325,8 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		/* IORING_NOTIF_USAGE_ZC_COPIED is the sign. */
 		if ((__s32)result < 0)
 			op->copied++;
+		if (req)
+			buffer_is_free(req, number, opcode);
 	} else {
 		count_result(op, number, opcode, result);
 	}

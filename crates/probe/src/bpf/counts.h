@@ -70,6 +70,11 @@ static __always_inline bool op_added(struct op_key *key, struct op_count *count)
 	ADD_IF(sum, count, more);
 	ADD_IF(sum, count, notifications);
 	ADD_IF(sum, count, copied);
+	ADD_IF(sum, count, reporting);
+	ADD_IF(sum, count, held);
+	ADD_IF(sum, count, held_ns);
+	ADD_IF(sum, count, messages);
+	ADD_IF(sum, count, denied);
 	ADD_IF(sum, count, unposted);
 	ADD_IF(sum, count, punted_asked);
 	ADD_IF(sum, count, punted_would_block);
@@ -94,6 +99,10 @@ static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
 	ADD_IF(sum, count, iopoll);
 	ADD_IF(sum, count, overflows);
 	ADD_IF(sum, count, unseen);
+	ADD_IF(sum, count, waits);
+	ADD_IF(sum, count, waits_min);
+	ADD_IF(sum, count, waits_registered);
+	ADD_IF(sum, count, waits_no_iowait);
 	return true;
 }
 

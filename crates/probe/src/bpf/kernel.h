@@ -39,6 +39,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 /* include/uapi/asm-generic/errno-base.h, errno.h */
 #define EINTR 4
 #define EBADF 9
+#define EACCES 13
 #define EINVAL 22
 #define EOPNOTSUPP 95
 #define ETIME 62
@@ -62,6 +63,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_SETUP_SQPOLL (1U << 1)
 #define IORING_SETUP_COOP_TASKRUN (1U << 8)
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
+#define IORING_SETUP_SQE_MIXED (1U << 19)
 #define IORING_CQE_F_MORE (1U << 1)
 #define IORING_CQE_F_NOTIF (1U << 3)
 #define IORING_OP_READV 1
@@ -81,7 +83,13 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_READ_MULTISHOT 49
 #define IORING_OP_READV_FIXED 60
 #define IORING_OP_WRITEV_FIXED 61
+#define IORING_OP_NOP128 63
 #define IORING_OP_URING_CMD128 64
+#define IORING_URING_CMD_MULTISHOT (1U << 1)
+#define SOCKET_URING_OP_TX_TIMESTAMP 4
+#define IORING_REGISTER_FILES2 13
+#define IORING_REGISTER_BUFFERS_UPDATE 16
+#define IORING_REGISTER_ZCRX_IFQ 32
 #define IORING_RECVSEND_BUNDLE (1U << 4)
 #define IORING_SEND_VECTORIZED (1U << 5)
 /* include/linux/io_uring_types.h: IOSQE_IO_DRAIN_BIT */
@@ -286,6 +294,7 @@ struct io_ring_ctx {
 	unsigned int cached_cq_tail;
 	unsigned int sq_entries;
 	unsigned int cq_entries;
+	struct io_uring_reg_wait *cq_wait_arg;
 	struct mm_struct *mm_account; /* of the process that made it */
 	struct work_struct exit_work;
 };
@@ -373,6 +382,28 @@ struct io_sr_msg {
 	u32 len; /* what is left of it */
 	u32 done_io; /* what went before, in parts */
 	__u16 flags;
+	struct io_kiocb *notif; /* that its notification is of */
+};
+
+/* The same of a notification. */
+struct io_notif_data {
+	bool zc_report;
+};
+
+/* The same of a message to another ring. */
+struct io_msg {
+	u64 user_data; /* of the completion that it is there */
+};
+
+/* The same of a command of the file's driver. */
+struct io_uring_cmd {
+	u32 cmd_op;
+	u32 flags;
+};
+
+/* include/uapi/linux/io_uring.h */
+struct io_uring_reg_wait {
+	u32 min_wait_usec;
 };
 
 /* The same of a poll. */

@@ -26,11 +26,36 @@ static __noinline int resized(struct io_ring_ctx *ring)
 	return sizes_of(ring, ring_number(ring, slot));
 }
 
+/* By its operation and its error. */
+static __noinline int registered(struct io_ring_ctx *ring, __u32 opcode, __s64 result)
+{
+	struct cpu_slot *slot = this_slot();
+
+	if (slot->current == CURRENT_UNSEEN && !seen_here())
+		return 0;
+	struct errno_key key = { .ring = ring_number(ring, slot), .opcode = REGISTER_OPS | opcode };
+	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &key.ring);
+	if (info && ((opcode >= IORING_REGISTER_FILES2 && opcode <= IORING_REGISTER_BUFFERS_UPDATE) ||
+		     opcode == IORING_REGISTER_ZCRX_IFQ))
+		info->tagged = 1;
+	if (result < 0)
+		key.number = -result;
+	if (counting)
+		add_or_lose(&errnos, &key, 1, LOSS_ERRNO, slot);
+	return 0;
+}
+
+static __always_inline int memory_registered_(void *ring, __u32 opcode, __s64 result)
+{
+	registered(ring, opcode, result);
+	if (opcode == RESIZE_RINGS && !result)
+		return resized(ring);
+	return opcode == UNREGISTER_BUFFERS && !result ? unregistered(ring) : 0;
+}
+
 /* The call is over by now. Before 6.13 it waits for the requests that use them. */
 SEC("tp_btf/io_uring_register")
 int BPF_PROG(memory_registered, void *ring, unsigned int opcode, unsigned int files, unsigned int buffers, long result)
 {
-	if (opcode == RESIZE_RINGS && !result)
-		return UNDISTURBED(resized(ring));
-	return opcode == UNREGISTER_BUFFERS && !result ? UNDISTURBED(unregistered(ring)) : 0;
+	return UNDISTURBED(memory_registered_(ring, opcode, result));
 }

@@ -99,10 +99,20 @@ static __always_inline bool is_zero_copy_send(__u32 opcode)
 	return opcode == IORING_OP_SEND_ZC || opcode == IORING_OP_SENDMSG_ZC;
 }
 
+/* The kernel marks a socket's only when it begins to wait. */
+static __always_inline bool is_multishot_command(void *request)
+{
+	struct io_uring_cmd *command = request;
+
+	return (BPF_CORE_READ(command, flags) & IORING_URING_CMD_MULTISHOT) ||
+	       BPF_CORE_READ(command, cmd_op) == SOCKET_URING_OP_TX_TIMESTAMP;
+}
+
 /* It may post completions that name its user data alone. */
 static __always_inline bool posts_many(void *request, __u32 opcode)
 {
 	return (flags_of(request) & multishot_flags) || opcode == IORING_OP_TIMEOUT ||
+	       ((opcode == IORING_OP_URING_CMD || opcode == IORING_OP_URING_CMD128) && is_multishot_command(request)) ||
 	       (opcode == IORING_OP_POLL_ADD && !(poll_events_of(request) & EPOLLONESHOT));
 }
 

@@ -2,15 +2,22 @@
 #include "stages.h"
 
 /* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
-static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n)
+static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n, bool wide)
 {
 	__u32 batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
 
 	if (batch) {
-		struct batch_key key = { .ring = ring, .batch = batch, .sampled = weight > 1 };
+		struct batch_key key = { .ring = ring, .batch = batch, .sampled = weight > 1, .wide = wide };
 		add_or_lose(&batches, &key, n, LOSS_COUNT, this_slot());
 	}
 	return batch;
+}
+
+/* It has two entries of a queue whose other requests have one. */
+static __always_inline bool is_wide(struct io_kiocb *req)
+{
+	return (req->opcode == IORING_OP_NOP128 || req->opcode == IORING_OP_URING_CMD128) &&
+	       (BPF_CORE_READ(req, ctx, flags) & IORING_SETUP_SQE_MIXED);
 }
 
 static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task, __u32 ring, __u32 weight)
@@ -18,7 +25,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	struct cpu_slot *slot = this_slot();
 	__u64 request = address_in_thread(req, slot);
 	__u32 index = 0;
-	__u32 batch = count_batch(task, ring, weight, 1);
+	__u32 batch = count_batch(task, ring, weight, 1, is_wide(req));
 
 	struct trail *trail = trail_of(request, &index);
 	if (trail)
@@ -169,6 +176,44 @@ static __noinline int joins_chain(__u64 request)
 	return 0;
 }
 
+/* Messages that are on their way to another ring, by what their completion there names. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64); /* user data */
+	__type(value, __u64); /* so many */
+} messages SEC(".maps");
+
+/* When a zero-copy send was submitted, by its notification's address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u64);
+} held_since SEC(".maps");
+
+static __noinline int message_leaves(struct io_kiocb *req)
+{
+	struct io_msg *message = (void *)req;
+	__u64 data = 0;
+
+	if (bpf_core_field_exists(message->user_data))
+		data = BPF_CORE_READ(message, user_data);
+	add(&messages, &data, 1);
+	return 0;
+}
+
+static __noinline int buffer_is_held(struct io_kiocb *req)
+{
+	struct io_sr_msg *send = (void *)req;
+	__u64 now = bpf_ktime_get_ns(), notification = 0;
+
+	if (bpf_core_field_exists(send->notif))
+		notification = (__u64)BPF_CORE_READ(send, notif);
+	bpf_map_update_elem(&held_since, &notification, &now, BPF_ANY);
+	return 0;
+}
+
 static __noinline int waits_for_drain(struct io_kiocb *req)
 {
 	struct io_ring_ctx *ring = req->ctx;
@@ -217,6 +262,10 @@ static __always_inline int submitted(struct io_kiocb *req)
 		op->skips++;
 	if (req->flags & REQ_F_FORCE_ASYNC)
 		waits_for_drain(req);
+	if (opcode == IORING_OP_MSG_RING)
+		message_leaves(req);
+	if (is_zero_copy_send(opcode))
+		buffer_is_held(req);
 	if (posts_many(req, opcode) || is_zero_copy_send(opcode))
 		return many_submitted(req, ring);
 	__u32 weight = chosen(slot, finishing);
@@ -252,11 +301,11 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 		if (position && position <= batch)
 			n = batch - position + 1;
 	}
-	return count_batch(task, number, 1, n);
+	return count_batch(task, number, 1, n, false);
 }
 
 /* Refused before it was a submission: it has a completion all the same. */
-static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
+static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, int error)
 {
 	struct cpu_slot *slot = this_slot();
 
@@ -270,7 +319,10 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 		opcode = OPCODE_INVALID;
 		slot->invalid = address_in_thread(req, slot);
 	}
-	op_of(ring, opcode, slot)->requests++;
+	struct op_count *op = op_of(ring, opcode, slot);
+	op->requests++;
+	if (error == -EACCES)
+		op->denied++;
 	slot->submitted++;
 	slot->chosen_whole++;
 	refused_batch(req->ctx, ring);
@@ -278,9 +330,9 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req)
 }
 
 SEC("tp_btf/io_uring_req_failed")
-int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req)
+int BPF_PROG(follow_refused, void *entry, struct io_kiocb *req, int error)
 {
-	return UNDISTURBED(follow_refused_(entry, req));
+	return UNDISTURBED(follow_refused_(entry, req, error));
 }
 
 /* Its name before 6.4 (2ad57931db64). */

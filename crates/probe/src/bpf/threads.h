@@ -52,11 +52,45 @@ static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct
 	slot->last_thread_waits += waits;
 }
 
+/* include/uapi/linux/io_uring.h */
+#define IORING_ENTER_EXT_ARG (1U << 3)
+#define IORING_ENTER_EXT_ARG_REG (1U << 6)
+#define IORING_ENTER_NO_IOWAIT (1U << 7)
+#define MIN_WAIT_AT 12 /* of min_wait_usec in struct io_uring_getevents_arg */
+
+/* What the io_uring_enter that begins to wait asks for. */
+static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	struct ring_count *count = ring_of(number, this_slot());
+	__u32 flags = call_argument(regs, 4), min_wait = 0;
+
+	count->waits++;
+	if (flags & IORING_ENTER_NO_IOWAIT)
+		count->waits_no_iowait++;
+	if (!(flags & IORING_ENTER_EXT_ARG))
+		return 0;
+	if (flags & IORING_ENTER_EXT_ARG_REG) {
+		count->waits_registered++;
+		if (bpf_core_field_exists(ring->cq_wait_arg)) {
+			__u64 at = (__u64)BPF_CORE_READ(ring, cq_wait_arg) + call_argument(regs, 5);
+			min_wait = BPF_CORE_READ((struct io_uring_reg_wait *)at, min_wait_usec);
+		}
+	} else {
+		bpf_probe_read_user(&min_wait, sizeof(min_wait), (void *)(call_argument(regs, 5) + MIN_WAIT_AT));
+	}
+	if (min_wait)
+		count->waits_min++;
+	return 0;
+}
+
 static __noinline int waits_on_ring(void *ring, __u32 tid)
 {
 	struct cpu_slot *slot = this_slot();
 
-	uses_ring(ring_number(ring, slot), tid, 1, slot);
+	__u32 number = ring_number(ring, slot);
+	uses_ring(number, tid, 1, slot);
+	count_wait(ring, number);
 	return 0;
 }
 

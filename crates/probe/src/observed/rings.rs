@@ -4,7 +4,10 @@ use super::delivery_paths::{posix_carriers, vehicles};
 use super::readout::Raw;
 use crate::carrier::carrier;
 use crate::counted::{Counted, RawRing};
-use crate::rings::{Batches, ContextCounts, ContextKind, OpcodeCounts, OtherCounts, RingCounts, ThreadCounts};
+use crate::rings::{
+    Batches, ContextCounts, ContextKind, OpcodeCounts, OtherCounts, RegisterCounts, RingCounts, ThreadCounts,
+    WaitCounts,
+};
 use crate::skel::types;
 use crate::symbols::Symbols;
 use crate::{opcode, raw};
@@ -12,7 +15,12 @@ use iotrail_host::clock::tick_hz;
 use iotrail_path::delivery::Carrier;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode::{MAY_FORCE_WORKER, READS, WRITES, is};
+use iotrail_schema::uring;
 use iotrail_schema::waker::Line;
+use std::collections::BTreeMap;
+
+/// `REGISTER_OPS` of record.h.
+const REGISTER_OPS: u32 = 0x8000;
 
 /// So many ticks are right within 5 %.
 const TICKS: u32 = 20;
@@ -37,6 +45,13 @@ pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -
         of: r.info.of.checked_sub(1),
         active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
         overflows: r.counted.ring.overflows,
+        waits: WaitCounts {
+            all: r.counted.ring.waits,
+            min_wait: r.counted.ring.waits_min,
+            registered: r.counted.ring.waits_registered,
+            no_iowait: r.counted.ring.waits_no_iowait,
+        },
+        registered: registered(&r.counted),
         batches: batches(&r.counted),
         threads: threads(&r.counted),
         opcodes: opcodes(&r.counted),
@@ -111,12 +126,26 @@ fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line
 
 fn batches(counted: &Counted) -> Batches {
     let mut by_power = Batches::new();
-    for (&(batch, sampled), &n) in counted.batches.iter().filter(|(of, n)| of.0 > 0 && **n > 0) {
+    for (&(batch, sampled, wide), &n) in counted.batches.iter().filter(|(of, n)| of.0 > 0 && **n > 0) {
         let taken = by_power.entry(1 << batch.ilog2()).or_default();
         let part = if sampled { &mut taken.sampled } else { &mut taken.whole };
-        *part = (part.0 + n, part.1 + n as f64 / f64::from(batch));
+        *part = (part.0 + n, part.1 + (n << u32::from(wide)) as f64 / f64::from(batch));
     }
     by_power
+}
+
+fn registered(counted: &Counted) -> Vec<RegisterCounts> {
+    let mut by_op: BTreeMap<u32, RegisterCounts> = BTreeMap::new();
+    for (&(opcode, errno), &n) in counted.errnos.range((REGISTER_OPS, 0)..) {
+        let op = opcode - REGISTER_OPS;
+        let named = || RegisterCounts { operation: uring::register_op(op), ..RegisterCounts::default() };
+        let counts = by_op.entry(op).or_insert_with(named);
+        counts.calls += n;
+        if errno != 0 && n > 0 {
+            counts.errnos.push((errno as i32, n));
+        }
+    }
+    by_op.into_values().filter(|counts| counts.calls > 0).collect()
 }
 
 fn threads(counted: &Counted) -> Vec<ThreadCounts> {
@@ -141,6 +170,11 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
             more: op.more,
             notifications: op.notifications,
             copied: op.copied,
+            reporting: op.reporting,
+            held: op.held,
+            held_ns: op.held_ns,
+            messages: op.messages,
+            denied: op.denied,
             unposted: op.unposted,
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },

@@ -3,14 +3,14 @@
 use crate::skel::types;
 
 // `record.h`'s sizes, as the programs were compiled with them.
-const _: () = assert!(size_of::<types::cpu_slot>() == 3520);
+const _: () = assert!(size_of::<types::cpu_slot>() == 4288);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
 const _: () = assert!(size_of::<types::irq_count>() == 40);
 const _: () = assert!(size_of::<types::thread_state>() == 112);
-const _: () = assert!(size_of::<types::op_count>() == 104);
-const _: () = assert!(size_of::<types::ring_count>() == 48);
+const _: () = assert!(size_of::<types::op_count>() == 144);
+const _: () = assert!(size_of::<types::ring_count>() == 80);
 const _: () = assert!(size_of::<types::ring_thread>() == 24);
 const _: () = assert!(size_of::<types::ring_info>() == 64);
 const _: () = assert!(size_of::<types::process_info>() == 64);

@@ -35,9 +35,21 @@ pub struct OpcodeRecord {
     pub more: u64,
     /// Notifications of zero-copy sends.
     pub notifications: u64,
-    /// Of these, those that report that the data was copied (IORING_SEND_ZC_REPORT_USAGE).
+    /// Notifications whose send has IORING_SEND_ZC_REPORT_USAGE. Only they report whether the kernel copied the data.
+    #[serde(default)]
+    pub reporting: u64,
+    /// Notifications that report a copy.
     #[serde(default)]
     pub copied: u64,
+    /// Mean time from the submission of a zero-copy send to its notification. So long the kernel holds the buffer.
+    #[serde(default)]
+    pub held_mean_ns: Option<f64>,
+    /// Completions that are messages of other rings. They come by IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING.
+    #[serde(default)]
+    pub messages: u64,
+    /// Requests that a policy refused with EACCES at submission. It is a restriction of the ring or task, or a BPF filter.
+    #[serde(default)]
+    pub denied: u64,
     /// Requests cancelled with their chain, without a completion. One before them that asked for none if it succeeds failed.
     #[serde(default)]
     pub unposted: u64,
@@ -82,7 +94,7 @@ impl OpcodeRecord {
     /// Requests that succeeded without a completion, as they asked (IOSQE_CQE_SKIP_SUCCESS). What they moved is not known.
     /// Those still in flight when watching ended are among them: nothing tells the two apart.
     pub fn silent(&self) -> u64 {
-        let ended = self.completions.saturating_sub(self.more);
+        let ended = self.completions.saturating_sub(self.more + self.messages);
         self.skips.min(self.requests.saturating_sub(ended).saturating_sub(self.unposted))
     }
 
@@ -95,10 +107,11 @@ impl OpcodeRecord {
 /// The operations among `completions` completions of these opcodes: each is a result that the program had of a request. A multishot
 /// request has one operation per result, and a request that succeeds without a completion (IOSQE_CQE_SKIP_SUCCESS) is one. Two completions
 /// are none: the notification of a zero-copy send, and the message of an IORING_OP_MSG_RING, whose sender has a completion of its own.
+/// The sender of an IORING_REGISTER_SEND_MSG_RING has none: its message is the operation.
 pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
     let sum = |of: fn(&OpcodeRecord) -> u64| opcodes.iter().map(of).sum::<u64>();
-    let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { 0 });
-    let sent = sum(|o| if o.opcode == "msg_ring" { o.outcomes() } else { 0 });
+    let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { o.messages });
+    let sent = sum(|o| if o.opcode == "msg_ring" { o.outcomes() - o.messages } else { 0 });
     let extra = sum(|o| o.notifications) + without_request.min(sent);
     completions.saturating_sub(extra) + sum(OpcodeRecord::silent)
 }
@@ -132,6 +145,10 @@ mod tests {
         assert_eq!(operations(12_800, &[zero_copy]), 6400);
         let messages = [of("msg_ring", 500, 500), of("unknown", 0, 500)];
         assert_eq!(operations(1000, &messages), 500);
+        let named = OpcodeRecord { messages: 500, ..of("msg_ring", 500, 1000) };
+        assert_eq!((named.silent(), operations(1000, &[named])), (0, 500));
+        let by_register = OpcodeRecord { messages: 300, ..of("msg_ring", 0, 300) };
+        assert_eq!(operations(300, &[by_register]), 300);
         // Messages of a sender that is not traced are all that there is of them.
         assert_eq!(operations(500, &[of("unknown", 0, 500)]), 500);
         let multishot = OpcodeRecord { more: 99, ..of("recv", 1, 100) };

@@ -4,7 +4,7 @@ use crate::setup_flag;
 use serde::{Deserialize, Serialize};
 
 use super::estimates::{EnterBatch, Estimate, RunItems};
-use super::opcode::OpcodeRecord;
+use super::opcode::{ErrnoCount, OpcodeRecord};
 use super::reaping::Reaping;
 use super::threads::RingThreads;
 use crate::measurement::{DeliveryPathCount, Latency, Order, StageRecord, Waits};
@@ -55,6 +55,12 @@ pub struct RingRecord {
     /// Requests that were kept open until something came; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
+    /// Waits for its completions that began in io_uring_enter; null in older records.
+    #[serde(default)]
+    pub enter_waits: Option<EnterWaits>,
+    /// Calls of io_uring_register on it, by operation; null in older records.
+    #[serde(default)]
+    pub register_calls: Option<Vec<RegisterCalls>>,
     /// The parts of the mean latency; null where too little was followed.
     pub stages: Option<StageRecord>,
     /// Its requests by how many their io_uring_enter call was asked to submit.
@@ -75,6 +81,30 @@ pub struct RingRecord {
     /// Who submits to it and who waits for its completions; null: nobody was seen.
     #[serde(default)]
     pub threads: Option<RingThreads>,
+}
+
+/// Waits for completions in io_uring_enter. A ring with IOPOLL, and one that a BPF program drives, has none that the kernel reports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnterWaits {
+    /// All waits.
+    pub waits: u64,
+    /// Waits with a minimum time to wait for more completions (`min_wait_usec`, Linux 6.12).
+    pub min_wait: u64,
+    /// Waits with registered arguments (IORING_ENTER_EXT_ARG_REG, Linux 6.13).
+    pub registered: u64,
+    /// Waits that do not count as iowait (IORING_ENTER_NO_IOWAIT, Linux 6.15).
+    pub no_iowait: u64,
+}
+
+/// Calls of io_uring_register with one operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterCalls {
+    /// IORING_REGISTER_… in lower case, or `unregister_…`.
+    pub operation: String,
+    /// Calls.
+    pub calls: u64,
+    /// Those that failed, by error.
+    pub errnos: Vec<ErrnoCount>,
 }
 
 impl RingRecord {

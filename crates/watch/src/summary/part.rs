@@ -118,7 +118,11 @@ impl Part {
             short: opcode::is(&counts.opcode, opcode::SIZED).then_some(counts.short),
             more: counts.more,
             notifications: counts.notifications,
+            reporting: counts.reporting,
             copied: counts.copied,
+            held_mean_ns: (counts.held > 0).then(|| counts.held_ns as f64 / counts.held as f64),
+            messages: counts.messages,
+            denied: counts.denied,
             unposted: counts.unposted,
             punted_asked: counts.punted_asked,
             punted_would_block: counts.punted_would_block,
@@ -134,14 +138,7 @@ impl Part {
     /// By name, the most frequent first.
     fn errnos(&self, of: &OpcodeCounts) -> Vec<ErrnoCount> {
         let first = |errno| self.errors.get(&(of.opcode.clone(), errno));
-        let named = of.errnos.iter().map(|&(errno, count)| ErrnoCount {
-            errno: errno_name(errno),
-            count,
-            user_data: first(errno).map(|first| format!("{:#x}", first.user_data)),
-        });
-        let mut named: Vec<ErrnoCount> = named.collect();
-        named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
-        named
+        named(&of.errnos, |errno| first(errno).map(|first| format!("{:#x}", first.user_data)))
     }
 
     /// Tells the waits from the other requests, of one ring.
@@ -152,6 +149,15 @@ impl Part {
         }
         limits
     }
+}
+
+/// By name, the most frequent first.
+pub(super) fn named(errnos: &[(i32, u64)], user_data: impl Fn(i32) -> Option<String>) -> Vec<ErrnoCount> {
+    let record =
+        |&(errno, count): &(i32, u64)| ErrnoCount { errno: errno_name(errno), count, user_data: user_data(errno) };
+    let mut named: Vec<ErrnoCount> = errnos.iter().map(record).collect();
+    named.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.errno.cmp(&b.errno)));
+    named
 }
 
 pub(super) fn estimated(taken: impl Iterator<Item = Stratum>, one_in: u32) -> Option<Estimate> {

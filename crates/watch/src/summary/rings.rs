@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::batches::{enter_batches, enter_calls};
-use super::part::Part;
+use super::part::{Part, named};
 use super::seen::ProcView;
 use crate::rings::{SQPOLL, SeenRing};
-use iotrail_probe::rings::{OpcodeCounts, RingCounts};
+use iotrail_probe::rings::{OpcodeCounts, RegisterCounts, RingCounts};
 use iotrail_schema::setup_flag;
-use iotrail_schema::trace_record::{RingRecord, SqpollRecord};
+use iotrail_schema::trace_record::{EnterWaits, RegisterCalls, RingRecord, SqpollRecord};
 
 /// The submission-queue threads that were seen to submit, by ring.
 pub(crate) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Part>) -> HashMap<u32, u32> {
@@ -46,6 +46,13 @@ pub(super) fn ring(
         vehicles: part.vehicles(&counts.vehicles),
         latency_ns: times.latency(one_in),
         waits: times.waits(one_in),
+        enter_waits: Some(EnterWaits {
+            waits: counts.waits.all,
+            min_wait: counts.waits.min_wait,
+            registered: counts.waits.registered,
+            no_iowait: counts.waits.no_iowait,
+        }),
+        register_calls: Some(counts.registered.iter().map(register_calls).collect()),
         stages: times.stages(one_in),
         enter_batches: enter_batches(&counts.batches, one_in),
         enter_calls: enter_calls(&counts.batches, one_in),
@@ -55,6 +62,10 @@ pub(super) fn ring(
         sqpoll,
         threads: None,
     }
+}
+
+fn register_calls(counts: &RegisterCounts) -> RegisterCalls {
+    RegisterCalls { operation: counts.operation.clone(), calls: counts.calls, errnos: named(&counts.errnos, |_| None) }
 }
 
 /// `None`: the ring has no thread, or neither /proc nor a followed request told which.

@@ -272,10 +272,19 @@ pub(super) fn errors() -> TraceRecord {
     })
 }
 
-pub(super) fn zero_copy_copies() -> TraceRecord {
+pub(super) fn refused_by_policy() -> TraceRecord {
+    with_ring(|r| {
+        let mut o = opcode("openat", 40, 1_000);
+        (o.errors, o.denied, o.bytes) = (40, 40, 0);
+        o.errnos = vec![ErrnoCount { errno: "EACCES".into(), count: 40, user_data: None }];
+        r.opcodes.push(o);
+    })
+}
+
+pub(super) fn copied_zero_copy() -> TraceRecord {
     with_ring(|r| {
         let mut zc = opcode("send_zc", 6_400, 9_000);
-        (zc.completions, zc.more, zc.notifications, zc.copied) = (12_800, 6_400, 6_400, 6_400);
+        (zc.completions, zc.more, zc.notifications, zc.reporting, zc.copied) = (12_800, 6_400, 6_400, 6_400, 6_400);
         r.opcodes.push(zc);
     })
 }

@@ -49,6 +49,7 @@ fn too_few_completions_say_nothing() {
             "cq_overflow",
             "buffers_exhausted",
             "bad_buffers",
+            "refused_by_policy",
             "never_completed",
             "overlapping_buffers",
             "unregistered_in_flight",

@@ -1,7 +1,7 @@
 //! Requests by their opcode.
 
 use crate::terminal::layout::{Column, Screen};
-use iotrail_base::words::{UNKNOWN, bytes, count, known_span};
+use iotrail_base::words::{UNKNOWN, bytes, count, known_span, percent, span};
 use iotrail_schema::measurement::{Followed, Latency};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::OpcodeRecord;
@@ -67,6 +67,16 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.more, "with more to come"),
         (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
         some(op.notifications, "notifications"),
+        (op.reporting > 0).then(|| {
+            let (copied, all) = (count(op.copied as f64), count(op.reporting as f64));
+            format!(
+                "{copied} of {all} that report it were copied ({})",
+                percent(op.copied as f64 / op.reporting as f64)
+            )
+        }),
+        op.held_mean_ns.map(|ns| format!("buffers held {} each until the notification", span(ns))),
+        some(op.messages, "messages of other rings"),
+        some(op.denied, "refused by policy (EACCES at submission)"),
         some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
         some(
             op.punted_would_block,

@@ -8,7 +8,7 @@ use crate::terminal::measured::{self, VEHICLES};
 use iotrail_answer::diagnose::threads;
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
 use iotrail_schema::measurement::Followed;
-use iotrail_schema::trace_record::{OthersRecord, Reaping, RingRecord, TraceRecord};
+use iotrail_schema::trace_record::{OthersRecord, Reaping, RegisterCalls, RingRecord, TraceRecord};
 
 pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
@@ -37,8 +37,32 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
         o.field("order", &measured::order(r.order.as_ref()));
     }
     o.field("reaped", &reaping(r.reaping.as_ref(), r.cq_entries, &t.total.followed));
+    o.field("waited", &enter_waits(r));
+    o.field("registered", &register_calls(r));
     o.field("threads", &threads::told(r, &t.total.followed));
     o.field("SQPOLL", &sqpoll(r));
+}
+
+/// Which forms of waiting it uses.
+fn enter_waits(r: &RingRecord) -> Vec<String> {
+    let Some(w) = &r.enter_waits else { return Vec::new() };
+    let forms = [
+        (w.min_wait, "with a minimum wait time"),
+        (w.registered, "with registered arguments"),
+        (w.no_iowait, "outside of iowait"),
+    ];
+    let used = forms.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n as f64)));
+    let used: Vec<String> = used.collect();
+    if used.is_empty() { used } else { [vec![format!("{} times", count(w.waits as f64))], used].concat() }
+}
+
+fn register_calls(r: &RingRecord) -> Vec<String> {
+    let one = |c: &RegisterCalls| {
+        let failed = c.errnos.iter().map(|e| format!("{} {}", count(e.count as f64), e.errno)).collect::<Vec<_>>();
+        let failed = if failed.is_empty() { String::new() } else { format!(" ({})", failed.join(", ")) };
+        format!("{} {}{failed}", count(c.calls as f64), c.operation)
+    };
+    r.register_calls.iter().flatten().map(one).collect()
 }
 
 fn sqpoll(r: &RingRecord) -> Vec<String> {

@@ -1,0 +1,384 @@
+//! What Linux 6.11 and later added: messages without a request, commands of sockets, entries of two sizes, policies, forms of waiting.
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result, ensure};
+use io_uring::{opcode, types};
+
+use crate::load::groups;
+use crate::raw::{self, RawRing, entry};
+use crate::ring::{DEFER, Ring};
+use crate::run::{Run, Scenario, Unsupported};
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "messages",
+        about: "MSG_RING from a ring to another one of the same thread: posted there at once",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 2_000,
+        run: |run| messages(run, 0),
+    },
+    Scenario {
+        name: "messages_deferred",
+        about: "MSG_RING to a ring with DEFER_TASKRUN: its task work posts them",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 2_000,
+        run: |run| messages(run, DEFER_TASKRUN | SINGLE_ISSUER),
+    },
+    Scenario {
+        name: "messages_registered",
+        about: "IORING_REGISTER_SEND_MSG_RING, without a ring of its own, to rings with and without DEFER_TASKRUN alternately",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 1_000,
+        run: messages_registered,
+    },
+    Scenario {
+        name: "multishot_commands",
+        about: "one command of a socket for the time stamps of what it sends: a completion for each",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 200,
+        run: multishot_commands,
+    },
+    Scenario {
+        name: "wide_entries",
+        about: "no-ops of 128 and 64 bytes on a ring of both, one per call",
+        finding: Some("one_per_enter"),
+        allowed: &[],
+        count: 2_000,
+        run: wide_entries,
+    },
+    Scenario {
+        name: "refused_by_policy",
+        about: "a ring that is restricted to no-ops is given two of them and a read, again and again",
+        finding: Some("refused_by_policy"),
+        allowed: &["one_per_enter", "errors", "requests_fail"],
+        count: 900,
+        run: refused_by_policy,
+    },
+    Scenario {
+        name: "forms_of_waiting",
+        about: "waits that have a minimum time, registered arguments, or do not count as iowait",
+        finding: None,
+        allowed: &["one_per_enter", "empty_enters", "waits_time_out"],
+        count: 400,
+        run: forms_of_waiting,
+    },
+    Scenario {
+        name: "zero_copy_copied",
+        about: "SEND_ZC over loopback with IORING_SEND_ZC_REPORT_USAGE: each notification reports a copy",
+        finding: Some("copied_zero_copy"),
+        allowed: &["one_per_enter"],
+        count: 6_400,
+        run: zero_copy_copied,
+    },
+    Scenario {
+        name: "zero_copy_kept",
+        about: "the same over a bridge without a port, which drops what it is given: none is copied",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 1_000,
+        run: zero_copy_kept,
+    },
+];
+
+const SINGLE_ISSUER: u32 = 1 << 12;
+const DEFER_TASKRUN: u32 = 1 << 13;
+const MSG_RING: u8 = 40;
+const REPORT_USAGE: u16 = 1 << 3;
+
+fn messages(run: &mut Run, flags: u32) -> Result<()> {
+    run.pin_if_asked()?;
+    let (mut sender, mut receiver) = (RawRing::open(4, 0)?, RawRing::open(4, flags)?);
+    run.start()?;
+    for i in 0..u64::from(run.count / 2) {
+        sender.push("msg_ring", &entry(MSG_RING, receiver.as_raw_fd(), 1 << 40 | i, 0, 0, 0, i));
+        sender.enter(1, 1, raw::GETEVENTS)?;
+        ensure!(sender.reap(|_| "msg_ring") == 1, "the sender has a completion");
+        receive(&mut receiver)?;
+    }
+    run.report.rings.extend([sender.report(), receiver.report()]);
+    run.report.expected.other.max = u64::from(run.count);
+    Ok(())
+}
+
+fn receive(receiver: &mut RawRing) -> Result<()> {
+    while receiver.reap(|_| "msg_ring") == 0 {
+        receiver.enter(0, 1, raw::GETEVENTS)?;
+    }
+    Ok(())
+}
+
+fn messages_registered(run: &mut Run) -> Result<()> {
+    const SEND_MSG_RING: libc::c_long = 31;
+    run.pin_if_asked()?;
+    let mut receivers = [RawRing::open(4, 0)?, RawRing::open(4, DEFER_TASKRUN | SINGLE_ISSUER)?];
+    run.start()?;
+    for i in 0..run.count {
+        let receiver = &mut receivers[i as usize % 2];
+        let mut message = entry(MSG_RING, receiver.as_raw_fd(), 1 << 40 | u64::from(i), 0, 0, 0, 0);
+        // SAFETY: one entry, which lives; the call needs no ring.
+        let done = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, SEND_MSG_RING, message.as_mut_ptr(), 1) };
+        if done < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Unsupported(format!("IORING_REGISTER_SEND_MSG_RING: {error}")).into());
+        }
+        receive(receiver)?;
+    }
+    run.report.rings.extend(receivers.map(RawRing::report));
+    run.report.expected.other.max = u64::from(run.count);
+    Ok(())
+}
+
+fn multishot_commands(run: &mut Run) -> Result<()> {
+    const URING_CMD: u8 = 46;
+    const ASYNC_CANCEL: u8 = 14;
+    const TX_TIMESTAMP: u64 = 4;
+    const SO_TIMESTAMPING: libc::c_int = 37;
+    /// TX_SOFTWARE, SOFTWARE, OPT_ID, OPT_TSONLY.
+    static STAMPS: libc::c_int = 1 << 1 | 1 << 4 | 1 << 7 | 1 << 11;
+    run.pin_if_asked()?;
+    let (here, there) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    here.connect(there.local_addr()?)?;
+    let size = size_of::<libc::c_int>() as u32;
+    // SAFETY: an integer that lives, of that size.
+    let set = unsafe {
+        libc::setsockopt(here.as_raw_fd(), libc::SOL_SOCKET, SO_TIMESTAMPING, (&raw const STAMPS).cast(), size)
+    };
+    ensure!(set == 0, "SO_TIMESTAMPING: {}", std::io::Error::last_os_error());
+    let mut ring = RawRing::open(8, raw::CQE32)?;
+    run.start()?;
+    ring.push("uring_cmd", &entry(URING_CMD, here.as_raw_fd(), TX_TIMESTAMP, 0, 0, 0, 7));
+    ring.enter(1, 0, 0)?;
+    for _ in 0..run.count {
+        here.send(b"stamped")?;
+        let mut failed = None;
+        while ring.reap(|seen| {
+            failed = (seen.result < 0).then_some(seen.result);
+            "uring_cmd"
+        }) == 0
+        {
+            ring.enter(0, 1, raw::GETEVENTS)?;
+        }
+        if let Some(errno) = failed {
+            let error = std::io::Error::from_raw_os_error(-errno);
+            run.report.rings.push(ring.report());
+            run.report.expected.other.max = 1;
+            return Err(Unsupported(format!("SOCKET_URING_OP_TX_TIMESTAMP: {error}")).into());
+        }
+        there.recv(&mut [0; 16])?;
+    }
+    ring.push("async_cancel", &entry(ASYNC_CANCEL, -1, 0, 7, 0, 0, 8));
+    ring.enter(1, 0, 0)?;
+    let mut left = 2;
+    while left > 0 {
+        left -= ring.reap(|seen| if seen.user_data == 8 { "async_cancel" } else { "uring_cmd" });
+        if left > 0 {
+            ring.enter(0, 1, raw::GETEVENTS)?;
+        }
+    }
+    run.report.rings.push(ring.report());
+    run.report.expected.other.max = u64::from(run.count) + 2;
+    Ok(())
+}
+
+fn wide_entries(run: &mut Run) -> Result<()> {
+    const NOP: u8 = 0;
+    const NOP128: u8 = 63;
+    run.pin_if_asked()?;
+    let mut ring = RawRing::open(64, raw::SQE_MIXED)?;
+    run.start()?;
+    let name = |seen: raw::Seen| if seen.user_data == 2 { "nop128" } else { "nop" };
+    for i in 0..run.count {
+        // An entry of 128 bytes does not go round the end of the queue.
+        let wide = i % 3 > 0 && ring.before_the_end() > 1;
+        if wide {
+            let mut words = [0; 16];
+            words[..8].copy_from_slice(&entry(NOP128, -1, 0, 0, 0, 0, 2));
+            ring.push("nop128", &words);
+        } else {
+            ring.push("nop", &entry(NOP, -1, 0, 0, 0, 0, 1));
+        }
+        ring.enter(1 + u32::from(wide), 0, 0)?;
+        ensure!(ring.reap(name) == 1, "a no-op is done at once");
+    }
+    run.fact("enter_calls", ring.enters);
+    run.report.rings.push(ring.report());
+    run.report.all("inline");
+    Ok(())
+}
+
+fn refused_by_policy(run: &mut Run) -> Result<()> {
+    const NOP: u8 = 0;
+    const READ: u8 = 22;
+    const RESTRICTIONS: u32 = 11;
+    const ENABLE_RINGS: u32 = 12;
+    /// IORING_RESTRICTION_SQE_OP, and the no-op: `struct io_uring_restriction` has 16 bytes.
+    const ALLOW_NOP: [u16; 8] = [1, NOP as u16, 0, 0, 0, 0, 0, 0];
+    run.pin_if_asked()?;
+    let mut ring = RawRing::open(8, raw::R_DISABLED)?;
+    let mut allowed = ALLOW_NOP;
+    ring.register(RESTRICTIONS, allowed.as_mut_ptr(), 1).context("restricting the ring")?;
+    ring.register(ENABLE_RINGS, std::ptr::null_mut::<u8>(), 0).context("enabling the ring")?;
+    run.start()?;
+    let name = |seen: raw::Seen| if seen.user_data == 2 { "read" } else { "nop" };
+    let mut buffer = [0u8; 8];
+    for _ in 0..run.count / 3 {
+        ring.push("nop", &entry(NOP, -1, 0, 0, 0, 0, 1));
+        ring.push("nop", &entry(NOP, -1, 0, 0, 0, 0, 1));
+        ring.push("read", &entry(READ, 0, 0, buffer.as_mut_ptr() as u64, 8, 0, 2));
+        ring.enter(3, 0, 0)?;
+        ring.refused += 1;
+        ensure!(ring.reap(name) == 3, "each is done or refused at once");
+    }
+    let refused = ring.refused;
+    run.fact("denied", refused);
+    run.report.rings.push(ring.report());
+    run.report.all("inline");
+    Ok(())
+}
+
+/// `struct io_uring_reg_wait`.
+#[repr(C)]
+#[derive(Default)]
+struct RegisteredWait {
+    seconds: i64,
+    nanoseconds: i64,
+    min_wait_usec: u32,
+    flags: u32,
+    sigmask: u64,
+    sigmask_size: u32,
+    pad: [u32; 3],
+    pad2: [u64; 2],
+}
+
+fn forms_of_waiting(run: &mut Run) -> Result<()> {
+    const EXT_ARG: u32 = 1 << 3;
+    const EXT_ARG_REG: u32 = 1 << 6;
+    const NO_IOWAIT: u32 = 1 << 7;
+    const MEM_REGION: u32 = 34;
+    const ENABLE_RINGS: u32 = 12;
+    const PAGE: usize = 4096;
+    const NOP: u8 = 0;
+    run.pin_if_asked()?;
+    let mut ring = RawRing::open(8, raw::R_DISABLED)?;
+    // SAFETY: a new mapping, which stays.
+    let page = unsafe {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0)
+    };
+    ensure!(page != libc::MAP_FAILED, "no page");
+    // struct io_uring_region_desc: address, size, flags (memory of the program's) and ID; and io_uring_mem_region_reg: for waits.
+    let mut region = [page as u64, PAGE as u64, 1, 0, 0, 0, 0, 0];
+    let mut registration = [region.as_mut_ptr() as u64, 1, 0, 0];
+    let can_register = ring.register(MEM_REGION, registration.as_mut_ptr(), 1).is_ok();
+    ring.register(ENABLE_RINGS, std::ptr::null_mut::<u8>(), 0).context("enabling the ring")?;
+    run.start()?;
+    ring.push("nop", &entry(NOP, -1, 0, 0, 0, 0, 1));
+    ring.enter(1, 0, 0)?;
+    ensure!(ring.reap(|_| "nop") == 1, "a no-op is done at once");
+    // Nothing is in flight: each wait begins, and ends with its time limit.
+    let limit = [0i64, 100_000];
+    // struct io_uring_getevents_arg: no signals, a minimum of 1 µs or none, the limit.
+    let (plain, minimum) = ([0u64, 0, limit.as_ptr() as u64], [0u64, 1 << 32, limit.as_ptr() as u64]);
+    let registered = RegisteredWait { nanoseconds: limit[1], min_wait_usec: 1, flags: 1, ..RegisteredWait::default() };
+    // SAFETY: the page is ours, zeroed and aligned.
+    unsafe { page.cast::<RegisteredWait>().write(registered) };
+    let mut begun = [0u64; 4];
+    for form in (0..4).cycle().take(run.count as usize) {
+        let size = size_of_val(&plain);
+        let waited = match form {
+            0 => ring.enter_with(0, 1, raw::GETEVENTS | EXT_ARG, plain.as_ptr(), size),
+            1 => ring.enter_with(0, 1, raw::GETEVENTS | EXT_ARG, minimum.as_ptr(), size),
+            2 => ring.enter_with(0, 1, raw::GETEVENTS | EXT_ARG | NO_IOWAIT, plain.as_ptr(), size),
+            _ if !can_register => continue,
+            _ => {
+                let flags = raw::GETEVENTS | EXT_ARG | EXT_ARG_REG;
+                ring.enter_with(0, 1, flags, std::ptr::null::<u8>(), size_of::<RegisteredWait>())
+            }
+        };
+        // An older kernel takes no such flag, and does not look at the minimum.
+        let refused = waited.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
+        begun[form] += u64::from(!refused);
+    }
+    let [_, min_wait, no_iowait, registered] = begun;
+    run.fact("min_waits", min_wait + registered);
+    run.fact("no_iowait", no_iowait);
+    run.fact("registered_waits", registered);
+    run.report.rings.push(ring.report());
+    run.report.all("inline");
+    Ok(())
+}
+
+fn zero_copy_copied(run: &mut Run) -> Result<()> {
+    const BYTES: usize = 16 << 10;
+    run.pin_if_asked()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("listening on the loopback device")?;
+    let sender = TcpStream::connect(listener.local_addr()?)?;
+    sender.set_nodelay(true)?;
+    let (mut receiver, _) = listener.accept()?;
+    let (message, mut received) = (vec![7u8; BYTES], vec![0u8; BYTES]);
+    let mut ring = Ring::open(1, &DEFER)?;
+    run.start()?;
+    groups(run.count, 1, |_| {
+        let send = opcode::SendZc::new(types::Fd(sender.as_raw_fd()), message.as_ptr(), BYTES as u32);
+        ring.push(send.zc_flags(REPORT_USAGE).build(), BYTES as u32);
+        ring.submit()?;
+        let sent = ring.wait(1)?;
+        receiver.read_exact(&mut received)?;
+        ring.wait(2 - sent)
+    })?;
+    zero_copy_report(run, ring)
+}
+
+fn zero_copy_report(run: &mut Run, ring: Ring) -> Result<()> {
+    run.finish(ring);
+    if run.report.rings[0].opcodes["send_zc"].notif == 0 {
+        return Err(Unsupported("this kernel does not report zero-copy usage (Linux 6.2)".into()).into());
+    }
+    let sent = u64::from(run.count);
+    run.report.between("inline", sent, 2 * sent);
+    run.report.between("enter", 0, sent);
+    run.fact("reporting", sent);
+    Ok(())
+}
+
+fn zero_copy_kept(run: &mut Run) -> Result<()> {
+    const BYTES: usize = 1400;
+    run.pin_if_asked()?;
+    bridge()?;
+    let sender = UdpSocket::bind("10.9.0.1:0").context("binding to the bridge's address")?;
+    sender.connect("10.9.0.2:9")?;
+    let message = vec![7u8; BYTES];
+    let mut ring = Ring::open(1, &DEFER)?;
+    run.start()?;
+    groups(run.count, 1, |_| {
+        let send = opcode::SendZc::new(types::Fd(sender.as_raw_fd()), message.as_ptr(), BYTES as u32);
+        ring.push(send.zc_flags(REPORT_USAGE).build(), BYTES as u32);
+        ring.submit()?;
+        ring.wait(2)
+    })?;
+    zero_copy_report(run, ring)
+}
+
+/// In a network namespace of this process's own.
+fn bridge() -> Result<()> {
+    // SAFETY: it takes no memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Unsupported(format!("no network namespace: {error}")).into());
+    }
+    let script = "ip link add br0 type bridge && ip addr add 10.9.0.1/24 dev br0 && ip link set br0 up && \
+                  ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:01 dev br0";
+    let done = std::process::Command::new("sh").args(["-c", script]).output()?;
+    if !done.status.success() {
+        let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        return Err(Unsupported(format!("no bridge: {why}")).into());
+    }
+    Ok(())
+}
