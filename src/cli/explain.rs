@@ -1,21 +1,27 @@
-//! `iotrail explain`: the slowest I/Os of a recording.
+//! `iotrail explain`: the slowest I/Os of a recording or of a stored trace.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::stored_trace;
 use iotrail_answer::explain::{Selection, explain};
 use iotrail_base::error::Result;
 use iotrail_path::slowest::By;
 use iotrail_report::terminal;
 use iotrail_schema::recorded::Ending;
+use iotrail_schema::stored_trace::number;
 use iotrail_watch::recording::Reader;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Recording, made with `iotrail trace --record FILE`
+    /// Recording of `iotrail trace --record FILE`, or a stored trace (t12: without --record, its 20 slowest requests)
     #[arg(value_name = "FILE")]
     file: PathBuf,
+
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH")]
+    store: Option<PathBuf>,
 
     /// Tell N I/Os, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -49,7 +55,11 @@ enum Slow {
 }
 
 pub fn run(args: &ExplainArgs) -> Result<u8> {
-    let reader = Reader::open(&args.file)?;
+    let name = args.file.display().to_string();
+    let (reader, name) = match number(&name) {
+        Some(trace) => stored_trace::requests(trace, args.store.as_deref())?,
+        None => (Reader::open(&args.file)?, name),
+    };
     let header = reader.header().clone();
     let wanted = Selection {
         slowest: args.slowest,
@@ -66,7 +76,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
     let explained = explain(header, reader, ending, &wanted)?;
     match args.json {
         true => terminal::print_json(&explained)?,
-        false => terminal::show(&terminal::explain(&args.file.display().to_string(), &explained))?,
+        false => terminal::show(&terminal::explain(&name, &explained))?,
     }
     Ok(0)
 }

@@ -13,6 +13,7 @@ use iotrail_schema::measurement::{self, Measurement};
 use iotrail_schema::measurements::Measurements;
 use iotrail_schema::packed::Packer;
 use iotrail_schema::run_record::{self, RunRecord};
+use iotrail_schema::stored_trace;
 use iotrail_store::{Store, default_path};
 
 /// Names the run that was begun last.
@@ -41,6 +42,12 @@ impl Stored {
             return Err(Error::input(
                 format!("{text} is a fleet, and one run is asked for"),
                 format!("`iotrail report {text}` answers for all of its machines; `--full` lists their runs"),
+            ));
+        }
+        if stored_trace::number(text).is_some() {
+            return Err(Error::input(
+                format!("{text} is a trace, and a run is expected"),
+                format!("`iotrail report {text}` prints it; `iotrail compare` compares two traces"),
             ));
         }
         if text != LAST {
@@ -255,7 +262,7 @@ fn field_before(text: &str, line: usize, column: usize) -> Option<&str> {
     named.trim_end().strip_suffix('"')?.rsplit_once('"').map(|(_, name)| name)
 }
 
-fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
+pub fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
     Store::open(&path)?.ok_or_else(|| {
         Error::input(

@@ -1,4 +1,4 @@
-//! `iotrail list`: the experiments there are, and the runs that are stored.
+//! `iotrail list`: the built-in experiments, and the stored runs, traces and fleets.
 
 use std::path::PathBuf;
 
@@ -9,6 +9,7 @@ use iotrail_base::words::{bytes, plural};
 use iotrail_experiment::builtin;
 use iotrail_report::terminal::{self, Screen, Style};
 use iotrail_schema::fleet_record::FleetRecord;
+use iotrail_schema::stored_trace::StoredTrace;
 use iotrail_store::salvage::salvage;
 use iotrail_store::{RunSummary, Store, default_path};
 
@@ -39,6 +40,8 @@ struct Listing {
     runs: Vec<RunSummary>,
     /// The stored fleets.
     fleets: Vec<FleetRecord>,
+    /// The stored traces.
+    traces: Vec<StoredTrace>,
 }
 
 #[derive(Serialize)]
@@ -65,14 +68,15 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         terminal::show(&out)?;
         return Ok(0);
     }
-    let store = Store::open(&path)?;
+    let mut store = Store::open(&path)?;
+    let traces = store.as_mut().map(Store::traces).transpose()?.unwrap_or_default();
     let runs = store.as_ref().map(Store::list).transpose()?.unwrap_or_default();
     let fleets = store.as_ref().map(Store::fleets).transpose()?.unwrap_or_default();
     let built_in = |(name, _): &(&str, &str)| builtin::find(name).map(|e| BuiltIn { name: e.name, title: e.title });
     let experiments = builtin::ALL.iter().map(built_in).collect::<Result<Vec<_>>>()?;
     let shown = path.display().to_string();
     if args.json {
-        terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs, fleets })?;
+        terminal::print_json(&Listing { schema: "iotrail.list/1", experiments, store: shown, runs, fleets, traces })?;
         return Ok(0);
     }
     let mut out = Screen::new(Style::of_stdout());
@@ -82,8 +86,17 @@ pub fn run(args: &ListArgs) -> Result<u8> {
     }
     out.blank();
     match runs.as_slice() {
+        [] if !traces.is_empty() => {}
         [] => out.sentence(&format!("nothing is stored in {shown} yet")),
-        runs => terminal::list(&mut out, runs),
+        runs => {
+            terminal::list(&mut out, runs);
+            if !traces.is_empty() {
+                out.blank();
+            }
+        }
+    }
+    if !traces.is_empty() {
+        terminal::traces(&mut out, &traces);
     }
     if !fleets.is_empty() {
         out.blank();

@@ -38,6 +38,7 @@ pub mod reproduce;
 pub mod restore;
 pub mod run;
 mod slurm;
+mod stored_trace;
 pub mod top;
 pub mod trace;
 pub mod track;
@@ -93,7 +94,7 @@ enum Command {
     Reproduce(reproduce::ReproduceArgs),
     /// Keep runs of several machines as one fleet, and tell what holds on all of them
     Fleet(fleet::FleetArgs),
-    /// Show a stored run: its answer, everything (--full), or one HTML page (-o)
+    /// Show a stored run or trace: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions come, what to change
     Trace(trace::TraceArgs),
@@ -107,11 +108,11 @@ enum Command {
     Net(net::NetArgs),
     /// Run any command in a virtual machine: another kernel, NVMe drives, chosen queues
     Lab(lab::LabArgs),
-    /// List the experiments and the stored runs
+    /// List the experiments and the stored runs and traces
     List(list::ListArgs),
     /// Put back host settings that a killed run left changed
     Restore(restore::RestoreArgs),
-    /// Tell what the slowest I/Os of a recording waited for, each as a timeline
+    /// Show what the slowest I/Os of a recording or a trace waited for, as timelines
     Explain(explain::ExplainArgs),
     /// Export a run or recording: JSON, CSV, Parquet, fio's JSON, HdrHistogram, Perfetto
     Export(export::ExportArgs),

@@ -1,4 +1,4 @@
-//! `iotrail report`: a run that is stored, or was printed as JSON, to look at: one HTML page, or the terminal's screen.
+//! `iotrail report`: shows a run or a trace, of the store or of a JSON file, as one HTML page or on the terminal.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,13 @@ use super::compare::of_sides;
 use super::fleet;
 use super::given::{Document, Stored, packed, unknown_run};
 use super::page_file;
+use super::stored_trace::{self, NamedTrace};
 use crate::runner::printed;
 use crate::runner::{Shown, again, compared, show};
 use iotrail_answer::command;
 use iotrail_answer::compare::{Metric, metrics};
 use iotrail_base::error::Result;
+use iotrail_base::output::Reserved;
 use iotrail_base::plain;
 use iotrail_experiment::builtin;
 use iotrail_report::html::{self, Against, Source};
@@ -26,10 +28,10 @@ use iotrail_store::Store;
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = "RUN is\n  12          a stored run (`iotrail list`)\n  last        the one that was begun last\n  \
-                        f3          a stored fleet\n  a.json      what `run --json` or `bench --json` printed, here or elsewhere"
+                        f3          a stored fleet\n  t12         a stored trace\n  a.json      what `run --json`, `bench --json` or `trace --json` printed"
 )]
 pub struct ReportArgs {
-    /// Run to show (see below)
+    /// Run or trace to show (see below)
     #[arg(default_value = "last")]
     pub run: String,
 
@@ -76,6 +78,11 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
         let how = fleet::Options { full: args.full, json: args.json, store: args.store.as_deref(), output };
         return fleet::show(&store, record, how);
     }
+    if args.against.is_none()
+        && let Some(trace) = stored_trace::named(&args.run, args.store.as_deref())?
+    {
+        return of_trace(&trace, args, output);
+    }
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
     if let (None, Some(store)) = (&args.against, stored.opened()) {
@@ -100,6 +107,15 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     };
     let page = page(&runs, against.as_ref(), stored.opened())?;
     page_file::write(output, &page)?;
+    Ok(0)
+}
+
+fn of_trace(trace: &NamedTrace, args: &ReportArgs, output: Option<Reserved>) -> Result<u8> {
+    match output {
+        Some(output) => page_file::write(output, &html::trace(&trace.name, &trace.record, &trace.again)?)?,
+        None if args.json => terminal::print_json(&trace.printed())?,
+        None => terminal::show(&terminal::trace(&trace.record, View { full: args.full, again: &trace.again }))?,
+    }
     Ok(0)
 }
 

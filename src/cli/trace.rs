@@ -3,6 +3,8 @@
 //! Exit status: the command's own (128 + the signal that killed it; 0 where that was ours, at the end of --duration); 0 without a
 //! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and nothing to judge by; 2 and 3 as everywhere.
 
+mod stored;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -15,21 +17,25 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use self::stored::{SLOWEST, Storing};
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
+use crate::cli::stored_trace::PrintedTrace;
 use iotrail_answer::diagnose;
 use iotrail_answer::explain::{Explained, ExplainedIo, Selection, explain};
+use iotrail_answer::summary::measured::of_trace;
 use iotrail_base::error::{NOT_EVALUATED, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output::Existing;
 use iotrail_base::words;
 use iotrail_path::slowest::By;
 use iotrail_probe::choice::Choice;
-use iotrail_report::terminal;
+use iotrail_report::terminal::{self, View};
 use iotrail_schema::recorded::Ending;
 use iotrail_schema::state::Moment;
-use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_schema::trace_record::Subject;
 use iotrail_scrape::{self as scrape, Server};
+use iotrail_store::named;
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::recorder::{Flight, Keep};
 use iotrail_watch::session::{self, Extra, News, Options, Stop, Traced, Until};
@@ -119,6 +125,18 @@ pub struct TraceArgs {
     #[arg(long)]
     json: bool,
 
+    /// Do not store the trace (default: it is stored, and `iotrail report` prints it again)
+    #[arg(long)]
+    no_store: bool,
+
+    /// Store the trace here (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
+    store: Option<PathBuf>,
+
+    /// Store the name of the command without its arguments
+    #[arg(long, conflicts_with = "no_store")]
+    redact: bool,
+
     /// Command to trace from its start, children included
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -144,13 +162,20 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let asked = subject::resolve(&args.command, &args.processes, args.all, &numbers)?;
     let existing = Existing::forced(args.force);
     let files = args.profile.files(existing)?;
-    let keep =
+    let mut keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
     let choice = match args.one_in {
         Some(one_in) => Choice::fixed(one_in),
         None if keep.any() || args.windows.is_some() => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
+    let mut storing = match args.no_store {
+        true => None,
+        false => Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref()),
+    };
+    if storing.is_some() && !keep.any() {
+        keep.slowest = Some(SLOWEST);
+    }
     let spare = choice.adaptive && !args.exact && args.metrics.is_none();
     let sampling = args.profile.sampling();
     let light_after = Some(args.light_after.unwrap_or(LIGHT_AFTER)).filter(|_| spare && sampling.is_none());
@@ -168,6 +193,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         until,
         spare,
         light_after,
+        checkpoints: storing.is_some(),
         numbers,
     };
     // Before anything is loaded: an address that somebody else has is found out here.
@@ -177,14 +203,29 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     }
     let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
     let extra = Extra { keep, sampling, cost: args.cost, metrics };
-    let Traced { mut record, kept, samples, ended_by_us } = watch(asked, &how, &extra)?;
+    let traced = watch(asked, &how, &extra, storing.as_mut());
+    let Traced { mut record, kept, samples, ended_by_us } = match traced {
+        Ok(traced) => traced,
+        Err(e) => {
+            storing.into_iter().for_each(Storing::forget);
+            return Err(e);
+        }
+    };
     record.findings = diagnose::findings(&record);
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
-    let slowest = slowest.map(told).transpose()?;
+    let id = storing.and_then(|storing| storing.end(&record, &of_trace(&record).answer, slowest.as_ref()));
+    let slowest = slowest.filter(|_| args.slowest.is_some()).map(told).transpose()?;
     match args.json {
-        true => terminal::print_json(&Printed { record: &record, slowest: slowest.as_ref().map(|e| &e.ios[..]) })?,
+        true => {
+            let slowest = slowest.as_ref().map(|e| &e.ios[..]);
+            terminal::print_json(&Printed { trace: PrintedTrace { trace: id.as_deref(), record: &record }, slowest })?;
+        }
         false => {
-            terminal::show(&terminal::trace(&record, args.full))?;
+            let again = id.as_ref().map(|id| format!("iotrail report {id}{}", named(args.store.as_deref())));
+            terminal::show(&terminal::trace(
+                &record,
+                View { full: args.full, again: again.as_deref().unwrap_or_default() },
+            ))?;
             slowest.as_ref().map_or(Ok(()), |e| terminal::show(&terminal::slowest(e)))?;
         }
     }
@@ -222,11 +263,26 @@ fn commands_own(subject: &Subject) -> u8 {
     u8::try_from(*status).unwrap_or(u8::MAX)
 }
 
-/// The record, and what was asked for beside it.
+/// The subject before it is traced.
+fn subject_of(target: &Target) -> Subject {
+    match target {
+        Target::Command(argv) => {
+            let argv = argv.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+            Subject::Command { argv, exit_status: None }
+        }
+        Target::Processes(processes) => match processes.as_slice() {
+            [one] => Subject::Process { tgid: one.tgid, comm: one.comm.clone(), descendants: 0 },
+            several => Subject::Processes { tgids: several.iter().map(|p| p.tgid).collect(), descendants: 0 },
+        },
+        Target::Everyone => Subject::All,
+    }
+}
+
+/// The record, and the requested additions.
 #[derive(Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]
-    record: &'a TraceRecord,
+    trace: PrintedTrace<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slowest: Option<&'a [ExplainedIo]>,
 }
@@ -238,7 +294,8 @@ fn told(flight: Flight) -> Result<Explained> {
     explain(flight.header, flight.entries.into_iter().map(Ok), |_| end, &all)
 }
 
-fn watch(asked: Target, how: &Options, extra: &Extra) -> Result<Traced> {
+fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Storing>) -> Result<Traced> {
+    let mut storing = storing;
     let stop = interrupt::raise_flag()?;
     // A command writes to the same terminal: a line that is drawn again and again would be in its way.
     let drawn = !matches!(asked, Target::Command(_));
@@ -267,6 +324,11 @@ fn watch(asked: Target, how: &Options, extra: &Extra) -> Result<Traced> {
             "{name} has ended (status {status}); still watching {}; --until command stops here, Ctrl-C stops now",
             left.words()
         )),
+        News::Checkpoint(record) => {
+            if let Some(storing) = &mut storing {
+                storing.checkpoint(*record);
+            }
+        }
     };
     let record = session::watch(asked, how, extra, &mut tell, &stop);
     bar.finish_and_clear();

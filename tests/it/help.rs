@@ -66,14 +66,14 @@ fn options() -> End {
         ("fleet", "--force --full --help --json --output --store"),
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
-        ("explain", "--by --failed --help --json --opcode --ring --slowest"),
+        ("explain", "--by --failed --help --json --opcode --ring --slowest --store"),
         ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
         ("completions", "--help"),
         ("man", "--force --help"),
         (
             "trace",
-            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --light-after --metrics --one-in --pid --profile \
-                   --profile-by --profile-hz --record --slowest --stacks --until --windows",
+            "--all --cost --duration --exact --fail-on --flamegraph --folded --force --full --help --json --light-after --metrics --no-store --one-in --pid --profile \
+                   --profile-by --profile-hz --record --redact --slowest --stacks --store --until --windows",
         ),
         (
             "try",

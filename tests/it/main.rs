@@ -36,6 +36,7 @@ mod run;
 mod shells;
 mod stop;
 mod store;
+mod stored;
 mod tool;
 mod top;
 mod trace;
@@ -86,6 +87,7 @@ fn main() {
         completing::TESTS,
         export::TESTS,
         store::TESTS,
+        stored::TESTS,
         report::TESTS,
         restore::TESTS,
         formats::TESTS,

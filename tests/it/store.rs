@@ -87,7 +87,7 @@ fn refused() -> End {
         ),
         ("text.db", 2, "text.db is no store of iotrail; name another file with --store"),
         ("foreign.db", 2, "foreign.db is a database of another program, not a store of iotrail; name another file"),
-        ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one knows 5); update iotrail"),
+        ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one knows 6); update iotrail"),
         ("folder.db", 2, "folder.db is a folder, not a store; name a file with --store"),
         ("/proc/none/s.db", 3, "cannot make the store's folder /proc/none: "),
         ("e.toml/s.db", 3, "cannot make the store's folder e.toml: "),

@@ -29,6 +29,7 @@ mod replay;
 mod run;
 mod settings;
 mod state;
+mod stored;
 mod targets;
 mod threads;
 mod top;
@@ -36,6 +37,9 @@ mod trace;
 mod trial;
 mod tried;
 mod vehicles;
+
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -49,10 +53,22 @@ const PATIENT: [&str; 5] = [
     "tried::whoever_ends_it_nothing_of_the_program_is_left",
 ];
 
+/// Traces of the tests go to a store of their own. A process cannot set its own environment without unsafe code, so it starts again.
+fn state_apart() {
+    const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kernel-state");
+    const VARIABLE: &str = "XDG_STATE_HOME";
+    if std::env::var_os(VARIABLE).is_none_or(|state| state != STATE) {
+        let tests = std::env::current_exe().expect("this program has a path");
+        let failed = Command::new(tests).args(std::env::args_os().skip(1)).env(VARIABLE, STATE).exec();
+        panic!("the tests cannot be started again: {failed}");
+    }
+}
+
 fn main() {
     if settings::is_driver() {
         settings::drive();
     }
+    state_apart();
     let args = Arguments::from_args();
     let missing = bench::missing();
     let all: Vec<Trial> = [
@@ -75,6 +91,7 @@ fn main() {
         reaping::trials(),
         record::trials(),
         state::trials(),
+        stored::trials(),
         replay::trials(),
         run::trials(),
         settings::trials(),

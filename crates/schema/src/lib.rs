@@ -32,6 +32,7 @@ pub mod setup_flag;
 pub mod shared;
 pub mod stage;
 pub mod state;
+pub mod stored_trace;
 pub mod syscall;
 pub mod timeline;
 pub mod top_record;

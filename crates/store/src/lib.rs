@@ -12,6 +12,7 @@
 //! | `write`, `read` | runs and measurements stored; and read back |
 //! | `measuring` | one process at a time measures a run |
 //! | `refusal` | what SQLite says, in words |
+//! | `traces` | traces, stored as they begin and end; the oldest are removed |
 //! | `fleets` | which runs of which machines are one |
 //! | `salvage` | what can be read of a damaged store, copied |
 //! | `take_in` | runs of another store, copied |
@@ -32,6 +33,7 @@ mod snapshot;
 mod take_in;
 #[cfg(test)]
 mod tests;
+pub mod traces;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -46,7 +46,7 @@ impl Store {
         let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
             && self
                 .db
-                .query_row("SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fleets)", [], |r| {
+                .query_row("SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM fleets) + (SELECT count(*) FROM traces)", [], |r| {
                     r.get::<_, i64>(0)
                 })
                 .is_ok_and(|n| n == 0);

@@ -78,6 +78,9 @@ fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Resu
         by_id(old, &tx, "fleets")?;
         in_order(old, &tx, "fleet_nodes", "fleet, node")?;
     }
+    if has_table(old, "traces") {
+        by_id(old, &tx, "traces")?;
+    }
     let mut lost = by_id(old, &tx, "measurements")?;
     let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
@@ -127,7 +130,7 @@ fn missing_bytes(store: &Path) -> u64 {
     (page * u64::from(pages)).saturating_sub(bytes)
 }
 
-/// Stores of before version 3 have no table of corruptions, those of before version 4 none of fleets.
+/// Stores of before version 3 have no table of corruptions, those of before version 4 none of fleets, and those before version 6 none of traces.
 fn has_table(db: &Connection, name: &str) -> bool {
     db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
 }

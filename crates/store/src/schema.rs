@@ -111,6 +111,21 @@ pub const MIGRATIONS: &[&str] = &["
     PRAGMA writable_schema = RESET;
     UPDATE measurements SET ios = json_extract(json, '$.ios'), iops = json_extract(json, '$.iops')
         WHERE ios = 0 AND json_valid(json);
+", "
+    -- The last columns are the large ones: a list reads none of them.
+    CREATE TABLE traces (
+        trace            INTEGER PRIMARY KEY AUTOINCREMENT,
+        state            TEXT NOT NULL CHECK (state IN ('running', 'complete', 'partial')),
+        started_unix_s   INTEGER NOT NULL,
+        subject          TEXT NOT NULL,
+        hostname         TEXT NOT NULL,
+        kernel           TEXT NOT NULL,
+        bytes            INTEGER NOT NULL,
+        answer           TEXT,
+        recording        TEXT,
+        slowest          BLOB,
+        record           TEXT
+    );
 "];
 
 /// The version that this program reads and writes.

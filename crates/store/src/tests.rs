@@ -220,7 +220,7 @@ fn a_store_cut_short_loses_what_was_written_last() {
     let dir = tempfile::tempdir().unwrap();
     let (path, run, whole) = nineteen(&dir);
     // Within the last measurement's pages: that one at most.
-    for (n, (cut, left)) in [(100, 18), (4096, 18), (whole.len() / 4, 10)].into_iter().enumerate() {
+    for (n, (cut, left)) in [(100, 18), (4096, 18), (whole.len() / 4, 9)].into_iter().enumerate() {
         let (from, to) = (dir.path().join("cut.db"), dir.path().join(format!("new{n}.db")));
         std::fs::write(&from, &whole[..whole.len() - cut]).unwrap();
         let salvaged = salvage::salvage(&from, &to).unwrap();

@@ -4,6 +4,7 @@
 //! behind by [`QUEUE`] batches, 260,000 completions or some 100 MB; beyond that, taking waits for it, and what the
 //! probes then find no room for is counted as lost.
 
+use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -58,6 +59,18 @@ pub struct Flight {
     /// In the order of posting.
     pub entries: Vec<Entry>,
     pub end: End,
+}
+
+impl Flight {
+    /// As the file of a recording.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let (writer, mut file) = Writer::in_memory(&self.header)?;
+        write(writer, &self.entries, &self.end)?;
+        let mut bytes = Vec::new();
+        let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+        read.map_err(|e| Error::machine("cannot read the slowest requests", "report this").because(e))?;
+        Ok(bytes)
+    }
 }
 
 /// Takes followed requests as they come.

@@ -48,7 +48,10 @@ pub struct Writer {
 impl Writer {
     /// Errors: the file exists and is to be kept, or cannot be made (wrong input).
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
-        let file = output::growing(path, existing, "--record")?;
+        Self::begin(output::growing(path, existing, "--record")?, path, header)
+    }
+
+    fn begin(file: Box<dyn Write + Send>, path: &Path, header: &Header) -> Result<Self> {
         let mut writer = Self {
             file,
             path: path.to_owned(),
@@ -60,6 +63,13 @@ impl Writer {
         line.push(b'\n');
         writer.append(&line)?;
         Ok(writer)
+    }
+
+    /// In memory; the file has the recording once the writer is finished.
+    pub fn in_memory(header: &Header) -> Result<(Self, File)> {
+        let file = memory()?;
+        let copy = file.try_clone().map_err(no_memory)?;
+        Ok((Self::begin(Box::new(copy), Path::new("memory"), header)?, file))
     }
 
     /// In the order of posting, as near as it can be had.
@@ -165,6 +175,15 @@ impl FrameHead {
     }
 }
 
+fn memory() -> Result<File> {
+    let file = rustix::fs::memfd_create("recording", rustix::fs::MemfdFlags::CLOEXEC);
+    file.map(File::from).map_err(|e| no_memory(e.into()))
+}
+
+fn no_memory(e: std::io::Error) -> Error {
+    Error::machine("cannot keep requests in memory", "see ulimit -v and -n").because(e)
+}
+
 /// Reads a recording from its beginning to its end, or to where it breaks off.
 pub struct Reader {
     file: BufReader<File>,
@@ -181,6 +200,17 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)
             .map_err(|e| Error::input(format!("cannot open {}", path.display()), "name a recording").because(e))?;
+        Self::begin(file, path)
+    }
+
+    /// A recording that a store has, as `name`.
+    pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self> {
+        let mut file = memory()?;
+        file.write_all(bytes).and_then(|()| file.rewind()).map_err(no_memory)?;
+        Self::begin(file, Path::new(name))
+    }
+
+    fn begin(file: File, path: &Path) -> Result<Self> {
         let mut file = BufReader::with_capacity(FRAME_BYTES, file);
         let mut line = Vec::new();
         file.by_ref()

@@ -1,6 +1,6 @@
 //! Pages of the commands that watch other programs.
 
-use super::page::{Entry, FAULT, PLAIN, Page, REFUSED, TYPES, WRONG};
+use super::page::{Entry, FAULT, PLAIN, Page, REFUSED, STORE, TYPES, WRONG};
 
 const RECORDING: Entry = (
     "FILE of --record",
@@ -20,6 +20,9 @@ pub const TRACE: Page = Page {
          --exact traces everything.",
         "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running \
          before go on.",
+        "Each trace is stored with a number (t1, t2 …). iotrail report t12 prints it again, in full or as a page; iotrail explain t12 shows its \
+         slowest requests. The store keeps 500 traces and 256 MiB of them at most. If iotrail is killed, the last checkpoint of the trace remains, \
+         marked as partial. --redact stores the command without its arguments, --no-store stores nothing.",
         "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
     ],
     examples: &[
@@ -55,6 +58,7 @@ pub const TRACE: Page = Page {
         ),
     ],
     files: &[
+        STORE,
         RECORDING,
         (
             "FILE of --flamegraph, --folded",
@@ -96,6 +100,7 @@ pub const EXPLAIN: Page = Page {
     examples: &[
         ("iotrail trace --record r.iotrail -- fio job.fio", "Make a recording."),
         ("iotrail explain r.iotrail", "Tell its five slowest requests."),
+        ("iotrail explain t12", "Show the slowest requests of a stored trace."),
         (
             "iotrail explain r.iotrail --by delay --slowest 20",
             "Tell the twenty that lay ready for longest before they were posted.",
@@ -103,6 +108,6 @@ pub const EXPLAIN: Page = Page {
         ("iotrail explain r.iotrail --opcode read --json", "Print the slowest reads as JSON."),
     ],
     exit: PLAIN,
-    files: &[("FILE", "The recording of iotrail trace --record. It is only read.")],
+    files: &[STORE, ("FILE", "The recording of iotrail trace --record. It is only read.")],
     see_also: &["iotrail(1)", "iotrail-trace(1)", "iotrail-export(1)"],
 };

@@ -387,6 +387,7 @@ fn run_watched(
         until: if options.server.is_some() { Until::Last } else { Until::Command },
         spare: true,
         light_after: None,
+        checkpoints: false,
         numbers,
     };
     let guard = RefCell::new(Guard { patience, last: None, stuck: None });

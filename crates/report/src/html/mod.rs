@@ -24,6 +24,7 @@ mod history;
 mod paths;
 mod rows;
 mod safe;
+mod trace;
 mod view;
 mod words;
 
@@ -62,6 +63,7 @@ pub struct Against<'a> {
 
 pub use self::fleet::page as fleet;
 pub use self::history::page as history;
+pub use self::trace::page as trace;
 
 fn unfit(e: Box<dyn std::error::Error + Send + Sync>) -> Error {
     Error::machine("cannot write the page", "report this with the command").because(e)

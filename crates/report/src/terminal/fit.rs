@@ -71,14 +71,14 @@ pub struct Brief {
     style: Style,
     parts: Vec<Part>,
     /// The last line, where nothing is left out.
-    closing: &'static str,
+    closing: String,
     /// How to see what is left out.
-    rest: &'static str,
+    rest: String,
 }
 
 impl Brief {
-    pub fn new(style: Style, closing: &'static str, rest: &'static str) -> Self {
-        Self { style, parts: Vec::new(), closing, rest }
+    pub fn new(style: Style, closing: &str, rest: &str) -> Self {
+        Self { style, parts: Vec::new(), closing: closing.to_owned(), rest: rest.to_owned() }
     }
 
     /// The next part. `name`: what it is called where it is left out; empty: nothing is missing then.
@@ -144,7 +144,7 @@ impl Brief {
         let is_left_out = |part: &&Part| !part.name.is_empty() && part.lines(0) > 0 && part.lines(part.shown) == 0;
         let left_out: Vec<String> = self.parts.iter().filter(is_left_out).map(|part| part.name.to_owned()).collect();
         let closing = match left_out.as_slice() {
-            [] => self.closing.to_owned(),
+            [] => self.closing.clone(),
             names => format!("left out ({}): {}", self.rest, list(names)),
         };
         if !closing.is_empty() {

@@ -39,6 +39,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::ServedRecord;
 use iotrail_schema::reproduction::Reproduction;
 use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::stored_trace::StoredTrace;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
 use serde::Serialize;
@@ -113,8 +114,8 @@ pub fn fleets(out: &mut Screen, fleets: &[FleetRecord]) {
 }
 
 /// A watched program, as `trace` prints it.
-pub fn trace(t: &TraceRecord, full: bool) -> Screen {
-    trace::screen(t, full, Style::of_stdout())
+pub fn trace(t: &TraceRecord, view: View<'_>) -> Screen {
+    trace::stored(t, view, Style::of_stdout())
 }
 
 /// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
@@ -140,6 +141,11 @@ pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
 /// The stored runs, one a line.
 pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     run::list(out, runs);
+}
+
+/// The stored traces, one a line.
+pub fn traces(out: &mut Screen, traces: &[StoredTrace]) {
+    trace::list(out, traces);
 }
 
 /// Where progress is drawn: on standard error, where that is a terminal that takes what moves the cursor, and wants it.

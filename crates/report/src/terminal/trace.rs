@@ -17,26 +17,46 @@ use self::rings::{not_listed, others, ring};
 use self::watched::{cpu, followed, processes, subject, throughput};
 use self::whole::whole;
 use super::fit::{Brief, Turn};
-use super::layout::Screen;
+use super::layout::{Column, Screen, cut};
 use super::spent::spent;
 use super::style::Style;
-use super::{measured, verdict};
+use super::{View, measured, verdict};
 use iotrail_answer::summary::measured::{Verdict, of_trace};
+use iotrail_base::words::bytes;
 use iotrail_schema::account::Role;
+use iotrail_schema::stored_trace::{StoredTrace, TraceState};
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 
 /// Rings that are shown in full, the busiest first.
 const RINGS: usize = 4;
 
+#[cfg(test)]
 pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
+    stored(t, View { full, again: "" }, style)
+}
+
+/// `view.again`: the command that prints it again; empty: it is not stored.
+pub fn stored(t: &TraceRecord, view: View<'_>, style: Style) -> Screen {
     let answer = of_trace(t);
-    if full { in_full(t, &answer, style) } else { brief(t, &answer, style) }
+    if !view.full {
+        return brief(t, &answer, view.again, style);
+    }
+    let mut out = in_full(t, &answer, style);
+    if !view.again.is_empty() {
+        out.blank();
+        out.field("stored", &[view.again.to_owned()]);
+    }
+    out
 }
 
 const CLOSING: &str = "details: trace again with --full or --json; --record FILE keeps each request";
 
-fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
-    let mut out = Brief::new(style, CLOSING, "trace again with --full");
+fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen {
+    let full = format!("{again} --full");
+    let mut out = match again {
+        "" => Brief::new(style, CLOSING, "trace again with --full"),
+        _ => Brief::new(style, &format!("details: {full}"), &full),
+    };
     let (b, total) = (&mut out, &t.total);
     let sampled = total.followed.is_sample();
     verdict::head(b, answer);
@@ -60,6 +80,22 @@ fn brief(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     b.field("CPU", &cpu(total)).gives_way(Turn::Cpu);
     verdict::limits(b, &total.warnings, &answer.answer);
     out.fit()
+}
+
+/// A line for each stored trace.
+pub fn list(out: &mut Screen, traces: &[StoredTrace]) {
+    let columns = [
+        Column::number("trace", 6),
+        Column::words("of", 30),
+        Column::words("started (UTC)", 19),
+        Column::words("", 8),
+        Column::number("bytes", 9),
+    ];
+    let row = |t: &StoredTrace| {
+        let state = if t.state == TraceState::Complete { "" } else { t.state.name() };
+        vec![t.trace.clone(), cut(&t.subject, 30), t.started.clone(), state.to_owned(), bytes(t.bytes)]
+    };
+    out.table(&columns, traces.iter().map(row).collect());
 }
 
 fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {

@@ -34,6 +34,32 @@ pub struct Traced {
 }
 
 impl Running<'_> {
+    /// The record up to now. Without order, files' ends and CPU time, which are known at the end. Threads are accounted for up to their last switch.
+    pub(super) fn record_so_far(&mut self) -> Result<TraceRecord> {
+        self.take()?;
+        let observed = self.watch.look()?;
+        let (threads, more_threads) = self.watch.threads()?;
+        let calls = self.watch.calls(&threads)?;
+        let span = Span {
+            started_unix_s: self.origin.unix_ns / 1_000_000_000,
+            elapsed_ns: self.began.elapsed().as_nanos() as u64,
+            subject: subject(&mut self.watched, self.descendants),
+            host: self.host.clone(),
+            cpu: None,
+            processes: processes(&self.processes, &observed),
+            most_workers: self.processes.most_workers(),
+            workers_cpu_ns: None,
+            warnings: self.warnings.clone(),
+        };
+        let sq_thread = |tgid, tid| self.processes.sq_thread(tgid, tid);
+        let seen = ProcView { rings: self.processes.rings.all(), sq_thread: &sq_thread, files: &self.files };
+        let mut record = self.summary.so_far().record(observed, &seen, span);
+        record.calls = calls;
+        let account = record.account.get_or_insert_default();
+        (account.threads, account.more_threads) = (threads, more_threads);
+        Ok(record)
+    }
+
     pub fn end(mut self) -> Result<Traced> {
         // First, so that the threads' time ends with the trace.
         self.watch.close_account()?;

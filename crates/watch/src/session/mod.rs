@@ -9,9 +9,11 @@
 //! | `taking` | what the probes hand over meanwhile |
 //! | `opening` | windows as they open and close |
 //! | `price` | what watching costs the watched |
+//! | `checkpoint` | when a record up to now is due |
 //! | `ending` | the span's end, and what it yields |
 //! | `cpu` | CPU time of the watched |
 
+mod checkpoint;
 mod cpu;
 mod ending;
 mod opening;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::checkpoint::Checkpoints;
 use super::cpu::own_cpu;
 use super::opening::Opening;
 use super::price::Price;
@@ -61,6 +62,8 @@ pub(super) struct Running<'room> {
     until: Option<Instant>,
     /// When the counts were told last.
     counted: Instant,
+    /// `None`: no checkpoint is requested.
+    checkpoints: Option<Checkpoints>,
 }
 
 impl<'room> Running<'room> {
@@ -139,6 +142,7 @@ impl<'room> Running<'room> {
             watched,
             until: how.duration.map(|d| began + d),
             counted: began,
+            checkpoints: how.checkpoints.then(|| Checkpoints::new(began)),
         })
     }
 
@@ -146,6 +150,7 @@ impl<'room> Running<'room> {
     pub fn run(&mut self, extra: &Extra, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<()> {
         while !self.is_over(tell)? && !self.is_stopped(stop) {
             self.look(extra)?;
+            self.checkpoint(tell)?;
             let counts = self.counts()?;
             tell(News::Goes(Progress { elapsed: self.began.elapsed(), followed: self.summary.completions(), counts }));
             self.rest();
@@ -249,6 +254,18 @@ impl<'room> Running<'room> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// In windows the last checkpoint is that of before them: counts of windows are expanded at the end only.
+    fn checkpoint(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
+        if self.windows.is_some() || !self.checkpoints.as_ref().is_some_and(Checkpoints::is_due) {
+            return Ok(());
+        }
+        let from = Instant::now();
+        let record = self.record_so_far()?;
+        tell(News::Checkpoint(Box::new(record)));
+        self.checkpoints.iter_mut().for_each(|checkpoints| checkpoints.done(from));
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use iotrail_probe::choice::Choice;
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampling::Sampling;
 use iotrail_schema::state::Moment;
+use iotrail_schema::trace_record::TraceRecord;
 
 /// How it is watched.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct Options {
     pub spare: bool,
     /// So long all is watched, whatever that costs; after it, what costs the watched too much is watched by windows. `None`: to the end.
     pub light_after: Option<Duration>,
+    /// [`News::Checkpoint`] is told.
+    pub checkpoints: bool,
     pub numbers: Rc<Numbers>,
 }
 
@@ -73,6 +76,8 @@ pub enum News<'a> {
         left: &'a Left,
     },
     Goes(Progress),
+    /// The record up to now, without findings.
+    Checkpoint(Box<TraceRecord>),
 }
 
 /// How far it is.

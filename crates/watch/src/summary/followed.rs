@@ -52,6 +52,22 @@ impl Summary {
         }
     }
 
+    /// A copy of what was taken so far, without the order of completions, whose memory grows with them.
+    pub(crate) fn so_far(&self) -> Self {
+        Summary {
+            parts: self.parts.clone(),
+            cpu_pairs: self.cpu_pairs.clone(),
+            memory: self.memory.clone(),
+            files: self.files.clone(),
+            ..Summary {
+                scale: self.scale,
+                completions: self.completions,
+                whole: self.whole,
+                ..Summary::new(self.choice)
+            }
+        }
+    }
+
     pub(crate) fn choice(&self) -> Choice {
         self.choice
     }

@@ -1,0 +1,134 @@
+//! Traces in the store: shown again, cut short, refused by the store.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+
+use crate::ground::ground;
+use crate::trial;
+
+type Test = fn() -> Result<(), Failed>;
+
+pub fn trials() -> Vec<Trial> {
+    let tests: [(&str, Test); 4] = [
+        ("a_trace_is_shown_again_as_it_was_printed", shown_again),
+        ("a_killed_iotrail_leaves_a_partial_trace", killed),
+        ("a_store_that_cannot_be_written_costs_a_warning_only", refused),
+        ("a_redacted_trace_has_no_argument_of_its_command", redacted),
+    ];
+    tests.into_iter().map(|(name, test)| trial::test(format!("stored::{name}"), test)).collect()
+}
+
+const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
+
+fn tool(store: &Path, args: &[&str]) -> Result<Output, Failed> {
+    let (command, rest) = args.split_first().ok_or("a command")?;
+    Ok(Command::new(TOOL).arg(command).arg("--store").arg(store).args(rest).stdin(Stdio::null()).output()?)
+}
+
+fn json(out: &Output) -> Result<Value, Failed> {
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+fn place() -> Result<tempfile::TempDir, Failed> {
+    Ok(tempfile::Builder::new().prefix("stored-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)
+}
+
+fn program() -> Vec<String> {
+    vec![ground().display().to_string(), "enter_ready".into(), "--count".into(), "200".into()]
+}
+
+fn trace(store: &Path, options: &[&str]) -> Result<Output, Failed> {
+    let program = program();
+    let args: Vec<&str> =
+        ["trace"].iter().chain(options).copied().chain(["--"]).chain(program.iter().map(String::as_str)).collect();
+    tool(store, &args)
+}
+
+fn shown_again() -> Result<(), Failed> {
+    let place = place()?;
+    let store = place.path().join("s.db");
+    let printed = json(&trace(&store, &["--json"])?)?;
+    assert_eq!(printed["trace"], "t1");
+    assert_eq!(json(&tool(&store, &["report", "t1", "--json"])?)?, printed);
+    let listed = json(&tool(&store, &["list", "--json"])?)?;
+    let one = &listed["traces"][0];
+    assert_eq!(
+        (&one["trace"], &one["state"], &one["subject"]),
+        (&"t1".into(), &"complete".into(), &program().join(" ").into())
+    );
+    let explained = json(&tool(&store, &["explain", "t1", "--json", "--slowest", "3"])?)?;
+    assert_eq!(explained["ios"].as_array().map(Vec::len), Some(3));
+    let names: Vec<_> = std::fs::read_dir(place.path())?.map(|e| e.map(|e| e.file_name())).collect::<Result<_, _>>()?;
+    assert_eq!(names, ["s.db"]);
+    Ok(())
+}
+
+fn killed() -> Result<(), Failed> {
+    let place = place()?;
+    let store = place.path().join("s.db");
+    let mut traced = Command::new("sleep").arg("600").spawn()?;
+    let pid = traced.id().to_string();
+    let mut iotrail = Command::new(TOOL)
+        .args(["trace", "--store"])
+        .arg(&store)
+        .args(["-p", &pid])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    let checkpoint = place.path().join("s.db.trace-1.json");
+    let began = Instant::now();
+    while !checkpoint.exists() && began.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let written = checkpoint.exists();
+    iotrail.kill()?;
+    iotrail.wait()?;
+    traced.kill()?;
+    traced.wait()?;
+    assert!(written, "no checkpoint");
+    let listed = json(&tool(&store, &["list", "--json"])?)?;
+    assert_eq!(listed["traces"][0]["state"], "partial");
+    let shown = json(&tool(&store, &["report", "t1", "--json"])?)?;
+    assert_eq!(shown["total"]["warnings"][0]["code"], "cut_short");
+    assert_eq!(shown["subject"]["process"]["tgid"], traced.id());
+    assert!(!checkpoint.exists());
+    Ok(())
+}
+
+fn refused() -> Result<(), Failed> {
+    let out = trace(Path::new("/proc/iotrail/s.db"), &[])?;
+    assert!(out.status.success());
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    let warnings: Vec<&str> = stderr.lines().filter(|line| line.starts_with("iotrail: warning: ")).collect();
+    assert!(
+        matches!(warnings[..], [one] if one.starts_with("iotrail: warning: the trace is not stored: ")),
+        "{stderr}"
+    );
+    let place = place()?;
+    let store = place.path().join("s.db");
+    let program = program();
+    let args = ["trace", "--no-store", "--"].into_iter().chain(program.iter().map(String::as_str));
+    assert!(Command::new(TOOL).args(args).env("XDG_STATE_HOME", place.path()).output()?.status.success());
+    assert!(!store.exists() && std::fs::read_dir(place.path())?.next().is_none());
+    Ok(())
+}
+
+fn redacted() -> Result<(), Failed> {
+    let place = place()?;
+    let store = place.path().join("s.db");
+    let printed = json(&trace(&store, &["--json", "--redact"])?)?;
+    assert_eq!(printed["subject"]["command"]["argv"][1], "enter_ready");
+    let kept = [tool(&store, &["report", "t1", "--json"])?, tool(&store, &["explain", "t1", "--json"])?];
+    for out in &kept {
+        json(out)?;
+        assert!(!String::from_utf8_lossy(&out.stdout).contains("enter_ready"));
+    }
+    let bytes = std::fs::read(&store)?;
+    assert!(!bytes.windows(11).any(|part| part == b"enter_ready"));
+    Ok(())
+}
