@@ -116,7 +116,7 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     let all = conclude(&r);
     assert_eq!(
         all[0].sentences[0],
-        "IOPS with coop against default: inconclusive at depth 1 (1 pair, and an interval needs 2 at least: measure more)."
+        "IOPS with coop against default: inconclusive at depth 1 (×0.025, no interval; 1 pair, and an interval needs 2 at least: measure more)."
     );
     assert_eq!(all.len(), 1, "no words on what was not compared");
 

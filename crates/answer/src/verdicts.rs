@@ -150,11 +150,14 @@ fn visible(of: &[f64]) -> String {
     }
 }
 
+/// Differences from this on are named by it alone.
+pub const LARGEST: f64 = 9.0;
+
 /// A difference, as a factor less 1: where it is none of percents any more, the factor; beyond 10 the number says nothing.
 pub fn factor(difference: f64) -> String {
     match difference {
         d if d < 1.0 => format!("±{}", percent(d)),
-        d if d < 9.0 => format!("×{}", three_digits(1.0 + d)),
+        d if d < LARGEST => format!("×{}", three_digits(1.0 + d)),
         _ => "more than ×10".into(),
     }
 }

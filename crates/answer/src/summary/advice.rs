@@ -187,29 +187,30 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
     let found = of_state(run, search, state);
-    let answer = match (stays, state.blocks) {
+    let stay = |text: String| (true, format!("stay as you are: {text}"));
+    let (keep, answer) = match (stays, state.blocks) {
         (_, 1..) if set.is_empty() => {
-            format!("none of {of} is left: each breaks a constraint or could not be measured")
+            (false, format!("none of {of} is left: each breaks a constraint or could not be measured"))
         }
         _ if search.second.is_some() => front::searched(run, s, &set, state),
-        (_, 0) => "nothing was compared: no block is whole".into(),
-        (true, _) if set.len() == 1 => format!("stay as you are: the best of {of} by {name}"),
+        (_, 0) => (false, "nothing was compared: no block is whole".into()),
+        (true, _) if set.len() == 1 => stay(format!("the best of {of} by {name}")),
         (true, _) if state.most_better <= TOLD => {
             let most = percent(state.most_better);
-            format!("stay as you are: by {name} none of {of} is better by more than {most}, the most that is left open")
+            stay(format!("by {name} none of {of} is better by more than {most}, the most that is left open"))
         }
         (true, _) => {
             let most = Some(state.most_better).filter(|most| most.is_finite());
             let most = most.map(|most| format!(": one may be better by up to {}", percent(most))).unwrap_or_default();
-            format!("undecided: {}{most}", undecided(&found, run.arms.len()))
+            (false, format!("undecided: {}{most}", undecided(&found, run.arms.len())))
         }
         (false, _) if set.len() == 1 => {
-            format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks")
+            (false, format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks"))
         }
-        (false, _) => format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set)),
+        (false, _) => (false, format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set))),
     };
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
-    let advice = match answer.starts_with("stay") {
+    let advice = match keep {
         true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
             "loosen a constraint: nothing that can be measured here keeps them all".into()

@@ -5,7 +5,7 @@ use crate::compare::{Metric, why_open};
 use crate::figure;
 use crate::spread::over_repeats;
 use crate::unit::Unit;
-use crate::verdicts::{factor, near_1};
+use crate::verdicts::{LARGEST, factor, near_1};
 use iotrail_base::words::count;
 use iotrail_schema::run_record::CellRecord;
 
@@ -172,8 +172,7 @@ pub fn visible(of: &[&Effect<'_>]) -> String {
 
 /// `×1.8 or more`; beyond the largest that is named, `more than ×10`.
 fn or_more(difference: f64) -> String {
-    let text = factor(difference);
-    if text.starts_with("more") { text } else { text + " or more" }
+    factor(difference) + if difference < LARGEST { " or more" } else { "" }
 }
 
 #[cfg(test)]

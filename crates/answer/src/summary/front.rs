@@ -295,22 +295,26 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
     Front { objectives: s.names.clone(), members }
 }
 
-/// Of a search by two objectives: the front as it was found, without figures.
-pub(super) fn searched(run: &RunRecord, s: &Searched<'_>, set: &[String], state: &crate::search::State) -> String {
+/// Of a search by two objectives: the front as it was found, without figures; and whether nothing is to change.
+pub(super) fn searched(
+    run: &RunRecord,
+    s: &Searched<'_>,
+    set: &[String],
+    state: &crate::search::State,
+) -> (bool, String) {
     let base = run.arms.first().map_or("", String::as_str);
     let of = plural(run.arms.len(), "candidate");
     let names = list(&s.names);
     let stays = set.iter().any(|name| name == base);
-    match (state.blocks, run.finished_unix_s) {
+    let stay = |text: String| (true, format!("stay as you are: {text}"));
+    let text = match (state.blocks, run.finished_unix_s) {
         (0, _) => "nothing was compared: no block is whole".into(),
         _ if stays && set.len() == 1 => {
-            format!("stay as you are: none of the others among {of} is better in {}", either(&s.names))
+            return stay(format!("none of the others among {of} is better in {}", either(&s.names)));
         }
         (_, Some(_)) if state.picks.is_empty() => {
             let most = percent(state.most_better);
-            format!(
-                "stay as you are: by {names} none of {of} is better by more than {most}, the most that is left open"
-            )
+            return stay(format!("by {names} none of {of} is better by more than {most}, the most that is left open"));
         }
         (_, Some(_)) if set.len() == 1 => {
             format!("{} beats the others of {of} in {names}; not confirmed in fresh blocks", set[0])
@@ -325,7 +329,8 @@ pub(super) fn searched(run: &RunRecord, s: &Searched<'_>, set: &[String], state:
             let after = plural(blocks, "block");
             format!("undecided: {} of {of} are left after {after}, none surely beaten in both {names}", set.len())
         }
-    }
+    };
+    (false, text)
 }
 
 #[cfg(test)]

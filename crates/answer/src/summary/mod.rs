@@ -142,7 +142,7 @@ impl Head {
             advice: Some(if run.is_emulated() {
                 "nothing yet: counts alone do not say what is faster; measure on real hardware".into()
             } else {
-                why::advice(base, arm, all, remedy, more) + &open
+                why::advice(base, arm, all, remedy, more).text + &open
             }),
             why,
             also: first.iter().cloned().chain(others).take(ALSO).collect(),
@@ -169,20 +169,20 @@ fn of_program(
     (base, arm): (&str, &str),
     answer: String,
     compared: &[(Metric, Vec<ByArm<'_>>)],
-    (advice, open): (String, String),
+    (advice, open): (why::Advice, String),
 ) -> Head {
     let measured = |name: &str| run.tried.iter().any(|t| t.name == name && t.is_measured());
     let of_others = run.arms.iter().skip(1).filter(|other| *other != arm && measured(other)).filter_map(|other| {
         let counted = program::why(run, base, other)?;
         counted.starts_with(other.as_str()).then_some(counted)
     });
-    let price = program::price(run, arm, compared).filter(|_| advice.starts_with("use "));
-    let to_write = program::to_write(run, arm).filter(|_| advice.starts_with("use ")).map(|text| format!(": {text}"));
+    let price = program::price(run, arm, compared).filter(|_| advice.changes);
+    let to_write = program::to_write(run, arm).filter(|_| advice.changes).map(|text| format!(": {text}"));
     Head {
         answer,
         when: None,
         why: program::why(run, base, arm),
-        advice: Some(advice + &to_write.unwrap_or_default() + &open + &price.unwrap_or_default()),
+        advice: Some(advice.text + &to_write.unwrap_or_default() + &open + &price.unwrap_or_default()),
         also: of_others.take(ALSO).collect(),
         table: program::table(compared),
         forest: None,

@@ -170,48 +170,52 @@ fn range(values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> Str
     }
 }
 
-/// What to do. `more`: how to find out what is inconclusive.
+/// What to do.
+pub struct Advice {
+    pub text: String,
+    /// Another arm than the first is to be used.
+    pub changes: bool,
+}
+
+/// `more`: how to find out what is inconclusive.
 pub fn advice(
     base: &str,
     arm: &str,
     all: &[ByArm<'_>],
     remedy: Option<String>,
     more: impl Fn() -> Option<String>,
-) -> String {
+) -> Advice {
+    let stay = |text: String| Advice { text, changes: false };
     let has = |effects: &[Effect<'_>], verdict| effects.iter().any(|e| e.c.verdict == verdict);
     let with = |verdict| all.iter().filter(move |(_, e)| has(e, verdict)).map(|(name, _)| *name).collect::<Vec<_>>();
     let (better, worse) = (with(Verdict::Faster), with(Verdict::Slower));
     let effects = || all.iter().flat_map(|(_, e)| e);
     if let Some(remedy) = remedy {
-        return format!("{remedy} (not measured here)");
+        return stay(format!("{remedy} (not measured here)"));
     }
     if better.is_empty() && worse.is_empty() {
         if effects().all(|e| e.c.verdict == Verdict::Equivalent) {
-            return format!("stay with {base}: nothing is gained");
+            return stay(format!("stay with {base}: nothing is gained"));
         }
         if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
             let mut both = effects().flat_map(|e| [e.b, e.a]);
             if let Some(cell) = both.find(|cell| failed(cell).is_some()) {
-                return format!("see why {} fails, and measure again", cell.arm());
+                return stay(format!("see why {} fails, and measure again", cell.arm()));
             }
-            return "compare arms that do the same: bytes, flags, targets".into();
+            return stay("compare arms that do the same: bytes, flags, targets".into());
         }
-        return match more() {
-            Some(more) => format!("stay with {base}, or measure more: {more}"),
-            None => format!("stay with {base}"),
-        };
+        let more = more().map(|more| format!(", or measure more: {more}")).unwrap_or_default();
+        return stay(format!("stay with {base}{more}"));
     }
     if better.is_empty() {
-        return if all.len() == 1 {
-            format!("stay with {base}")
-        } else {
-            format!("stay with {base}: no arm is faster")
-        };
+        let none = if all.len() == 1 { "" } else { ": no arm is faster" };
+        return stay(format!("stay with {base}{none}"));
     }
     let one = all.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, e)| &e[..]);
-    match (has(one, Verdict::Faster), has(one, Verdict::Slower)) {
+    let text = match (has(one, Verdict::Faster), has(one, Verdict::Slower)) {
         (true, false) if one.iter().all(|e| e.c.verdict == Verdict::Faster) => format!("use {arm}"),
         (true, false) => format!("use {arm} there; nowhere was it seen to be slower"),
         _ => format!("use {} where the table has ▲, {base} elsewhere", if all.len() == 1 { arm } else { "the arm" }),
-    }
+    };
+    Advice { text, changes: true }
 }

@@ -8,8 +8,9 @@ use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
 
 /// How rings are set up: those that exclude none of each other's reasons.
-pub(super) const RINGS: [&str; 4] =
-    ["coop_taskrun,taskrun_flag", "single_issuer", "defer_taskrun,single_issuer", "sqpoll"];
+pub(super) const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", DEFER, "sqpoll"];
+
+pub(super) const DEFER: &str = "defer_taskrun,single_issuer";
 
 /// The name of what there is now.
 pub const NOW: &str = AS_IS;

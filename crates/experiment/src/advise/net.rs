@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::candidates::{Move, Proposed, RINGS, joined, one, ring_move};
+use super::candidates::{DEFER, Move, Proposed, RINGS, joined, one, ring_move};
 use iotrail_base::error::Kind;
 use iotrail_base::words::bytes;
 use iotrail_host::cpu::format_list;
@@ -30,7 +30,7 @@ pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed
     let places = places(base, online);
     let mut all: Vec<Vec<&Move>> = vec![vec![]];
     all.extend(places.iter().map(|p| vec![p]));
-    let defer = rings.iter().find(|m| m.name.starts_with("defer"));
+    let defer = rings.iter().find(|m| m.name == DEFER);
     let own = own_moves(base, online);
     let engines = engines(base);
     let receives = if is_ring { vec![] } else { receives(None) };

@@ -1,6 +1,7 @@
 //! What a search is for, and what it must not break, as they are written on a command line.
 
 use iotrail_answer::compare::Metric;
+use iotrail_answer::figure::Unit;
 use iotrail_answer::search::CPUS;
 use iotrail_base::units::Span;
 use iotrail_schema::search_record::Constraint;
@@ -53,7 +54,8 @@ pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint,
     let below = rest.starts_with('<');
     let limit = rest[1..].trim_start_matches('=').trim();
     let metric = metric(name.trim(), own, cpu)?;
-    let is_time = metric.starts_with("latency") || matches!(metric.as_str(), "elapsed" | "cpu_time" | "cpu_per_io");
+    let figure = metric.parse::<Metric>().ok().filter(|_| !own.contains(&metric)).and_then(Metric::figure);
+    let is_time = figure.is_some_and(|f| f.unit == Unit::Time);
     let limit = match (limit.parse::<f64>(), limit.parse::<Span>()) {
         (_, Ok(span)) if is_time => span.0.as_nanos() as f64,
         (Ok(_), _) if is_time => return Err(format!("'{limit}' in '{text}' has no unit: as 2ms, 50us")),

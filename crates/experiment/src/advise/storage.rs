@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::candidates::{Move, Placement, Proposed, RINGS, joined, one, placed, product, ring_move};
+use super::candidates::{DEFER, Move, Placement, Proposed, RINGS, joined, one, placed, product, ring_move};
 use crate::load::{Kind, Load};
 use crate::plan::Refusal;
 use iotrail_base::error;
@@ -35,7 +35,7 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (
     let mut out = Vec::new();
     let has_ring = base.engine.engine().ring.is_some();
     let rings = rings(base);
-    let defer = rings.iter().find(|m| m.name.starts_with("defer"));
+    let defer = rings.iter().find(|m| m.name == DEFER);
     let is_open = base.cpus.is_none() || base.cpus.as_deref() == Some("non-irq");
     let places = if is_open { placed(around.placements) } else { Vec::new() };
     let hosts = hosts(base, around, &mut out);

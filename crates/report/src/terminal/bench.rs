@@ -21,7 +21,7 @@ fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     let b = &mut out;
     verdict::head(b, answer);
     let load = load(&m.load);
-    b.subject_or("load", &load, &shortly(&load));
+    b.subject_or("load", &load, &shortly(&m.load));
     b.subject("target", &target(m));
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
@@ -55,30 +55,50 @@ fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
 }
 
 fn load(l: &LoadRecord) -> Vec<String> {
+    items(l).into_iter().map(|(_, text)| text).collect()
+}
+
+/// An item's place on one line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// What the load does and how deep.
+    First,
+    Ring,
+    Rest,
+    /// The default, which is not worth the room.
+    Default,
+}
+
+fn items(l: &LoadRecord) -> Vec<(Place, String)> {
+    use Place::{Default, First, Rest, Ring};
+    let unless = |default: bool| if default { Default } else { Rest };
     let cpus = match (&l.cpus_requested, l.cpus.as_slice()) {
         (_, []) => "not pinned".into(),
         (Some(asked), cpus) if asked == "irq" || asked == "non-irq" => format!("CPU {} ({asked})", numbers(cpus)),
         (_, cpus) => format!("CPU {}", numbers(cpus)),
     };
     let mut items = vec![
-        format!("{} {} {}", l.engine, l.rw, bytes(l.bs)),
-        format!("depth {}", l.depth),
-        format!("batch {}", l.batch),
-        plural(l.jobs as usize, "job"),
-        cpus,
-        format!("wait {}", l.wait),
+        (First, format!("{} {} {}", l.engine, l.rw, bytes(l.bs))),
+        (First, format!("depth {}", l.depth)),
+        (unless(l.batch == 1), format!("batch {}", l.batch)),
+        (unless(l.jobs == 1), plural(l.jobs as usize, "job")),
+        (unless(l.cpus.is_empty()), cpus),
+        (Rest, format!("wait {}", l.wait)),
     ];
     if l.engine.has_ring() {
         let flags = |v: &[String]| if v.is_empty() { "none".to_owned() } else { v.join(",") };
         let (asked, granted) = (flags(&l.ring.requested), flags(&l.ring.granted));
-        items.push(if asked == granted { format!("ring {asked}") } else { format!("ring {asked}, granted {granted}") });
+        items.push((
+            Ring,
+            if asked == granted { format!("ring {asked}") } else { format!("ring {asked}, granted {granted}") },
+        ));
     }
     if !l.register.is_empty() {
-        items.push(format!("registered {}", l.register.join(",")));
+        items.push((Rest, format!("registered {}", l.register.join(","))));
     }
     let mut when = |is: bool, text: String| {
         if is {
-            items.push(text);
+            items.push((Rest, text));
         }
     };
     when(l.force_async, "force-async".into());
@@ -91,20 +111,17 @@ fn load(l: &LoadRecord) -> Vec<String> {
     when(l.rate.is_some(), format!("open loop, {} I/Os a second", count(l.rate.unwrap_or_default())));
     when(l.verify, "verified".into());
     if let Some(seed) = l.seed {
-        items.push(format!("seed {seed}"));
+        items.push((Rest, format!("seed {seed}")));
     }
     items
 }
 
-/// For one line: the ring's flags first, and not what is so unless it is asked for.
-fn shortly(load: &[String]) -> Vec<String> {
-    const USUAL: [&str; 3] = ["batch 1", "1 job", "not pinned"];
-    let mut items: Vec<&String> = load.iter().filter(|item| !USUAL.contains(&item.as_str())).collect();
-    // What it does and how deep stay in front.
-    if let Some(rest) = items.get_mut(2..) {
-        rest.sort_by_key(|item| !item.starts_with("ring "));
-    }
-    items.into_iter().cloned().collect()
+/// For one line: the ring's flags behind what it does and how deep, and no defaults.
+fn shortly(l: &LoadRecord) -> Vec<String> {
+    let mut items = items(l);
+    items.retain(|(place, _)| *place != Place::Default);
+    items.sort_by_key(|(place, _)| *place);
+    items.into_iter().map(|(_, text)| text).collect()
 }
 
 fn target(m: &Measurement) -> Vec<String> {
