@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use iotrail_answer::compare;
+use iotrail_answer::summary::Head;
 use iotrail_base::plain::{Stream, for_locale};
 use iotrail_base::words::{bytes, span};
 use iotrail_experiment::execute::{Started, Step};
@@ -108,6 +110,15 @@ impl Progress {
                 );
                 self.bar.suspend(|| say(&text));
             }
+            Step::SoFar { record, repeats } if !self.bar.is_hidden() => {
+                let mut record = (*record).clone();
+                record.comparisons = compare::of_run(&record, &|_, _| None);
+                if !record.comparisons.is_empty() {
+                    let answer = Head::of_run(&record, false).answer;
+                    self.bar.suspend(|| say(&format!("after 2 of {repeats} repeats: {}", sanitise(&answer))));
+                }
+            }
+            Step::SoFar { .. } => {}
             Step::Left { left, leader } => {
                 self.search = Some(format!("{left} candidates left, {} leads · ", sanitise(leader)));
             }

@@ -21,7 +21,7 @@ use iotrail_base::error::{Error, Kind, Result};
 use iotrail_host::clock;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::program_record::Hang;
-use iotrail_schema::run_record::{ARM, Stop};
+use iotrail_schema::run_record::{ARM, RunRecord, Stop};
 use iotrail_store::Store;
 
 /// How a run ended.
@@ -43,6 +43,8 @@ pub enum Step<'a> {
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// Others disturb the machine throughout: there are `repeats` blocks, in place of the `of_plan` that were planned.
     Added { planned: usize, repeats: u32, of_plan: u32 },
+    /// Two blocks are whole, the fewest that give an interval: what they say so far.
+    SoFar { record: &'a RunRecord, repeats: u32 },
     /// Of a search: a block is over.
     Left { left: usize, leader: &'a str },
     /// The machine cannot do this cell; the run goes on without it.
@@ -226,6 +228,7 @@ impl Slots<'_, '_> {
                     return Ok(Some(outcome));
                 }
                 search = self.search()?;
+                self.so_far(slot.repeat)?;
                 blocks += u32::from(search.is_some());
                 if search.is_some() && !budget.has_room(blocks) {
                     break;
@@ -253,6 +256,17 @@ impl Slots<'_, '_> {
             }
         }
         self.once_more()
+    }
+
+    fn so_far(&mut self, next: u32) -> Result<()> {
+        let Execution { plan, started, store, tell, .. } = &mut *self.e;
+        if next == 3
+            && plan.searches().is_none()
+            && let Some(record) = store.load(started.run)?
+        {
+            tell(Step::SoFar { record: &record, repeats: plan.repeats });
+        }
+        Ok(())
     }
 
     /// Who is left of a search; `None`: nothing is searched for.
