@@ -21,7 +21,7 @@ use iotrail_schema::recorded;
 #[command(
     group = ArgGroup::new("format").required(true).multiple(true),
     after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    what `run --json` or `bench --json` printed: \
-                  it has no histograms\n  r.iotrail   what `trace --record` wrote, for --perfetto\n\nOUT is a file, or - for \
+                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n\nOUT is a file, or - for \
                   standard output; DIR a folder, which is made. Kernel stacks are what\n`bench` and `trace` write with \
                   --profile --folded: measurements keep their samples by place alone."
 )]
@@ -30,11 +30,11 @@ pub struct ExportArgs {
     #[arg(value_name = "SOURCE")]
     source: OsString,
 
-    /// Write the run as `run --json` prints it, a measurement as `bench --json` does
+    /// Write the run as `run --json` prints it, a measurement as `bench --json` does, a recording as one JSON value per line
     #[arg(long, value_name = "OUT", group = "format")]
     json: Option<PathBuf>,
 
-    /// Write one row per measurement, units in the column names
+    /// Write one row per measurement, or per completion of a recording, units in the column names
     #[arg(long, value_name = "OUT", group = "format")]
     csv: Option<PathBuf>,
 
@@ -63,6 +63,10 @@ pub struct ExportArgs {
     #[arg(long, value_name = "OUT", group = "format")]
     perfetto: Option<PathBuf>,
 
+    /// Write a recording's reads, writes and syncs as fio's I/O log (version 3), for fio --read_iolog
+    #[arg(long, value_name = "OUT", group = "format")]
+    iolog: Option<PathBuf>,
+
     /// Replace existing files
     #[arg(long)]
     force: bool,
@@ -85,6 +89,7 @@ impl ExportArgs {
             ("--hdr", &self.hdr),
             ("--folded", &self.folded),
             ("--perfetto", &self.perfetto),
+            ("--iolog", &self.iolog),
         ];
         all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
     }

@@ -67,7 +67,7 @@ fn options() -> End {
         ("report", "--force --full --help --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --failed --help --json --opcode --ring --slowest --store"),
-        ("export", "--csv --fio --folded --force --hdr --help --json --parquet --perfetto --store --table"),
+        ("export", "--csv --fio --folded --force --hdr --help --iolog --json --parquet --perfetto --store --table"),
         ("completions", "--help"),
         ("man", "--force --help"),
         (

@@ -88,7 +88,27 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
     let explained: serde_json::Value = serde_json::from_slice(&out.stdout)?;
     assert_eq!(explained["completions"], 240_000);
     assert_eq!(explained["ios"].as_array().map(Vec::len), Some(7));
+    let reads = if load.contains("nop") { 0 } else { 240_000 };
+    exported(&path, 240_000, reads)?;
     std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+/// The table has all completions; fio's log has the reads of a named file, and what opens and closes it.
+fn exported(path: &Path, completions: usize, reads: usize) -> Result<(), Failed> {
+    let [table, log] = ["requests.csv", "requests.log"].map(scratch);
+    let mut export = Command::new(TOOL);
+    export.args(["export", "--force"]).arg(path).arg("--csv").arg(&table).arg("--iolog").arg(&log);
+    assert!(export.output()?.status.success());
+    let [rows, lines] = [std::fs::read_to_string(&table)?, std::fs::read_to_string(&log)?];
+    assert_eq!(rows.lines().count(), 1 + completions);
+    assert_eq!(lines.lines().next(), Some("fio version 3 iolog"));
+    let of = |action: &str| lines.lines().filter(|line| line.split(' ').nth(2) == Some(action)).count();
+    let files = usize::from(reads > 0);
+    assert_eq!(["read", "write", "add", "open", "close"].map(of), [reads, 0, files, files, files]);
+    let times = lines.lines().skip(1).map(|line| line.split(' ').next().and_then(|us| us.parse::<u64>().ok()));
+    assert!(times.collect::<Option<Vec<u64>>>().is_some_and(|all| all.is_sorted()));
+    [table, log].iter().try_for_each(std::fs::remove_file)?;
     Ok(())
 }
 

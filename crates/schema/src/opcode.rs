@@ -50,6 +50,8 @@ pub const MAY_FORCE_WORKER: u32 = 1 << 15;
 pub const TIMERS: u32 = 1 << 16;
 /// It is a command of the file's own driver.
 pub const PASSTHROUGH: u32 = 1 << 17;
+/// It is fsync(2) or fdatasync(2) of a file.
+pub const SYNCS: u32 = 1 << 18;
 
 const ALWAYS: u32 = WORKER | MAY_FORCE_WORKER;
 const READ: u32 = READS | POLLED;
@@ -67,7 +69,7 @@ pub const ALL: &[Opcode] = &[
     op("nop", (5, 1), NO_FILE),
     op("readv", (5, 1), READ | VECTORED),
     op("writev", (5, 1), WRITE | VECTORED),
-    op("fsync", (5, 1), STORES | ALWAYS),
+    op("fsync", (5, 1), SYNCS | STORES | ALWAYS),
     op("read_fixed", (5, 1), READ | SIZED | INDEXED),
     op("write_fixed", (5, 1), WRITE | SIZED | INDEXED),
     op("poll_add", (5, 1), WAITS),
@@ -139,8 +141,8 @@ const fn aio(name: &'static str, traits: u32) -> Opcode {
 pub const NATIVE_AIO: &[Opcode] = &[
     aio("pread", READS | SIZED),
     aio("pwrite", WRITES | SIZED),
-    aio("fsync", STORES),
-    aio("fdsync", STORES),
+    aio("fsync", SYNCS | STORES),
+    aio("fdsync", SYNCS | STORES),
     aio("aio_op_4", 0),
     aio("poll", 0),
     aio("noop", 0),
@@ -150,7 +152,7 @@ pub const NATIVE_AIO: &[Opcode] = &[
 
 /// By the numbers of record.h.
 pub const POSIX_AIO: &[Opcode] =
-    &[aio("aio_read", READS | SIZED), aio("aio_write", WRITES | SIZED), aio("aio_fsync", STORES)];
+    &[aio("aio_read", READS | SIZED), aio("aio_write", WRITES | SIZED), aio("aio_fsync", SYNCS | STORES)];
 
 /// Whether the operation of this name has one of these traits. A name that is not in the tables has none.
 pub fn is(name: &str, any_of: u32) -> bool {

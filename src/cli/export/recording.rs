@@ -1,51 +1,125 @@
-//! A recording, whose I/Os only Perfetto's trace holds one by one.
+//! A recording's requests, one by one.
 
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use super::ExportArgs;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::Output;
-use iotrail_report::export::perfetto;
+use iotrail_base::words::plural;
+use iotrail_report::export::{perfetto, requests};
 use iotrail_report::terminal;
-use iotrail_schema::recorded::Ending;
+use iotrail_schema::recorded::{End, Ending};
 use iotrail_watch::recording::Reader;
+use serde_json::json;
 
 pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
-    if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| *option != "--perfetto") {
+    const TAKEN: [&str; 4] = ["--json", "--csv", "--iolog", "--perfetto"];
+    if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| !TAKEN.contains(option)) {
         return Err(Error::input(
             format!("{} is a recording of single I/Os, and {option} is of measurements", source.display()),
-            "give a stored run's number or what `bench --json` printed; of a recording, --perfetto",
+            format!("give a stored run's number or what `bench --json` printed; of a recording, {}", TAKEN.join(", ")),
         ));
     }
-    // The parser has seen one format at least.
-    let Some(path) = &args.perfetto else { return Ok(0) };
-    // Names of rings and processes are at the recording's end, and wanted at its beginning.
+    if args.table != "measurements" {
+        return Err(Error::input(
+            format!("{} is a recording, which is one table", source.display()),
+            "leave out --table",
+        ));
+    }
+    // Names of rings, processes and files are at the recording's end, and wanted at its beginning.
     let ending = Reader::open(source)?.skip_to_ending()?;
-    let reader = Reader::open(source)?;
     let place = |p: &Path| p.canonicalize().ok();
-    if place(path).is_some_and(|p| Some(p) == place(source)) {
-        let what = format!("{} cannot become its own export", source.display());
-        return Err(Error::input(what, "name another file with --perfetto"));
+    for (option, path) in args.streams() {
+        if place(path).is_some_and(|p| Some(p) == place(source)) {
+            let what = format!("{} cannot become its own export", source.display());
+            return Err(Error::input(what, format!("name another file with {option}")));
+        }
+        let reader = Reader::open(source)?;
+        let file = Output::open(path, args.existing(), option)?;
+        let said = match option {
+            "--json" => lines(reader, ending.end(), file)?,
+            "--csv" => table(reader, ending.end(), file)?,
+            "--iolog" => iolog(reader, ending.end(), file)?,
+            _ => tracks(reader, ending.end(), file)?,
+        };
+        terminal::say(&said);
     }
-    let mut file = Output::open(path, args.existing(), "--perfetto")?;
-    let header = reader.header().clone();
-    let refused = file.refusal();
-    let mut out = perfetto::Exporter::new(&mut file, &header, ending.end());
-    for entry in reader {
-        out.entry(&entry?).map_err(&refused)?;
-    }
-    let written = out.finish().map_err(refused)?;
-    let shown = file.shown();
-    file.finish()?;
     match ending {
         Ending::Whole(_) => (),
         Ending::Cut { at_byte } | Ending::Damaged { at_byte } => terminal::say(&format!(
             "iotrail: warning: the recording breaks off at byte {at_byte}; what is before is exported"
         )),
     }
-    terminal::say(&format!(
-        "{}: {} I/Os as {} slices on {} tracks; open it at https://ui.perfetto.dev, which reads it in the browser",
-        shown, written.ios, written.slices, written.tracks
-    ));
     Ok(0)
+}
+
+/// The header, each entry, and what is known at the end.
+fn lines(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> {
+    let refused = file.refusal();
+    let mut entries = 0_u64;
+    let mut out = BufWriter::new(&mut file);
+    writeln!(out, "{}", json!({ "header": reader.header() })).map_err(&refused)?;
+    for entry in reader {
+        serde_json::to_writer(&mut out, &entry?).map_err(|e| refused(e.into()))?;
+        out.write_all(b"\n").map_err(&refused)?;
+        entries += 1;
+    }
+    writeln!(out, "{}", json!({ "end": end })).and_then(|()| out.flush()).map_err(&refused)?;
+    drop(out);
+    done(file, &format!("{entries} entries, one per line"))
+}
+
+fn table(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> {
+    let refused = file.refusal();
+    let mut out = requests::Table::new(&mut file, end).map_err(&refused)?;
+    for entry in reader {
+        out.entry(&entry?).map_err(&refused)?;
+    }
+    let rows = out.finish().map_err(&refused)?;
+    done(file, &format!("{rows} rows, one per completion"))
+}
+
+fn iolog(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> {
+    let header = reader.header();
+    if header.one_in > 1 || header.adaptive || header.slowest.is_some() || header.windows.is_some() {
+        return Err(Error::input(
+            "the recording holds a sample of the requests, and fio would replay another load",
+            "record all of them: iotrail trace --one-in 1 --record FILE",
+        ));
+    }
+    let Some(end) = end else {
+        let what = "the recording breaks off before the names of its files";
+        return Err(Error::input(what, "record again; --csv and --json hold what is there"));
+    };
+    let refused = file.refusal();
+    let mut log = requests::IoLog::new(end);
+    for entry in reader {
+        log.entry(&entry?);
+    }
+    let written = log.write(BufWriter::new(&mut file)).map_err(refused)?;
+    let lost = end.losses.lost() + end.unfinished;
+    let without = [(log.left_out, "without a named file, an offset or a length"), (lost, "lost or unfinished")];
+    let without = without.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("; {n} {why} left out"));
+    let text = format!("{}{}", plural(written, "request"), without.collect::<String>());
+    done(file, &format!("{text}; fio --read_iolog replays it: writes go to the recorded files"))
+}
+
+fn tracks(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> {
+    let header = reader.header().clone();
+    let refused = file.refusal();
+    let mut out = perfetto::Exporter::new(&mut file, &header, end);
+    for entry in reader {
+        out.entry(&entry?).map_err(&refused)?;
+    }
+    let written = out.finish().map_err(refused)?;
+    let (ios, slices, tracks) = (written.ios, written.slices, written.tracks);
+    let text = format!("{ios} I/Os as {slices} slices on {tracks} tracks");
+    done(file, &format!("{text}; open it at https://ui.perfetto.dev, which reads it in the browser"))
+}
+
+fn done(file: Output, text: &str) -> Result<String> {
+    let shown = file.shown();
+    file.finish()?;
+    Ok(format!("{shown}: {text}"))
 }

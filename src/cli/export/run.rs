@@ -84,9 +84,10 @@ pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
 
 impl Exported<'_> {
     fn export(&self, args: &ExportArgs) -> Result<u8> {
-        if args.perfetto.is_some() {
+        let of_requests = [("--perfetto", &args.perfetto), ("--iolog", &args.iolog)];
+        if let Some((option, _)) = of_requests.iter().find(|(_, path)| path.is_some()) {
             return Err(Error::input(
-                format!("{} holds no single I/Os, and --perfetto is of these", self.called),
+                format!("{} holds no single I/Os, and {option} is of these", self.called),
                 "record them: iotrail trace --record FILE -- CMD",
             ));
         }

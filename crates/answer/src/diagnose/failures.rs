@@ -6,7 +6,7 @@ use crate::delivered::has;
 use iotrail_base::words::{bytes, count, list, percent, plural};
 use iotrail_schema::account::Role;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, WRITES, is};
+use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
 /// Of the requests whose data is not lost: from one in a hundred on they change what is measured.
@@ -175,7 +175,7 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
     let mut failed: Vec<Failed> = Vec::new();
     for o in t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)) {
         let keeps = to_storage && keeps_data(&o.opcode);
-        let sync = keeps && o.opcode.contains("sync");
+        let sync = keeps && is(&o.opcode, SYNCS);
         let is_odd =
             |name: &str| !is_explained(t, o, name) && (!ORDINARY.contains(&name) || sync && name == "ECANCELED");
         let odd = o.errnos.iter().filter(|e| is_odd(&e.errno));

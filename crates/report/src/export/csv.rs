@@ -53,7 +53,7 @@ pub fn write(run: &Run<'_>, table: &Table, out: impl Write, refused: &dyn Fn(std
     Ok(rows)
 }
 
-fn written(field: &Field) -> String {
+pub(super) fn written(field: &Field) -> String {
     match field {
         Field::Unknown => String::new(),
         Field::Integer(n) => n.to_string(),

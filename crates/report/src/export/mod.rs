@@ -8,6 +8,7 @@
 //! | [`fio`] | fio's JSON |
 //! | [`folded`], [`flamegraph`] | samples as folded stacks, and drawn |
 //! | [`perfetto`] | a recording, for ui.perfetto.dev |
+//! | [`requests`] | a recording as CSV, and as fio's I/O log |
 //! | [`openmetrics`] | what is watched, for a scrape |
 
 pub mod csv;
@@ -18,6 +19,7 @@ pub mod hdr;
 pub mod openmetrics;
 pub mod parquet;
 pub mod perfetto;
+pub mod requests;
 pub mod rows;
 #[cfg(test)]
 mod sample;
