@@ -1,8 +1,10 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
-use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, ring_seconds};
+use super::calls::{cpu, cpu_share};
+use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, of_stages, ring_seconds};
 use crate::delivered::has;
 use iotrail_base::words::{count, percent, three_digits};
+use iotrail_schema::account::RequestStage;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode;
@@ -61,9 +63,11 @@ impl Calls {
         self.followed_alone >= enough && most && self.per_s >= per_s
     }
 
-    fn finding(&self, severity: Severity, text: String) -> Finding {
+    fn finding(&self, t: &TraceRecord, severity: Severity, text: String) -> Finding {
         let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
-        ONE_PER_ENTER.finding_from(self.followed, severity, text, &evidence)
+        // What the requests themselves take in the calls cannot be saved, and is not known apart.
+        let bound = cpu(cpu_share(t, &["io_uring_enter"]).map(|share| share * self.single));
+        Finding { bound, ..ONE_PER_ENTER.finding_from(self.followed, severity, text, &evidence) }
     }
 }
 
@@ -91,7 +95,7 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         count(calls.per_s),
         three_digits(calls.in_flight)
     );
-    Some(calls.finding(Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
+    Some(calls.finding(t, Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
 }
 
 /// Nothing else in flight.
@@ -115,7 +119,7 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let remedy = "prepare several requests before io_uring_enter is called; where there is only ever one, pread or pwrite does the \
                   same with less";
-    Some(Finding { remedy: remedy.into(), ..calls.finding(Severity::Note, text) })
+    Some(Finding { remedy: remedy.into(), ..calls.finding(t, Severity::Note, text) })
 }
 
 /// The most that one run of task work does, where the kernel has such a limit.
@@ -217,7 +221,8 @@ fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
     evidence.extend(in_flight.map(|n| ("in_flight", n)));
     let f = CAPPED_BATCH.finding_from(followed, Severity::Warning, text, &evidence);
-    Some(Finding { remedy: cap.remedy.into(), ..f })
+    // Only requests that were ready wait for the next run.
+    Some(Finding { remedy: cap.remedy.into(), bound: of_stages(t, &[RequestStage::Ready]), ..f })
 }
 
 #[cfg(test)]

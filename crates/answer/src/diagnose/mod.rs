@@ -30,10 +30,12 @@ use std::cmp::Reverse;
 
 pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
-use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Measurement, StageRecord};
+use iotrail_schema::syscall::{self, Wait};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+use reasons::Waits;
 pub use reasons::name as reason_name;
 
 /// Completions below which a share is no habit of the program: 5 % of them are five.
@@ -236,23 +238,46 @@ pub fn is_present(t: &TraceRecord, code: &str) -> bool {
 
 /// Findings of a trace by [`rank`]. Its warnings have the doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
-    ranked(|rule| rule.of_trace(t))
+    ranked(|rule| rule.of_trace(t), |of| most_of_threads(t, of))
 }
 
 /// Findings of one measurement by [`rank`].
 pub fn findings_of(m: &Measurement) -> Vec<Finding> {
-    ranked(|rule| rule.of_measurement(m))
+    ranked(|rule| rule.of_measurement(m), |_| 1.0)
 }
 
 /// A bound below this share is not worth a change.
 const WORTH_A_CHANGE: f64 = 0.02;
 
-fn ranked(of: impl Fn(&Rule) -> Vec<Finding>) -> Vec<Finding> {
+/// The most of a thread's wall time that this time was: shares of different times become comparable.
+fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
+    let looks = t.rings.iter().any(|r| polling::from_user_mode(&r.vehicles) > 0.0);
+    let waits = |row: &ThreadRow| {
+        let call = row.syscall.as_deref().and_then(syscall::find).and_then(|call| call.wait);
+        let for_io = row.reason.as_ref().is_some_and(|reason| reasons::waits_for(reason) != Waits::Other);
+        row.state == ThreadState::Blocked && (for_io || call.is_some_and(|wait| wait != Wait::Sleep))
+    };
+    let counts = |row: &ThreadRow| match of {
+        BoundOf::ThreadTime => true,
+        BoundOf::Cpu => row.state == ThreadState::Running,
+        // A program that looks for completions from user mode waits there, too.
+        BoundOf::Latency | BoundOf::P99 => {
+            waits(row) || looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none()
+        }
+    };
+    let share = |thread: &ThreadAccount| {
+        let ns: u64 = thread.rows.iter().filter(|row| counts(row)).map(|row| row.ns).sum();
+        ns as f64 / thread.wall_ns.max(1) as f64
+    };
+    t.own_threads().map(share).reduce(f64::max).unwrap_or(1.0)
+}
+
+fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> Vec<Finding> {
     let mut all: Vec<(&Rule, Finding)> =
         RULES.iter().flat_map(|rule| of(rule).into_iter().map(move |f| (rule, f))).collect();
     let small = all.iter_mut().filter(|(_, f)| f.bound.is_some_and(|bound| bound.share < WORTH_A_CHANGE));
     small.for_each(|(_, f)| f.severity = Severity::Note);
-    all.sort_by_key(|(rule, f)| rank(rule, f));
+    all.sort_by_key(|(rule, f)| rank(rule, f, &most));
     let mut all: Vec<Finding> = all.into_iter().map(|(_, f)| f).collect();
     together_at_most_whole(&mut all);
     all
@@ -276,12 +301,20 @@ fn of_delivery(stages: Option<&StageRecord>, share: f64) -> Option<Bound> {
     Some(Bound { of: BoundOf::Latency, share: share.clamp(0.0, 1.0) })
 }
 
-/// Failures come first, then the largest bounds, then findings without a bound, and what other programs do.
+/// Failures come first, then the bounds that save most of the threads' time, then findings without a bound, and what other programs do.
 /// Equal ranks keep the order of [`RULES`].
-fn rank(rule: &Rule, f: &Finding) -> (bool, bool, Reverse<Option<u64>>) {
+fn rank(rule: &Rule, f: &Finding, most: impl Fn(BoundOf) -> f64) -> (bool, bool, Reverse<Option<u64>>) {
     let is_failure = rule.matter == Matter::Data && f.warns();
     // The bits of numbers that are not negative are in the order of the numbers.
-    (!is_failure, cpu::is_of_others(f), Reverse(f.bound.map(|bound| bound.share.to_bits())))
+    let saved = f.bound.map(|bound| (bound.share * most(bound.of)).to_bits());
+    (!is_failure, cpu::is_of_others(f), Reverse(saved))
+}
+
+/// The share of the requests' latency in these stages.
+fn of_stages(t: &TraceRecord, stages: &[RequestStage]) -> Option<Bound> {
+    let requests = t.account.as_ref()?.requests.as_ref()?;
+    let share = requests.share(|row| stages.contains(&row.stage));
+    (share > 0.0).then_some(Bound { of: BoundOf::Latency, share: share.min(1.0) })
 }
 
 /// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.

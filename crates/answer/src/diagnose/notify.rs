@@ -1,5 +1,6 @@
 //! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
 
+use super::calls::{cpu, cpu_outside_calls};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of, tick_rate, why_the_tick};
 use iotrail_base::words::{count, percent, span, three_digits};
@@ -113,6 +114,8 @@ fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     // The rate of all I/Os is over the whole span.
     let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
     let mut f = KICK_STORM.from(t.total.ios, kicks(per_io, ios_per_s, " while the rings were in use")?);
+    // A kick is handled in the kernel outside of system calls, with page faults and other interrupts.
+    f.bound = cpu(cpu_outside_calls(t));
     // Kicks are not counted by ring, but only these ask for them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
     if let [one] = kicked.as_slice() {

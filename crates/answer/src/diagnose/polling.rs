@@ -61,7 +61,7 @@ const FAULTS: u64 = 10_000;
 const FAULTS_PER_IO: f64 = 1.0;
 
 /// The thread was in user mode when its completions came in: it looks for them, or computes.
-fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
+pub(super) fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
     use DeliveryPath::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
 }

@@ -1,7 +1,8 @@
 //! Completions that the program lets lie in the completion queue.
 
-use super::{Check, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, of_stages};
 use iotrail_base::words::{count, percent, span};
+use iotrail_schema::account::RequestStage;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
@@ -31,7 +32,7 @@ pub const LEFT_LYING: Rule = Rule {
 
 /// It rests on the lower bounds alone, and on what lay there while no thread waited for more: who waits for a whole batch in
 /// io_uring_enter lets its first completions lie on purpose. Nor on what lay there while the program had no CPU.
-pub(super) fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reaping = r.reaping.as_ref()?;
     let all = (reaping.estimated + reaping.unreaped_estimated) as f64;
     let share = reaping.left_long_estimated as f64 / all;
@@ -69,5 +70,7 @@ pub(super) fn left_lying(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(longest.map(|ns| ("left_max_ns", ns as f64)));
     let habit = reaping.left_long >= ENOUGH_EVENTS && share >= MOST;
     let severity = Severity::warning_if(habit || r.overflows > 0);
-    Some(LEFT_LYING.finding_from(reaping.completions + reaping.unreaped, severity, text, &evidence))
+    let seen = reaping.completions + reaping.unreaped;
+    let bound = of_stages(t, &[RequestStage::Posted]);
+    Some(Finding { bound, ..LEFT_LYING.finding_from(seen, severity, text, &evidence) })
 }

@@ -1,8 +1,8 @@
 //! The submission-queue thread's use of its CPU.
 
-use super::{Check, Matter, RULE, Rule, ring_seconds};
+use super::{Check, Matter, RULE, Rule, of_stages, ring_seconds};
 use iotrail_base::words::{percent, span, three_digits};
-use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::account::{Bound, BoundOf, RequestStage};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
@@ -50,7 +50,9 @@ fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let evidence =
         [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
-    Some(SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence))
+    // Requests wait for the thread in the submission queue.
+    let bound = of_stages(t, &[RequestStage::Unsubmitted]);
+    Some(Finding { bound, ..SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence) })
 }
 
 /// CPU time for each request: a device's time for one is well below, so that a thread which waits for each still does not

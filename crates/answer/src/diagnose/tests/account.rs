@@ -172,6 +172,32 @@ fn a_blocked_submission_names_its_reasons_and_is_bounded_by_their_time() {
     assert_eq!(codes(&ends), Vec::<String>::new());
 }
 
+/// Of a thread that is blocked in submissions 68 % of the time, waits for completions 10 % of it, and runs 22 % of it.
+#[test]
+fn shares_of_latency_and_of_cpu_time_rank_by_the_time_of_the_thread() {
+    let t = with_rows(vec![
+        blocked("io_uring_enter", Reason::RequestTag, 680_000_000),
+        blocked("epoll_wait", Reason::Epoll, 100_000_000),
+        row(ThreadState::Running, Some("io_uring_enter"), None, 220_000_000),
+    ]);
+    let most = [BoundOf::ThreadTime, BoundOf::Latency, BoundOf::Cpu].map(|of| most_of_threads(&t, of));
+    assert_eq!(most, [1.0, 0.78, 0.22]);
+    let bound = |of, share| Some(Bound { of, share });
+    let of = |rule: &Rule| {
+        let bound = match rule.code {
+            "wrong_core" => bound(BoundOf::Latency, 0.6),
+            "sqpoll_spinning" => bound(BoundOf::Cpu, 0.9),
+            "blocked_in_submission" => bound(BoundOf::ThreadTime, 0.5),
+            _ => return vec![],
+        };
+        vec![Finding { bound, ..rule.finding(Severity::Warning, String::new(), &[]) }]
+    };
+    let found = ranked(of, |of| most_of_threads(&t, of));
+    let order: Vec<&str> = found.iter().map(|f| f.code.as_str()).collect();
+    assert_eq!(order, ["blocked_in_submission", "wrong_core", "sqpoll_spinning"]);
+    assert_eq!(found[1].bound, bound(BoundOf::Latency, 0.6), "printed as a share of the latency");
+}
+
 #[test]
 fn the_advice_for_a_blocked_direct_write_names_the_file_system() {
     let mut t = with_rows(vec![blocked("io_submit", Reason::DirectIo, 900_000_000)]);

@@ -110,13 +110,14 @@ fn each_rule_of_traces_has_a_trace_and_a_code_of_its_own() {
 fn failures_come_first_then_the_largest_bound() {
     let bound = |share| Some(Bound { of: BoundOf::ThreadTime, share });
     let with = |rule: &Rule, bound| Finding { bound, ..rule.finding(Severity::Warning, String::new(), &[]) };
-    let found = ranked(|rule| match rule.code {
+    let of = |rule: &Rule| match rule.code {
         "kick_storm" => vec![with(rule, None)],
         "stranded" => vec![with(rule, bound(0.019))],
         "punted" => vec![with(rule, bound(0.2)), with(rule, bound(0.5))],
         "errors" => vec![with(rule, None)],
         _ => vec![],
-    });
+    };
+    let found = ranked(of, |_| 1.0);
     let order: Vec<(&str, bool)> = found.iter().map(|f| (f.code.as_str(), f.warns())).collect();
     let expected = [("errors", true), ("punted", true), ("punted", true), ("stranded", false), ("kick_storm", true)];
     assert_eq!(order, expected);
