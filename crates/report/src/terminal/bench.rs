@@ -26,7 +26,7 @@ fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
     verdict::time(b, m.stages.as_deref(), measured::is_sample(m));
-    b.field("delivered by", &verdict::delivered(&m.vehicles)).gives_way(Turn::DeliveredBy);
+    b.field("delivered by", &verdict::delivered(&m.vehicles, false)).gives_way(Turn::DeliveredBy);
     b.field("per I/O", &verdict::per_io(&m.per_io, &m.per_io_intervals)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(m)).gives_way(Turn::Cpu);
     verdict::limits(b, &m.warnings, &answer.answer);

@@ -137,9 +137,10 @@ fn bar(s: &StageRecord) -> String {
 }
 
 /// `enter 82 % · inline 12 % · …`.
-pub fn delivered(vehicles: &[DeliveryPathCount]) -> Vec<String> {
+pub fn delivered(vehicles: &[DeliveryPathCount], estimated: bool) -> Vec<String> {
+    let about = if estimated { "~" } else { "" };
     let shares = shares_of(vehicles);
-    let one = |(v, share): &(DeliveryPath, f64)| format!("{} {}", v.name(), percent(*share));
+    let one = |(v, share): &(DeliveryPath, f64)| format!("{} {about}{}", v.name(), percent(*share));
     let rest = shares.len().saturating_sub(PATHS);
     let more = (rest > 0).then(|| plural(rest, "other"));
     shares.iter().take(PATHS).map(one).chain(more).collect()

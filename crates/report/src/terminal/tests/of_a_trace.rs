@@ -257,10 +257,17 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
         user_ns: Some(9_000_000_000),
         system_ns: None,
     });
+    t.total.errors = 1_234;
     for full in [true, false] {
         let text = trace::screen(&t, full, PLAIN).to_string();
         narrow(&text);
+        // The windows' counts are multiplied.
+        let unmarked = |line: &str| line.starts_with("delivered by ") && line.contains('%') && !line.contains('~');
+        assert!(full || !text.lines().any(unmarked), "{text}");
+        assert!(!full || text.contains("counts and shares are estimates"), "{text}");
         for part in [
+            "~1234 errors",
+            " · ~",
             "all of the first 10.3 s, then",
             "50 windows of 150 ms",
             "13 % of its CPU time",

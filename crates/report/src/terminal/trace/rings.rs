@@ -3,6 +3,7 @@
 use super::opcodes::opcodes;
 use super::shares::{enter_batches, run_items};
 use super::times::{stages, waits};
+use super::watched::{ESTIMATED, is_estimated};
 use crate::terminal::layout::Screen;
 use crate::terminal::measured::{self, VEHICLES};
 use iotrail_answer::diagnose::threads;
@@ -25,6 +26,7 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     if r.overflows > 0 {
         head.push(format!("{} overflows", count(r.overflows as f64)));
     }
+    head.extend(is_estimated(&t.total).then(|| ESTIMATED.to_owned()));
     o.field(&format!("ring {}", r.ring), &head);
     opcodes(o, &r.opcodes, &t.total.followed);
     o.blank();

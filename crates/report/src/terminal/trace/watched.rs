@@ -81,24 +81,37 @@ pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     items
 }
 
+/// Counts of rings, operations and delivery paths are those of windows, multiplied.
+pub fn is_estimated(total: &Total) -> bool {
+    total.windows.is_some_and(|w| w.whole_ns.is_some())
+}
+
+pub const ESTIMATED: &str = "counts and shares are estimates";
+
 pub fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
+    let multiplied = |n: u64| if is_estimated(total) && n > 0 { "~" } else { "" };
     // What requests moved that succeeded without a completion is not known.
     let in_part = total.opcodes.iter().any(OpcodeRecord::bytes_unknown);
     let moved = |n: u64, per: &str| match (in_part, n) {
-        (false, n) => format!("{}{per}", bytes(n)),
+        (false, n) => format!("{}{}{per}", multiplied(n), bytes(n)),
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
     // Windows are a sample, unless the rings' counters are known to the end.
-    let about = total.windows.is_some_and(|w| w.whole_ns.is_some() && w.posted_is_all != Some(true));
-    let about = if about { "~" } else { "" };
+    let is_sample = is_estimated(total) && total.windows.is_some_and(|w| w.posted_is_all != Some(true));
+    let about = if is_sample { "~" } else { "" };
     let mut items = vec![
         format!("{about}{}", so_many(total.ios, "completion")),
         format!("{about}{} a second", count(total.iops)),
         moved(total.bytes, ""),
-        format!("{}{}", plural(total.errors as usize, "error"), errnos(&total.opcodes)),
-        format!("{} short{}", count(total.short_ios as f64), short_not_told(&total.opcodes)),
+        format!("{}{}{}", multiplied(total.errors), plural(total.errors as usize, "error"), errnos(&total.opcodes)),
+        format!(
+            "{}{} short{}",
+            multiplied(total.short_ios),
+            count(total.short_ios as f64),
+            short_not_told(&total.opcodes)
+        ),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);

@@ -4,6 +4,7 @@ use super::files::files;
 use super::probes::costs;
 use super::shares::cpu_pairs;
 use super::times::{latency, stages, waits};
+use super::watched::{ESTIMATED, is_estimated};
 use crate::terminal::layout::Screen;
 use crate::terminal::measured::{self, VEHICLES};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span, three_digits};
@@ -34,6 +35,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
             1 => "1 process".to_owned(),
             n => format!("{n} processes"),
         });
+        items.extend(is_estimated(total).then(|| ESTIMATED.to_owned()));
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
