@@ -6,6 +6,7 @@
 mod fleets;
 mod given;
 mod matched;
+mod traces;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use clap::{Args, ValueEnum};
 use self::given::{Cell, Input};
 use self::matched::{Matched, Pair, matched};
 use crate::cli::given::Stored;
+use crate::cli::stored_trace;
 use iotrail_answer::compare::{Metric, differences, forbid, together, undecided};
 use iotrail_answer::unit::Unit;
 use iotrail_answer::verdicts;
@@ -31,6 +33,8 @@ use iotrail_stats::bootstrap::FEWEST;
   a.json,b.json         what `bench --json` or `run --json` printed, here or
                         elsewhere; with :arm=coop, cells of it
   f3                    a fleet, compared with another one machine by machine
+  t12                   a stored trace, or a file of `trace --json`, compared
+                        with another trace: counts, shares of time, findings
 
 Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
   latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
@@ -125,7 +129,11 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     if let (Some(a), Some(b)) = (fleet_record::number(&args.a), fleet_record::number(&args.b)) {
         return fleets::run(args, a, b);
     }
-    let mut stored = Stored::new(args.store.as_deref());
+    let store = args.store.as_deref();
+    if let (Some(a), Some(b)) = (stored_trace::named(&args.a, store)?, stored_trace::named(&args.b, store)?) {
+        return traces::run(args, &a, &b);
+    }
+    let mut stored = Stored::new(store);
     let Sides { all, left_over, unit } = of_sides(&args.a, &args.b, &mut stored, &args.metric, args.equivalent_within)?;
     for left_over in &left_over {
         terminal::say(&format!("warning: {left_over}"));

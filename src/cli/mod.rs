@@ -86,7 +86,7 @@ enum Command {
     Bench(Box<bench::BenchArgs>),
     /// Run an experiment (built in, or a TOML file), store it, print its answer
     Run(run::RunArgs),
-    /// Compare runs, cells, JSON files or fleets: ratio, 95 % interval, verdict
+    /// Compare runs, cells, traces, JSON files or fleets: ratio, interval, verdict
     Compare(compare::CompareArgs),
     /// Tell where a figure changed over the stored runs of an experiment, and with what
     Track(track::TrackArgs),

@@ -10,6 +10,7 @@ use super::fleet;
 use super::given::{Document, Stored, packed, unknown_run};
 use super::page_file;
 use super::stored_trace::{self, NamedTrace};
+use super::trace::HistogramArg;
 use crate::runner::printed;
 use crate::runner::{Shown, again, compared, show};
 use iotrail_answer::command;
@@ -54,6 +55,10 @@ pub struct ReportArgs {
     /// Print everything, not the answer alone
     #[arg(long, conflicts_with_all = ["output", "json"])]
     pub full: bool,
+
+    /// Print the latencies of a trace as histograms, by opcode or delivery path
+    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "opcode", conflicts_with_all = ["output", "json"])]
+    pub hist: Option<HistogramArg>,
 
     /// Print the run as JSON, as `run --json` does
     #[arg(long, conflicts_with = "output")]
@@ -114,7 +119,10 @@ fn of_trace(trace: &NamedTrace, args: &ReportArgs, output: Option<Reserved>) -> 
     match output {
         Some(output) => page_file::write(output, &html::trace(&trace.name, &trace.record, &trace.again)?)?,
         None if args.json => terminal::print_json(&trace.printed())?,
-        None => terminal::show(&terminal::trace(&trace.record, View { full: args.full, again: &trace.again }))?,
+        None => {
+            terminal::show(&terminal::trace(&trace.record, View { full: args.full, again: &trace.again }))?;
+            args.hist.map_or(Ok(()), |by| by.show(&trace.record))?;
+        }
     }
     Ok(0)
 }

@@ -1,12 +1,13 @@
 //! `iotrail trace`: watch a program of others'.
 //!
 //! Exit status: the command's own (128 + the signal that killed it; 0 where that was ours, at the end of --duration); 0 without a
-//! command; before both, 1 a finding that `--fail-on` names is there, 4 `--fail-on` and nothing to judge by; 2 and 3 as everywhere.
+//! command; before both, 1 a finding that `--fail-on` names is there or a limit of `--expect` is broken, 4 neither can be evaluated; 2 and 3 as everywhere.
 
+mod expect;
 mod stored;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,23 +18,25 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use self::expect::{Budget, Busy, ExpectArgs};
 use self::stored::{SLOWEST, Storing};
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
 use crate::cli::stored_trace::PrintedTrace;
+use iotrail_answer::budget::{self, JudgedLimit};
 use iotrail_answer::diagnose;
 use iotrail_answer::explain::{Explained, ExplainedIo, Selection, explain};
 use iotrail_answer::summary::measured::of_trace;
-use iotrail_base::error::{NOT_EVALUATED, Result};
+use iotrail_base::error::{Error, NOT_EVALUATED, Result};
 use iotrail_base::interrupt;
-use iotrail_base::output::Existing;
+use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::words;
 use iotrail_path::slowest::By;
 use iotrail_probe::choice::Choice;
-use iotrail_report::terminal::{self, View};
+use iotrail_report::terminal::{self, HistogramBy, View};
 use iotrail_schema::recorded::Ending;
 use iotrail_schema::state::Moment;
-use iotrail_schema::trace_record::Subject;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_scrape::{self as scrape, Server};
 use iotrail_store::named;
 use iotrail_watch::namespace::Numbers;
@@ -125,6 +128,13 @@ pub struct TraceArgs {
     #[arg(long)]
     json: bool,
 
+    /// Print the latencies of the traced requests as histograms, by opcode or delivery path
+    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "opcode", conflicts_with = "json")]
+    hist: Option<HistogramArg>,
+
+    #[command(flatten)]
+    budget: ExpectArgs,
+
     /// Do not store the trace (default: it is stored, and `iotrail report` prints it again)
     #[arg(long)]
     no_store: bool,
@@ -143,6 +153,22 @@ pub struct TraceArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HistogramArg {
+    Opcode,
+    Path,
+}
+
+impl HistogramArg {
+    pub fn show(self, record: &TraceRecord) -> Result<()> {
+        let by = match self {
+            HistogramArg::Opcode => HistogramBy::Opcode,
+            HistogramArg::Path => HistogramBy::Path,
+        };
+        terminal::show(&terminal::trace_histogram(record, by))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum UntilArg {
     Last,
     Command,
@@ -158,9 +184,13 @@ fn duration(text: &str) -> std::result::Result<Duration, String> {
 }
 
 pub fn run(args: &TraceArgs) -> Result<u8> {
+    let existing = Existing::forced(args.force);
+    if let Some(path) = &args.budget.expect_save {
+        return save_budget(args, path, existing);
+    }
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&args.command, &args.processes, args.all, &numbers)?;
-    let existing = Existing::forced(args.force);
+    let budget = Budget::read(&args.budget, existing)?;
     let files = args.profile.files(existing)?;
     let mut keep =
         Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
@@ -169,6 +199,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         None if keep.any() || args.windows.is_some() => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
+    // Before anything is loaded or stored: an address that somebody else has is found out here.
+    let server = args.metrics.clone().map(Server::start).transpose()?;
     let mut storing = match args.no_store {
         true => None,
         false => Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref()),
@@ -176,13 +208,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     if storing.is_some() && !keep.any() {
         keep.slowest = Some(SLOWEST);
     }
-    let spare = choice.adaptive && !args.exact && args.metrics.is_none();
+    let is_exact = args.exact || budget.is_some();
+    let spare = choice.adaptive && !is_exact && args.metrics.is_none();
     let sampling = args.profile.sampling();
     let light_after = Some(args.light_after.unwrap_or(LIGHT_AFTER)).filter(|_| spare && sampling.is_none());
-    let until = match args.until {
-        UntilArg::Last => Until::Last,
-        UntilArg::Command => Until::Command,
-    };
     let how = Options {
         duration: args.duration,
         choice,
@@ -190,14 +219,12 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         stdout_apart: args.json,
         prepare: None,
         tell_counts: false,
-        until,
+        until: until(args),
         spare,
         light_after,
         checkpoints: storing.is_some(),
         numbers,
     };
-    // Before anything is loaded: an address that somebody else has is found out here.
-    let server = args.metrics.clone().map(Server::start).transpose()?;
     if let Some(server) = &server {
         terminal::say(&format!("metrics: http://{}/metrics", server.at()));
     }
@@ -215,10 +242,12 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
     let id = storing.and_then(|storing| storing.end(&record, &of_trace(&record).answer, slowest.as_ref()));
     let slowest = slowest.filter(|_| args.slowest.is_some()).map(told).transpose()?;
+    let judged = budget.as_ref().map(|budget| budget.judge(&record));
     match args.json {
         true => {
             let slowest = slowest.as_ref().map(|e| &e.ios[..]);
-            terminal::print_json(&Printed { trace: PrintedTrace { trace: id.as_deref(), record: &record }, slowest })?;
+            let trace = PrintedTrace { trace: id.as_deref(), record: &record };
+            terminal::print_json(&Printed { trace, slowest, budget: judged.as_deref() })?;
         }
         false => {
             let again = id.as_ref().map(|id| format!("iotrail report {id}{}", named(args.store.as_deref())));
@@ -226,8 +255,12 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
                 &record,
                 View { full: args.full, again: again.as_deref().unwrap_or_default() },
             ))?;
+            args.hist.map_or(Ok(()), |by| by.show(&record))?;
             slowest.as_ref().map_or(Ok(()), |e| terminal::show(&terminal::slowest(e)))?;
         }
+    }
+    if let Some(judged) = judged.as_ref().filter(|_| !args.json) {
+        terminal::print(&(expect::lines(judged).join("\n") + "\n"))?;
     }
     // What could not be written is told when everything else is out.
     if let Some(how) = &record.total.cpu_samples {
@@ -239,6 +272,12 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
         if completions == 0 && record.total.ios > 0 {
             terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
+        }
+    }
+    if let (Some(budget), Some(judged)) = (budget, &judged) {
+        budget.write(judged)?;
+        if let Some(status) = budget::status(judged) {
+            return Ok(status);
         }
     }
     if args.fail_on.iter().any(|code| diagnose::is_present(&record, code)) {
@@ -255,6 +294,54 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         return Ok(NOT_EVALUATED);
     }
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
+}
+
+fn until(args: &TraceArgs) -> Until {
+    match args.until {
+        UntilArg::Last => Until::Last,
+        UntilArg::Command => Until::Command,
+    }
+}
+
+/// `--expect-save`: every second run has no CPU to itself.
+fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> {
+    let file = Reserved::new(path, existing, "--expect-save")?.apart()?;
+    let mut records = Vec::new();
+    for run in 1..=args.budget.expect_runs {
+        let numbers = Rc::new(Numbers::of_this_process()?);
+        let asked = subject::resolve(&args.command, &[], false, &numbers)?;
+        let how = Options {
+            duration: None,
+            choice: Choice::adaptive(100),
+            windows: None,
+            stdout_apart: false,
+            prepare: None,
+            tell_counts: false,
+            until: until(args),
+            spare: false,
+            light_after: None,
+            checkpoints: false,
+            numbers,
+        };
+        let busy = run.is_multiple_of(2).then(Busy::start);
+        let with = if busy.is_some() { ", next to busy threads" } else { "" };
+        terminal::say(&format!("run {run} of {}{with}", args.budget.expect_runs));
+        let traced = watch(asked, &how, &Extra::default(), None)?;
+        drop(busy);
+        let status = commands_own(&traced.record.subject);
+        if traced.ended_by_us || status != 0 {
+            let why = if traced.ended_by_us { "was ended".to_owned() } else { format!("exited with status {status}") };
+            return Err(Error::machine(
+                format!("run {run} {why}: there is no budget"),
+                "let CMD end by itself, with 0",
+            ));
+        }
+        records.push(traced.record);
+    }
+    let command: Vec<_> = args.command.iter().map(|arg| arg.to_string_lossy()).collect();
+    output::write(file, budget::saved(&records, &command.join(" ")).as_bytes())?;
+    terminal::say(&format!("{}: use it with iotrail trace --expect", output::shown(path)));
+    Ok(0)
 }
 
 /// As `env` and `strace` do.
@@ -285,6 +372,8 @@ struct Printed<'a> {
     trace: PrintedTrace<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slowest: Option<&'a [ExplainedIo]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<&'a [JudgedLimit]>,
 }
 
 /// What was kept in memory, as if it had been recorded.

@@ -13,11 +13,13 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 6] = [
         ("a_trace_is_shown_again_as_it_was_printed", shown_again),
         ("a_killed_iotrail_leaves_a_partial_trace", killed),
         ("a_store_that_cannot_be_written_costs_a_warning_only", refused),
         ("a_redacted_trace_has_no_argument_of_its_command", redacted),
+        ("a_budget_is_kept_broken_or_not_evaluated", budgets),
+        ("two_traces_are_compared_and_a_histogram_has_all_requests", compared),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("stored::{name}"), test)).collect()
 }
@@ -130,5 +132,56 @@ fn redacted() -> Result<(), Failed> {
     }
     let bytes = std::fs::read(&store)?;
     assert!(!bytes.windows(11).any(|part| part == b"enter_ready"));
+    Ok(())
+}
+
+fn nops(store: &Path, options: &[&str], count: &str) -> Result<Output, Failed> {
+    let ground = ground().display().to_string();
+    tool(store, &[&["trace"], options, &["--", &ground, "inline_nop", "--count", count]].concat())
+}
+
+fn budgets() -> Result<(), Failed> {
+    let place = place()?;
+    let [store, budget, junit] = ["s.db", "b.toml", "j.xml"].map(|name| place.path().join(name));
+    let [budget_arg, junit_arg] = [&budget, &junit].map(|path| path.to_str().expect("a plain name"));
+    let saved = nops(&store, &["--expect-save", budget_arg, "--expect-runs", "2"], "320")?;
+    assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+    let text = std::fs::read_to_string(&budget)?;
+    for line in ["\"requests\" = 320", "\"completions\" = 320", "\"errors\" = 0"] {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    let of = |limits: &str, count| -> Result<Output, Failed> {
+        std::fs::write(&budget, limits)?;
+        nops(&store, &["--expect", budget_arg, "--junit", junit_arg, "--force"], count)
+    };
+    let limits = "[budget]\nrequests = 320\nerrors = 0\n[opcode.nop]\ncompletions = '>= 320'\n";
+    let kept = of(limits, "320")?;
+    assert_eq!(kept.status.code(), Some(0), "{}", String::from_utf8_lossy(&kept.stdout));
+    let broken = of(limits, "336")?;
+    let said = String::from_utf8_lossy(&broken.stdout).into_owned();
+    assert_eq!(broken.status.code(), Some(1), "{said}");
+    assert!(said.contains("budget  BROKEN: requests: 336, at most 320, off by 5"), "{said}");
+    assert!(std::fs::read_to_string(&junit)?.contains("tests=\"3\" failures=\"1\" errors=\"0\""));
+    let unknown = of("[budget]\nrequest = 1\n", "320")?;
+    assert_eq!(unknown.status.code(), Some(4));
+    let wrong = of("[budget]\nrequests = 'few'\n", "320")?;
+    assert_eq!(wrong.status.code(), Some(2));
+    Ok(())
+}
+
+fn compared() -> Result<(), Failed> {
+    let place = place()?;
+    let store = place.path().join("s.db");
+    for count in ["320", "640"] {
+        assert!(nops(&store, &["--one-in", "1"], count)?.status.success());
+    }
+    let compared = json(&tool(&store, &["compare", "t1", "t2", "--json"])?)?;
+    let text = compared.to_string();
+    assert!(text.contains("\"requests\"") && text.contains("320") && text.contains("640"), "{text}");
+    let shown = json(&tool(&store, &["report", "t1", "--json"])?)?;
+    let buckets = shown["total"]["latency_histograms"][0]["buckets"].as_array().ok_or("no histogram")?;
+    assert_eq!(buckets.iter().filter_map(|b| b["requests"].as_u64()).sum::<u64>(), 320);
+    let hist = tool(&store, &["report", "t1", "--hist"])?;
+    assert!(String::from_utf8_lossy(&hist.stdout).lines().any(|l| l.starts_with("nop ") && l.contains("distribution")));
     Ok(())
 }

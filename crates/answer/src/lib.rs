@@ -3,6 +3,7 @@
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`.
 
 pub mod across;
+pub mod budget;
 pub mod command;
 pub mod comparable;
 pub mod compare;
@@ -15,6 +16,7 @@ pub mod explain;
 pub mod figure;
 pub mod fleet;
 pub mod group;
+pub mod histogram;
 pub mod history;
 pub mod per_io;
 pub mod reproduce;
@@ -24,6 +26,8 @@ pub mod summary;
 pub mod table;
 pub mod timeline;
 pub mod timelines;
+pub mod trace_comparison;
+pub mod traced;
 pub mod unit;
 pub mod verdicts;
 pub mod warnings;

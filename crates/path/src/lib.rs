@@ -4,6 +4,7 @@
 
 pub mod assemble;
 pub mod delivery;
+pub mod distribution;
 pub mod division;
 pub mod entry;
 pub mod event;

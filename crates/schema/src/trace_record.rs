@@ -4,6 +4,7 @@
 //! Counts are exact unless their name says `followed`: those are of the requests that were followed whole (a sample of
 //! `followed.one_in`).
 
+mod distribution;
 mod estimates;
 mod files;
 mod opcode;
@@ -23,6 +24,7 @@ use crate::measurement::{
 };
 use crate::state::StateRecord;
 use crate::trail::Course;
+pub use distribution::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
 pub use estimates::{CpuPair, EnterBatch, Estimate, RunItems};
 pub use files::{FileRecord, FileRequests, OtherFiles};
 pub use opcode::{ErrnoCount, OpcodeRecord, operations};
@@ -217,6 +219,12 @@ pub struct Total {
     /// room for, a ring was resized, or a buffer was full.
     #[serde(default)]
     pub reaping_lost: Option<u64>,
+    /// Latencies of the traced requests in powers of two, by opcode and delivery path.
+    #[serde(default)]
+    pub latency_histograms: Vec<LatencyHistogram>,
+    /// Completions and latencies over time; null: no request was traced.
+    #[serde(default)]
+    pub timeline: Option<Timeline>,
     /// What each program of the probes took, the dearest first; null without `--cost`.
     #[serde(default)]
     pub probe_costs: Option<Vec<ProbeCost>>,

@@ -272,6 +272,8 @@ pub fn clean() -> TraceRecord {
             other_files: None,
             reaping: None,
             reaping_lost: Some(0),
+            latency_histograms: Vec::new(),
+            timeline: None,
             probe_costs: None,
             host: Host {
                 hostname: "bench".into(),

@@ -8,6 +8,7 @@ use super::options::{ProgramOptions, Watched};
 use super::run::{Ended, Run, ring_records, run};
 use crate::cell::Measured;
 use iotrail_answer::comparable;
+use iotrail_answer::traced;
 use iotrail_answer::warnings::doubt::doubts;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
@@ -129,18 +130,8 @@ fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
 
 /// What the probes saw of it.
 fn seen(m: &mut Measurement, trace: TraceRecord) {
-    let t = trace.total;
-    m.ios = Some(t.ios);
-    m.operations = t.operations;
-    m.bytes = Some(t.bytes);
-    m.errors = Some(t.errors);
-    m.short_ios = Some(t.short_ios);
-    m.iops = Some(t.iops);
-    m.latency_ns = t.latency_ns;
-    m.vehicles = t.vehicles;
-    m.per_io = t.per_io;
+    traced::fill(m, trace.total);
     // Pages and tables print no interval.
-    m.per_io_intervals = t.per_io_intervals;
     for (name, value) in m.per_io.by_name() {
         let narrow = |x: f64| m.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow(x, (*lo, *hi)));
         *value = value.filter(|x| narrow(*x));
@@ -148,15 +139,6 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
             m.per_io_intervals.remove(name);
         }
     }
-    m.mode_switches = t.mode_switches;
-    m.task_work_batches = t.task_work_batches;
-    m.interrupts = t.interrupts;
-    m.ipis = t.ipis;
-    m.order = t.order.map(Into::into);
-    m.stages = t.stages.map(Into::into);
-    m.followed = Some(t.followed.into());
-    m.probe = t.probe;
-    m.warnings.extend(t.warnings);
 }
 
 /// Processes that were killed, and run on in the kernel.

@@ -27,6 +27,7 @@ use iotrail_answer::explain::Explained;
 use iotrail_answer::history::History;
 use iotrail_answer::summary::measured::{Verdict, of_measurement};
 use iotrail_answer::summary::{Head, of_comparisons};
+use iotrail_answer::trace_comparison::TraceComparison;
 use iotrail_answer::unit::Unit;
 use iotrail_base::corruption::Corruption;
 use iotrail_base::error::{Error, Result};
@@ -44,12 +45,18 @@ use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
 use serde::Serialize;
 
+pub(super) mod trace_words {
+    //! Words of a trace that its page has too.
+    pub use super::trace::{in_words, subject, throughput};
+}
+
 pub use self::across::Across;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
 pub use self::reproduce::Reproduced;
 pub use self::style::{Hue, Style};
 pub use self::summary::View;
+pub use self::trace::histogram::HistogramBy;
 pub use iotrail_base::plain::{sanitise, say};
 
 /// One measurement, as `bench` prints it.
@@ -141,6 +148,16 @@ pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
 /// The stored runs, one a line.
 pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     run::list(out, runs);
+}
+
+/// Two traces compared; `again`: the command that prints all of it.
+pub fn traces_compared(c: &TraceComparison, full: bool, again: &str) -> Screen {
+    trace::compared::screen(c, full, again, Style::of_stdout())
+}
+
+/// The latencies of a trace as text.
+pub fn trace_histogram(t: &TraceRecord, by: HistogramBy) -> Screen {
+    trace::histogram::screen(t, by, Style::of_stdout())
 }
 
 /// The stored traces, one a line.

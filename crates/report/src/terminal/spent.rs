@@ -37,7 +37,8 @@ pub fn marked(share: f64, exact: bool) -> String {
     format!("{}{}", if exact { "" } else { "~" }, percent(share))
 }
 
-fn label(row: &ThreadRow) -> String {
+/// `blocked in io_uring_enter for completions`.
+pub fn label(row: &ThreadRow) -> String {
     let call = row.syscall.as_deref().map(|name| name.trim_end_matches("64"));
     match (row.state, row.mode) {
         (ThreadState::Running, Some(Mode::User)) => "in user mode".into(),

@@ -1,8 +1,10 @@
 //! The screen of a watched program.
 
 mod account;
+pub mod compared;
 mod contexts;
 mod files;
+pub mod histogram;
 mod opcodes;
 mod probes;
 mod rings;
@@ -11,10 +13,12 @@ mod times;
 mod watched;
 mod whole;
 
+pub use self::account::in_words;
 use self::account::{account, calls};
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
-use self::watched::{cpu, followed, processes, subject, throughput};
+use self::watched::{cpu, followed, processes};
+pub use self::watched::{subject, throughput};
 use self::whole::whole;
 use super::fit::{Brief, Turn};
 use super::layout::{Column, Screen, cut};

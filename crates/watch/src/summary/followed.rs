@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cpu_pairs::Pair;
 use super::part::Part;
+use iotrail_path::distribution::Slices;
 use iotrail_path::files::Files;
 use iotrail_path::memory::{Memory, Unregistered};
 use iotrail_path::multishot::Multishot;
@@ -34,6 +35,7 @@ pub struct Summary {
     pub(super) passages: OrderTracker,
     pub(super) memory: Memory,
     pub(super) files: Files,
+    pub(super) slices: Slices,
 }
 
 impl Summary {
@@ -49,6 +51,7 @@ impl Summary {
             passages: OrderTracker::default(),
             memory: Memory::default(),
             files: Files::default(),
+            slices: Slices::default(),
         }
     }
 
@@ -59,6 +62,7 @@ impl Summary {
             cpu_pairs: self.cpu_pairs.clone(),
             memory: self.memory.clone(),
             files: self.files.clone(),
+            slices: self.slices.clone(),
             ..Summary {
                 scale: self.scale,
                 completions: self.completions,
@@ -123,6 +127,7 @@ impl Summary {
             self.memory.take(&trail);
         }
         trail.weight = trail.weight.max(1).saturating_mul(self.scale);
+        self.slices.take(trail.posted.ns, is_whole.then(|| trail.latency_ns()), trail.weight.into());
         part.threads.take(&trail, is_first);
         if is_whole {
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
@@ -161,6 +166,7 @@ impl Summary {
         let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
         let mut seen = reaped.seen;
         seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
+        self.slices.take(reaped.reaped_ns, Some(latency_ns), weight.into());
         let times = part.by_opcode.entry(reaped.opcode).or_default();
         times.take_reaped(reaped.submitted_ns, &seen, reaped.reaped_ns, weight);
     }

@@ -118,6 +118,8 @@ pub(super) fn total(
         other_files: None,
         reaping: all.stays.record(),
         reaping_lost: None,
+        latency_histograms: all.histograms(),
+        timeline: summary.slices.record(),
         probe_costs: None,
         host: Host::default(),
         warnings,

@@ -145,7 +145,7 @@ fn reason(reason: &Reason) -> String {
 }
 
 /// As JSON has it, in words.
-fn in_words(name: &impl Serialize) -> String {
+pub fn in_words(name: &impl Serialize) -> String {
     let value = serde_json::to_value(name).ok();
     value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
 }

@@ -1,0 +1,321 @@
+//! Budgets: upper and lower limits on figures of a trace, whether it keeps them, and limits from several traces.
+
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::figure::Unit;
+use crate::traced::{Scope, TraceFigure, figures};
+use iotrail_base::words::percent;
+use iotrail_schema::trace_record::TraceRecord;
+
+/// A limit on one figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    pub scope: Scope,
+    pub figure: String,
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetOutcome {
+    /// The figure is within its limits.
+    Kept,
+    /// It is beyond one of them.
+    Broken,
+    /// It is not known, or the interval of its estimate includes a limit.
+    NotEvaluated,
+}
+
+/// A limit and what the trace has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JudgedLimit {
+    /// What it is of: `opcode.read`; empty: all of the trace.
+    pub scope: String,
+    /// The figure.
+    pub figure: String,
+    /// Its value; times in nanoseconds. Null: not known.
+    pub value: Option<f64>,
+    /// 95 % interval of an estimate; null: exact, or not known.
+    pub ci95: Option<[f64; 2]>,
+    /// The lower limit; null: none.
+    pub at_least: Option<f64>,
+    /// The upper limit; null: none.
+    pub at_most: Option<f64>,
+    /// Whether the trace keeps it.
+    pub outcome: BudgetOutcome,
+    /// The outcome in words.
+    pub text: String,
+}
+
+/// Reads a budget. Errors: what is wrong, with the name of the limit.
+pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
+    let table: Table = toml::from_str(text).map_err(|e| e.message().to_owned())?;
+    let mut limits = Vec::new();
+    for (name, value) in &table {
+        let Value::Table(inner) = value else {
+            return Err(format!(
+                "{name} is in no section: [budget], [opcode.NAME], [ring.N], [thread.NAME], [file.\"PATH\"]"
+            ));
+        };
+        if name == "budget" {
+            section(&Scope::All, inner, &mut limits)?;
+            continue;
+        }
+        for (of, inner) in inner {
+            let scope = match name.as_str() {
+                "opcode" => Scope::Opcode(of.clone()),
+                "ring" => Scope::Ring(of.parse().map_err(|_| format!("[ring.{of}]: {of} is no number of a ring"))?),
+                "thread" => Scope::Thread(of.clone()),
+                "file" => Scope::File(of.clone()),
+                _ => return Err(format!("there is no section [{name}]: there are budget, opcode, ring, thread, file")),
+            };
+            let Value::Table(inner) = inner else { return Err(format!("{name}.{of} is no section")) };
+            section(&scope, inner, &mut limits)?;
+        }
+    }
+    match limits.is_empty() {
+        true => Err("it has no limit".into()),
+        false => Ok(limits),
+    }
+}
+
+fn section(scope: &Scope, table: &Table, limits: &mut Vec<Limit>) -> Result<(), String> {
+    for (name, value) in flat(table) {
+        let (at_least, at_most) = bounds(value).map_err(|why| format!("{name}: {why}"))?;
+        limits.push(Limit { scope: scope.clone(), figure: name, at_least, at_most });
+    }
+    Ok(())
+}
+
+/// `delivered.timer_tick = 0` is a table in TOML.
+fn flat(table: &Table) -> Vec<(String, &Value)> {
+    let mut all = Vec::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) if !inner.contains_key("at_least") && !inner.contains_key("at_most") => {
+                all.extend(flat(inner).into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)));
+            }
+            value => all.push((name.clone(), value)),
+        }
+    }
+    all
+}
+
+type Bounds = (Option<f64>, Option<f64>);
+
+fn bounds(value: &Value) -> Result<Bounds, String> {
+    let number = |value: &Value| match value {
+        Value::Integer(n) => Ok(*n as f64),
+        Value::Float(x) if x.is_finite() => Ok(*x),
+        Value::String(text) => quantity(text),
+        other => Err(format!("{other} is no number")),
+    };
+    match value {
+        Value::Table(limits) => {
+            if let Some(name) = limits.keys().find(|name| !["at_least", "at_most"].contains(&name.as_str())) {
+                return Err(format!("there is no {name}: there are at_least and at_most"));
+            }
+            let of = |name: &str| limits.get(name).map(number).transpose();
+            let (at_least, at_most) = (of("at_least")?, of("at_most")?);
+            match at_least.zip(at_most) {
+                Some((lo, hi)) if lo > hi => Err("at_least is above at_most".into()),
+                _ => Ok((at_least, at_most)),
+            }
+        }
+        Value::String(text) => {
+            if let Some(rest) = text.strip_prefix("<=") {
+                Ok((None, Some(quantity(rest)?)))
+            } else if let Some(rest) = text.strip_prefix(">=") {
+                Ok((Some(quantity(rest)?), None))
+            } else {
+                let x = quantity(text.strip_prefix('=').unwrap_or(text))?;
+                Ok((Some(x), Some(x)))
+            }
+        }
+        value => number(value).map(|x| (Some(x), Some(x))),
+    }
+}
+
+/// `1.2`, `1 %`, `2 ms`: times in nanoseconds.
+fn quantity(text: &str) -> Result<f64, String> {
+    const UNITS: [(&str, f64); 9] = [
+        ("%", 0.01),
+        ("ns", 1.0),
+        ("µs", 1e3),
+        ("us", 1e3),
+        ("ms", 1e6),
+        ("s", 1e9),
+        ("KiB", 1024.0),
+        ("MiB", 1048576.0),
+        ("GiB", 1073741824.0),
+    ];
+    let text = text.trim();
+    let unit = UNITS.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
+    let (number, factor) = unit.unwrap_or((text, 1.0));
+    match number.trim().parse::<f64>() {
+        Ok(x) if x.is_finite() => Ok(x * factor),
+        _ => Err(format!("'{text}' is no quantity: write <= 1.2, >= 1 %, <= 2 ms, or a number that it has to be")),
+    }
+}
+
+/// Whether a trace keeps these limits.
+pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
+    let figures = figures(t);
+    limits.iter().map(|limit| judged(limit, &figures)).collect()
+}
+
+fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
+    let found = figures.iter().find(|f| f.scope == limit.scope && f.name == limit.figure);
+    let label =
+        [limit.scope.text(), limit.figure.clone()].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
+    let value = found.and_then(|f| f.value);
+    let ci95 = found.and_then(|f| f.ci95);
+    let text_of = |x: f64| found.map_or_else(|| x.to_string(), |f| f.text(x));
+    let (outcome, text) = match value {
+        // A call that was never made is not in the trace.
+        None if found.is_none() && limit.scope == Scope::All && limit.figure.starts_with("calls.") => {
+            outcome(limit, 0.0, None, &text_of)
+        }
+        None if found.is_none() => {
+            (BudgetOutcome::NotEvaluated, format!("there is no such figure in this trace{}", alike(limit, figures)))
+        }
+        None => (BudgetOutcome::NotEvaluated, "it is not known".to_owned()),
+        Some(value) => outcome(limit, value, ci95, &text_of),
+    };
+    JudgedLimit {
+        scope: limit.scope.text(),
+        figure: limit.figure.clone(),
+        value,
+        ci95,
+        at_least: limit.at_least,
+        at_most: limit.at_most,
+        outcome,
+        text: format!("{label}: {text}"),
+    }
+}
+
+/// The names of figures there, where the name is unknown everywhere.
+fn alike(limit: &Limit, figures: &[TraceFigure]) -> String {
+    let is_known = figures.iter().any(|f| f.name == limit.figure);
+    let has_scope = figures.iter().any(|f| f.scope == limit.scope);
+    match (is_known, has_scope) {
+        (_, false) => format!(": it has no {}", limit.scope.text()),
+        (true, true) => format!(": {} has none", limit.scope.text()),
+        (false, true) => {
+            let head = limit.figure.split(['.', '_']).next().unwrap_or_default();
+            let near: Vec<&str> = figures
+                .iter()
+                .filter(|f| f.scope == limit.scope && f.name.starts_with(head))
+                .map(|f| f.name.as_str())
+                .take(8)
+                .collect();
+            if near.is_empty() { String::new() } else { format!(": there are {}", near.join(", ")) }
+        }
+    }
+}
+
+fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64) -> String) -> (BudgetOutcome, String) {
+    let [lo, hi] = ci95.unwrap_or([value; 2]);
+    let estimated = ci95.map_or(String::new(), |[lo, hi]| format!(" (estimated, {} to {})", text(lo), text(hi)));
+    let by = |limit: f64| match limit {
+        0.0 => String::new(),
+        limit => format!(", off by {}", percent((value - limit).abs() / limit.abs())),
+    };
+    // Decimal limits of computed ratios: the last digits of both differ.
+    let above = |x: f64, limit: f64| x > limit + limit.abs() * 1e-9;
+    let broken = |words: &str, at: f64| {
+        (BudgetOutcome::Broken, format!("{}{estimated}, {words} {}{}", text(value), text(at), by(at)))
+    };
+    match (limit.at_least, limit.at_most) {
+        (_, Some(most)) if above(lo, most) => broken("at most", most),
+        (Some(least), _) if above(least, hi) => broken("at least", least),
+        (least, most) if most.is_some_and(|most| above(hi, most)) || least.is_some_and(|least| above(least, lo)) => (
+            BudgetOutcome::NotEvaluated,
+            format!(
+                "{}{estimated}: a limit is in the interval; trace more of the program, or with --exact",
+                text(value)
+            ),
+        ),
+        _ => (BudgetOutcome::Kept, format!("{}{estimated}", text(value))),
+    }
+}
+
+/// The exit status that a gate on these has; `None`: all are kept.
+pub fn status(judged: &[JudgedLimit]) -> Option<u8> {
+    let any = |outcome| judged.iter().any(|j| j.outcome == outcome);
+    match () {
+        () if any(BudgetOutcome::Broken) => Some(1),
+        () if any(BudgetOutcome::NotEvaluated) => Some(iotrail_base::error::NOT_EVALUATED),
+        () => None,
+    }
+}
+
+/// A figure of steady counts may differ by this share over the runs, and still gets a limit.
+const STEADY: f64 = 0.25;
+/// The limit is beyond the largest value by this many times the range of the values.
+const MARGINS: f64 = 4.0;
+/// A delivery path with this share of the completions in each run or more gets a lower limit, and this one.
+const DOMINANT: f64 = 0.9;
+const LEAST: f64 = 0.5;
+
+/// A budget that these runs keep, with a margin, as TOML. Figures that depend on how busy the machine is are left out by name.
+pub fn saved(runs: &[TraceRecord], command: &str) -> String {
+    let all: Vec<Vec<TraceFigure>> = runs.iter().map(figures).collect();
+    let (mut out, mut left_out) =
+        (format!("# Limits from {} runs of: {}\n", runs.len(), command.replace('\n', " ")), Vec::new());
+    let mut scope = None;
+    let first = all.first().map_or(&[][..], Vec::as_slice);
+    for figure in first.iter().filter(|f| matches!(f.scope, Scope::All | Scope::Opcode(_))) {
+        let of = |run: &Vec<TraceFigure>| run.iter().find(|f| f.scope == figure.scope && f.name == figure.name)?.value;
+        let Some(values) = all.iter().map(of).collect::<Option<Vec<f64>>>() else { continue };
+        let Some(limit) = limit(figure, &values) else {
+            let (lo, hi) = range(&values);
+            left_out.push(format!("# left out: {} ({} to {})\n", figure.label(), figure.text(lo), figure.text(hi)));
+            continue;
+        };
+        if scope.as_ref() != Some(&figure.scope) {
+            let section = match &figure.scope {
+                Scope::All => "budget".to_owned(),
+                scope => scope.text(),
+            };
+            out += &format!("\n[{section}]\n");
+            scope = Some(figure.scope.clone());
+        }
+        out += &format!("\"{}\" = {limit}\n", figure.name);
+    }
+    out.push('\n');
+    out + &left_out.concat()
+}
+
+fn range(values: &[f64]) -> (f64, f64) {
+    let fold = |f: fn(f64, f64) -> f64| values.iter().copied().reduce(f).unwrap_or(0.0);
+    (fold(f64::min), fold(f64::max))
+}
+
+/// A value in TOML; `None`: it is left out by name.
+fn limit(figure: &TraceFigure, values: &[f64]) -> Option<String> {
+    let (lo, hi) = range(values);
+    if !figure.is_steady {
+        // Neither times nor rates: a busy machine changes them without end.
+        let is_path = figure.name.starts_with("delivered.");
+        return (is_path && lo >= DOMINANT).then(|| format!("{{ at_least = {LEAST} }}"));
+    }
+    if lo == hi {
+        let x = if matches!(figure.unit, Unit::Count) && lo.fract() == 0.0 {
+            format!("{lo:.0}")
+        } else {
+            format!("{lo:?}")
+        };
+        // What is fixed may still be a ratio with digits of its own.
+        return Some(x);
+    }
+    let most = hi + MARGINS * (hi - lo);
+    let at_most = if hi.fract() == 0.0 { format!("{:.0}", most.ceil()) } else { format!("{most:.6}") };
+    (hi - lo <= STEADY * hi).then(|| format!("{{ at_most = {at_most} }}"))
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+use iotrail_testing::trace::{clean, with_ring};
+
+fn one(text: &str, t: &TraceRecord) -> (BudgetOutcome, String) {
+    let judged = judge(&parse(&format!("[budget]\n{text}")).unwrap(), t);
+    assert_eq!(judged.len(), 1);
+    (judged[0].outcome, judged[0].text.clone())
+}
+
+#[test]
+fn limits_are_read_with_their_units_and_sections() {
+    let text = "[budget]\nsyscalls_per_io = \"<= 1.2\"\ndelivered.timer_tick = 0\nblocked_in_submit = \"<= 1 %\"\n\
+                iops = { at_least = 1000, at_most = 5e4 }\n[opcode.read]\nlatency_p99 = \"<= 2 ms\"\n[file.\"/a.b\"]\nwrites = 3\n";
+    let limits = parse(text).unwrap();
+    let of = |scope: &str, figure: &str| {
+        let found = limits.iter().find(|l| l.scope.text() == scope && l.figure == figure);
+        found.map(|l| (l.at_least, l.at_most))
+    };
+    assert_eq!(of("", "syscalls_per_io"), Some((None, Some(1.2))));
+    assert_eq!(of("", "delivered.timer_tick"), Some((Some(0.0), Some(0.0))));
+    assert_eq!(of("", "blocked_in_submit"), Some((None, Some(0.01))));
+    assert_eq!(of("", "iops"), Some((Some(1000.0), Some(5e4))));
+    assert_eq!(of("opcode.read", "latency_p99"), Some((None, Some(2e6))));
+    assert_eq!(of("file./a.b", "writes"), Some((Some(3.0), Some(3.0))));
+    assert_eq!(limits.len(), 6);
+}
+
+#[test]
+fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
+    let why = |text: &str| parse(text).unwrap_err();
+    assert!(why("errors = 0").contains("errors is in no section"));
+    assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is no quantity"));
+    assert!(why("[budget]\nerrors = { at_most = 1, at_lest = 0 }").contains("there is no at_lest"));
+    assert!(why("[budget]\nerrors = { at_least = 2, at_most = 1 }").contains("at_least is above at_most"));
+    assert!(why("[rings.0]\nerrors = 0").contains("there is no section [rings]"));
+    assert!(why("[ring.x]\nerrors = 0").contains("x is no number of a ring"));
+    assert!(why("").contains("it has no limit"));
+}
+
+#[test]
+fn a_broken_limit_says_by_how_much() {
+    let t = with_ring(|r| r.errors = 0);
+    assert_eq!(one("requests = 80000", &t), (BudgetOutcome::Kept, "requests: 80000".into()));
+    assert_eq!(
+        one("requests = \"<= 64000\"", &t),
+        (BudgetOutcome::Broken, "requests: 80000, at most 64000, off by 25 %".into())
+    );
+    assert_eq!(
+        one("requests = \">= 100000\"", &t),
+        (BudgetOutcome::Broken, "requests: 80000, at least 100000, off by 20 %".into())
+    );
+    assert_eq!(one("delivered.enter = \">= 90 %\"", &t).0, BudgetOutcome::Kept);
+    assert_eq!(one("calls.fsync = 0", &t).0, BudgetOutcome::Kept);
+    assert_eq!(one("calls.fsync = 1", &t).0, BudgetOutcome::Broken);
+}
+
+#[test]
+fn what_is_not_known_or_too_near_to_a_limit_is_not_evaluated() {
+    let mut t = clean();
+    assert_eq!(
+        one("syscalls_per_io = 1", &t),
+        (BudgetOutcome::NotEvaluated, "syscalls_per_io: it is not known".into())
+    );
+    assert!(one("delivered.ticks = 0", &t).1.contains("there are delivered.inline, "));
+    t.total.per_io.syscalls = Some(1.0);
+    t.total.per_io_intervals.insert("syscalls".into(), [0.9, 1.1]);
+    assert_eq!(one("syscalls_per_io = \"<= 1.05\"", &t).0, BudgetOutcome::NotEvaluated);
+    assert_eq!(one("syscalls_per_io = \"<= 1.2\"", &t).0, BudgetOutcome::Kept);
+    assert_eq!(one("syscalls_per_io = \"<= 0.8\"", &t).0, BudgetOutcome::Broken);
+    let judged = |text: &str, t: &TraceRecord| status(&judge(&parse(text).unwrap(), t));
+    assert_eq!(judged("[budget]\nsyscalls_per_io = \"<= 1.05\"\nerrors = 0", &t), Some(4));
+    assert_eq!(judged("[budget]\nsyscalls_per_io = \"<= 1.05\"\nerrors = 1", &t), Some(1));
+    assert_eq!(judged("[budget]\nerrors = 0", &t), None);
+}
+
+#[test]
+fn a_saved_budget_is_kept_by_its_runs_and_leaves_out_what_a_busy_machine_changes() {
+    let with = |switches: u64, ns: u64| {
+        let mut t = clean();
+        t.total.context_switches = switches;
+        t.total.latency_ns.p50 = Some(ns);
+        t
+    };
+    let runs = [with(5_000, 100_000), with(9_000, 180_000), with(5_100, 90_000)];
+    let text = saved(&runs, "fio job.fio");
+    let limits = parse(&text).unwrap();
+    for run in &runs {
+        assert_eq!(status(&judge(&limits, run)), None, "{text}");
+    }
+    assert!(text.contains("\n\"requests\" = 80000\n") && text.contains("\n\"rings.sqpoll\" = 0\n"), "{text}");
+    assert!(text.contains("\"delivered.enter\" = { at_least = 0.5 }"), "{text}");
+    assert!(text.contains("# left out: context_switches (5000 to 9000)"), "{text}");
+    assert!(text.contains("# left out: latency_p50 (90.0 µs to 180 µs)"), "{text}");
+    let mut more = clean();
+    more.total.opcodes[0].punted_would_block = 1;
+    assert_eq!(status(&judge(&limits, &more)), Some(1));
+}

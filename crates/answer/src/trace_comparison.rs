@@ -1,0 +1,331 @@
+//! Two traces compared. Exact counts are compared exactly, estimates by their intervals. A time of one trace has no verdict.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::figure::{Metric, Unit};
+use crate::traced::{Scope, TraceFigure, figures};
+use iotrail_base::words::{list, percent, so_many};
+use iotrail_schema::account::{Role, ThreadRow};
+use iotrail_schema::trace_record::TraceRecord;
+
+pub const SCHEMA: &str = "iotrail.trace-comparison/1";
+
+/// What changed from the first trace to the second: the schema `iotrail.trace-comparison/1`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TraceComparison {
+    /// `iotrail.trace-comparison/1`.
+    pub schema: &'static str,
+    /// The first trace.
+    pub a: String,
+    /// The second trace.
+    pub b: String,
+    /// The first line.
+    pub answer: String,
+    /// Findings of the second trace only, by code.
+    pub came: Vec<FindingChange>,
+    /// Findings of the first trace only.
+    pub went: Vec<FindingChange>,
+    /// Codes of findings in both.
+    pub stayed: Vec<String>,
+    /// Shares of the time of threads and requests, the largest change first.
+    pub account: Vec<FigureChange>,
+    /// Counts, and counts per I/O.
+    pub counts: Vec<FigureChange>,
+    /// Latencies by opcode. Each is of one trace, and has no verdict.
+    pub latency: Vec<FigureChange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FindingChange {
+    /// Its name.
+    pub code: String,
+    /// The sentence.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FigureChange {
+    /// What it is of: `opcode.read`, `threads`, `requests`; empty: all of the trace.
+    pub scope: String,
+    /// The figure.
+    pub figure: String,
+    /// Its value in the first trace; times in nanoseconds, shares from 0 to 1. Null: not known.
+    pub a: Option<f64>,
+    /// Its value in the second trace.
+    pub b: Option<f64>,
+    /// 95 % interval of an estimate; null: exact, or not known.
+    pub a_ci95: Option<[f64; 2]>,
+    /// The same of the second trace.
+    pub b_ci95: Option<[f64; 2]>,
+    /// Whether it changed. Null: the intervals overlap, a value is not known, or it is a time.
+    pub changed: Option<bool>,
+    /// The first value in words.
+    #[serde(skip)]
+    pub a_text: String,
+    /// The second value in words.
+    #[serde(skip)]
+    pub b_text: String,
+}
+
+/// The least change of a share of time that is listed.
+const SHARE: f64 = 0.01;
+
+pub fn compare(a: (&str, &TraceRecord), b: (&str, &TraceRecord)) -> TraceComparison {
+    let of = |t: &TraceRecord| {
+        let all = t.findings.iter().map(|f| (f.code.clone(), f.text.clone()));
+        // The first of a code is the largest.
+        all.rev().collect::<BTreeMap<_, _>>()
+    };
+    let (of_a, of_b) = (of(a.1), of(b.1));
+    let without = |all: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+        let new = all.iter().filter(|(code, _)| !other.contains_key(*code));
+        new.map(|(code, text)| FindingChange { code: code.clone(), text: text.clone() }).collect::<Vec<_>>()
+    };
+    let (came, went) = (without(&of_b, &of_a), without(&of_a, &of_b));
+    let stayed = of_a.keys().filter(|code| of_b.contains_key(*code)).cloned().collect();
+    let (counts, latency) = of_figures(a.1, b.1);
+    let account = account(a.1, b.1);
+    TraceComparison {
+        schema: SCHEMA,
+        answer: answer(a.0, b.0, &counts, &came, &went),
+        a: a.0.to_owned(),
+        b: b.0.to_owned(),
+        came,
+        went,
+        stayed,
+        account,
+        counts,
+        latency,
+    }
+}
+
+fn answer(a: &str, b: &str, counts: &[FigureChange], came: &[FindingChange], went: &[FindingChange]) -> String {
+    let changed: Vec<&FigureChange> = counts.iter().filter(|c| c.changed == Some(true)).collect();
+    let per_io = changed.iter().filter(|c| c.figure.ends_with("_per_io") || c.figure.starts_with("calls."));
+    let mut parts: Vec<String> = per_io.take(2).map(|c| format!("{} {} → {}", c.figure, c.a_text, c.b_text)).collect();
+    let codes = |all: &[FindingChange]| list(&all.iter().map(|f| f.code.clone()).collect::<Vec<_>>());
+    parts.extend((!came.is_empty()).then(|| format!("new: {}", codes(came))));
+    parts.extend((!went.is_empty()).then(|| format!("gone: {}", codes(went))));
+    match (changed.len(), parts.is_empty()) {
+        (0, true) => format!("{b} against {a}: no exact count changed, and the findings are the same"),
+        (n, _) => {
+            let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join("; ")) };
+            format!("{b} against {a}: {} changed{parts}", so_many(n as u64, "count"))
+        }
+    }
+}
+
+type Key = (Scope, String);
+
+fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<FigureChange>) {
+    let key = |f: &TraceFigure| (f.scope.clone(), f.name.clone());
+    let of_a = figures(a);
+    let of_b: BTreeMap<Key, TraceFigure> = figures(b).into_iter().map(|f| (key(&f), f)).collect();
+    // Numbers of rings, and files that only one of them has, are those of one trace.
+    let scopes = |f: &&TraceFigure| matches!(f.scope, Scope::All | Scope::Opcode(_));
+    let mut all: Vec<(Key, Option<&TraceFigure>, Option<&TraceFigure>)> = Vec::new();
+    for f in of_a.iter().filter(scopes) {
+        all.push((key(f), Some(f), of_b.get(&key(f))));
+    }
+    for (key, f) in &of_b {
+        let is_new = !of_a.iter().any(|a| a.scope == key.0 && a.name == key.1);
+        if is_new && scopes(&f) {
+            all.push((key.clone(), None, Some(f)));
+        }
+    }
+    let is_share = |unit| unit == Unit::ShareOfTime;
+    let known = all.into_iter().filter(|(_, a, b)| a.and_then(|f| f.value).or(b.and_then(|f| f.value)).is_some());
+    let (counts, others): (Vec<_>, Vec<_>) = known
+        .filter(|(_, a, b)| a.or(*b).is_some_and(|f| !is_share(f.unit) && f.unit != Unit::Rate))
+        .partition(|(_, a, b)| a.or(*b).is_some_and(|f| f.unit != Unit::Time));
+    let latency = others.into_iter().filter(|((_, name), ..)| name.starts_with("latency_"));
+    let changes = |all: Vec<(Key, Option<&TraceFigure>, Option<&TraceFigure>)>| {
+        all.into_iter().map(|(key, a, b)| change(key, a, b)).collect::<Vec<_>>()
+    };
+    let differs = |c: &FigureChange| c.a != c.b;
+    let counts = changes(counts).into_iter().filter(differs).collect();
+    (counts, changes(latency.collect()))
+}
+
+fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>) -> FigureChange {
+    let unit = a.or(b).map_or(Unit::Count, |f| f.unit);
+    // What one trace has no figure of did not happen there: an opcode, a call.
+    let value =
+        |f: Option<&TraceFigure>| f.map_or(Some(0.0), |f| f.value).filter(|_| f.is_some() || unit == Unit::Count);
+    let text = |x: Option<f64>, ci95: Option<[f64; 2]>| match (x, a.or(b)) {
+        (Some(x), Some(f)) => format!("{}{}", if ci95.is_some() { "~" } else { "" }, f.text(x)),
+        _ => iotrail_base::words::UNKNOWN.to_owned(),
+    };
+    let (x, y) = (value(a), value(b));
+    let (a_ci95, b_ci95) = (a.and_then(|f| f.ci95), b.and_then(|f| f.ci95));
+    let changed = match (x, y, unit) {
+        (_, _, Unit::Time) | (None, ..) | (_, None, _) => None,
+        (Some(x), Some(y), _) => {
+            let ([a_lo, a_hi], [b_lo, b_hi]) = (a_ci95.unwrap_or([x; 2]), b_ci95.unwrap_or([y; 2]));
+            let is_exact = a_ci95.is_none() && b_ci95.is_none();
+            let is_apart = a_lo > b_hi || b_lo > a_hi;
+            if is_exact || is_apart { Some(x != y) } else { None }
+        }
+    };
+    let (a_text, b_text) = (text(x, a_ci95), text(y, b_ci95));
+    FigureChange { scope: scope.text(), figure, a: x, b: y, a_ci95, b_ci95, changed, a_text, b_text }
+}
+
+/// Shares of the threads' time and of the requests' latency. They are times of single traces.
+fn account(a: &TraceRecord, b: &TraceRecord) -> Vec<FigureChange> {
+    let (of_a, of_b) = (shares(a), shares(b));
+    let keys: std::collections::BTreeSet<&(&str, String)> = of_a.keys().chain(of_b.keys()).collect();
+    let has = |t: &TraceRecord, scope: &str| match scope {
+        "threads" => t.own_threads().next().is_some(),
+        _ => t.account.as_ref().is_some_and(|account| account.requests.is_some()),
+    };
+    let change = |key: &(&'static str, String)| {
+        let share = |t: &TraceRecord, all: &BTreeMap<(&'static str, String), f64>| {
+            has(t, key.0).then(|| all.get(key).copied().unwrap_or(0.0))
+        };
+        let (x, y) = (share(a, &of_a), share(b, &of_b));
+        let text = |x: Option<f64>| x.map_or(iotrail_base::words::UNKNOWN.to_owned(), percent);
+        FigureChange {
+            scope: key.0.to_owned(),
+            figure: key.1.clone(),
+            a: x,
+            b: y,
+            a_ci95: None,
+            b_ci95: None,
+            changed: None,
+            a_text: text(x),
+            b_text: text(y),
+        }
+    };
+    let size = |c: &FigureChange| (c.b.unwrap_or(0.0) - c.a.unwrap_or(0.0)).abs();
+    let mut all: Vec<FigureChange> = keys.into_iter().map(change).filter(|c| size(c) >= SHARE).collect();
+    all.sort_by(|x, y| size(y).total_cmp(&size(x)));
+    all
+}
+
+fn shares(t: &TraceRecord) -> BTreeMap<(&'static str, String), f64> {
+    let mut sums = BTreeMap::new();
+    let own = || t.own_threads().filter(|thread| thread.role == Role::Thread);
+    let wall = own().map(|thread| thread.wall_ns).sum::<u64>().max(1) as f64;
+    for row in own().flat_map(|thread| &thread.rows) {
+        *sums.entry(("threads", row_words(row))).or_default() += row.ns as f64 / wall;
+    }
+    if let Some(requests) = t.account.as_ref().and_then(|account| account.requests.as_ref()) {
+        for row in &requests.rows {
+            let name = [Some(word(&row.stage)), row.reason.as_ref().map(word)].into_iter().flatten();
+            let name = name.collect::<Vec<_>>().join(", ");
+            *sums.entry(("requests", name)).or_default() += row.ns as f64 / requests.latency_sum_ns.max(1) as f64;
+        }
+    }
+    sums
+}
+
+fn row_words(row: &ThreadRow) -> String {
+    let reason = row.reason.as_ref().map(word);
+    let parts = [Some(word(&row.state)), row.mode.as_ref().map(word), row.syscall.clone(), reason];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// As JSON has it, in words.
+fn word(name: &impl Serialize) -> String {
+    let value = serde_json::to_value(name).ok();
+    value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
+}
+
+/// Counts per I/O first, then what the program did, then everything else; what changed before what may have.
+pub fn in_order(counts: &[FigureChange]) -> Vec<&FigureChange> {
+    let per_io: Vec<&str> = Metric::PER_IO.iter().map(|m| m.name()).collect();
+    let mut all: Vec<&FigureChange> = counts.iter().collect();
+    all.sort_by_key(|c| {
+        let group = match c.figure.as_str() {
+            name if c.scope.is_empty() && per_io.contains(&name) => 0,
+            _ if c.scope.is_empty() => 1,
+            _ => 2,
+        };
+        (c.changed != Some(true), group)
+    });
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::account::{Account, Mode, ThreadAccount, ThreadState};
+    use iotrail_schema::finding::{Finding, Severity};
+    use iotrail_testing::trace::clean;
+
+    fn compared(b: &TraceRecord) -> TraceComparison {
+        compare(("t1", &clean()), ("t2", b))
+    }
+
+    fn count<'c>(c: &'c TraceComparison, figure: &str) -> Option<&'c FigureChange> {
+        c.counts.iter().find(|f| f.figure == figure && f.scope.is_empty())
+    }
+
+    #[test]
+    fn traces_that_are_equal_have_no_change() {
+        let c = compared(&clean());
+        assert!(c.counts.is_empty() && c.account.is_empty() && c.came.is_empty() && c.went.is_empty());
+        assert_eq!(c.answer, "t2 against t1: no exact count changed, and the findings are the same");
+        assert!(c.latency.iter().all(|l| l.changed.is_none()));
+    }
+
+    #[test]
+    fn exact_counts_are_compared_exactly_and_estimates_by_their_intervals() {
+        let mut b = clean();
+        b.total.opcodes[0].requests += 1;
+        b.total.per_io.kicks = Some(0.5);
+        let c = compared(&b);
+        assert_eq!(count(&c, "requests").unwrap().changed, Some(true));
+        assert_eq!(count(&c, "kicks_per_io").unwrap().changed, Some(true));
+        b.total.per_io_intervals.insert("kicks".into(), [-0.1, 0.9]);
+        assert_eq!(count(&compared(&b), "kicks_per_io").unwrap().changed, None);
+        b.total.per_io_intervals.insert("kicks".into(), [0.4, 0.6]);
+        assert_eq!(count(&compared(&b), "kicks_per_io").unwrap().changed, Some(true));
+    }
+
+    #[test]
+    fn an_unknown_count_is_no_change() {
+        let mut b = clean();
+        b.total.per_io.kicks = None;
+        let c = compared(&b);
+        let kicks = count(&c, "kicks_per_io").unwrap();
+        assert_eq!((kicks.b, kicks.changed, kicks.b_text.as_str()), (None, None, "–"));
+    }
+
+    #[test]
+    fn findings_come_and_go() {
+        let finding = |code: &str| Finding::new(code, Severity::Warning, format!("{code} is there"), "", &[]);
+        let (mut a, mut b) = (clean(), clean());
+        a.findings = vec![finding("kick_storm"), finding("overflow")];
+        b.findings = vec![finding("overflow"), finding("wrong_core")];
+        let c = compare(("a", &a), ("b", &b));
+        assert_eq!((c.came[0].code.as_str(), c.went[0].code.as_str()), ("wrong_core", "kick_storm"));
+        assert_eq!(c.stayed, ["overflow"]);
+        assert!(c.answer.ends_with("new: wrong_core; gone: kick_storm"), "{}", c.answer);
+    }
+
+    #[test]
+    fn shares_of_time_have_no_verdict() {
+        let with = |user: u64| {
+            let row = |mode, ns| ThreadRow {
+                state: ThreadState::Running,
+                mode: Some(mode),
+                syscall: None,
+                reason: None,
+                ns,
+                longest_ns: None,
+                count: None,
+                exact: true,
+            };
+            let rows = vec![row(Mode::User, user), row(Mode::Kernel, 100 - user)];
+            let thread = ThreadAccount { wall_ns: 100, rows, ..ThreadAccount::default() };
+            TraceRecord { account: Some(Account { threads: vec![thread], ..Account::default() }), ..clean() }
+        };
+        let c = compare(("a", &with(20)), ("b", &with(50)));
+        let user = c.account.iter().find(|f| f.figure == "running, user").unwrap();
+        assert_eq!((user.a_text.as_str(), user.b_text.as_str(), user.changed), ("20 %", "50 %", None));
+    }
+}

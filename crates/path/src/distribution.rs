@@ -1,0 +1,149 @@
+//! Latencies in powers of two, and completions over time. Each completion counts as often as it stands for. Pure.
+
+use std::collections::BTreeMap;
+
+use iotrail_schema::delivery_path::DeliveryPath;
+use iotrail_schema::trace_record::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
+
+/// The first length of a slice. It doubles when there are more than [`SLICES`].
+const SLICE_NS: u64 = 50_000_000;
+const SLICES: usize = 240;
+
+/// Latencies by delivery path.
+#[derive(Debug, Clone, Default)]
+pub struct ByPath(BTreeMap<Option<DeliveryPath>, Powers>);
+
+/// `[i]`: from 2^(i - 1) to 2^i; `[0]`: 0.
+#[derive(Debug, Clone)]
+struct Powers(Box<[u64; 65]>);
+
+impl Default for Powers {
+    fn default() -> Self {
+        Self(Box::new([0; 65]))
+    }
+}
+
+impl ByPath {
+    pub fn take(&mut self, path: Option<DeliveryPath>, latency_ns: u64, weight: u64) {
+        let powers = self.0.entry(path).or_default();
+        powers.0[(u64::BITS - latency_ns.leading_zeros()) as usize] += weight;
+    }
+
+    pub fn add(&mut self, other: &ByPath) {
+        for (path, powers) in &other.0 {
+            let sum = self.0.entry(*path).or_default();
+            sum.0.iter_mut().zip(powers.0.iter()).for_each(|(sum, n)| *sum += n);
+        }
+    }
+
+    pub fn records(&self, opcode: &str) -> Vec<LatencyHistogram> {
+        let record = |(vehicle, powers): (&Option<DeliveryPath>, &Powers)| {
+            let buckets = powers.0.iter().enumerate().filter(|(_, n)| **n > 0);
+            let buckets = buckets.map(|(power, n)| LatencyBucket {
+                at_least_ns: if power == 0 { 0 } else { 1 << (power - 1) },
+                requests: *n,
+            });
+            LatencyHistogram { opcode: opcode.to_owned(), vehicle: *vehicle, buckets: buckets.collect() }
+        };
+        self.0.iter().map(record).collect()
+    }
+}
+
+/// Completions by time, in slices whose number is bounded.
+#[derive(Debug, Clone, Default)]
+pub struct Slices {
+    /// The first completion; `None`: there is none.
+    began_ns: Option<u64>,
+    slice_ns: u64,
+    slices: Vec<Slice>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Slice {
+    completions: u64,
+    requests: u64,
+    latency_ns: u128,
+    longest_ns: u64,
+}
+
+impl Slices {
+    /// `latency_ns`: of a request that ended with it. Completions come nearly in order: one before the first is in the first slice.
+    pub fn take(&mut self, at_ns: u64, latency_ns: Option<u64>, weight: u64) {
+        let began_ns = *self.began_ns.get_or_insert(at_ns);
+        self.slice_ns = self.slice_ns.max(SLICE_NS);
+        let index = |slice_ns: u64| usize::try_from(at_ns.saturating_sub(began_ns) / slice_ns).unwrap_or(usize::MAX);
+        while index(self.slice_ns) >= SLICES {
+            self.slices = self.slices.chunks(2).map(|pair| pair.iter().fold(Slice::default(), Slice::sum)).collect();
+            self.slice_ns *= 2;
+        }
+        let index = index(self.slice_ns);
+        if self.slices.len() <= index {
+            self.slices.resize(index + 1, Slice::default());
+        }
+        let slice = &mut self.slices[index];
+        slice.completions += weight;
+        if let Some(latency_ns) = latency_ns {
+            slice.requests += weight;
+            slice.latency_ns += u128::from(latency_ns) * u128::from(weight);
+            slice.longest_ns = slice.longest_ns.max(latency_ns);
+        }
+    }
+
+    pub fn record(&self) -> Option<Timeline> {
+        let slice = |slice: &Slice| {
+            let has_requests = slice.requests > 0;
+            TimeSlice {
+                completions: slice.completions,
+                latency_mean_ns: has_requests.then(|| slice.latency_ns as f64 / slice.requests as f64),
+                latency_max_ns: has_requests.then_some(slice.longest_ns),
+            }
+        };
+        self.began_ns.map(|_| Timeline { slice_ns: self.slice_ns, slices: self.slices.iter().map(slice).collect() })
+    }
+}
+
+impl Slice {
+    fn sum(self, other: &Self) -> Self {
+        Self {
+            completions: self.completions + other.completions,
+            requests: self.requests + other.requests,
+            latency_ns: self.latency_ns + other.latency_ns,
+            longest_ns: self.longest_ns.max(other.longest_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_powers_of_two_by_path() {
+        let mut by_path = ByPath::default();
+        for (ns, weight) in [(0, 1), (1, 2), (1023, 3), (1024, 4), (u64::MAX, 5)] {
+            by_path.take(Some(DeliveryPath::Enter), ns, weight);
+        }
+        by_path.take(None, 1500, 7);
+        let mut sum = by_path.clone();
+        sum.add(&by_path);
+        let records = sum.records("read");
+        let of = |i: usize| records[i].buckets.iter().map(|b| (b.at_least_ns, b.requests)).collect::<Vec<_>>();
+        assert_eq!((records.len(), records[0].vehicle, of(0)), (2, None, vec![(1024, 14)]));
+        assert_eq!(of(1), [(0, 2), (1, 4), (512, 6), (1024, 8), (1 << 63, 10)]);
+    }
+
+    #[test]
+    fn slices_double_and_lose_no_completion() {
+        let mut slices = Slices::default();
+        assert!(slices.record().is_none());
+        for i in 0..1000 {
+            slices.take(5_000_000_000 + i * 100_000_000, Some(1000 * (i + 1)), 2);
+        }
+        slices.take(4_999_999_999, None, 1);
+        let timeline = slices.record().unwrap();
+        assert_eq!((timeline.slice_ns, timeline.slices.len()), (800_000_000, 125));
+        assert_eq!(timeline.slices.iter().map(|s| s.completions).sum::<u64>(), 2001);
+        let first = timeline.slices[0];
+        assert_eq!((first.completions, first.latency_mean_ns, first.latency_max_ns), (17, Some(4500.0), Some(8000)));
+    }
+}

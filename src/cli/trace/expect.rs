@@ -1,0 +1,213 @@
+//! `--expect`: limits on figures of the trace, and where their outcomes are written; `--expect-save`: limits from several runs.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use iotrail_answer::budget::{self, BudgetOutcome, JudgedLimit, Limit};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::input;
+use iotrail_base::output::{self, Existing, Reserved};
+use iotrail_base::words::so_many;
+use iotrail_report::terminal;
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Bytes of a budget's file.
+const LONGEST: u64 = 1 << 20;
+/// GitHub names the file of a job's summary so.
+const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
+
+#[derive(Debug, clap::Args)]
+pub struct ExpectArgs {
+    /// Exit 1 if a figure is beyond its limits in this file (TOML), 4 if one cannot be evaluated: docs/ci.md. Implies --exact. Where
+    /// GITHUB_STEP_SUMMARY is set, its file gets a table
+    #[arg(long, value_name = "FILE", conflicts_with = "windows")]
+    pub expect: Option<PathBuf>,
+
+    /// Write the outcomes of --expect as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "expect")]
+    pub junit: Option<PathBuf>,
+
+    /// Run CMD --expect-runs times, every second time next to busy threads on all CPUs, and write a budget that these runs keep
+    #[arg(long, value_name = "FILE", requires = "command", conflicts_with_all = ["expect", "windows", "record", "slowest", "metrics", "json", "full", "fail_on", "duration", "hist"])]
+    pub expect_save: Option<PathBuf>,
+
+    /// Runs of CMD for --expect-save
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "expect_save", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub expect_runs: u32,
+}
+
+/// A budget that was read, and where its outcomes go.
+pub struct Budget {
+    limits: Vec<Limit>,
+    name: String,
+    junit: Option<Reserved>,
+}
+
+impl Budget {
+    /// Before the trace: a file that cannot be read or written is found out here.
+    pub fn read(args: &ExpectArgs, existing: Existing) -> Result<Option<Self>> {
+        let Some(path) = &args.expect else { return Ok(None) };
+        let shown = path.display();
+        let text = input::text(path, LONGEST)
+            .map_err(|e| Error::input(format!("cannot read {shown}"), "name a budget with --expect").because(e))?;
+        let limits = budget::parse(&text)
+            .map_err(|why| Error::input(format!("{shown}: {why}"), "docs/ci.md describes a budget"))?;
+        let junit = args.junit.as_deref().map(|path| Reserved::new(path, existing, "--junit")?.apart()).transpose()?;
+        Ok(Some(Self { limits, name: shown.to_string(), junit }))
+    }
+
+    pub fn judge(&self, t: &TraceRecord) -> Vec<JudgedLimit> {
+        budget::judge(&self.limits, t)
+    }
+
+    /// Writes what does not go to standard output.
+    pub fn write(self, judged: &[JudgedLimit]) -> Result<()> {
+        if let Some(junit) = self.junit {
+            output::write(junit, junit_xml(&self.name, judged).as_bytes())?;
+        }
+        if let Some(path) = std::env::var_os(SUMMARY).filter(|path| !path.is_empty()) {
+            let appended = std::fs::File::options().append(true).create(true).open(&path);
+            let written = appended.and_then(|mut file| file.write_all(markdown(&self.name, judged).as_bytes()));
+            if let Err(e) = written {
+                terminal::say(&format!("iotrail: warning: no summary in {}: {e}", Path::new(&path).display()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn word(outcome: BudgetOutcome) -> &'static str {
+    match outcome {
+        BudgetOutcome::Kept => "kept",
+        BudgetOutcome::Broken => "BROKEN",
+        BudgetOutcome::NotEvaluated => "not evaluated",
+    }
+}
+
+/// Broken limits first. Those that are kept are counted.
+pub fn lines(judged: &[JudgedLimit]) -> Vec<String> {
+    let of = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
+    let kept = of(BudgetOutcome::Kept).count();
+    let others = of(BudgetOutcome::Broken).chain(of(BudgetOutcome::NotEvaluated));
+    let mut lines: Vec<String> = others.map(|j| format!("budget  {}: {}", word(j.outcome), j.text)).collect();
+    lines.push(format!("budget  {kept} of {} kept", so_many(judged.len() as u64, "limit")));
+    lines
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            // XML has no other control characters.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn junit_xml(name: &str, judged: &[JudgedLimit]) -> String {
+    let count = |outcome| judged.iter().filter(|j| j.outcome == outcome).count();
+    let (broken, open) = (count(BudgetOutcome::Broken), count(BudgetOutcome::NotEvaluated));
+    let name = escaped(name);
+    let mut out = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"{name}\" tests=\"{}\" failures=\"{broken}\" errors=\"{open}\">\n",
+        judged.len()
+    );
+    for j in judged {
+        let scope = if j.scope.is_empty() { "trace" } else { &j.scope };
+        let text = escaped(&j.text);
+        let inner = match j.outcome {
+            BudgetOutcome::Kept => String::new(),
+            BudgetOutcome::Broken => format!("<failure message=\"{text}\"/>"),
+            BudgetOutcome::NotEvaluated => format!("<error message=\"{text}\"/>"),
+        };
+        let (scope, figure) = (escaped(scope), escaped(&j.figure));
+        writeln!(out, "<testcase classname=\"{scope}\" name=\"{figure}\">{inner}</testcase>")
+            .expect("a string takes it");
+    }
+    out + "</testsuite>\n</testsuites>\n"
+}
+
+fn markdown(name: &str, judged: &[JudgedLimit]) -> String {
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    let mut out = format!("### iotrail: {}\n\n| limit | outcome |\n|---|---|\n", cell(name));
+    for j in judged {
+        let sign = if j.outcome == BudgetOutcome::Kept { "" } else { "**" };
+        writeln!(out, "| {} | {sign}{}{sign} |", cell(&j.text), word(j.outcome)).expect("a string takes it");
+    }
+    out + "\n"
+}
+
+/// Threads that compute on all CPUs until they are dropped.
+pub struct Busy {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    pub fn start() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let thread = |_| {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let threads = (0..cpus).map(thread).collect();
+        Self { over, threads }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap_or(()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged() -> Vec<JudgedLimit> {
+        let one = |figure: &str, outcome| JudgedLimit {
+            scope: String::new(),
+            figure: figure.into(),
+            value: Some(2.0),
+            ci95: None,
+            at_least: None,
+            at_most: Some(1.0),
+            outcome,
+            text: format!("{figure}: 2, at most <1> | \"x\""),
+        };
+        vec![
+            one("errors", BudgetOutcome::Broken),
+            one("kicks", BudgetOutcome::NotEvaluated),
+            one("bytes", BudgetOutcome::Kept),
+        ]
+    }
+
+    #[test]
+    fn outcomes_are_lines_xml_and_a_table() {
+        let lines = lines(&judged());
+        assert_eq!(lines[0], "budget  BROKEN: errors: 2, at most <1> | \"x\"");
+        assert_eq!(lines.last().map(String::as_str), Some("budget  1 of 3 limits kept"));
+        let xml = junit_xml("b.toml", &judged());
+        assert!(xml.contains("tests=\"3\" failures=\"1\" errors=\"1\""), "{xml}");
+        assert!(xml.contains("<failure message=\"errors: 2, at most &lt;1&gt; | &quot;x&quot;\"/>"), "{xml}");
+        let table = markdown("b.toml", &judged());
+        assert!(table.contains("| errors: 2, at most <1> \\| \"x\" | **BROKEN** |"), "{table}");
+    }
+}
