@@ -130,7 +130,9 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         return fleets::run(args, a, b);
     }
     let store = args.store.as_deref();
-    if let (Some(a), Some(b)) = (stored_trace::named(&args.a, store)?, stored_trace::named(&args.b, store)?) {
+    if [&args.a, &args.b].iter().all(|side| stored_trace::names_one(side))
+        && let (Some(a), Some(b)) = (stored_trace::named(&args.a, store)?, stored_trace::named(&args.b, store)?)
+    {
         return traces::run(args, &a, &b);
     }
     let mut stored = Stored::new(store);

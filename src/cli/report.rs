@@ -56,9 +56,13 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with_all = ["output", "json"])]
     pub full: bool,
 
-    /// Print the latencies of a trace as histograms, by opcode or delivery path
-    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "opcode", conflicts_with_all = ["output", "json"])]
-    pub hist: Option<HistogramArg>,
+    /// Print the latencies of a trace as histograms
+    #[arg(long, conflicts_with_all = ["output", "json"])]
+    pub hist: bool,
+
+    /// Histograms by opcode or by delivery path
+    #[arg(long, value_name = "BY", value_enum, default_value = "opcode", requires = "hist")]
+    pub hist_by: HistogramArg,
 
     /// Print the run as JSON, as `run --json` does
     #[arg(long, conflicts_with = "output")]
@@ -121,7 +125,9 @@ fn of_trace(trace: &NamedTrace, args: &ReportArgs, output: Option<Reserved>) -> 
         None if args.json => terminal::print_json(&trace.printed())?,
         None => {
             terminal::show(&terminal::trace(&trace.record, View { full: args.full, again: &trace.again }))?;
-            args.hist.map_or(Ok(()), |by| by.show(&trace.record))?;
+            if args.hist {
+                args.hist_by.show(&trace.record)?;
+            }
         }
     }
     Ok(0)

@@ -61,6 +61,10 @@ pub fn named(text: &str, store: Option<&Path>) -> Result<Option<NamedTrace>> {
     Ok(Some(NamedTrace { name, number: None, record, again: format!("iotrail report {text}") }))
 }
 
+pub fn names_one(text: &str) -> bool {
+    number(text).is_some() || is_trace(Path::new(text))
+}
+
 /// A file that cannot be read is for the other readers to refuse.
 fn is_trace(path: &Path) -> bool {
     let mut beginning = Vec::new();

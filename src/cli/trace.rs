@@ -128,9 +128,13 @@ pub struct TraceArgs {
     #[arg(long)]
     json: bool,
 
-    /// Print the latencies of the traced requests as histograms, by opcode or delivery path
-    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "opcode", conflicts_with = "json")]
-    hist: Option<HistogramArg>,
+    /// Print the latencies of the traced requests as histograms
+    #[arg(long, conflicts_with = "json")]
+    hist: bool,
+
+    /// Histograms by opcode or by delivery path
+    #[arg(long, value_name = "BY", value_enum, default_value = "opcode", requires = "hist")]
+    hist_by: HistogramArg,
 
     #[command(flatten)]
     budget: ExpectArgs,
@@ -201,9 +205,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     };
     // Before anything is loaded or stored: an address that somebody else has is found out here.
     let server = args.metrics.clone().map(Server::start).transpose()?;
-    let mut storing = match args.no_store {
-        true => None,
-        false => Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref()),
+    let begin = || Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref());
+    let (mut storing, not_stored) = match (!args.no_store).then(begin).transpose() {
+        Ok(storing) => (storing, None),
+        Err(e) => (None, Some(e)),
     };
     if storing.is_some() && !keep.any() {
         keep.slowest = Some(SLOWEST);
@@ -238,6 +243,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
             return Err(e);
         }
     };
+    // A trace that is refused has this one line.
+    not_stored.iter().for_each(stored::warn);
     record.findings = diagnose::findings(&record);
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
     let id = storing.and_then(|storing| storing.end(&record, &of_trace(&record).answer, slowest.as_ref()));
@@ -255,7 +262,9 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
                 &record,
                 View { full: args.full, again: again.as_deref().unwrap_or_default() },
             ))?;
-            args.hist.map_or(Ok(()), |by| by.show(&record))?;
+            if args.hist {
+                args.hist_by.show(&record)?;
+            }
             slowest.as_ref().map_or(Ok(()), |e| terminal::show(&terminal::slowest(e)))?;
         }
     }
@@ -276,12 +285,16 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     }
     if let (Some(budget), Some(judged)) = (budget, &judged) {
         budget.write(judged)?;
-        if let Some(status) = budget::status(judged) {
-            return Ok(status);
-        }
+    }
+    let status = judged.as_deref().and_then(budget::status);
+    if status == Some(1) {
+        return Ok(1);
     }
     if args.fail_on.iter().any(|code| diagnose::is_present(&record, code)) {
         return Ok(1);
+    }
+    if let Some(status) = status {
+        return Ok(status);
     }
     if !args.fail_on.is_empty() && record.total.probe.completions_seen.unwrap_or(0) == 0 {
         terminal::say(

@@ -64,7 +64,7 @@ fn options() -> End {
         ("track", "--at --at-least --fail-on --force --from --full --help --json --metric --output --store"),
         ("reproduce", "--file --full --help --json --only --quick --repeats --size --store --stored"),
         ("fleet", "--force --full --help --json --output --store"),
-        ("report", "--force --full --help --hist --json --output --store"),
+        ("report", "--force --full --help --hist --hist-by --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --failed --help --json --opcode --ring --slowest --store"),
         ("export", "--csv --fio --folded --force --hdr --help --iolog --json --parquet --perfetto --store --table"),
@@ -72,7 +72,7 @@ fn options() -> End {
         ("man", "--force --help"),
         (
             "trace",
-            "--all --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --force --full --help --hist --json --junit --light-after --metrics --no-store --one-in --pid --profile \
+            "--all --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --force --full --help --hist --hist-by --json --junit --light-after --metrics --no-store --one-in --pid --profile \
                    --profile-by --profile-hz --record --redact --slowest --stacks --store --until --windows",
         ),
         (

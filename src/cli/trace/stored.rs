@@ -29,12 +29,7 @@ pub struct Storing {
 }
 
 impl Storing {
-    /// `None`: it cannot be stored, and a warning was printed.
-    pub fn begin(store: Option<&Path>, subject: &Subject, redact: bool, recording: Option<&Path>) -> Option<Self> {
-        Self::begun(store, subject, redact, recording).map_err(|e| warn(&e)).ok()
-    }
-
-    fn begun(path: Option<&Path>, subject: &Subject, redact: bool, recording: Option<&Path>) -> Result<Self> {
+    pub fn begin(path: Option<&Path>, subject: &Subject, redact: bool, recording: Option<&Path>) -> Result<Self> {
         let path = path.map_or_else(default_path, |path| Ok(path.to_owned()))?;
         let mut store = Store::create_or_open(&path)?;
         let host = iotrail_host::facts(None)?;
@@ -130,6 +125,6 @@ impl Storing {
     }
 }
 
-fn warn(e: &Error) {
+pub fn warn(e: &Error) {
     terminal::say(&format!("iotrail: warning: the trace is not stored: {e}"));
 }
