@@ -76,6 +76,7 @@ fn storage(l: &LoadRecord) -> Line {
         .given("register", Some(l.register.join(",")), "")
         .flag("force-async", l.force_async)
         .option("rw", &l.rw)
+        .given("commit", Some(l.commit.as_str()).filter(|c| !c.is_empty()), "none")
         .option("bs", l.bs)
         .option("depth", l.depth)
         .option("batch", l.batch)

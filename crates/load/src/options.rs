@@ -33,6 +33,23 @@ impl Rw {
     }
 }
 
+/// What makes a write durable before the next one in its place is submitted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lowercase")]
+pub enum Commit {
+    #[default]
+    None,
+    /// fsync(2) after it.
+    Fsync,
+    /// fdatasync(2) after it.
+    Fdatasync,
+    /// RWF_DSYNC on the write itself.
+    Dsync,
+    /// An IORING_OP_FSYNC with IORING_FSYNC_DATASYNC that is linked to it.
+    Linked,
+}
+
 /// How a job waits for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +97,7 @@ macro_rules! names {
 }
 names!(EngineKind);
 names!(Rw);
+names!(Commit);
 names!(Wait);
 names!(Scratch);
 names!(Trace);
@@ -116,6 +134,10 @@ pub struct LoadOptions {
     /// Access pattern
     #[arg(long, value_enum, default_value_t = Rw::RandRead)]
     pub rw: Rw,
+
+    /// Make each write durable: fsync or fdatasync after it (sync), RWF_DSYNC (sync, io_uring), or a linked fsync (io_uring)
+    #[arg(long, value_enum, default_value_t = Commit::None)]
+    pub commit: Commit,
 
     /// Block size
     #[arg(long, value_name = "SIZE", default_value = "4k")]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::engine::capabilities::Completions;
-use super::options::{EngineKind, LoadOptions, Rw, Scratch, Wait};
+use super::options::{Commit, EngineKind, LoadOptions, Rw, Scratch, Wait};
 use super::spec::LoadSpec;
 use super::{Boundary, Doing, Outcome, run, sum_of_all, verify};
 use iotrail_base::error::{Error, Result};
@@ -68,6 +68,35 @@ fn every_engine_does_exactly_what_was_asked_for() {
             assert_eq!(got.syscalls.is_none(), can.completions == Completions::HelperCalls);
         }
     }
+}
+
+#[test]
+fn each_write_of_a_committing_load_is_one_io_of_its_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let base =
+        LoadOptions { rw: Rw::Write, depth: 4, count: Some(40), allow_write: true, ..options(&dir.path().join("f")) };
+    let (sync, ring) = (EngineKind::Sync, EngineKind::IoUring);
+    let ways = [
+        (sync, Commit::Fsync),
+        (sync, Commit::Fdatasync),
+        (sync, Commit::Dsync),
+        (ring, Commit::Dsync),
+        (ring, Commit::Linked),
+    ];
+    for (engine, commit) in ways {
+        let depth = if engine == sync { 1 } else { base.depth };
+        let o = LoadOptions { engine, commit, depth, warmup: Span(Duration::ZERO), ..base.clone() };
+        let got = go(&o).unwrap_or_else(|e| panic!("{engine} {commit}: {e}"));
+        assert_eq!((got.ios, got.bytes, got.errors, got.short_ios), (40, 40 * 4096, 0, 0), "{engine} {commit}");
+        // Of the system calls, one writes and one makes it durable.
+        let calls = if matches!(commit, Commit::Fsync | Commit::Fdatasync) { 80 } else { 40 };
+        assert!(engine != sync || got.syscalls == Some(calls), "{commit}: {:?}", got.syscalls);
+        assert_eq!(got.record.commit, commit.to_string());
+    }
+    let e = refused(&LoadOptions { commit: Commit::Fsync, ..base.clone() });
+    assert!(e.to_string().contains("--engine io_uring has no --commit fsync"), "{e}");
+    let e = refused(&LoadOptions { commit: Commit::Dsync, rw: Rw::RandRead, ..base });
+    assert!(e.to_string().contains("--commit dsync is for writes"), "{e}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     let memory = buffers.memory();
     let opening = Opening {
         engine: spec.engine.engine(),
-        job: engine::Job { memory, fd, batch: spec.batch },
+        job: engine::Job { memory, fd, batch: spec.batch, commit: spec.commit },
         ring: &spec.ring,
         passage: shared.passage,
     };

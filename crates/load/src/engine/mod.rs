@@ -36,6 +36,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::options::Commit;
 use capabilities::Engine;
 use iotrail_base::error::{Error, Result};
 use nvme::identify::Namespace;
@@ -170,6 +171,8 @@ pub struct Job {
     pub fd: Option<RawFd>,
     /// I/Os per submission.
     pub batch: u32,
+    /// What makes a write durable.
+    pub commit: Commit,
 }
 
 /// How a target that is not reached through files is reached.

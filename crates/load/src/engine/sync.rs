@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use super::capabilities::{Completions, Engine, Nop, TargetKind, no_other_remedy};
 use super::null::Nothing;
 use super::{Io, Memory, Op, Opened, Opening, Queued, Submitter, last_error};
+use crate::options::Commit;
 use iotrail_base::error::Result;
 
 pub static ENGINE: Engine = Engine {
@@ -26,11 +27,26 @@ pub static ENGINE: Engine = Engine {
 pub struct Sync {
     fd: RawFd,
     memory: Memory,
+    commit: Commit,
     syscalls: u64,
 }
 
 pub fn open(at: &Opening) -> Result<Opened<Sync, Nothing>> {
-    Ok(Opened::ringless(Sync { fd: at.target()?, memory: at.job.memory, syscalls: 0 }, Nothing))
+    Ok(Opened::ringless(Sync { fd: at.target()?, memory: at.job.memory, commit: at.job.commit, syscalls: 0 }, Nothing))
+}
+
+impl Sync {
+    /// After a write. False: the system call that makes it so failed.
+    fn is_durable(&mut self) -> bool {
+        let sync = match self.commit {
+            Commit::Fsync => libc::fsync,
+            Commit::Fdatasync => libc::fdatasync,
+            Commit::None | Commit::Dsync | Commit::Linked => return true,
+        };
+        self.syscalls += 1;
+        // SAFETY: it takes a descriptor and no memory.
+        unsafe { sync(self.fd) == 0 }
+    }
 }
 
 impl Submitter for Sync {
@@ -42,10 +58,17 @@ impl Submitter for Sync {
             let done = unsafe {
                 match io.op {
                     Op::Read => libc::pread(self.fd, buffer, bytes, io.offset as libc::off_t),
+                    Op::Write if self.commit == Commit::Dsync => {
+                        let one = libc::iovec { iov_base: buffer, iov_len: bytes };
+                        libc::pwritev2(self.fd, &raw const one, 1, io.offset as libc::off_t, libc::RWF_DSYNC)
+                    }
                     Op::Write => libc::pwrite(self.fd, buffer, bytes, io.offset as libc::off_t),
                     Op::Nop => return Queued::Completed(-libc::EOPNOTSUPP),
                 }
             };
+            if done >= 0 && io.op == Op::Write && !self.is_durable() {
+                return Queued::Completed(-last_error().raw_os_error().unwrap_or(libc::EIO));
+            }
             if done >= 0 {
                 return Queued::Completed(done as i32);
             }

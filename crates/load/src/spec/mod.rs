@@ -15,7 +15,7 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::options::{EngineKind, Rw, Scratch, Trace, Wait};
+use super::options::{Commit, EngineKind, Rw, Scratch, Trace, Wait};
 use crate::engine;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
@@ -78,6 +78,7 @@ pub struct LoadSpec {
     /// What the ring is asked for; other engines have none.
     pub ring: engine::io_uring::Config,
     pub rw: Rw,
+    pub commit: Commit,
     pub block_bytes: u32,
     pub depth: u32,
     pub batch: u32,

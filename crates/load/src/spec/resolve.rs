@@ -3,7 +3,7 @@
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
 use crate::engine::io_uring::flags::{Flag, Setup};
-use crate::options::{LoadOptions, Wait};
+use crate::options::{Commit, EngineKind, LoadOptions, Rw, Wait};
 use crate::{cpus, verify};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::{Target, Warning};
@@ -82,7 +82,7 @@ impl LoadSpec {
             engine: o.engine,
             ring: Config {
                 setup,
-                sq_entries: depth,
+                sq_entries: if o.commit == Commit::Linked { 2 * depth } else { depth },
                 sq_cpu: o.sq_cpu,
                 sq_idle_ms: o.sq_idle,
                 register_files: register.contains(&"files"),
@@ -92,6 +92,7 @@ impl LoadSpec {
                 big_entries: engine.ring.is_some_and(|ring| ring.big_entries),
             },
             rw: o.rw,
+            commit: commit(o)?,
             block_bytes,
             depth,
             batch,
@@ -219,4 +220,24 @@ fn neighbours(text: &str) -> Result<u32> {
             )),
         },
     }
+}
+
+/// Only writes are made durable, and each engine has its ways to do it.
+fn commit(o: &LoadOptions) -> Result<Commit> {
+    let has = match o.commit {
+        Commit::None => return Ok(Commit::None),
+        Commit::Fsync | Commit::Fdatasync => o.engine == EngineKind::Sync,
+        Commit::Dsync => matches!(o.engine, EngineKind::Sync | EngineKind::IoUring),
+        Commit::Linked => o.engine == EngineKind::IoUring && o.depth <= DEPTH_MAX / 2,
+    };
+    if !has {
+        return Err(Error::input(
+            format!("--engine {} has no --commit {} at depth {}", o.engine, o.commit, o.depth),
+            "use fsync, fdatasync or dsync with --engine sync, or dsync or linked with --engine io_uring",
+        ));
+    }
+    if !matches!(o.rw, Rw::Write | Rw::RandWrite) {
+        return Err(Error::input(format!("--commit {} is for writes", o.commit), "use --rw write or --rw randwrite"));
+    }
+    Ok(o.commit)
 }

@@ -101,6 +101,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
             items.push((Rest, text));
         }
     };
+    when(!["", "none"].contains(&l.commit.as_str()), format!("commit {}", l.commit));
     when(l.force_async, "force-async".into());
     when(l.sq_cpu.is_some(), format!("SQPOLL on CPU {}", l.sq_cpu.unwrap_or_default()));
     when(l.sq_idle_ms.is_some(), format!("SQPOLL idle {} ms", l.sq_idle_ms.unwrap_or_default()));

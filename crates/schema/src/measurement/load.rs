@@ -21,6 +21,9 @@ pub struct LoadRecord {
     pub force_async: bool,
     /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` of a network load.
     pub rw: Rw,
+    /// What makes each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
+    #[serde(default)]
+    pub commit: String,
     /// Block size, bytes. Of a network load: the bytes of a request.
     pub bs: u64,
     /// I/Os in flight per job. Of a network load: connections × window.

@@ -254,7 +254,7 @@ mod tests {
     fn entry(fixed: bool, io: &Io) -> (sys::io_uring_sqe, Command) {
         let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 4096, slots: 8 };
         let config = Config { register_buffers: fixed, ..Config::default() };
-        let common = Common::new(&config, &Job { memory, fd: Some(5), batch: 1 });
+        let common = Common::new(&config, &Job { memory, fd: Some(5), batch: 1, commit: crate::options::Commit::None });
         let namespace = Namespace { id: 3, blocks: 1 << 40, block_shift: 9, metadata_bytes: 0 };
         let mut place = [u64::MAX; 16];
         let at: *mut sys::io_uring_sqe = place.as_mut_ptr().cast();

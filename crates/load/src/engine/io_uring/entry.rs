@@ -4,6 +4,7 @@ use linux_raw_sys::io_uring as sys;
 
 use super::Config;
 use crate::engine::{Io, Job, Memory, Op};
+use crate::options::Commit;
 
 /// Makes submission entries of one kind.
 pub trait Entry: Send {
@@ -19,6 +20,8 @@ pub(super) struct Common {
     pub memory: Memory,
     fd: i32,
     flags: u8,
+    /// Of a write (RWF_…).
+    rw_flags: u32,
     pub fixed_buffers: bool,
 }
 
@@ -36,6 +39,7 @@ impl Common {
             // Registered: the index of the only file. Without a target only no-ops are queued, which name no file.
             fd: if config.register_files { 0 } else { job.fd.unwrap_or(-1) },
             flags,
+            rw_flags: if job.commit == Commit::Dsync { libc::RWF_DSYNC as u32 } else { 0 },
             fixed_buffers: config.register_buffers,
         }
     }
@@ -74,9 +78,35 @@ impl Entry for ReadWrite {
         sqe.__bindgen_anon_1.off = io.offset;
         sqe.__bindgen_anon_2.addr = common.memory.address(io.slot) as u64;
         sqe.len = common.memory.block_bytes;
+        if io.op == Op::Write {
+            sqe.__bindgen_anon_3.rw_flags = common.rw_flags;
+        }
         if fixed {
             // At most 16384 buffers can be registered; `open` failed if there were more.
             sqe.__bindgen_anon_4.buf_index = io.slot as u16;
         }
     }
+}
+
+/// In the user data of an fsync that is linked to a write.
+pub(super) const SYNC: u64 = 1 << 32;
+
+/// Has the write at `write` followed by an fsync at `at`. Of the two only one has a completion: the fsync, or the write if it fails or is
+/// short, since it asks for none if it succeeds.
+///
+/// # Safety
+/// Both are entries of a ring that are ours to write; the first holds a write.
+pub(super) unsafe fn link_sync(write: *mut sys::io_uring_sqe, at: *mut sys::io_uring_sqe) {
+    use sys::io_uring_sqe_flags_bit::{IOSQE_CQE_SKIP_SUCCESS_BIT, IOSQE_FIXED_FILE_BIT, IOSQE_IO_LINK_BIT};
+    // SAFETY: ours by the caller's promise; a plain C structure, valid when all zero.
+    let (write, sync) = unsafe {
+        at.write_bytes(0, 1);
+        (&mut *write, &mut *at)
+    };
+    sync.opcode = sys::io_uring_op::IORING_OP_FSYNC as u8;
+    sync.flags = write.flags & 1 << IOSQE_FIXED_FILE_BIT as u8;
+    sync.fd = write.fd;
+    sync.__bindgen_anon_3.fsync_flags = sys::IORING_FSYNC_DATASYNC;
+    sync.user_data = write.user_data | SYNC;
+    write.flags |= 1 << IOSQE_IO_LINK_BIT as u8 | 1 << IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 }

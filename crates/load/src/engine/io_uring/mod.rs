@@ -28,7 +28,8 @@ use std::time::Instant;
 use linux_raw_sys::io_uring as sys;
 
 use super::capabilities::{self, Engine, Failure, Nop, RingUse, TargetKind};
-use super::{Completion, Io, Job, Memory, Opened, Opening, Queued, Reaper, Submitter, Wait, time_left};
+use super::{Completion, Io, Job, Memory, Op, Opened, Opening, Queued, Reaper, Submitter, Wait, time_left};
+use crate::options::Commit;
 use entry::{Common, Entry, ReadWrite};
 use flags::Flag;
 use iotrail_base::error::Result;
@@ -137,6 +138,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Que
         known_head: ring.sq_head().load(Ordering::Relaxed),
         entries: ring.params.sq_entries,
         entry,
+        linked: job.commit == Commit::Linked,
         sqpoll,
         handle,
         register_ring: config.register_ring,
@@ -149,6 +151,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Que
         register_ring: config.register_ring,
         look_enters: (config.setup.has(Flag::Iopoll) && !sqpoll)
             || (config.setup.has(Flag::DeferTaskrun) && !config.setup.has(Flag::TaskrunFlag)),
+        block_bytes: job.memory.block_bytes as i32,
         syscalls: 0,
         ring: Arc::clone(&ring),
     };
@@ -178,6 +181,8 @@ pub struct Queue<E> {
     /// Number of submission entries; a power of two.
     entries: u32,
     entry: E,
+    /// Each write has an entry behind it that makes it durable.
+    linked: bool,
     sqpoll: bool,
     handle: Handle,
     register_ring: bool,
@@ -194,15 +199,23 @@ impl<E: Entry> Submitter for Queue<E> {
 
     #[inline]
     fn queue(&mut self, io: &Io) -> Queued {
-        if self.tail.wrapping_sub(self.known_head) >= self.entries {
+        let linked = self.linked && io.op == Op::Write;
+        let room = self.entries - u32::from(linked);
+        if self.tail.wrapping_sub(self.known_head) >= room {
             // Acquire: the kernel has read an entry before it moves the head past it.
             self.known_head = self.ring.sq_head().load(Ordering::Acquire);
-            if self.tail.wrapping_sub(self.known_head) >= self.entries {
+            if self.tail.wrapping_sub(self.known_head) >= room {
                 return Queued::Busy;
             }
         }
         // SAFETY: the entry lies beyond the tail that the kernel knows and within the ring: ours until the tail passes it.
         unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
+        if linked {
+            let (write, next) = (self.ring.sqe(self.tail), self.ring.sqe(self.tail.wrapping_add(1)));
+            // SAFETY: there is room for two; the first was filled just now.
+            unsafe { entry::link_sync(write, next) };
+            self.tail = self.tail.wrapping_add(1);
+        }
         self.tail = self.tail.wrapping_add(1);
         Queued::Queued
     }
@@ -260,6 +273,8 @@ pub struct Completions {
     register_ring: bool,
     /// A look that finds nothing has to enter the kernel, by the ring's flags.
     look_enters: bool,
+    /// What a write has moved whose linked fsync is done.
+    block_bytes: i32,
     syscalls: u64,
 }
 
@@ -271,10 +286,11 @@ impl Completions {
         let tail = self.ring.cq_tail().load(Ordering::Acquire);
         let room = (out.capacity() - out.len()) as u32;
         let count = tail.wrapping_sub(self.head).min(room);
-        let (ring, head) = (&self.ring, self.head);
+        let (ring, head, block_bytes) = (&self.ring, self.head, self.block_bytes);
         out.extend((0..count).map(|i| {
             // SAFETY: between our head and a tail read with acquire order.
             let (slot, result, _) = unsafe { ring.cqe(head.wrapping_add(i)) };
+            let result = if slot & entry::SYNC != 0 && result == 0 { block_bytes } else { result };
             Completion { slot: slot as u32, result }
         }));
         self.head = self.head.wrapping_add(count);

@@ -17,7 +17,7 @@ fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
     let config = Config { setup, sq_entries: ENTRIES, ..Config::default() };
     // A no-op touches no memory.
     let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 512, slots: 0 };
-    let job = Job { memory, fd: None, batch: 1 };
+    let job = Job { memory, fd: None, batch: 1, commit: Commit::None };
     let entry = ReadWrite(Common::new(&config, &job));
     let Opened { mut submitter, mut reaper, .. } = open_for(&config, &job, entry).unwrap();
     let ring = Arc::clone(&reaper.ring);
