@@ -14,6 +14,7 @@ pub const MEASUREMENT: &[Column] = &[
     text("load_register", "/load/register"),
     flag("load_force_async", "/load/force_async"),
     text("load_rw", "/load/rw"),
+    text("load_commit", "/load/commit"),
     integer("load_block_bytes", "/load/bs"),
     integer("load_depth", "/load/depth"),
     integer("load_batch", "/load/batch"),
