@@ -12,7 +12,7 @@ iotrail=${1:-target/release/iotrail}
 rounds=${2:-7}
 pairs=${3:-60}
 cpu=${CPU:-0}
-# The probes' own rule (docs/completion-path.md), so that both give the same counts: of one process, the completions of
+# The probes' own rule (docs/accuracy.md), so that both give the same counts: of one process, the completions of
 # io_uring's own threads (PF_IO_WORKER) apart; of those pending at a run of n items the last n came by it, those before it inline.
 script='tracepoint:io_uring:io_uring_complete /pid == PID/ {
             if (((struct task_struct *)curtask)->flags & 0x10) { @helper[tid] = count(); } else { @pending[tid]++; } }

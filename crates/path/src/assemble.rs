@@ -1,6 +1,6 @@
 //! From recorded events to the carrier of every single completion.
 //!
-//! The rules are those of `docs/completion-path.md`, "How the vehicle is decided", written from there: the aggregation in
+//! The rules are those of `docs/accuracy.md`, "How a delivery path is decided", written from there: the aggregation in
 //! the probes has its own form of them, and the two must agree on the same events.
 
 use std::collections::{BTreeMap, HashMap};

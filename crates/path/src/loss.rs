@@ -34,7 +34,7 @@ impl Oddities {
         ]
     }
 
-    /// Those that a kernel which skips probes while process 1 runs brings about by itself (`docs/completion-path.md`).
+    /// Those that a kernel which skips probes while process 1 runs brings about by itself (`docs/accuracy.md`).
     /// They leave no completion without its vehicle; an unseen waker leaves one without its waker's name.
     pub fn of_blindness(&self) -> u64 {
         self.unseen_switches_in + self.unseen_wakers

@@ -1,6 +1,6 @@
 //! Waits: requests that are kept open until something comes (a wake-up, a timer, a peer that is idle), and so much longer than the
 //! others of their ring that the mean latency, its stages, what is in flight and the order of submission say nothing of these. What is
-//! one is told here and nowhere else; `docs/completion-path.md`, "Waits", has the same in words.
+//! one is told here and nowhere else; `docs/tracing.md`, "Waits", has the same in words.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 //! room); requests followed whole cross one by one, each with its file ([`files`]).
 //!
 //! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
-//! number means is in `docs/completion-path.md`.
+//! number means is in `docs/counters.md`.
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`.
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Names are the JSON's and the report's; see `docs/completion-path.md` for how each is decided.
+/// Names are the JSON's and the report's; see `docs/accuracy.md` for how each is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryPath {

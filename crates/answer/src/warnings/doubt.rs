@@ -200,7 +200,7 @@ fn untracked(m: &Counts<'_>) -> Option<Warning> {
             m.completions,
             unseen(m).unwrap_or_default()
         ),
-        "docs/completion-path.md says which interfaces do that and when",
+        "docs/delivery.md says which interfaces do that and when",
     ))
 }
 
@@ -221,7 +221,7 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
         Warning::new(
             "unknown_vehicle",
             format!("for {} of completions it could not be told what carried them", percent(share)),
-            "their details and docs/completion-path.md say when that is so (task work within execve or another call that is not \
+            "their details and docs/delivery.md say when that is so (task work within execve or another call that is not \
              io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
         )
     })

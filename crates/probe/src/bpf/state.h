@@ -355,7 +355,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	}
 }
 
-/* The watched thread is current, whether or not it was seen to come (see docs/completion-path.md). */
+/* The watched thread is current, whether or not it was seen to come (see docs/accuracy.md). */
 static __always_inline void here(struct task_struct *task, struct cpu_slot *slot)
 {
 	if (slot->tid == (__u32)task->pid)

@@ -95,7 +95,7 @@ pub fn vehicles(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
         id: "vehicles",
         title: "How completions were delivered",
         reads: "The kernel entry that delivered each completion, from ready to posted, of all repeats together; several parts of one colour differ \
-                in their detail. docs/completion-path.md says what each delivery path is.",
+                in their detail. docs/delivery.md says what each delivery path is.",
         is_of_time: false,
     };
     let axis = "share of the completions".to_owned();
@@ -176,7 +176,7 @@ pub fn cpu_shares(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "cpu",
         title: "Where the CPU went",
-        reads: "Shares of the CPU's samples, of all repeats together; the detail is the share's 95 % interval. docs/completion-path.md says what \
+        reads: "Shares of the CPU's samples, of all repeats together; the detail is the share's 95 % interval. docs/counters.md says what \
                 each place is.",
         is_of_time: false,
     };

@@ -58,7 +58,7 @@ fn limits() -> Vec<Warning> {
         Warning::new(
             "unknown_vehicle",
             "for 2 % of completions it could not be told what carried them",
-            "their details and docs/completion-path.md say when that is so (task work within execve or another call that is \
+            "their details and docs/delivery.md say when that is so (task work within execve or another call that is \
              not io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
         ),
         Warning::new(
