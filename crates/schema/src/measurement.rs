@@ -104,7 +104,7 @@ pub struct Measurement {
     #[serde(default)]
     pub cpu_samples: Option<Box<CpuSamples>>,
     /// What else happened around the measured span. It is read before and after, with nothing of the load in flight. Null in
-    /// measurements of versions that did not look. `docs/comparability.md` says what follows from it.
+    /// measurements of versions that did not look. `docs/method.md` says what follows from it.
     #[serde(default)]
     pub circumstances: Option<Box<Circumstances>>,
     /// Both sides of a network load; null for storage.
