@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use self::expect::{Budget, Busy, ExpectArgs};
+use self::expect::{Budget, ExpectArgs, busy_cpus};
 use self::stored::{SLOWEST, Storing};
 use crate::cli::profile::ProfileArgs;
 use crate::cli::seconds;
@@ -217,19 +217,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let spare = choice.adaptive && !is_exact && args.metrics.is_none();
     let sampling = args.profile.sampling();
     let light_after = Some(args.light_after.unwrap_or(LIGHT_AFTER)).filter(|_| spare && sampling.is_none());
-    let how = Options {
-        duration: args.duration,
-        choice,
-        windows: args.windows,
-        stdout_apart: args.json,
-        prepare: None,
-        tell_counts: false,
-        until: until(args),
-        spare,
-        light_after,
-        checkpoints: storing.is_some(),
-        numbers,
-    };
+    let checkpoints = storing.is_some();
+    let how = Options { spare, light_after, checkpoints, ..every_event(args, choice, numbers) };
     if let Some(server) = &server {
         terminal::say(&format!("metrics: http://{}/metrics", server.at()));
     }
@@ -309,10 +298,23 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
 }
 
-fn until(args: &TraceArgs) -> Until {
-    match args.until {
-        UntilArg::Last => Until::Last,
-        UntilArg::Command => Until::Command,
+/// With exact counts throughout.
+fn every_event(args: &TraceArgs, choice: Choice, numbers: Rc<Numbers>) -> Options {
+    Options {
+        duration: args.duration,
+        choice,
+        windows: args.windows,
+        stdout_apart: args.json,
+        prepare: None,
+        tell_counts: false,
+        until: match args.until {
+            UntilArg::Last => Until::Last,
+            UntilArg::Command => Until::Command,
+        },
+        spare: false,
+        light_after: None,
+        checkpoints: false,
+        numbers,
     }
 }
 
@@ -323,21 +325,9 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
     for run in 1..=args.budget.expect_runs {
         let numbers = Rc::new(Numbers::of_this_process()?);
         let asked = subject::resolve(&args.command, &[], false, &numbers)?;
-        let how = Options {
-            duration: None,
-            choice: Choice::adaptive(100),
-            windows: None,
-            stdout_apart: false,
-            prepare: None,
-            tell_counts: false,
-            until: until(args),
-            spare: false,
-            light_after: None,
-            checkpoints: false,
-            numbers,
-        };
-        let busy = run.is_multiple_of(2).then(Busy::start);
-        let with = if busy.is_some() { ", next to busy threads" } else { "" };
+        let how = every_event(args, Choice::adaptive(100), numbers);
+        let busy = run.is_multiple_of(2).then(busy_cpus).transpose()?;
+        let with = if busy.is_some() { ", next to busy processes" } else { "" };
         terminal::say(&format!("run {run} of {}{with}", args.budget.expect_runs));
         let traced = watch(asked, &how, &Extra::default(), None)?;
         drop(busy);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::figure::Unit;
-use crate::traced::{Scope, TraceFigure, figures};
+use crate::traced::{Scope, TraceFigure, figures, label};
 use iotrail_base::words::percent;
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -31,7 +31,7 @@ pub enum BudgetOutcome {
 /// A limit and what the trace has.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JudgedLimit {
-    /// What it is of: `opcode.read`; empty: all of the trace.
+    /// Scope of the figure: `opcode.read`; empty: the whole trace.
     pub scope: String,
     /// The figure.
     pub figure: String,
@@ -168,8 +168,7 @@ pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
 
 fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     let found = figures.iter().find(|f| f.scope == limit.scope && f.name == limit.figure);
-    let label =
-        [limit.scope.text(), limit.figure.clone()].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ");
+    let label = label(&limit.scope.text(), &limit.figure);
     let value = found.and_then(|f| f.value);
     let ci95 = found.and_then(|f| f.ci95);
     let text_of = |x: f64| found.map_or_else(|| x.to_string(), |f| f.text(x));
@@ -303,12 +302,12 @@ fn limit(figure: &TraceFigure, values: &[f64]) -> Option<String> {
         return (is_path && lo >= DOMINANT).then(|| format!("{{ at_least = {LEAST} }}"));
     }
     if lo == hi {
+        // A ratio that is the same in all runs keeps all its digits.
         let x = if matches!(figure.unit, Unit::Count) && lo.fract() == 0.0 {
             format!("{lo:.0}")
         } else {
             format!("{lo:?}")
         };
-        // What is fixed may still be a ratio with digits of its own.
         return Some(x);
     }
     let most = hi + MARGINS * (hi - lo);

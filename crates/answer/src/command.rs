@@ -76,7 +76,7 @@ fn storage(l: &LoadRecord) -> Line {
         .given("register", Some(l.register.join(",")), "")
         .flag("force-async", l.force_async)
         .option("rw", &l.rw)
-        .given("commit", Some(l.commit.as_str()).filter(|c| !c.is_empty()), "none")
+        .given("commit", Some(&l.commit).filter(|c| c.is_durable()), "")
         .option("bs", l.bs)
         .option("depth", l.depth)
         .option("batch", l.batch)

@@ -1,18 +1,18 @@
 //! Two traces compared. Exact counts are compared exactly, estimates by their intervals. A time of one trace has no verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::figure::{Metric, Unit};
-use crate::traced::{Scope, TraceFigure, figures};
-use iotrail_base::words::{list, percent, so_many};
-use iotrail_schema::account::{Role, ThreadRow};
+use crate::traced::{Scope, TraceFigure, figures, in_words};
+use iotrail_base::words::{UNKNOWN, list, percent, so_many};
+use iotrail_schema::account::ThreadRow;
 use iotrail_schema::trace_record::TraceRecord;
 
 pub const SCHEMA: &str = "iotrail.trace-comparison/1";
 
-/// What changed from the first trace to the second: the schema `iotrail.trace-comparison/1`.
+/// The changes from the first trace to the second: the schema `iotrail.trace-comparison/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceComparison {
     /// `iotrail.trace-comparison/1`.
@@ -47,7 +47,7 @@ pub struct FindingChange {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FigureChange {
-    /// What it is of: `opcode.read`, `threads`, `requests`; empty: all of the trace.
+    /// Scope of the figure: `opcode.read`, `threads`, `requests`; empty: the whole trace.
     pub scope: String,
     /// The figure.
     pub figure: String,
@@ -151,12 +151,12 @@ fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<Figur
 
 fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>) -> FigureChange {
     let unit = a.or(b).map_or(Unit::Count, |f| f.unit);
-    // What one trace has no figure of did not happen there: an opcode, a call.
+    // An opcode or a call without a figure in one trace did not happen there.
     let value =
         |f: Option<&TraceFigure>| f.map_or(Some(0.0), |f| f.value).filter(|_| f.is_some() || unit == Unit::Count);
     let text = |x: Option<f64>, ci95: Option<[f64; 2]>| match (x, a.or(b)) {
         (Some(x), Some(f)) => format!("{}{}", if ci95.is_some() { "~" } else { "" }, f.text(x)),
-        _ => iotrail_base::words::UNKNOWN.to_owned(),
+        _ => UNKNOWN.to_owned(),
     };
     let (x, y) = (value(a), value(b));
     let (a_ci95, b_ci95) = (a.and_then(|f| f.ci95), b.and_then(|f| f.ci95));
@@ -176,7 +176,7 @@ fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>
 /// Shares of the threads' time and of the requests' latency. They are times of single traces.
 fn account(a: &TraceRecord, b: &TraceRecord) -> Vec<FigureChange> {
     let (of_a, of_b) = (shares(a), shares(b));
-    let keys: std::collections::BTreeSet<&(&str, String)> = of_a.keys().chain(of_b.keys()).collect();
+    let keys: BTreeSet<&(&str, String)> = of_a.keys().chain(of_b.keys()).collect();
     let has = |t: &TraceRecord, scope: &str| match scope {
         "threads" => t.own_threads().next().is_some(),
         _ => t.account.as_ref().is_some_and(|account| account.requests.is_some()),
@@ -186,7 +186,7 @@ fn account(a: &TraceRecord, b: &TraceRecord) -> Vec<FigureChange> {
             has(t, key.0).then(|| all.get(key).copied().unwrap_or(0.0))
         };
         let (x, y) = (share(a, &of_a), share(b, &of_b));
-        let text = |x: Option<f64>| x.map_or(iotrail_base::words::UNKNOWN.to_owned(), percent);
+        let text = |x: Option<f64>| x.map_or(UNKNOWN.to_owned(), percent);
         FigureChange {
             scope: key.0.to_owned(),
             figure: key.1.clone(),
@@ -207,14 +207,13 @@ fn account(a: &TraceRecord, b: &TraceRecord) -> Vec<FigureChange> {
 
 fn shares(t: &TraceRecord) -> BTreeMap<(&'static str, String), f64> {
     let mut sums = BTreeMap::new();
-    let own = || t.own_threads().filter(|thread| thread.role == Role::Thread);
-    let wall = own().map(|thread| thread.wall_ns).sum::<u64>().max(1) as f64;
-    for row in own().flat_map(|thread| &thread.rows) {
+    let wall = t.own_threads().map(|thread| thread.wall_ns).sum::<u64>().max(1) as f64;
+    for row in t.own_threads().flat_map(|thread| &thread.rows) {
         *sums.entry(("threads", row_words(row))).or_default() += row.ns as f64 / wall;
     }
     if let Some(requests) = t.account.as_ref().and_then(|account| account.requests.as_ref()) {
         for row in &requests.rows {
-            let name = [Some(word(&row.stage)), row.reason.as_ref().map(word)].into_iter().flatten();
+            let name = [Some(in_words(&row.stage)), row.reason.as_ref().map(in_words)].into_iter().flatten();
             let name = name.collect::<Vec<_>>().join(", ");
             *sums.entry(("requests", name)).or_default() += row.ns as f64 / requests.latency_sum_ns.max(1) as f64;
         }
@@ -223,15 +222,9 @@ fn shares(t: &TraceRecord) -> BTreeMap<(&'static str, String), f64> {
 }
 
 fn row_words(row: &ThreadRow) -> String {
-    let reason = row.reason.as_ref().map(word);
-    let parts = [Some(word(&row.state)), row.mode.as_ref().map(word), row.syscall.clone(), reason];
+    let reason = row.reason.as_ref().map(in_words);
+    let parts = [Some(in_words(&row.state)), row.mode.as_ref().map(in_words), row.syscall.clone(), reason];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// As JSON has it, in words.
-fn word(name: &impl Serialize) -> String {
-    let value = serde_json::to_value(name).ok();
-    value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
 }
 
 /// Counts per I/O first, then what the program did, then everything else; what changed before what may have.

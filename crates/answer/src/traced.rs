@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::figure::{Metric, Unit};
 use iotrail_schema::account::{Reason, ThreadAccount, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Cpu, Latency, Measurement};
+use iotrail_schema::opcode;
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{FileRequests, OpcodeRecord, RingRecord, Total, TraceRecord};
 
-/// What a figure is of.
+/// The part of the trace that a figure describes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     All,
@@ -33,6 +36,17 @@ impl Scope {
     }
 }
 
+/// `opcode.read errors`; the figure alone where it is of all of the trace.
+pub fn label(scope: &str, figure: &str) -> String {
+    if scope.is_empty() { figure.to_owned() } else { format!("{scope} {figure}") }
+}
+
+/// The name that a value has in JSON, in words.
+pub fn in_words(name: &impl Serialize) -> String {
+    let value = serde_json::to_value(name).ok();
+    value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceFigure {
     pub scope: Scope,
@@ -50,7 +64,7 @@ pub struct TraceFigure {
 impl TraceFigure {
     /// `opcode.read errors`.
     pub fn label(&self) -> String {
-        [self.scope.text(), self.name.clone()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        label(&self.scope.text(), &self.name)
     }
 
     pub fn text(&self, x: f64) -> String {
@@ -66,9 +80,6 @@ impl TraceFigure {
 fn exact(x: f64) -> String {
     if x.fract() == 0.0 { format!("{x:.0}") } else { format!("{x:.4}") }
 }
-
-/// Operations that write what was written before to the device.
-const SYNCS: [&str; 4] = ["fsync", "fdsync", "sync_file_range", "aio_fsync"];
 
 struct Figures {
     scope: Scope,
@@ -97,7 +108,7 @@ impl Figures {
         all.into_iter().for_each(|(name, value)| self.add(name, Unit::Time, value, false));
     }
 
-    /// Of requests of some opcodes.
+    /// Counts of the requests with these opcodes.
     fn requests(&mut self, opcodes: &[OpcodeRecord]) {
         let sum = |of: fn(&OpcodeRecord) -> u64| Some(opcodes.iter().map(of).sum());
         self.count("requests", sum(|o| o.requests));
@@ -109,7 +120,7 @@ impl Figures {
             sum(|o| o.short.unwrap_or(0)).filter(|_| !opcodes.iter().any(OpcodeRecord::short_not_told)),
         );
         self.count("punted", sum(|o| o.punted_asked + o.punted_would_block + o.punted_drained));
-        let syncs = opcodes.iter().filter(|o| SYNCS.contains(&o.opcode.as_str())).map(|o| o.requests).sum();
+        let syncs = opcodes.iter().filter(|o| opcode::is(&o.opcode, opcode::SYNCS)).map(|o| o.requests).sum();
         self.count("syncs", Some(syncs));
     }
 
@@ -234,7 +245,7 @@ pub fn measurement(t: &TraceRecord) -> Measurement {
     m
 }
 
-/// Sets what a trace tells of a measurement.
+/// Copies the figures of a trace into a measurement.
 pub fn fill(m: &mut Measurement, t: Total) {
     m.ios = Some(t.ios);
     m.operations = t.operations;

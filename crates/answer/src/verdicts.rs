@@ -150,7 +150,7 @@ fn visible(of: &[f64]) -> String {
     }
 }
 
-/// Differences from this on are named by it alone.
+/// A difference of this size or more is printed as `more than ×10`.
 pub const LARGEST: f64 = 9.0;
 
 /// A difference, as a factor less 1: where it is none of percents any more, the factor; beyond 10 the number says nothing.

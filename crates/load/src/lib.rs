@@ -38,7 +38,7 @@ pub mod gate;
 mod job;
 mod layout;
 pub mod lookout;
-mod neighbour;
+pub mod neighbour;
 pub mod options;
 mod outcome;
 pub mod pace;

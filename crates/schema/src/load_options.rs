@@ -70,6 +70,8 @@ names! {
         RandRead = "randread", Read = "read", RandWrite = "randwrite", Write = "write", RandRw = "randrw", Nop = "nop",
         Echo = "echo"
     }
+    /// What makes a write durable; empty in older records: nothing.
+    Commit { None = "none", Fsync = "fsync", Fdatasync = "fdatasync", Dsync = "dsync", Linked = "linked" }
     /// How a job waits.
     Wait { Block = "block", Peek = "peek" }
     /// Who reaps; `thread:CPU` is an `Other`.
@@ -82,6 +84,12 @@ impl Engine {
     /// Its requests are those of a ring.
     pub fn has_ring(&self) -> bool {
         matches!(self, Engine::IoUring | Engine::IoUringCmd)
+    }
+}
+
+impl Commit {
+    pub fn is_durable(&self) -> bool {
+        !matches!(self, Commit::None) && !self.name().is_empty()
     }
 }
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::host::{Host, Target, TargetInterrupt};
 pub use crate::latency::{Delay, Latency};
-pub use crate::load_options::{Engine, Reaper, Rw, Trace, Wait};
+pub use crate::load_options::{Commit, Engine, Reaper, Rw, Trace, Wait};
 use crate::name::Name;
 use crate::net_record::NetRecord;
 use crate::program_record::ProgramRecord;

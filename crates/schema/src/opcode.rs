@@ -50,7 +50,7 @@ pub const MAY_FORCE_WORKER: u32 = 1 << 15;
 pub const TIMERS: u32 = 1 << 16;
 /// It is a command of the file's own driver.
 pub const PASSTHROUGH: u32 = 1 << 17;
-/// It is fsync(2) or fdatasync(2) of a file.
+/// It writes data that was written before to the device.
 pub const SYNCS: u32 = 1 << 18;
 
 const ALWAYS: u32 = WORKER | MAY_FORCE_WORKER;
@@ -74,7 +74,7 @@ pub const ALL: &[Opcode] = &[
     op("write_fixed", (5, 1), WRITE | SIZED | INDEXED),
     op("poll_add", (5, 1), WAITS),
     op("poll_remove", (5, 1), NO_FILE),
-    op("sync_file_range", (5, 2), STORES | ALWAYS),
+    op("sync_file_range", (5, 2), SYNCS | STORES | ALWAYS),
     op("sendmsg", (5, 3), SEND),
     op("recvmsg", (5, 3), RECV),
     op("timeout", (5, 4), WAITS | NO_FILE | TIMERS),

@@ -55,7 +55,7 @@ pub fn measurement() -> Measurement {
             sq_idle_ms: None,
             register: Vec::new(),
             force_async: false,
-            commit: "none".into(),
+            commit: Commit::None,
             rw: "randread".into(),
             bs: 4096,
             depth: 1,

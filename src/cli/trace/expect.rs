@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use iotrail_answer::budget::{self, BudgetOutcome, JudgedLimit, Limit};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::words::so_many;
+use iotrail_host::cpu;
+use iotrail_load::neighbour::Neighbours;
+use iotrail_report::html::escaped;
 use iotrail_report::terminal;
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -31,7 +31,7 @@ pub struct ExpectArgs {
     #[arg(long, value_name = "FILE", requires = "expect")]
     pub junit: Option<PathBuf>,
 
-    /// Run CMD --expect-runs times, every second time next to busy threads on all CPUs, and write a budget that these runs keep
+    /// Run CMD --expect-runs times, every second time next to busy processes on all CPUs, and write a budget that these runs keep
     #[arg(long, value_name = "FILE", requires = "command", conflicts_with_all = ["expect", "windows", "record", "slowest", "metrics", "json", "full", "fail_on", "duration", "hist"])]
     pub expect_save: Option<PathBuf>,
 
@@ -98,22 +98,6 @@ pub fn lines(judged: &[JudgedLimit]) -> Vec<String> {
     lines
 }
 
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            // XML has no other control characters.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('?'),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 fn junit_xml(name: &str, judged: &[JudgedLimit]) -> String {
     let count = |outcome| judged.iter().filter(|j| j.outcome == outcome).count();
     let (broken, open) = (count(BudgetOutcome::Broken), count(BudgetOutcome::NotEvaluated));
@@ -147,34 +131,9 @@ fn markdown(name: &str, judged: &[JudgedLimit]) -> String {
     out + "\n"
 }
 
-/// Threads that compute on all CPUs until they are dropped.
-pub struct Busy {
-    over: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Busy {
-    pub fn start() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let thread = |_| {
-            let over = Arc::clone(&over);
-            std::thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            })
-        };
-        let threads = (0..cpus).map(thread).collect();
-        Self { over, threads }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| thread.join().unwrap_or(()));
-    }
+/// Processes that compute on all CPUs until they are dropped.
+pub fn busy_cpus() -> Result<Neighbours> {
+    Neighbours::start(1, &cpu::online()?)
 }
 
 #[cfg(test)]

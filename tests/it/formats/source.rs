@@ -214,7 +214,7 @@ fn json(ty: &Type) -> String {
                 "f64" => "number".into(),
                 "bool" => "boolean".into(),
                 // The names of an option are in its field's sentence.
-                "Engine" | "Rw" | "Wait" | "Reaper" | "Trace" => "string".into(),
+                "Commit" | "Engine" | "Rw" | "Wait" | "Reaper" | "Trace" => "string".into(),
                 "String" | "Name" | "str" | "PathBuf" | "Path" => "string".into(),
                 "Cow" => "string".into(),
                 "Value" => "any".into(),

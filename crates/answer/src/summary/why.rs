@@ -170,10 +170,10 @@ fn range(values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> Str
     }
 }
 
-/// What to do.
+/// The advice, as the last part of an answer.
 pub struct Advice {
     pub text: String,
-    /// Another arm than the first is to be used.
+    /// It names an arm other than the first.
     pub changes: bool,
 }
 

@@ -17,7 +17,7 @@ impl LoadSpec {
             register: registered.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect(),
             force_async: ring.force_async,
             rw: self.rw.to_string().as_str().into(),
-            commit: self.commit.to_string(),
+            commit: self.commit.to_string().as_str().into(),
             bs: u64::from(self.block_bytes),
             depth: self.depth,
             batch: self.batch,

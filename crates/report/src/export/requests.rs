@@ -1,5 +1,6 @@
 //! The single requests of a recording: as a table (CSV), and as fio's I/O log, which `fio --read_iolog` replays.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::csv::written;
@@ -43,7 +44,7 @@ const COLUMNS: [(&str, &str); 26] = [
 pub struct Table<'a, W: Write> {
     out: csv::Writer<W>,
     end: Option<&'a End>,
-    pub rows: u64,
+    rows: u64,
 }
 
 impl<'a, W: Write> Table<'a, W> {
@@ -90,19 +91,23 @@ fn field(value: Option<&Value>) -> Field {
     }
 }
 
+/// Submission, file, operation, offset, length.
+type Logged = (u64, u32, &'static str, u64, u64);
+
 /// fio's I/O log, version 3: reads, writes and syncs of regular files and block devices, by the time of their submission.
 pub struct IoLog<'a> {
     end: &'a End,
-    /// Submission, file, operation, offset, length.
-    requests: Vec<(u64, u32, &'static str, u64, u64)>,
-    files: Vec<String>,
+    requests: Vec<Logged>,
+    /// In the order of their first requests, and their places there.
+    files: Vec<&'a str>,
+    places: HashMap<&'a str, u32>,
     /// Requests that the log cannot hold.
     pub left_out: u64,
 }
 
 impl<'a> IoLog<'a> {
     pub fn new(end: &'a End) -> Self {
-        Self { end, requests: Vec::new(), files: Vec::new(), left_out: 0 }
+        Self { end, requests: Vec::new(), files: Vec::new(), places: HashMap::new(), left_out: 0 }
     }
 
     pub fn entry(&mut self, entry: &Entry) {
@@ -114,24 +119,25 @@ impl<'a> IoLog<'a> {
         }
     }
 
-    fn request(&mut self, trail: &RequestTrace) -> Option<(u64, u32, &'static str, u64, u64)> {
+    fn request(&mut self, trail: &RequestTrace) -> Option<Logged> {
         let is = |what| opcode::is(&trail.opcode, what);
         let (action, offset, bytes) = match () {
             () if is(opcode::READS) => ("read", trail.offset?, trail.asked_bytes?),
             () if is(opcode::WRITES) => ("write", trail.offset?, trail.asked_bytes?),
-            () if is(opcode::SYNCS) => ("sync", 0, 0),
+            // fio's log has no range of a sync.
+            () if is(opcode::SYNCS) && trail.opcode != "sync_file_range" => ("sync", 0, 0),
             () => return None,
         };
         // fio splits at blanks and takes absolute names.
-        let path = &self.end.named(trail)?.path;
+        let path = self.end.named(trail)?.path.as_str();
         if !path.starts_with('/') || path.contains(char::is_whitespace) {
             return None;
         }
-        let file = self.files.iter().position(|known| known == path).unwrap_or_else(|| {
-            self.files.push(path.clone());
-            self.files.len() - 1
+        let file = *self.places.entry(path).or_insert_with(|| {
+            self.files.push(path);
+            self.files.len() as u32 - 1
         });
-        Some((trail.submitted.ns, file as u32, action, offset, bytes))
+        Some((trail.submitted.ns, file, action, offset, bytes))
     }
 
     /// How many requests are in it.

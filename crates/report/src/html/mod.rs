@@ -32,6 +32,7 @@ use askama::Template as _;
 use serde::Serialize;
 
 use self::draw::Drawn;
+pub use self::draw::escaped;
 use self::figure::{Figure, Place};
 use self::view::View;
 use self::words::{About, CellWords, Sentence, Tally};

@@ -9,9 +9,10 @@ use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit}
 use super::words::Sentence;
 use super::{Answered, paths, safe};
 use crate::terminal::spent::label;
-use crate::terminal::trace_words::{in_words, subject, throughput};
+use crate::terminal::trace_words::{subject, throughput};
 use iotrail_answer::histogram::powers;
 use iotrail_answer::summary::measured::of_trace;
+use iotrail_answer::traced::in_words;
 use iotrail_base::error::Result;
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, span};
 use iotrail_schema::account::{Bound, BoundOf, Role};
@@ -86,6 +87,9 @@ fn bound(bound: Bound) -> String {
     format!("At most {} of {of}: ", percent(bound.share))
 }
 
+/// The column of the parts' lengths.
+const LENGTH: usize = 2;
+
 /// A figure of bars: lines with parts, and what is known of each part.
 struct Bars {
     id: &'static str,
@@ -94,8 +98,6 @@ struct Bars {
     is_of_time: bool,
     place: Place,
     columns: Vec<Column>,
-    /// The column of the parts' lengths.
-    length: usize,
     axis: &'static str,
     unit: Unit,
     rows: Vec<Vec<Value>>,
@@ -109,6 +111,29 @@ struct Part {
 }
 
 impl Bars {
+    /// The third column is the parts' length: its unit is that of the axis.
+    fn new(
+        (id, title): (&'static str, impl Into<String>),
+        reads: &'static str,
+        place: Place,
+        columns: &[(&str, Unit)],
+        axis: &'static str,
+    ) -> Self {
+        let unit = columns[LENGTH].1;
+        Self {
+            id,
+            title: title.into(),
+            reads,
+            is_of_time: unit != Unit::Number,
+            place,
+            columns: columns.iter().map(|(name, unit)| Column::new(*name, *unit)).collect(),
+            axis,
+            unit,
+            rows: Vec::new(),
+            panels: Vec::new(),
+        }
+    }
+
     fn panel(
         &mut self,
         title: &str,
@@ -118,7 +143,7 @@ impl Bars {
     ) {
         let x = Axis::new(self.axis, self.unit, Scale::Linear);
         let mut panel = Panel::new(title, Kind::Bars, x, Axis::names(lines_are));
-        panel.x_column = Some(self.length);
+        panel.x_column = Some(LENGTH);
         let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
         lines.iter().flat_map(|(_, parts)| parts).for_each(|p| *sums.entry(&p.name).or_default() += p.size);
         let mut names: Vec<(&str, f64)> = sums.into_iter().collect();
@@ -171,25 +196,10 @@ fn part_look(name: &str, look: usize) -> &'static str {
 /// Threads × time, and the requests' stages.
 fn account(t: &TraceRecord) -> Option<Figure> {
     let account = t.account.as_ref()?;
-    let mut bars = Bars {
-        id: "account",
-        title: "Where the time went".into(),
-        reads: "Each bar is all of a thread's wall time, or all of the requests' latency. Parts that rest on samples are marked so in the table.",
-        is_of_time: true,
-        place: Place::First,
-        columns: columns(&[
-            ("of", Unit::Text),
-            ("part", Unit::Text),
-            ("share", Unit::Share),
-            ("ns", Unit::Ns),
-            ("exact", Unit::Text),
-        ]),
-        length: 2,
-        axis: "share of the time",
-        unit: Unit::Share,
-        rows: Vec::new(),
-        panels: Vec::new(),
-    };
+    let reads = "Each bar is all of a thread's wall time, or all of the requests' latency. Parts that rest on samples are marked so in the table.";
+    let columns =
+        [("of", Unit::Text), ("part", Unit::Text), ("share", Unit::Share), ("ns", Unit::Ns), ("exact", Unit::Text)];
+    let mut bars = Bars::new(("account", "Where the time went"), reads, Place::First, &columns, "share of the time");
     let yes = |exact: bool| json!(if exact { "yes" } else { "sampled" });
     let thread = |thread: &iotrail_schema::account::ThreadAccount| {
         let role = match thread.role {
@@ -211,11 +221,8 @@ fn account(t: &TraceRecord) -> Option<Figure> {
         (line, thread.rows.iter().filter(|row| row.ns > 0).map(part).collect())
     };
     let shown = account.threads.len().min(LINES);
-    let title = match account.threads.len() as u64 + account.more_threads {
-        all if all > shown as u64 => format!("Threads: {shown} of {all}"),
-        _ => "Threads".to_owned(),
-    };
-    bars.panel(&title, "thread", account.threads.iter().take(LINES).map(thread).collect(), &part_look);
+    let title_of_threads = title("Threads", shown, account.threads.len() + account.more_threads as usize);
+    bars.panel(&title_of_threads, "thread", account.threads.iter().take(LINES).map(thread).collect(), &part_look);
     if let Some(requests) = &account.requests {
         let part = |row: &iotrail_schema::account::RequestRow| {
             let reason = row.reason.as_ref().map(|reason| format!(" ({})", in_words(reason))).unwrap_or_default();
@@ -248,24 +255,9 @@ fn latencies(
         }
     }
     let all: u64 = sums.values().flat_map(BTreeMap::values).sum();
-    let mut bars = Bars {
-        id,
-        title: title.into(),
-        reads: "Requests by their latency, in powers of two: each line begins where the one above ends. Requests that were traced stand for all.",
-        is_of_time: true,
-        place,
-        columns: columns(&[
-            ("at_least_ns", Unit::Ns),
-            ("part", Unit::Text),
-            ("share", Unit::Share),
-            ("requests", Unit::Number),
-        ]),
-        length: 2,
-        axis: "share of the requests",
-        unit: Unit::Share,
-        rows: Vec::new(),
-        panels: Vec::new(),
-    };
+    let reads = "Requests by their latency, in powers of two: each line begins where the one above ends. Requests that were traced stand for all.";
+    let columns = [("at_least_ns", Unit::Ns), ("part", Unit::Text), ("share", Unit::Share), ("requests", Unit::Number)];
+    let mut bars = Bars::new((id, title), reads, place, &columns, "share of the requests");
     let mut lines = Vec::new();
     for at in powers(sums.keys().copied()) {
         let parts = sums.remove(&at).unwrap_or_default();
@@ -330,32 +322,16 @@ fn rates(t: &TraceRecord) -> Option<Figure> {
 }
 
 fn bars_of_counts(
-    id: &'static str,
-    title: String,
+    named: (&'static str, impl Into<String>),
     reads: &'static str,
     place: Place,
     of: &'static str,
     axis: &'static str,
     unit: Unit,
 ) -> Bars {
-    Bars {
-        id,
-        title,
-        reads,
-        is_of_time: unit == Unit::Ns,
-        place,
-        columns: columns(&[
-            (of, Unit::Text),
-            ("part", Unit::Text),
-            (if unit == Unit::Ns { "ns" } else { "count" }, unit),
-            ("detail", Unit::Text),
-        ]),
-        length: 2,
-        axis,
-        unit,
-        rows: Vec::new(),
-        panels: Vec::new(),
-    }
+    let length = if unit == Unit::Ns { "ns" } else { "count" };
+    let columns = [(of, Unit::Text), ("part", Unit::Text), (length, unit), ("detail", Unit::Text)];
+    Bars::new(named, reads, place, &columns, axis)
 }
 
 fn counted(of: &str, part: &str, n: u64, detail: &str) -> Part {
@@ -369,8 +345,7 @@ fn paths_of(of: &str, all: &[iotrail_schema::measurement::DeliveryPathCount]) ->
 
 fn delivered(t: &TraceRecord) -> Option<Figure> {
     let reads = "The kernel entry that delivered each completion, from ready to posted; several parts of one colour differ in their detail.";
-    let mut bars =
-        bars_of_counts("delivered", "Delivered by".into(), reads, Place::Open, "of", "completions", Unit::Number);
+    let mut bars = bars_of_counts(("delivered", "Delivered by"), reads, Place::Open, "of", "completions", Unit::Number);
     let line = Line { name: "all".into(), says: count(t.total.ios as f64), ..Line::default() };
     bars.panel("", "", vec![(line, paths_of("all", &t.total.vehicles))], &part_look);
     bars.figure()
@@ -385,7 +360,7 @@ fn rings(t: &TraceRecord) -> Option<Figure> {
     all.sort_by_key(|ring| (Reverse(ring.completions), ring.ring));
     let title = title("Rings, by delivery path", all.len().min(LINES), all.len());
     let reads = "Completions of each ring; its flags are below its process.";
-    let mut bars = bars_of_counts("rings", title, reads, Place::Folded, "ring", "completions", Unit::Number);
+    let mut bars = bars_of_counts(("rings", title), reads, Place::Folded, "ring", "completions", Unit::Number);
     let line = |ring: &&RingRecord| {
         let name = format!("ring {} of {} ({}), {}", ring.ring, ring.comm, ring.tgid, ring.flags.join(","));
         let p50 = ring.latency_ns.p50.map_or(UNKNOWN.into(), |ns| span(ns as f64));
@@ -406,7 +381,7 @@ fn files(t: &TraceRecord) -> Option<Figure> {
     let files = &t.total.files;
     let reads = "Requests to each file, estimated from the traced ones.";
     let title = title("Files", files.len().min(LINES), files.len());
-    let mut bars = bars_of_counts("files", title, reads, Place::Folded, "file", "requests", Unit::Number);
+    let mut bars = bars_of_counts(("files", title), reads, Place::Folded, "file", "requests", Unit::Number);
     let line = |file: &iotrail_schema::trace_record::FileRecord| {
         let name = file.path.clone().unwrap_or_else(|| file.descriptors.join(", "));
         let sorts = [("reads", file.reads), ("writes", file.writes), ("others", file.others)];
@@ -428,7 +403,7 @@ fn calls(t: &TraceRecord) -> Option<Figure> {
     calls.sort_by_key(|call| Reverse(call.blocked_ns));
     let reads = "Time that threads were blocked in the system calls of I/O, all threads together.";
     let title = title("Blocked, by system call", calls.len().min(LINES), calls.len());
-    let mut bars = bars_of_counts("calls", title, reads, Place::Folded, "call", "time blocked", Unit::Ns);
+    let mut bars = bars_of_counts(("calls", title), reads, Place::Folded, "call", "time blocked", Unit::Ns);
     let line = |call: &&iotrail_schema::account::CallRecord| {
         let errors = call.errors.iter().map(|(errno, n)| format!("{errno} {n}")).collect::<Vec<_>>().join(", ");
         let says = format!("{} calls", count(call.count as f64));

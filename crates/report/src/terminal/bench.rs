@@ -61,11 +61,11 @@ fn load(l: &LoadRecord) -> Vec<String> {
 /// An item's place on one line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// What the load does and how deep.
+    /// The operation and the depth.
     First,
     Ring,
     Rest,
-    /// The default, which is not worth the room.
+    /// A default, which one line leaves out.
     Default,
 }
 
@@ -101,7 +101,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
             items.push((Rest, text));
         }
     };
-    when(!["", "none"].contains(&l.commit.as_str()), format!("commit {}", l.commit));
+    when(l.commit.is_durable(), format!("commit {}", l.commit));
     when(l.force_async, "force-async".into());
     when(l.sq_cpu.is_some(), format!("SQPOLL on CPU {}", l.sq_cpu.unwrap_or_default()));
     when(l.sq_idle_ms.is_some(), format!("SQPOLL idle {} ms", l.sq_idle_ms.unwrap_or_default()));

@@ -47,7 +47,7 @@ use serde::Serialize;
 
 pub(super) mod trace_words {
     //! Words of a trace that its page has too.
-    pub use super::trace::{in_words, subject, throughput};
+    pub use super::trace::{subject, throughput};
 }
 
 pub use self::across::Across;

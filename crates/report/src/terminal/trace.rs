@@ -13,7 +13,6 @@ mod times;
 mod watched;
 mod whole;
 
-pub use self::account::in_words;
 use self::account::{account, calls};
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};

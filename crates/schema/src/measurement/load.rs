@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load_options::{Engine, Reaper, Rw, Trace, Wait};
+use crate::load_options::{Commit, Engine, Reaper, Rw, Trace, Wait};
 
 /// The load's options as resolved. Optional values are null where the option was not given and has no default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct LoadRecord {
     pub rw: Rw,
     /// What makes each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
     #[serde(default)]
-    pub commit: String,
+    pub commit: Commit,
     /// Block size, bytes. Of a network load: the bytes of a request.
     pub bs: u64,
     /// I/Os in flight per job. Of a network load: connections × window.

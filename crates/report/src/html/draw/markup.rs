@@ -49,6 +49,13 @@ impl Markup {
     }
 }
 
+/// As [`escape`] writes it; XML needs the same.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    escape(text, &mut out);
+    out
+}
+
 /// Nothing in it ends an element or an attribute, and nothing turns the direction of the text behind it.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {

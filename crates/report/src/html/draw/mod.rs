@@ -16,6 +16,7 @@ mod plane;
 mod scale;
 
 use self::markup::Markup;
+pub use self::markup::escaped;
 use self::scale::{Extent, Scale};
 use super::figure::{Figure, Kind, Panel, Unit};
 use iotrail_base::words::{UNKNOWN, count, per_io, percent, plural, span, three_digits};

@@ -2,12 +2,12 @@
 
 use crate::terminal::layout::{Column, Screen};
 use crate::terminal::spent::marked;
+use iotrail_answer::traced::in_words;
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
 use iotrail_schema::account::{
     Account, CallRecord, End, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
     ThreadState,
 };
-use serde::Serialize;
 
 /// Threads that are shown, the longest wall time first.
 const THREADS: usize = 8;
@@ -142,12 +142,6 @@ fn reason(reason: &Reason) -> String {
         Reason::Function(name) => format!("{name}()"),
         _ => in_words(reason),
     }
-}
-
-/// As JSON has it, in words.
-pub fn in_words(name: &impl Serialize) -> String {
-    let value = serde_json::to_value(name).ok();
-    value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
 }
 
 pub fn calls(o: &mut Screen, calls: &[CallRecord]) {

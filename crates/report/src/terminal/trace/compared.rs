@@ -3,6 +3,7 @@
 use crate::terminal::layout::{Cell, Column, Screen, cut};
 use crate::terminal::style::{Hue, Style};
 use iotrail_answer::trace_comparison::{FigureChange, FindingChange, TraceComparison, in_order};
+use iotrail_answer::traced::label;
 use iotrail_base::words::{UNKNOWN, list, plural, span};
 
 /// Lines of each part, if the screen is not in full.
@@ -62,11 +63,9 @@ fn table(
         Column::words("", 19),
     ];
     let row = |change: &&FigureChange| -> Vec<Cell> {
-        let name = [change.scope.as_str(), change.figure.as_str()].into_iter().filter(|s| !s.is_empty());
-        let name = name.collect::<Vec<_>>().join(" ");
         let hue = (change.changed.is_none() && !remark(change).is_empty()).then_some(Hue::Doubt);
         vec![
-            cut(&name, 38).into(),
+            cut(&label(&change.scope, &change.figure), 38).into(),
             change.a_text.clone().into(),
             change.b_text.clone().into(),
             Cell::from(remark(change)).in_hue(hue),
