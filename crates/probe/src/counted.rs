@@ -61,6 +61,42 @@ impl Counted {
         self.ops.entry(opcode).or_default().combine(n, &u64::wrapping_add);
     }
 
+    /// What a CPU has of it.
+    pub fn part(&mut self, opcode: u32, n: &types::op_part) {
+        let &types::op_part {
+            requests,
+            skips,
+            completions,
+            bytes,
+            errors,
+            shorts,
+            more,
+            notifications,
+            copied,
+            unposted,
+            punted_asked,
+            punted_would_block,
+            punted_drained,
+        } = n;
+        let whole = types::op_count {
+            requests,
+            skips,
+            completions,
+            bytes,
+            errors,
+            shorts,
+            more,
+            notifications,
+            copied,
+            unposted,
+            punted_asked,
+            punted_would_block,
+            punted_drained,
+            ..Default::default()
+        };
+        self.op(opcode, &whole);
+    }
+
     pub fn ring(&mut self, n: &types::ring_count) {
         self.ring.combine(n, &u64::wrapping_add);
     }

@@ -179,13 +179,31 @@ struct op_count {
 	__u64 shorts;
 	__u64 more;
 	__u64 notifications;
-	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE), */
-	__u64 reporting; /* and those whose send asked for that report */
-	__u64 held;    /* those whose send was seen to be submitted, */
+	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE) */
+	__u64 unposted; /* cancelled with their chain, without a completion */
+	__u64 punted_asked;
+	__u64 punted_would_block;
+	__u64 punted_drained;
+	/* These are counted in the hash itself, and no CPU has a part of them: see op_part. */
+	__u64 reporting; /* notifications whose send asked for a report of copies */
+	__u64 held;    /* notifications whose send was seen to be submitted, */
 	__u64 held_ns; /* and the time from there to the notification: so long the kernel held the buffer */
 	__u64 messages; /* completions that a message is: of IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING */
 	__u64 denied;  /* refused at their submission with EACCES: by the ring's or the task's restrictions, or by a filter */
-	__u64 unposted; /* cancelled with their chain, without a completion */
+};
+
+/* What a CPU has of it until another key takes its cell: what most requests count. */
+struct op_part {
+	__u64 requests;
+	__u64 skips;
+	__u64 completions;
+	__u64 bytes;
+	__u64 errors;
+	__u64 shorts;
+	__u64 more;
+	__u64 notifications;
+	__u64 copied;
+	__u64 unposted;
 	__u64 punted_asked;
 	__u64 punted_would_block;
 	__u64 punted_drained;
@@ -219,7 +237,7 @@ struct op_key {
 
 struct op_cell {
 	struct op_key key;
-	struct op_count count;
+	struct op_part count;
 };
 
 struct ring_cell {

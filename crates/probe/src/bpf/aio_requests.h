@@ -23,35 +23,11 @@ const volatile bool aio_by_number = false; /* no program is on io_submit's own t
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
-const volatile struct op_count no_ops = {};
 const volatile struct ring_count no_uses = {};
 
 /* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. And
  * in their places there: sums on the stack would take more of it than calls as deep as these have (512 bytes before 6.13).
  */
-static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
-{
-	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
-	struct op_count *sum = bpf_map_lookup_elem(&op_counts, &key);
-
-	if (sum)
-		return sum;
-	bpf_map_update_elem(&op_counts, &key, (const void *)&no_ops, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&op_counts, &key);
-}
-
-/* What finds no room counts for the other rings; none: it is lost, and counted as that. */
-static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
-{
-	struct op_count *sum = op_entry(ring, opcode);
-
-	if (!sum)
-		sum = op_entry(RING_OTHERS, opcode);
-	if (!sum)
-		this_slot()->losses[LOSS_COUNT]++;
-	return sum;
-}
-
 static __always_inline struct ring_count *ring_entry(__u32 ring)
 {
 	struct ring_count *sum = bpf_map_lookup_elem(&ring_counts, &ring);

@@ -137,7 +137,7 @@ __noinline int count_error(__u32 ring, __u32 opcode, __s32 result)
 	return 0;
 }
 
-static __always_inline void count_result(struct op_count *op, __u32 ring, __u32 opcode, __s32 result)
+static __always_inline void count_result(struct op_part *op, __u32 ring, __u32 opcode, __s32 result)
 {
 	if (result < 0) {
 		op->errors++;
@@ -157,7 +157,7 @@ static __noinline int taken_on(struct io_kiocb *req, __u32 number)
 
 	if (bpf_map_delete_elem(&chained, &request))
 		return 0;
-	struct op_count *op = op_of(number, opcode, slot);
+	struct op_part *op = op_of(number, opcode, slot);
 	if (asked)
 		op->punted_asked++;
 	else
@@ -214,7 +214,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	if (!number)
 		return 0;
 	__u32 opcode = req ? opcode_of(req) : OPCODE_NONE;
-	struct op_count *op = op_of(*number, opcode, slot);
+	struct op_part *op = op_of(*number, opcode, slot);
 	op->completions++;
 	count_result(op, *number, opcode, result);
 	if (cqe_flags & IORING_CQE_F_MORE)
@@ -242,21 +242,30 @@ static __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
 	return info && !info->found && !info->tagged && !(cqe_flags & IORING_CQE_F_MORE);
 }
 
+static __noinline int count_message(__u32 number)
+{
+	struct op_count *op = op_sum(number, IORING_OP_MSG_RING);
+
+	if (op)
+		__sync_fetch_and_add(&op->messages, 1);
+	return 0;
+}
+
 static __noinline int buffer_is_free(void *notification, __u32 number, __u32 opcode)
 {
 	struct cpu_slot *slot = this_slot();
-	struct op_count *op = op_of(number, opcode, slot);
+	struct op_count *op = op_sum(number, opcode);
 	__u64 address = address_in_thread(notification, slot);
 	struct io_notif_data *data = notification;
 	__u64 *since = bpf_map_lookup_elem(&held_since, &address);
 
-	if (bpf_core_field_exists(data->zc_report) && BPF_CORE_READ(data, zc_report))
-		op->reporting++;
-	if (since && *since) {
-		op->held++;
-		op->held_ns += bpf_ktime_get_ns() - *since;
-		*since = 0;
+	if (op && bpf_core_field_exists(data->zc_report) && BPF_CORE_READ(data, zc_report))
+		__sync_fetch_and_add(&op->reporting, 1);
+	if (op && since) {
+		__sync_fetch_and_add(&op->held, 1);
+		__sync_fetch_and_add(&op->held_ns, bpf_ktime_get_ns() - *since);
 	}
+	bpf_map_delete_elem(&held_since, &address);
 	return 0;
 }
 
@@ -312,11 +321,11 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 			number = whole_ring(number); /* another process may send it: it is of the ring that it comes to */
 			if (found_room && is_message(number, user_data, cqe_flags)) {
 				opcode = IORING_OP_MSG_RING;
-				op_of(number, opcode, slot)->messages++;
+				count_message(number);
 			}
 		}
 	}
-	struct op_count *op = op_of(number, opcode, slot);
+	struct op_part *op = op_of(number, opcode, slot);
 	op->completions++;
 	slot->posted++;
 	ring_in_use(number, slot);

@@ -48,19 +48,39 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 			__sync_fetch_and_add(&(to)->member, (from)->member);    \
 	} while (0)
 
-/* Adds counts to what the map has of this key. Whether it has room. */
-static __always_inline bool op_added(struct op_key *key, struct op_count *count)
-{
-	struct op_count *sum = bpf_map_lookup_elem(&op_counts, key);
+const volatile struct op_count no_ops = {};
 
-	if (!sum) {
-		if (!bpf_map_update_elem(&op_counts, key, count, BPF_NOEXIST))
-			return true;
-		/* Another CPU was first, or there is no room. */
-		sum = bpf_map_lookup_elem(&op_counts, key);
-		if (!sum)
-			return false;
-	}
+/* The sums of this key, which are made if there are none; none: there is no room. */
+static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
+{
+	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
+	struct op_count *sum = bpf_map_lookup_elem(&op_counts, &key);
+
+	if (sum)
+		return sum;
+	bpf_map_update_elem(&op_counts, &key, (const void *)&no_ops, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&op_counts, &key);
+}
+
+/* What finds no room counts for the other rings; none: it is lost, and counted as that. */
+static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
+{
+	struct op_count *sum = op_entry(ring, opcode);
+
+	if (!sum)
+		sum = op_entry(RING_OTHERS, opcode);
+	if (!sum)
+		this_slot()->losses[LOSS_COUNT]++;
+	return sum;
+}
+
+/* Adds a CPU's part to the sums of this key. Whether they have room. */
+static __always_inline bool op_added(struct op_key *key, struct op_part *count)
+{
+	struct op_count *sum = op_entry(key->ring, key->opcode);
+
+	if (!sum)
+		return false;
 	ADD_IF(sum, count, requests);
 	ADD_IF(sum, count, skips);
 	ADD_IF(sum, count, completions);
@@ -70,11 +90,6 @@ static __always_inline bool op_added(struct op_key *key, struct op_count *count)
 	ADD_IF(sum, count, more);
 	ADD_IF(sum, count, notifications);
 	ADD_IF(sum, count, copied);
-	ADD_IF(sum, count, reporting);
-	ADD_IF(sum, count, held);
-	ADD_IF(sum, count, held_ns);
-	ADD_IF(sum, count, messages);
-	ADD_IF(sum, count, denied);
 	ADD_IF(sum, count, unposted);
 	ADD_IF(sum, count, punted_asked);
 	ADD_IF(sum, count, punted_would_block);
@@ -107,7 +122,7 @@ static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
 }
 
 /* What finds no room counts for the other rings, so that the sums stay right. */
-static __always_inline void op_put_away(struct op_key *key, struct op_count *count, struct cpu_slot *slot)
+static __always_inline void op_put_away(struct op_key *key, struct op_part *count, struct cpu_slot *slot)
 {
 	if (op_added(key, count))
 		return;
@@ -128,7 +143,7 @@ __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	struct cpu_slot *slot = this_slot();
 	struct op_cell *cell = &slot->ops[place & (OP_CELLS - 1)];
 	struct op_key key = cell->key;
-	struct op_count count = cell->count;
+	struct op_part count = cell->count;
 
 	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
 	__builtin_memset(&cell->count, 0, sizeof(cell->count));
@@ -160,7 +175,7 @@ __noinline int ring_cell_turns(__u32 place, __u32 ring)
 /* Where the current thread counts of this ring and opcode: its CPU's alone, and plain additions do. Most events repeat one of the
  * last keys, and operations that a program uses beside each other have cells of their own (the numbers are chosen for that).
  */
-static __always_inline struct op_count *op_of(__u32 ring, __u32 opcode, struct cpu_slot *slot)
+static __always_inline struct op_part *op_of(__u32 ring, __u32 opcode, struct cpu_slot *slot)
 {
 	opcode &= OPCODES_MAX - 1;
 	__u32 place = ((opcode * 139 >> 6) ^ ring) & (OP_CELLS - 1);

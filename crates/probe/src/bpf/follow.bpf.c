@@ -29,7 +29,7 @@ static __always_inline int follow_punt_(struct io_kiocb *req)
 	__u32 index;
 	__u64 request = address_of(req, slot);
 	enum punt why = PUNT_WOULD_BLOCK;
-	struct op_count *op = op_of(ring, req->opcode, slot);
+	struct op_part *op = op_of(ring, req->opcode, slot);
 	if (!(req->flags & REQ_F_FORCE_ASYNC)) {
 		op->punted_would_block++;
 	} else if (!bpf_map_delete_elem(&drained, &request) || req->flags & REQ_F_IO_DRAIN) {

@@ -179,15 +179,16 @@ static __noinline int joins_chain(__u64 request)
 /* Messages that are on their way to another ring, by what their completion there names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1024);
 	__type(key, __u64); /* user data */
 	__type(value, __u64); /* so many */
 } messages SEC(".maps");
 
 /* When a zero-copy send was submitted, by its notification's address. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, __u64);
 } held_since SEC(".maps");
@@ -251,7 +252,7 @@ static __always_inline int submitted(struct io_kiocb *req)
 	slot->last_request = request;
 	__u32 opcode = req->opcode;
 	__u32 ring = ring_number(req->ctx, slot);
-	struct op_count *op = op_of(ring, opcode, slot);
+	struct op_part *op = op_of(ring, opcode, slot);
 	op->requests++;
 	ring_in_use(ring, slot);
 	if (slot->links & LINKED)
@@ -305,6 +306,15 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 }
 
 /* Refused before it was a submission: it has a completion all the same. */
+static __noinline int count_denied(__u32 ring, __u32 opcode)
+{
+	struct op_count *op = op_sum(ring, opcode);
+
+	if (op)
+		__sync_fetch_and_add(&op->denied, 1);
+	return 0;
+}
+
 static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, int error)
 {
 	struct cpu_slot *slot = this_slot();
@@ -319,10 +329,10 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 		opcode = OPCODE_INVALID;
 		slot->invalid = address_in_thread(req, slot);
 	}
-	struct op_count *op = op_of(ring, opcode, slot);
+	struct op_part *op = op_of(ring, opcode, slot);
 	op->requests++;
 	if (error == -EACCES)
-		op->denied++;
+		count_denied(ring, opcode);
 	slot->submitted++;
 	slot->chosen_whole++;
 	refused_batch(req->ctx, ring);

@@ -145,7 +145,7 @@ impl Watch<'_> {
             for cell in &slot.ops {
                 let mut sum = Counted::default();
                 sum.op(0, tables.ops.get(&key(&cell.key)).unwrap_or(&types::op_count::default()));
-                sum.op(0, &cell.count);
+                sum.part(0, &cell.count);
                 tables.ops.insert(key(&cell.key), sum.ops[&0]);
             }
             for cell in slot.rings.iter().filter(|cell| cell.used != 0) {
