@@ -9,43 +9,27 @@ use iotrail_schema::trace_record::{LatencyBucket, LatencyHistogram, TimeSlice, T
 const SLICE_NS: u64 = 50_000_000;
 const SLICES: usize = 240;
 
-/// Latencies by delivery path.
+/// Latencies by delivery path and power of two: `i` is from 2^(i - 1) to 2^i, 0 is 0.
 #[derive(Debug, Clone, Default)]
-pub struct ByPath(BTreeMap<Option<DeliveryPath>, Powers>);
-
-/// `[i]`: from 2^(i - 1) to 2^i; `[0]`: 0.
-#[derive(Debug, Clone)]
-struct Powers(Box<[u64; 65]>);
-
-impl Default for Powers {
-    fn default() -> Self {
-        Self(Box::new([0; 65]))
-    }
-}
+pub struct ByPath(BTreeMap<(Option<DeliveryPath>, u8), u64>);
 
 impl ByPath {
     pub fn take(&mut self, path: Option<DeliveryPath>, latency_ns: u64, weight: u64) {
-        let powers = self.0.entry(path).or_default();
-        powers.0[(u64::BITS - latency_ns.leading_zeros()) as usize] += weight;
-    }
-
-    pub fn add(&mut self, other: &ByPath) {
-        for (path, powers) in &other.0 {
-            let sum = self.0.entry(*path).or_default();
-            sum.0.iter_mut().zip(powers.0.iter()).for_each(|(sum, n)| *sum += n);
-        }
+        *self.0.entry((path, (u64::BITS - latency_ns.leading_zeros()) as u8)).or_default() += weight;
     }
 
     pub fn records(&self, opcode: &str) -> Vec<LatencyHistogram> {
-        let record = |(vehicle, powers): (&Option<DeliveryPath>, &Powers)| {
-            let buckets = powers.0.iter().enumerate().filter(|(_, n)| **n > 0);
-            let buckets = buckets.map(|(power, n)| LatencyBucket {
-                at_least_ns: if power == 0 { 0 } else { 1 << (power - 1) },
-                requests: *n,
-            });
-            LatencyHistogram { opcode: opcode.to_owned(), vehicle: *vehicle, buckets: buckets.collect() }
-        };
-        self.0.iter().map(record).collect()
+        let mut all: Vec<LatencyHistogram> = Vec::new();
+        for (&(vehicle, power), &requests) in &self.0 {
+            if all.last().is_none_or(|last| last.vehicle != vehicle) {
+                all.push(LatencyHistogram { opcode: opcode.to_owned(), vehicle, buckets: Vec::new() });
+            }
+            let at_least_ns = if power == 0 { 0 } else { 1 << (power - 1) };
+            if let Some(last) = all.last_mut() {
+                last.buckets.push(LatencyBucket { at_least_ns, requests });
+            }
+        }
+        all
     }
 }
 
@@ -120,13 +104,13 @@ mod tests {
     #[test]
     fn latencies_fall_into_powers_of_two_by_path() {
         let mut by_path = ByPath::default();
-        for (ns, weight) in [(0, 1), (1, 2), (1023, 3), (1024, 4), (u64::MAX, 5)] {
-            by_path.take(Some(DeliveryPath::Enter), ns, weight);
+        for _ in 0..2 {
+            for (ns, weight) in [(0, 1), (1, 2), (1023, 3), (1024, 4), (u64::MAX, 5)] {
+                by_path.take(Some(DeliveryPath::Enter), ns, weight);
+            }
+            by_path.take(None, 1500, 7);
         }
-        by_path.take(None, 1500, 7);
-        let mut sum = by_path.clone();
-        sum.add(&by_path);
-        let records = sum.records("read");
+        let records = by_path.records("read");
         let of = |i: usize| records[i].buckets.iter().map(|b| (b.at_least_ns, b.requests)).collect::<Vec<_>>();
         assert_eq!((records.len(), records[0].vehicle, of(0)), (2, None, vec![(1024, 14)]));
         assert_eq!(of(1), [(0, 2), (1, 4), (512, 6), (1024, 8), (1 << 63, 10)]);

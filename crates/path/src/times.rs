@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use super::distribution::ByPath;
 use super::division::{Division, ReapedStamps};
 use super::runnable::Waited;
 use super::waits::{self, Limit, Spans};
@@ -11,7 +10,6 @@ use iotrail_schema::account::{End, RequestAccount, Start};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Latency, StageRecord, Waits};
 use iotrail_schema::runnable::Runnable;
-use iotrail_schema::trace_record::LatencyHistogram;
 use iotrail_schema::trail::{self, RequestTrace};
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::{self, Stratum};
@@ -24,7 +22,6 @@ pub struct Times {
     latency: Durations,
     /// The same of the delivery delays of those with all stages.
     delays: Durations,
-    by_path: ByPath,
     /// How many have *queued*.
     pub with_queued: u64,
     /// How long submitters waited for a CPU, of those with all stages; `None`: of none of them it is known.
@@ -78,7 +75,6 @@ impl Times {
     pub fn take(&mut self, trail: &RequestTrace) {
         let armed = waits::armed(trail);
         self.take_latency(trail.latency_ns(), trail.weight);
-        self.by_path.take(Some(trail.vehicle), trail.latency_ns(), trail.weight.max(1).into());
         armed.into_iter().for_each(|power| self.spans.armed.take(power, trail.weight));
         self.with_queued += u64::from(trail.queued.is_some());
         let sums = match armed {
@@ -97,7 +93,6 @@ impl Times {
     pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let latency_ns = reaped_ns.saturating_sub(submitted_ns);
         self.take_latency(latency_ns, weight);
-        self.by_path.take(None, latency_ns, weight.max(1).into());
         self.kept.take_latency(latency_ns, weight);
         self.kept.division.take_reaped(submitted_ns, seen, reaped_ns, weight);
     }
@@ -130,7 +125,6 @@ impl Times {
         if let Some(other) = &other.runnable {
             self.runnable.get_or_insert_default().add(other);
         }
-        self.by_path.add(&other.by_path);
         self.with_queued += other.with_queued;
         self.handed_over.add(&other.handed_over);
         self.spans.add(&other.spans);
@@ -163,11 +157,6 @@ impl Times {
     /// Of all of them, waits included.
     pub fn durations(&self) -> &Durations {
         &self.latency
-    }
-
-    /// Of all of them, waits included, by delivery path.
-    pub fn histograms(&self, opcode: &str) -> Vec<LatencyHistogram> {
-        self.by_path.records(opcode)
     }
 
     /// `one_in`: as of [`Durations::latency`]. `None`: there are none.

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{ErrorCode, OptionalExtension as _, Row, Transaction, params};
@@ -73,7 +74,9 @@ impl Checkpoints {
     /// Replaces the last checkpoint.
     pub fn replace(&self, record: &TraceRecord) -> std::io::Result<()> {
         let new = with_suffix(&self.file, ".new");
-        fs::write(&new, serde_json::to_vec(record)?)?;
+        let mut out = BufWriter::new(File::create(&new)?);
+        serde_json::to_writer(&mut out, record)?;
+        out.into_inner()?;
         fs::rename(new, checkpoint_of(&self.file))
     }
 }

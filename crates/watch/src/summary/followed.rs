@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cpu_pairs::Pair;
 use super::part::Part;
-use iotrail_path::distribution::Slices;
+use iotrail_path::distribution::{ByPath, Slices};
 use iotrail_path::files::Files;
 use iotrail_path::memory::{Memory, Unregistered};
 use iotrail_path::multishot::Multishot;
@@ -35,8 +35,15 @@ pub struct Summary {
     pub(super) passages: OrderTracker,
     pub(super) memory: Memory,
     pub(super) files: Files,
+    /// By opcode, of all rings.
+    pub(super) histograms: BTreeMap<String, ByPath>,
     pub(super) slices: Slices,
+    /// Rings that the record lists at most, the busiest.
+    pub(super) listed: usize,
 }
+
+/// Rings that a copy has, each of its own. Of more, it has the latencies together, and its record lists the busiest.
+pub(crate) const COPIED: usize = 64;
 
 impl Summary {
     pub fn new(choice: Choice) -> Self {
@@ -51,18 +58,31 @@ impl Summary {
             passages: OrderTracker::default(),
             memory: Memory::default(),
             files: Files::default(),
+            histograms: BTreeMap::new(),
             slices: Slices::default(),
+            listed: usize::MAX,
         }
     }
 
     /// A copy of what was taken so far, without the order of completions, whose memory grows with them.
     pub(crate) fn so_far(&self) -> Self {
+        // A copy of each ring's would double the memory of a trace with many.
+        let parts = match self.parts.len() <= COPIED {
+            true => self.parts.clone(),
+            false => {
+                let mut all = Part::default();
+                self.parts.values().for_each(|part| all.add(part));
+                BTreeMap::from([(None, all)])
+            }
+        };
         Summary {
-            parts: self.parts.clone(),
+            parts,
             cpu_pairs: self.cpu_pairs.clone(),
             memory: self.memory.clone(),
             files: self.files.clone(),
+            histograms: self.histograms.clone(),
             slices: self.slices.clone(),
+            listed: COPIED,
             ..Summary {
                 scale: self.scale,
                 completions: self.completions,
@@ -130,6 +150,8 @@ impl Summary {
         self.slices.take(trail.posted.ns, is_whole.then(|| trail.latency_ns()), trail.weight.into());
         part.threads.take(&trail, is_first);
         if is_whole {
+            let histogram = self.histograms.entry(trail.opcode.clone()).or_default();
+            histogram.take(Some(trail.vehicle), trail.latency_ns(), trail.weight.into());
             part.by_opcode.entry(trail.opcode.clone()).or_default().take(&trail);
         }
         if let Some(items) = trail.run_items {
@@ -167,6 +189,7 @@ impl Summary {
         let mut seen = reaped.seen;
         seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
         self.slices.take(reaped.reaped_ns, Some(latency_ns), weight.into());
+        self.histograms.entry(reaped.opcode.clone()).or_default().take(None, latency_ns, weight.into());
         let times = part.by_opcode.entry(reaped.opcode).or_default();
         times.take_reaped(reaped.submitted_ns, &seen, reaped.reaped_ns, weight);
     }
@@ -180,6 +203,7 @@ impl Summary {
     /// What was followed since the last turn, by ring; only what later completions rest on is kept.
     pub(crate) fn turn(&mut self) -> BTreeMap<Option<u32>, Part> {
         self.cpu_pairs.clear();
+        self.histograms.clear();
         self.passages.clear();
         self.files.clear();
         let mut parts = std::mem::take(&mut self.parts);

@@ -10,7 +10,7 @@ use iotrail_path::waits::{self, Limit};
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode;
-use iotrail_schema::trace_record::{ErrnoCount, Estimate, LatencyHistogram, OpcodeRecord, RunItems};
+use iotrail_schema::trace_record::{ErrnoCount, Estimate, OpcodeRecord, RunItems};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
 
@@ -49,11 +49,6 @@ impl Part {
         let mut sum = Times::default();
         self.by_opcode.values().for_each(|times| sum.add(times));
         sum
-    }
-
-    /// By opcode and delivery path.
-    pub fn histograms(&self) -> Vec<LatencyHistogram> {
-        self.by_opcode.iter().flat_map(|(opcode, times)| times.histograms(opcode)).collect()
     }
 
     pub fn add(&mut self, other: &Part) {

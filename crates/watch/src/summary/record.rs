@@ -1,6 +1,7 @@
 //! The record of a watched span.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::contexts::{context, others};
 use super::followed::Summary;
@@ -14,8 +15,17 @@ use iotrail_answer::warnings::doubt;
 use iotrail_path::waits::Limit;
 use iotrail_probe::function::sees_ends;
 use iotrail_probe::observed::Observed;
+use iotrail_probe::rings::RingCounts;
 use iotrail_schema::account::{Account, End, Start};
+use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
+
+/// So many at most.
+fn busiest(rings: &[RingCounts], most: usize) -> BTreeSet<u32> {
+    let mut all: Vec<&RingCounts> = rings.iter().collect();
+    all.sort_by_key(|counts| Reverse(counts.opcodes.iter().map(|op| op.completions).sum::<u64>()));
+    all.into_iter().take(most).map(|counts| counts.ring).collect()
+}
 
 impl Summary {
     pub fn record(mut self, observed: Observed, seen: &ProcView<'_>, span: Span) -> TraceRecord {
@@ -32,11 +42,18 @@ impl Summary {
         let sq_tids = sq_tids(&observed.rings, &self.parts);
         let matched = rings::matched(&observed.rings, &seen.rings, &sq_tids, &rings::partly_told(&observed.others));
         let threads = threads::of_rings(&observed.rings, |ring| self.parts.get(&Some(ring)).map(|part| &part.threads));
+        let listed = busiest(&observed.rings, self.listed);
+        let all_rings = observed.rings.len();
+        let left_out = (listed.len() < all_rings).then(|| {
+            let text = format!("{} of {all_rings} rings are listed, the busiest", listed.len());
+            Warning::new("rings_left_out", text, "")
+        });
         let mut rings: Vec<RingRecord> = observed
             .rings
             .iter()
             .zip(matched)
             .zip(threads)
+            .filter(|((counts, _), _)| listed.contains(&counts.ring))
             .map(|((counts, found), threads)| {
                 let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
                 let order = orders.remove(&counts.ring);
@@ -86,7 +103,7 @@ impl Summary {
                 open,
                 files,
                 other_files,
-                warnings: [span.warnings, emulated, total.warnings].concat(),
+                warnings: [span.warnings, emulated, total.warnings, left_out.into_iter().collect()].concat(),
                 ..total
             },
             rings,

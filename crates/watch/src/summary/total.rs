@@ -118,7 +118,7 @@ pub(super) fn total(
         other_files: None,
         reaping: all.stays.record(),
         reaping_lost: None,
-        latency_histograms: all.histograms(),
+        latency_histograms: summary.histograms.iter().flat_map(|(opcode, of)| of.records(opcode)).collect(),
         timeline: summary.slices.record(),
         probe_costs: None,
         host: Host::default(),
