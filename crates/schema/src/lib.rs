@@ -24,6 +24,7 @@ pub mod packed;
 pub mod place;
 pub mod program_record;
 pub mod recorded;
+pub mod replay_log;
 pub mod reproduction;
 pub mod run_record;
 pub mod runnable;
