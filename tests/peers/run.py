@@ -13,11 +13,12 @@ import shutil
 import sys
 from pathlib import Path
 
+import blocked
 import liburing
 import programs
 from trace import Counter, Peers
 
-CHECKS = {"liburing": liburing.check, **programs.CHECKS}
+CHECKS = {"liburing": liburing.check, "blocked": blocked.check, **programs.CHECKS}
 
 
 def main():

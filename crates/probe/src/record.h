@@ -848,6 +848,8 @@ enum thread_doing {
 struct thread_account {
 	__u64 since;  /* when the present state began; 0: it is not accounted now */
 	__u64 off_ns; /* how long it was off the CPU before it came onto it; a part of this was the wait for the CPU */
+	__u64 ready_ns; /* the end of this, from its wake-up; 0: the wake-up was not seen */
+	__u64 woken_ns; /* its last wake-up */
 	__u64 queued_ns; /* this and the next are those of `thread_counters` when it left the CPU */
 	__u64 ran_ns;
 	enum thread_doing doing;

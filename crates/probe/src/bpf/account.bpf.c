@@ -30,7 +30,7 @@ static __always_inline void account_left(struct thread_account *account, struct 
 		account->sleep.stack = ns >= LONG_SLEEP_NS ? stack_of_sleep(task) : 0;
 		slept(account, ns);
 	} else {
-		off_ends(account, ns);
+		off_ends(account, ns, 0);
 	}
 	account_closes(account, task, now);
 }

@@ -1,6 +1,7 @@
-/* The account of each traced thread: how long it ran, was ready to run, and slept where. What it waited for at the scheduler is no event of
- * its own: the kernel's counter of that wait grows when the thread has its CPU again, so a time off the CPU is divided when the thread leaves
- * the CPU the next time.
+/* The account of each traced thread: how long it ran, was ready to run, and slept where. The wait for a CPU
+ * begins at the wake-up. The kernel's own counter of that wait (run_delay) grows when the thread has its CPU again, so a time off the CPU is
+ * divided when the thread leaves the CPU the next time. The counter alone would be too small: a wake-up that preempts leaves the run queue's
+ * clock as it is for the switch (rq_clock_skip_update), and a short wait then counts as 0.
  */
 #ifndef IOTRAIL_ACCOUNT_H
 #define IOTRAIL_ACCOUNT_H
@@ -168,6 +169,8 @@ static __always_inline void settle(struct thread_account *account, struct task_s
 	if (!off)
 		return;
 	__u64 waited = queued(task) - account->queued_ns;
+	if (waited < account->ready_ns)
+		waited = account->ready_ns;
 	if (waited > off)
 		waited = off;
 	one_more(&account->total.woken, waited);
@@ -273,7 +276,7 @@ static __always_inline struct thread_account *account_of(struct task_struct *tas
 }
 
 /* A time off the CPU is over. */
-static __always_inline void off_ends(struct thread_account *account, __u64 ns)
+static __always_inline void off_ends(struct thread_account *account, __u64 ns, __u64 ready)
 {
 	switch (account->doing) {
 	case THREAD_NEW:
@@ -289,6 +292,7 @@ static __always_inline void off_ends(struct thread_account *account, __u64 ns)
 		break;
 	default:
 		account->off_ns = ns;
+		account->ready_ns = ready;
 	}
 }
 
@@ -315,7 +319,7 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 			ran = ns;
 		holder_put_away(account);
 		account->holder_tid = HOLDER_UNSEEN;
-		off_ends(account, ns - ran);
+		off_ends(account, ns - ran, 0);
 		ns = ran;
 	}
 	account->total.running_ns += ns;
@@ -347,8 +351,10 @@ static __noinline int account_in(struct task_struct *task, struct task_struct *p
 	slot->stime = account->stime;
 	follows(account, prev);
 	/* One that runs already has come unseen before. */
-	if (account->doing != THREAD_RUNNING)
-		off_ends(account, ns);
+	if (account->doing != THREAD_RUNNING) {
+		__u64 ready = now - account->woken_ns;
+		off_ends(account, ns, ready < ns ? ready : 0);
+	}
 	if (account->doing == THREAD_ASLEEP && ns >= LONG_SLEEP_NS) {
 		account->sleep.stack = stack_of_sleep(task);
 	} else if (account->doing == THREAD_ASLEEP &&

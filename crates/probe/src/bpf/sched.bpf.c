@@ -183,10 +183,16 @@ int BPF_PROG(sched_waked, struct task_struct *task)
 		credit(slot);
 	if (recording)
 		record_woken(task, slot);
+	__u64 now = following ? bpf_ktime_get_ns() : 0;
+	if (account_span && now) {
+		struct thread_account *account = bpf_task_storage_get(&thread_accounts, task, 0, 0);
+		if (account)
+			account->woken_ns = now;
+	}
 	if (!state)
 		return 0;
-	if (following)
-		state->woken_ns = bpf_ktime_get_ns();
+	if (now)
+		state->woken_ns = now;
 	state->waker_cpu = bpf_get_smp_processor_id();
 	state->waker = context_of(slot, &state->waker_nr);
 	return 0;
