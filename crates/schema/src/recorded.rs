@@ -9,10 +9,13 @@ use crate::trail::RequestTrace;
 
 pub const SCHEMA: &str = "iotrail.recording/1";
 
+/// A recording of `--for-replay`: readers of the first version refuse it.
+pub const SCHEMA_FOR_REPLAY: &str = "iotrail.recording/2";
+
 /// What is known when recording begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// `iotrail.recording/1`.
+    /// `iotrail.recording/1`; with `--for-replay` `iotrail.recording/2`.
     pub schema: String,
     /// Version of the iotrail that recorded.
     pub version: String,
@@ -33,6 +36,13 @@ pub struct Header {
     pub origin: ClockOrigin,
     /// The machine.
     pub host: Host,
+}
+
+impl Header {
+    /// It holds events for `iotrail replay`.
+    pub fn is_for_replay(&self) -> bool {
+        self.schema == SCHEMA_FOR_REPLAY
+    }
 }
 
 /// One moment on the clock of the stamps and on the wall's, read together when recording began.

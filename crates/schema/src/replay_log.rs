@@ -66,7 +66,7 @@ pub struct ReplayRing {
     pub setup_flags: u32,
 }
 
-/// What a request does, for all interfaces alike.
+/// The operation of a request, for all interfaces alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayOp {
@@ -113,7 +113,8 @@ pub struct ReplayRequest {
     pub buffer: Option<u16>,
     /// RWF_… of a read or write, IORING_FSYNC_… of a sync.
     pub op_flags: u32,
-    /// Completions of this ring that the program had reaped when it submitted (the CQ head, counted in 64 bits).
+    /// Completions of this ring that the program had reaped when it submitted: the CQ head, in 64 bits. Completions of requests from
+    /// before the recording do not count.
     pub reaped: u64,
 }
 
@@ -142,8 +143,7 @@ pub struct ReplayCall {
     pub enter_ns: u64,
     /// Its return, CLOCK_MONOTONIC.
     pub exit_ns: u64,
-    /// User time of the thread since its call before: the entry minus the exit before it, without the time that the thread was
-    /// off the CPU and without the probes' own.
+    /// Time on the CPU since the thread's call before, without the probes' own. The first call of a thread has 0.
     pub think_ns: u64,
     /// Requests that it was to submit.
     pub to_submit: u32,
@@ -153,7 +153,7 @@ pub struct ReplayCall {
     pub flags: u32,
     /// Its result, or a negative errno.
     pub result: i32,
-    /// Completions of this ring that the program had reaped at the entry.
+    /// Completions of this ring that the program had reaped at the entry, as in [`ReplayRequest`].
     pub reaped: u64,
 }
 

@@ -15,7 +15,9 @@
 //! | `files` | names of the files that followed requests go to |
 //! | `summary` | counts and followed requests → the record; pure |
 //! | `threads` | who submits to a ring, and who waits for its completions; pure |
+//! | `frames` | the frames of a recording's file |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
+//! | [`replay_recording`] | events for replay in a file, the same way |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | `sampler` | samples of their CPU time |
 //! | `state` | what the kernel keeps of threads, rings and sockets anyway, sampled |
@@ -32,6 +34,7 @@ mod allowed;
 pub mod command;
 pub mod end;
 mod files;
+mod frames;
 pub mod guardian;
 mod left;
 mod light;
@@ -43,6 +46,7 @@ mod quota;
 mod rates;
 pub mod recorder;
 pub mod recording;
+pub mod replay_recording;
 mod rings;
 mod sampler;
 pub mod session;

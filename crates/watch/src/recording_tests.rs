@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use iotrail_schema::measurement::Host;
-use iotrail_schema::recorded::{ClockOrigin, FileName};
+use iotrail_schema::recorded::{ClockOrigin, FileName, SCHEMA};
 use iotrail_schema::trace_record::{ProcessRecord, Subject};
 use iotrail_schema::trail::{Meanwhile, Punt, Stamp, Wake};
 use iotrail_schema::trail_example::trail;
@@ -181,8 +181,8 @@ fn refusal(bytes: &[u8]) -> String {
 fn what_is_no_recording_is_refused_in_one_line() {
     let how = "a recording is made with `iotrail trace --record FILE`";
     assert_eq!(
-        refusal(b"{\"schema\":\"iotrail.recording/2\",\"version\":\"3.1.0\",\"new\":1}\nB"),
-        "FILE is written as iotrail.recording/2, and this iotrail reads iotrail.recording/1; \
+        refusal(b"{\"schema\":\"iotrail.recording/3\",\"version\":\"3.1.0\",\"new\":1}\nB"),
+        "FILE is written as iotrail.recording/3, and this iotrail reads iotrail.recording/1 and iotrail.recording/2; \
          read it with iotrail 3.1.0, which made it"
     );
     for other in [&b""[..], b"\0\x01\x02\n", b"{\"schema\":\"iotrail.run/1\",\"version\":\"1\"}\n", b"no line end"] {
