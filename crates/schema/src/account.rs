@@ -11,7 +11,7 @@ use crate::runnable::HadCpu;
 pub struct Account {
     /// The traced threads, SQPOLL threads and io-wq workers, the longest wall time first.
     pub threads: Vec<ThreadAccount>,
-    /// Threads that are not listed.
+    /// Number of threads that are not listed.
     #[serde(default)]
     pub more_threads: u64,
     /// Null: no request was traced end to end.
@@ -19,7 +19,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The program's own.
+    /// The threads of the program, without SQPOLL threads and io-wq workers.
     pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
         self.threads.iter().filter(|thread| thread.role == Role::Thread)
     }
@@ -33,21 +33,21 @@ pub struct ThreadAccount {
     pub tgid: u32,
     /// Name.
     pub comm: String,
-    /// What runs in it.
+    /// The kind of thread.
     pub role: Role,
     /// From the later of its start and the trace's, to the earlier of its end and the trace's.
     pub wall_ns: u64,
-    /// CPU time in that time by `sum_exec_runtime`, to check the running rows against. Null: not read.
+    /// CPU time in that time by `sum_exec_runtime`, as a check of the running rows. Null: not read.
     pub cpu_ns: Option<u64>,
-    /// CPUs that it may run on; null: not read.
+    /// Number of CPUs that the thread may run on; null: not read.
     #[serde(default)]
     pub cpus: Option<u32>,
-    /// The CPU, if it may run on one only.
+    /// The CPU, if the thread may run on only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_cpu: Option<u32>,
-    /// They sum to `wall_ns`.
+    /// Rows that sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
-    /// Who had the CPU before it while it was runnable, the longest first; without those of short waits.
+    /// Threads that had the CPU while it was runnable, the longest first; short waits are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_had: Vec<HadCpu>,
 }
@@ -73,26 +73,26 @@ pub enum Role {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRow {
-    /// What the thread did.
+    /// The state of the thread.
     pub state: ThreadState,
-    /// Of running time, where it is divided.
+    /// User or kernel mode; running time only, if it is divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The system call that the thread was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
-    /// What it waited for.
+    /// The reason for blocking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Their sum.
+    /// Sum of the times.
     pub ns: u64,
-    /// The longest; null: not known.
+    /// The longest single time; null: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<u64>,
-    /// How many; null: not counted.
+    /// Number of times; null: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// False: more than 1 % of it is divided by samples.
+    /// False: samples divide more than 1 % of it.
     pub exact: bool,
 }
 
@@ -103,11 +103,11 @@ pub enum ThreadState {
     Running,
     /// Ready to run, without a CPU.
     Runnable,
-    /// Held by its cgroup's CPU quota.
+    /// Stopped by the CPU quota of its cgroup.
     Throttled,
     /// Asleep.
     Blocked,
-    /// Its switches were not seen.
+    /// iotrail did not see its context switches.
     Unknown,
 }
 
@@ -120,11 +120,11 @@ pub enum Mode {
     Kernel,
 }
 
-/// What a blocked thread waits for, by the functions on its kernel stack.
+/// The reason a thread is blocked, decided by the functions on its kernel stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// A free tag: `nr_requests` are in flight.
+    /// A free request tag: `nr_requests` are in flight.
     RequestTag,
     /// wbt, iocost or iolatency.
     QueueQos,
@@ -148,9 +148,9 @@ pub enum Reason {
     PageIo,
     /// A block of the file system's metadata.
     MetadataIo,
-    /// Its own direct I/O.
+    /// Its own direct I/O to complete.
     DirectIo,
-    /// All direct I/O of the inode to end.
+    /// All direct I/O of the inode to complete.
     InodeDio,
     /// A read-write semaphore.
     RwSemaphore,
@@ -184,7 +184,7 @@ pub enum Reason {
     Poll,
     /// futex(2).
     Futex,
-    /// A sleep that the program asked for.
+    /// A sleep that the program requested.
     Sleep,
     /// Data of a peer.
     SocketData,
@@ -202,9 +202,9 @@ pub enum Reason {
     Child,
     /// A signal.
     Signal,
-    /// timerfd to expire.
+    /// A timerfd to expire.
     Timer,
-    /// eventfd to be written.
+    /// An eventfd to be written.
     EventFd,
     /// The other end of a FIFO to be opened.
     Fifo,
@@ -232,11 +232,11 @@ pub enum Reason {
     Ptrace,
     /// The cgroup freezer.
     Frozen,
-    /// Runnable: a CPU, since it was woken or created.
+    /// Runnable: a CPU, since the thread was woken or created.
     Woken,
-    /// Runnable: a CPU, since another thread took its CPU.
+    /// Runnable: a CPU, since another thread preempted it.
     Preempted,
-    /// No known function is on the stack: the innermost one outside the scheduler.
+    /// No function on the stack is known: the innermost function outside the scheduler.
     #[serde(untagged)]
     Function(String),
 }
@@ -244,20 +244,20 @@ pub enum Reason {
 /// The latency of all requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestAccount {
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
     /// The sum of their latencies.
     pub latency_sum_ns: u64,
-    /// From where these latencies start.
+    /// The moment at which these latencies start.
     pub from: Start,
-    /// Where they end.
+    /// The moment at which these latencies end.
     pub to: End,
-    /// They sum to `latency_sum_ns`.
+    /// Rows that sum to `latency_sum_ns`.
     pub rows: Vec<RequestRow>,
 }
 
 impl RequestAccount {
-    /// The share of the latency in the rows that are meant.
+    /// Share of the latency in the rows that `is_meant` selects.
     pub fn share(&self, is_meant: impl Fn(&RequestRow) -> bool) -> f64 {
         let ns: u64 = self.rows.iter().filter(|row| is_meant(row)).map(|row| row.ns).sum();
         ns as f64 / self.latency_sum_ns.max(1) as f64
@@ -299,14 +299,14 @@ pub enum End {
 pub struct RequestRow {
     /// The stage.
     pub stage: RequestStage,
-    /// What held the requests in that stage, where it is known.
+    /// The cause of the delay in that stage, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<RequestReason>,
-    /// Their sum.
+    /// Sum of the times.
     pub ns: u64,
     /// False: from a sample of the requests, or of the queues.
     pub exact: bool,
-    /// 95 % interval of `ns` where the queues were sampled.
+    /// 95 % interval of `ns`, if the queues were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_ci95: Option<[u64; 2]>,
 }
@@ -314,9 +314,9 @@ pub struct RequestRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestStage {
-    /// In the submission queue, and not yet taken.
+    /// In the submission queue; the kernel has not taken it.
     Unsubmitted,
-    /// Behind requests that come first.
+    /// Waiting behind requests that have to complete first.
     Ordered,
     /// In its submission, on the submitting thread.
     Inline,
@@ -324,17 +324,17 @@ pub enum RequestStage {
     IowqQueue,
     /// In an io-wq worker.
     Iowq,
-    /// In the block layer, and not yet issued to the driver.
+    /// In the block layer, not yet issued to the driver.
     Block,
-    /// Issued to the driver, and not yet ready.
+    /// Issued to the driver, not yet ready.
     Device,
-    /// In flight; what it consists of was not seen.
+    /// In flight, in a stage that iotrail did not see.
     InFlight,
     /// In a poll, or a timer.
     Poll,
-    /// Ready, and not yet posted.
+    /// Ready, not yet posted.
     Ready,
-    /// In the completion queue, and not yet reaped.
+    /// In the completion queue, not yet reaped.
     Posted,
     /// Not known.
     Unknown,
@@ -347,13 +347,13 @@ pub enum RequestReason {
     Link,
     /// IOSQE_IO_DRAIN.
     Drain,
-    /// A limit of the cgroup held its bio back.
+    /// A limit of the cgroup delayed its bio.
     CgroupIoLimit,
     /// A free tag (`nr_requests`).
     RequestTag,
-    /// The plug, or the scheduler.
+    /// The block plug or the I/O scheduler.
     Scheduler,
-    /// The peer, or whatever it polls for.
+    /// The peer, or another source of the polled event.
     Peer,
     /// The timer.
     Timer,
@@ -361,9 +361,9 @@ pub enum RequestReason {
     FileSystem,
     /// The submitting thread had no CPU.
     NoCpu,
-    /// The submitting thread ran, and did not run its task work.
+    /// The submitting thread ran without running its task work.
     ThreadRunning,
-    /// The submitting thread slept, and had to be woken.
+    /// The submitting thread slept and had to be woken.
     ThreadAsleep,
 }
 
@@ -374,24 +374,24 @@ pub struct CallRecord {
     pub syscall: String,
     /// Number of calls.
     pub count: u64,
-    /// How often each errno was returned, by its name.
+    /// Number of times that the call returned each errno, by errno name.
     pub errors: BTreeMap<String, u64>,
-    /// Time that threads were blocked in it.
+    /// Time that threads were blocked in the call.
     pub blocked_ns: u64,
-    /// How its waits ended; null: it does not wait.
+    /// How its waits ended; null: the call does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WaitEnds>,
-    /// Descriptors that ended its waits for events, the most frequent first; from a sample of them.
+    /// Descriptors that ended its waits for events, the most frequent first; estimated from a sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub woken_by: Vec<WokenBy>,
-    /// 95 % interval of `count`, which is an estimate then.
+    /// 95 % interval of `count`, if `count` is an estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_ci95: Option<[f64; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitEnds {
-    /// With what it waited for.
+    /// With the completions or events that it waited for.
     pub completions: u64,
     /// With its time limit.
     pub time_limit: u64,
@@ -422,16 +422,16 @@ pub struct WokenBy {
 /// The largest share of a time that removing a finding's cause could save.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The time that it is a share of.
+    /// The time that the share is a part of.
     pub of: BoundOf,
-    /// 0 to 1.
+    /// The share, 0 to 1.
     pub share: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundOf {
-    /// The wall time of the threads that are concerned.
+    /// Wall time of the threads concerned.
     ThreadTime,
     /// The sum of the requests' latencies.
     Latency,

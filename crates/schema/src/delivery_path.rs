@@ -1,8 +1,8 @@
-//! The vehicle of a completion: the kernel entry that carried it from *ready* to *posted*.
+//! The delivery path of a completion: the kernel entry that brought it from *ready* to *posted*.
 
 use serde::{Deserialize, Serialize};
 
-/// Names are the JSON's and the report's; see `docs/accuracy.md` for how each is decided.
+/// Names are those of the JSON and of the report. `docs/accuracy.md` describes how each is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryPath {
@@ -10,21 +10,21 @@ pub enum DeliveryPath {
     Inline,
     /// By task work run inside `io_uring_enter`. The detail is `ready` or `slept` (with the waker).
     Enter,
-    /// By task work on the way out of a system call. The detail names it.
+    /// By task work on the way out of a system call. The detail names the call.
     SyscallExit,
     /// On return from a reschedule interrupt that another CPU sent.
     ReschedIpi,
-    /// On return from a device's interrupt on the task's own CPU. The detail names the vector.
+    /// On return from a device's interrupt on the submitting thread's own CPU. The detail names the vector.
     DeviceIrq,
-    /// On return from the timer interrupt: nobody came earlier.
+    /// On return from the timer interrupt: no other kernel entry came earlier.
     TimerTick,
     /// On return from a page fault.
     PageFault,
-    /// On return from another interrupt. The detail names it.
+    /// On return from another interrupt. The detail names the interrupt.
     OtherIrq,
-    /// By the submission-queue thread.
+    /// By the SQPOLL thread.
     Sqpoll,
-    /// By a poll of the device in `io_uring_enter`.
+    /// By polling the device in `io_uring_enter`.
     Iopoll,
     /// By an io-wq worker thread.
     Iowq,
@@ -34,7 +34,7 @@ pub enum DeliveryPath {
     Thread,
     /// By a kernel worker: native aio writes that a file system finishes in a work queue.
     Kworker,
-    /// It could not be told.
+    /// Could not be determined.
     Unknown,
 }
 

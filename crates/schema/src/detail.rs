@@ -1,4 +1,4 @@
-//! The detail of a delivery path. Records and JSON have its text: this type alone writes that text and reads it.
+//! The detail of a delivery path. Records and JSON contain its text; only this type writes and parses that text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub enum Detail {
     Ready,
     /// `enter`: the thread slept.
     Slept(Waker),
-    /// A system call, an interrupt, or what is known of an `unknown` path.
+    /// A system call, an interrupt, or the known part of an `unknown` path.
     Other(String),
 }
 

@@ -1,8 +1,8 @@
-//! The file that a request went to, as the kernel had it, and what the program named it by.
+//! The file of a request as the kernel identifies it, and the number by which the program named it.
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of file it is.
+/// The kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -32,9 +32,9 @@ pub enum Kind {
     Inotify,
     /// A pidfd.
     Pidfd,
-    /// Another of the kernel's kinds without an inode of its own.
+    /// Another kind of anonymous inode.
     Anonymous,
-    /// Only what the program named it by is known.
+    /// Only the descriptor or index is known.
     Unknown,
 }
 
@@ -59,12 +59,12 @@ impl Kind {
         }
     }
 
-    /// It has a name and an inode of its own.
+    /// The file has a name and an inode of its own.
     pub fn is_named(self) -> bool {
         matches!(self, Kind::File | Kind::Directory | Kind::BlockDevice | Kind::CharacterDevice)
     }
 
-    /// By the type in its mode (S_IFMT).
+    /// The kind by the file type in the mode (S_IFMT).
     pub fn of_mode(mode: u32) -> Kind {
         match mode & libc::S_IFMT {
             libc::S_IFREG => Kind::File,
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// By the beginning of what the kernel calls it (the names that anon_inode_getfile is given).
+    /// The kind by the prefix of the kernel's name for it (the name passed to anon_inode_getfile).
     pub fn of_anonymous(name: &[u8]) -> Kind {
         const NAMES: [(&str, Kind); 7] = [
             ("[eventfd]", Kind::Eventfd),
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// What the program named its file by.
+/// The number by which the program named its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Descriptor {
@@ -116,14 +116,14 @@ impl std::fmt::Display for Descriptor {
 /// The file as the kernel had it when the completion was posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeen {
-    /// What kind of file it is.
+    /// The kind of file.
     pub kind: Kind,
-    /// The kernel's device number (20 bits of minor number). That of stat(2) may be another one (btrfs, overlayfs).
+    /// The kernel's device number (20-bit minor). stat(2) may show a different one (btrfs, overlayfs).
     pub device: u32,
-    /// Inode number; 0 of what has none of its own.
+    /// Inode number; 0: the file has no inode of its own.
     pub inode: u64,
     /// Generation of the inode.
     pub generation: u32,
-    /// It had no name any more.
+    /// The file no longer had a name.
     pub deleted: bool,
 }

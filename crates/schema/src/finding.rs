@@ -1,4 +1,4 @@
-//! What stands out in what was watched.
+//! Findings: faults and costs that iotrail found in a trace or a measurement.
 
 use std::collections::BTreeMap;
 
@@ -9,48 +9,49 @@ use crate::account::Bound;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Explains.
+    /// Explains, without a cost.
     Note,
-    /// Costs something that could be had back.
+    /// Has a cost that can be saved.
     Warning,
 }
 
 impl Severity {
-    /// A warning where `it_costs`, else a note.
+    /// A warning if `it_costs`, otherwise a note.
     pub fn warning_if(it_costs: bool) -> Self {
         if it_costs { Severity::Warning } else { Severity::Note }
     }
 }
 
-/// A diagnosis, with its evidence and what would change it.
+/// A diagnosis with its evidence and its remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Stable name, as in the table of findings.
+    /// Stable name, as in the list of findings.
     pub code: String,
-    /// Whether it costs something.
+    /// Whether the finding has a cost.
     pub severity: Severity,
-    /// The sentence.
+    /// The text.
     pub text: String,
-    /// Figures that the sentence rests on, units in the names.
+    /// Numbers on which the text is based; units are in the names.
     pub evidence: BTreeMap<String, f64>,
-    /// What would change it, and why.
+    /// The change that removes the cause, and why.
     pub remedy: String,
-    /// The ring it is about; null: the whole program.
+    /// The ring concerned; null: the whole program.
     pub ring: Option<u32>,
-    /// The most that removing its cause could save; null: not known, or no matter of time.
+    /// Upper bound of what removing the cause saves; null: not known, or not a matter of time.
     #[serde(default)]
     pub bound: Option<Bound>,
 }
 
 impl Finding {
-    /// About everything that was watched. `evidence`: the numbers that the sentence rests on, units in their names.
-    /// `remedy`: empty where there is nothing to be done.
+    /// A finding about the complete trace. `evidence`: the numbers on which the text is based, with units in their
+    /// names.
+    /// `remedy`: empty if no change is needed.
     pub fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
         let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
         Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None, bound: None }
     }
 
-    /// It costs something that could be had back, or puts the numbers in doubt; a note only explains.
+    /// It has a cost that can be saved, or it puts the numbers in doubt; a note only explains.
     pub fn warns(&self) -> bool {
         self.severity == Severity::Warning
     }

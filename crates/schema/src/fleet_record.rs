@@ -1,25 +1,25 @@
-//! One experiment on several machines: which run each of them brought, and what became of those that brought none. These types *are* the
-//! JSON schema `iotrail.fleet/1` (`docs/formats.md`).
+//! One experiment on several machines: the run of each machine, and the state of machines without a run. These types
+//! *are* the JSON schema `iotrail.fleet/1` (`docs/formats.md`).
 
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "iotrail.fleet/1";
 
-/// A fleet as it is stored: its machines, each with its run in the same store.
+/// A stored fleet: its machines, each with its run in the same store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FleetRecord {
     /// `iotrail.fleet/1`.
     pub schema: String,
     /// Its number in the store, without the `f` of the command line.
     pub fleet: i64,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// What has to be the same for a machine's run to belong to it (JSON, as `plan_key` of the runs). `{}` where runs were gathered
-    /// that had been stored before.
+    /// Part of the plan that is equal for all runs of the fleet (JSON, as `plan_key` of the runs).
+    /// `{}`: the fleet was assembled from stored runs.
     pub plan: String,
-    /// The command that made it; null where runs were gathered that had been stored before.
+    /// The command that created it; null: it was assembled from stored runs.
     pub command: Option<String>,
     /// Wall-clock start.
     pub started_unix_s: u64,
@@ -32,36 +32,36 @@ pub struct FleetRecord {
 /// One machine of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetNode {
-    /// What it is called, once in a fleet: its name to Slurm, or its host name.
+    /// Its name, unique in the fleet: its Slurm node name, or its host name.
     pub node: String,
-    /// What became of it.
+    /// Its state.
     pub state: NodeState,
-    /// The run it brought, in the same store; null where it brought none, or that run was removed.
+    /// Its run in the same store; null: it has none, or that run was removed.
     pub run: Option<i64>,
-    /// What it said: why it failed, or what it could not do. Null where nothing is to be said.
+    /// Its message: why it failed, or what it could not do. Null: it has no message.
     pub said: Option<String>,
 }
 
-/// What became of a machine of a fleet.
+/// The state of a machine of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Nothing has come from it yet.
+    /// Nothing has arrived from it yet.
     Waiting,
-    /// It measured all that it can.
+    /// It made all measurements that it can make.
     Done,
     /// Some of its measurements are missing.
     Partial,
-    /// It can measure nothing of the plan.
+    /// It cannot make any measurement of the plan.
     CannotTest,
-    /// It ended with an error, and brought nothing.
+    /// It ended with an error and without a run.
     Failed,
-    /// It is gone, and brought nothing.
+    /// The machine was lost and has no run.
     Lost,
 }
 
 impl NodeState {
-    /// As in the JSON, with spaces.
+    /// The name in the JSON, with spaces.
     pub fn words(self) -> &'static str {
         match self {
             NodeState::Waiting => "waiting",
@@ -73,30 +73,30 @@ impl NodeState {
         }
     }
 
-    /// Nothing more is to come from it.
+    /// Nothing more will arrive from it.
     pub fn has_ended(self) -> bool {
         self != NodeState::Waiting
     }
 }
 
 impl FleetRecord {
-    /// How a command line names it.
+    /// Its name on a command line.
     pub fn id(&self) -> String {
         id(self.fleet)
     }
 
-    /// Machines that brought a run, with that.
+    /// Machines that have a run, each with its run.
     pub fn runs(&self) -> impl Iterator<Item = (&FleetNode, i64)> {
         self.nodes.iter().filter_map(|n| Some((n, n.run?)))
     }
 }
 
-/// `f3`: how a command line names the third fleet of a store.
+/// `f3`: name of the third fleet of a store on a command line.
 pub fn id(fleet: i64) -> String {
     format!("f{fleet}")
 }
 
-/// The number of the fleet that `text` names; `None`: it names none.
+/// Number of the fleet that `text` names; `None`: `text` does not name a fleet.
 pub fn number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('f')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

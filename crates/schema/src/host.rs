@@ -1,4 +1,4 @@
-//! The machine that something was measured on.
+//! The machine of a measurement.
 
 use iotrail_base::words::numbers;
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ pub struct Host {
     pub cpu_model: String,
     /// Online CPUs.
     pub cpus: u32,
-    /// What the load ran against; null without a file.
+    /// Target of the load; null without a file.
     pub target: Option<Target>,
-    /// The kernel's clock source; null where it can't be told.
+    /// The kernel's clock source; null: not known.
     pub clock_source: Option<String>,
-    /// `none`, `integrity`, `confidentiality`; null where it can't be told.
+    /// `none`, `integrity`, `confidentiality`; null: not known.
     pub lockdown: Option<String>,
-    /// The hypervisor's name, `none` on bare metal; null where it can't be told.
+    /// The hypervisor's name, `none` on bare metal; null: not known.
     pub virtualisation: Option<String>,
 }
 
@@ -29,23 +29,23 @@ pub struct Target {
     pub path: String,
     /// File system type; null for a device.
     pub filesystem: Option<String>,
-    /// The whole disk: `vda`; null where the file is not on a block device.
+    /// The whole disk: `vda`; null: the file is not on a block device.
     pub device: Option<String>,
     /// The disk's driver.
     pub driver: Option<String>,
-    /// The disk's model, as it says itself; left out where it says none (virtio).
+    /// The disk's model as the disk reports it; left out if it reports none (virtio).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The block device whose queue takes the requests, where that is not `device`: `loop0`.
+    /// The block device whose queue takes the requests, if different from `device`: `loop0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_device: Option<String>,
     /// Hardware queues of the device that takes the requests.
     pub queues: Option<u32>,
-    /// Those of them that are polled.
+    /// Polled queues among them.
     pub poll_queues: Option<u32>,
     /// I/O scheduler of the device that takes the requests.
     pub scheduler: Option<String>,
-    /// Interrupts that carry the disk's completions.
+    /// Interrupts for the disk's completions.
     pub interrupts: Vec<TargetInterrupt>,
 }
 
@@ -55,7 +55,7 @@ pub struct TargetInterrupt {
     pub irq: u32,
     /// Its name in /proc/interrupts.
     pub name: String,
-    /// CPUs that it is delivered to at present (effective affinity).
+    /// CPUs that the interrupt is delivered to at present (effective affinity).
     pub cpus: Vec<u32>,
 }
 
@@ -67,15 +67,14 @@ impl std::fmt::Display for TargetInterrupt {
 }
 
 impl Host {
-    /// Whether software runs the machine's instructions (QEMU without KVM, `host::virtualisation`): counts mean what they say there,
-    /// times nothing.
+    /// The machine is emulated (QEMU without KVM, `host::virtualisation`): counts are valid there, times are not.
     pub fn is_emulated(&self) -> bool {
         self.virtualisation.as_deref() == Some("qemu")
     }
 }
 
 impl Target {
-    /// The block devices whose queues take the load's requests, joined by `+`; `None` where there are none.
+    /// The block devices whose queues take the load's requests, joined by `+`; `None`: there are none.
     pub fn queue_device(&self) -> Option<&str> {
         self.queue_device.as_deref().or(self.device.as_deref())
     }

@@ -1,54 +1,56 @@
-//! Spans of time: latencies and delays.
+//! Durations: latencies and delays.
 
 use serde::{Deserialize, Serialize};
 
-/// Latency of single I/Os, from the stamp before their submission (open loop: from their intended time) to the stamp
-/// after the look that found them. A quantile that too few samples support is null (`stats::quantile`).
+/// Latency of single I/Os. It starts at the stamp before their submission (open loop: at their intended time).
+/// It ends at the stamp after the poll that found them. A quantile is null if it has too few samples
+/// (`stats::quantile`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many latencies.
+    /// Number of latencies.
     pub count: u64,
     /// The mean.
     pub mean: Option<f64>,
-    /// 95 % interval of `mean` of followed requests; null of a load's own I/Os. Both ends are the mean where nothing was left out. It
-    /// is of the sampling alone: where the mean of all requests of this span lies, not of another span. Null where fewer than 500
-    /// requests tell of it, since a few samples of a heavy tail may be far off with no sign of it.
+    /// 95 % interval of `mean` of traced requests; null for iotrail's own loads. Both ends equal the mean if nothing
+    /// was left out. It
+    /// covers the sampling error only. Null below 500 traced requests, since a few samples of a heavy tail may be far
+    /// off without showing it.
     #[serde(default)]
     pub mean_ci95: Option<[f64; 2]>,
     /// The smallest.
     pub min: Option<u64>,
     /// Median.
     pub p50: Option<u64>,
-    /// 90 % were no longer.
+    /// 90 % were at most this long.
     pub p90: Option<u64>,
-    /// 95 % were no longer.
+    /// 95 % were at most this long.
     pub p95: Option<u64>,
-    /// 99 % were no longer.
+    /// 99 % were at most this long.
     pub p99: Option<u64>,
-    /// 99.9 % were no longer.
+    /// 99.9 % were at most this long.
     pub p99_9: Option<u64>,
-    /// 99.99 % were no longer.
+    /// 99.99 % were at most this long.
     pub p99_99: Option<u64>,
     /// The largest.
     pub max: Option<u64>,
 }
 
-/// Delivery delay, posted − ready, of the followed completions.
+/// Delivery delay, posted − ready, of the traced completions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delay {
     /// Median.
     pub p50: Option<u64>,
-    /// 99 % were no longer.
+    /// 99 % were at most this long.
     pub p99: Option<u64>,
     /// The largest.
     pub max: Option<u64>,
-    /// Followed completions that it is of, with ready seen.
+    /// Traced completions with *ready* seen, on which this is based.
     #[serde(default)]
     pub count: Option<u64>,
-    /// 90 % were no longer.
+    /// 90 % were at most this long.
     #[serde(default)]
     pub p90: Option<u64>,
-    /// Of `count`, those delivered more than a millisecond late.
+    /// Part of `count`: completions delivered more than 1 ms late.
     #[serde(default)]
     pub over_1ms: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed` and `shared` keep many
-//! measurements in little memory.
+//! All records that are stored or printed as JSON, and the types of their fields. `measurements`, `packed` and `shared`
+//! keep many measurements in little memory.
 //!
-//! It uses only `iotrail-base` of the workspace.
+//! `iotrail-base` is the only workspace crate that it uses.
 
 pub mod account;
 pub mod comparison;
@@ -43,6 +43,6 @@ pub mod uring;
 pub mod waker;
 mod warning;
 
-/// For tests to start from.
+/// Input for tests.
 #[doc(hidden)]
 pub mod trail_example;

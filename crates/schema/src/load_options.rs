@@ -1,10 +1,10 @@
-//! Values of a load's options, as records have them.
+//! Values of a load's options in records.
 
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
 
-/// Values by their names in JSON. `Other` keeps a name of a newer release; empty, the record has no such option.
+/// Values by their JSON names. `Other` keeps a name of a newer release; empty: the record does not have this option.
 macro_rules! names {
     ($($(#[$doc:meta])* $type:ident { $($variant:ident = $name:literal),+ })+) => {$(
         $(#[$doc])*
@@ -70,18 +70,18 @@ names! {
         RandRead = "randread", Read = "read", RandWrite = "randwrite", Write = "write", RandRw = "randrw", Nop = "nop",
         Echo = "echo"
     }
-    /// What makes a write durable; empty in older records: nothing.
+    /// Method to make writes durable; empty in older records: none.
     Commit { None = "none", Fsync = "fsync", Fdatasync = "fdatasync", Dsync = "dsync", Linked = "linked" }
     /// How a job waits.
     Wait { Block = "block", Peek = "peek" }
-    /// Who reaps; `thread:CPU` is an `Other`.
+    /// The thread that reaps; `thread:CPU` is an `Other`.
     Reaper { Same = "same", Thread = "thread" }
-    /// Whether the probes were asked for.
+    /// Whether the probes were requested.
     Trace { Auto = "auto", On = "on", Off = "off" }
 }
 
 impl Engine {
-    /// Its requests are those of a ring.
+    /// Its requests go through a ring.
     pub fn has_ring(&self) -> bool {
         matches!(self, Engine::IoUring | Engine::IoUringCmd)
     }
@@ -94,7 +94,7 @@ impl Commit {
 }
 
 impl Rw {
-    /// It writes, and does not read.
+    /// It writes and does not read.
     pub fn only_writes(&self) -> bool {
         matches!(self, Rw::Write | Rw::RandWrite)
     }

@@ -1,5 +1,5 @@
-//! The central noun: what one load, watched, yields. These types *are* the JSON schema `iotrail.measurement/1`
-//! (`docs/formats.md`): a change of meaning raises the number.
+//! The result of one load. These types *are* the JSON schema `iotrail.measurement/1` (`docs/formats.md`): a change of
+//! meaning raises the number.
 //!
 //! Unknown is `None` (JSON `null`), never 0. Units are in the names.
 
@@ -31,7 +31,7 @@ pub use order::{DeliveredBy, Delivery, Order, OrderBy};
 
 pub const SCHEMA: &str = "iotrail.measurement/1";
 
-/// One load, watched.
+/// The result of one load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// `iotrail.measurement/1`.
@@ -44,91 +44,93 @@ pub struct Measurement {
     pub load: Shared<LoadRecord>,
     /// From the first submission to the last completion seen; the warm-up is not included.
     pub elapsed_ns: u64,
-    /// I/Os that completed, failed and short ones included. Null of a program that was not traced in this run, as are `bytes`, `errors`,
-    /// `short_ios` and `iops`. Of a network load: responses.
+    /// Completed I/Os, including failed and short ones. Null for a program without probes in this run, like `bytes`,
+    /// `errors`, `short_ios` and `iops`. For a network load: responses.
     pub ios: Option<u64>,
-    /// Results that a program had of its requests, as a trace's. Null of a load of ours, whose I/Os they are, and where `ios` is null.
+    /// Results that a program had of its requests, as in a trace. Null for iotrail's own loads, and if `ios` is null.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Bytes moved. Of a network load: those that the sender sent and received.
+    /// Bytes moved. For a network load: bytes sent and received by the sender.
     pub bytes: Option<u64>,
     /// I/Os that completed with an error.
     pub errors: Option<u64>,
-    /// The errors by kind, the most frequent first. They sum to `errors`. Null in measurements of versions that did not tell.
+    /// The errors by kind, the most frequent first. They sum to `errors`. Null in records of older versions.
     #[serde(default)]
     pub errors_by: Option<Vec<ErrorCount>>,
-    /// I/Os that completed with fewer bytes than were asked for.
+    /// I/Os that completed with fewer bytes than requested.
     pub short_ios: Option<u64>,
-    /// `ios` over `elapsed_ns`, per second.
+    /// `ios` divided by `elapsed_ns`, per second.
     pub iops: Option<f64>,
-    /// Latency of single I/Os. Of a network load: the sender's.
+    /// Latency of single I/Os. For a network load: as the sender measured it.
     pub latency_ns: Latency,
-    /// Where the jobs' wall time went. Null where they are not jobs of iotrail's own storage load.
+    /// Division of the jobs' wall time. Null if the load is not iotrail's own storage load.
     #[serde(default)]
     pub phases: Option<Phases>,
-    /// CPU time of the load. Of a network load: the server's.
+    /// CPU time of the load. For a network load: of the server.
     pub cpu: Cpu,
-    /// What delivered the completions. They sum to `probe.completions_seen`, `unknown` included. Empty where nothing was watched, and
-    /// of an epoll server, which has no completions.
+    /// Completions by delivery path. They sum to `probe.completions_seen`, including `unknown`. Empty without probes,
+    /// and for an epoll
+    /// server, which has no completions.
     pub vehicles: Vec<DeliveryPathCount>,
     /// Counts per I/O.
     pub per_io: PerIo,
-    /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.
+    /// 95 % intervals of the estimates in `per_io`, by name. A number of `per_io` without an interval is exact.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
-    /// Returns from kernel to user mode of the watched threads, by cause.
+    /// Returns from kernel to user mode of the traced threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
     /// Runs of task work by the number of items they ran, in powers of two.
     pub task_work_batches: Vec<TaskWorkBatch>,
     /// Interrupts by vector and CPU.
     pub interrupts: Vec<Interrupt>,
-    /// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
+    /// Interprocessor interrupts that kicked or woke a traced thread, or were sent by one.
     pub ipis: Vec<Ipi>,
-    /// Order of completions, submitted to posted; null where requests were not followed.
+    /// Order of completions, submitted to posted; null: requests were not traced end to end.
     pub order: Option<Box<Order>>,
-    /// The parts of the mean latency of the followed requests; null without `--follow`.
+    /// The parts of the mean latency of the traced requests; null without `--follow`.
     #[serde(default)]
     pub stages: Option<Box<StageRecord>>,
-    /// How many requests were followed; null without `--follow`.
+    /// Number of requests traced end to end; null without `--follow`.
     #[serde(default)]
     pub followed: Option<Box<Followed>>,
-    /// Requests handed to io-wq, of all; null without `--follow`.
+    /// Requests handed to io-wq, counted over all requests; null without `--follow`.
     #[serde(default)]
     pub punts: Option<Punts>,
-    /// What the probes saw and lost.
+    /// Events that the probes saw and lost.
     pub probe: Probe,
-    /// Where the CPU went, by samples, every place once; null without `--profile`. The samples sum to `cpu_samples.taken`.
+    /// CPU samples by place, each place once; null without `--profile`. The samples sum to `cpu_samples.taken`.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<Box<CpuSamples>>,
-    /// What else happened around the measured span. It is read before and after, with nothing of the load in flight. Null in
-    /// measurements of versions that did not look. `docs/method.md` says what follows from it.
+    /// Other activity around the measured span. It is read before and after, with no I/O of the load in flight. Null in
+    /// records of older
+    /// versions. `docs/method.md` describes how it is used.
     #[serde(default)]
     pub circumstances: Option<Box<Circumstances>>,
     /// Both sides of a network load; null for storage.
     #[serde(default)]
     pub net: Option<Box<NetRecord>>,
-    /// A program of the user's as the load; null: a load of ours.
+    /// The user's program that was the load; null: the load is iotrail's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Box<ProgramRecord>>,
-    /// The machine. Of a network load: the server's.
+    /// The machine. For a network load: the server's machine.
     pub host: Shared<Host>,
-    /// What puts the numbers in doubt.
+    /// Conditions that put the numbers in doubt.
     pub warnings: Vec<Warning>,
-    /// How often it was measured before and thrown away, since other work disturbed it.
+    /// Number of earlier attempts that were discarded because other work disturbed them.
     #[serde(default)]
     pub thrown_away: u32,
 }
 
 impl Measurement {
-    /// So many per I/O; `None`: it had no I/O, or they are not known.
+    /// `n` per I/O; `None`: the number of I/Os is 0 or unknown.
     pub fn per_io(&self, n: u64) -> Option<f64> {
         self.ios.filter(|ios| *ios > 0).map(|ios| n as f64 / ios as f64)
     }
 
-    /// Ready against posted; `None` where it could not be followed.
+    /// Ready compared with posted; `None`: not known.
     pub fn delivery(&self) -> Option<&Delivery> {
         self.order.as_ref()?.delivery.as_ref()
     }
@@ -137,9 +139,10 @@ impl Measurement {
 /// Errors of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCount {
-    /// An errno's name: `EIO`. Of `io_uring_cmd` and `nvme_user` what the drive said: `Unrecovered Read Error (NVMe status 2/0x81)`.
+    /// Name of an errno: `EIO`. For `io_uring_cmd` and `nvme_user` the drive's status: `Unrecovered Read Error (NVMe
+    /// status 2/0x81)`.
     pub error: String,
-    /// How many I/Os ended with it.
+    /// Number of I/Os that ended with it.
     pub count: u64,
 }
 
@@ -147,14 +150,14 @@ pub struct ErrorCount {
 pub struct Probe {
     /// `off` or `aggregate`.
     pub mode: Name,
-    /// Completions that the probes counted; null where nothing was watched. Of a network load they compare with
+    /// Completions that the probes counted; null without probes. For a network load compare them with
     /// `net.server.total.completions`, not with `ios`.
     pub completions_seen: Option<u64>,
     /// Completions of an interface that has no tracepoints; null of an epoll server.
     pub untracked: Option<u64>,
-    /// Losses that completions and delivery paths rest on. They are failed map updates, and events that the programs missed.
+    /// Lost events on which completions and delivery paths depend: failed map updates and missed events.
     pub lost: Option<u64>,
-    /// Events that single programs missed, since they were already running on that CPU.
+    /// Events that single BPF programs missed because they were already running on that CPU.
     pub missed: Vec<Missed>,
     /// Names of the attached programs.
     pub programs: Vec<String>,
@@ -164,6 +167,6 @@ pub struct Probe {
 pub struct Missed {
     /// The program's name.
     pub program: String,
-    /// How many events.
+    /// Number of events.
     pub events: u64,
 }

@@ -1,5 +1,6 @@
-//! A cell's measurements: as they were made, or packed where a report reads thousands of them. Those that are packed are read through
-//! guards, which keep the cell unpacked for as long as they live: nothing that lives long may hold the guards of many cells.
+//! The measurements of a cell, as objects or packed. A report that reads thousands of them keeps them packed and reads
+//! through guards.
+//! A guard keeps its cell unpacked while it exists, so long-lived values may not hold the guards of many cells.
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Deref;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::measurement::{Host, LoadRecord, Measurement};
 use crate::packed::{Cell, Packed};
 
-/// In JSON a list.
+/// A list in JSON.
 #[derive(Clone)]
 pub struct Measurements(Form);
 
@@ -32,7 +33,7 @@ impl Measurements {
         self.len() == 0
     }
 
-    /// Unpacks nothing.
+    /// Does not unpack.
     pub fn first(&self) -> Option<&Measurement> {
         match &self.0 {
             Form::Open(all) => all.first(),
@@ -40,7 +41,7 @@ impl Measurements {
         }
     }
 
-    /// The machine and the options of each; unpacks nothing.
+    /// The machine and the options of each; does not unpack.
     pub fn set_up(&self) -> impl Iterator<Item = (&Host, &LoadRecord)> {
         let (open, packed) = match &self.0 {
             Form::Open(all) => (Some(all), None),
@@ -57,13 +58,13 @@ impl Measurements {
         }
     }
 
-    /// One after the other, each by itself.
+    /// Each by itself, in order.
     pub fn each(&self) -> impl Iterator<Item = One<'_>> {
         let all = self.all();
         (0..all.len()).map(move |at| One { all: all.clone(), at })
     }
 
-    /// To change them: they are packed no longer.
+    /// For changes: the measurements are no longer packed afterwards.
     pub fn open(&mut self) -> &mut Vec<Measurement> {
         if let Form::Packed(packed) = &self.0 {
             self.0 = Form::Open(packed.unpacked().all.clone());
@@ -83,7 +84,7 @@ impl Measurements {
     }
 }
 
-/// All of a cell.
+/// All measurements of a cell.
 #[derive(Clone)]
 pub enum All<'a> {
     Open(&'a [Measurement]),
@@ -101,7 +102,7 @@ impl Deref for All<'_> {
     }
 }
 
-/// One of a cell.
+/// One measurement of a cell.
 #[derive(Clone)]
 pub struct One<'a> {
     all: All<'a>,

@@ -1,5 +1,5 @@
-//! What a scrape tells of a watch that goes on. Counts only grow, from the watch's beginning on; those of `delays` and `latency`
-//! are estimated from the followed requests, each of which counts as often as it stands for. Unknown is `None`, never 0.
+//! The metrics of a scrape while a trace continues. Counts only grow from the start of the trace. Those of `delays` and
+//! `latency` are estimates from the traced requests, each counted with its weight. Unknown is `None`, never 0.
 
 use crate::delivery_path::DeliveryPath;
 use crate::measurement::{Interrupt, Ipi, Missed, ModeSwitch};
@@ -12,10 +12,10 @@ pub struct MetricsRecord {
     pub adaptive: bool,
     /// Rings and contexts, by number.
     pub rings: Vec<RingMetrics>,
-    /// Of no ring and no context.
+    /// Completions outside all rings and contexts.
     pub apart: Vec<(DeliveryPath, u64)>,
     pub followed: u64,
-    /// Chosen requests that were given up, by cause.
+    /// Selected requests that were given up, by cause.
     pub followed_lost: Vec<(&'static str, u64)>,
     pub latency: Buckets,
     pub delays: Vec<(DeliveryPath, Buckets)>,
@@ -29,15 +29,15 @@ pub struct MetricsRecord {
     pub ipis: Vec<Ipi>,
     pub lost: u64,
     pub missed: Vec<Missed>,
-    /// Requests of native aio whose submission's beginning was not seen.
+    /// Native aio requests whose io_submit entry was not seen.
     pub submissions_unseen: u64,
     pub observer: Observer,
 }
 
-/// One ring of io_uring, one context of native aio, or one process's POSIX AIO.
+/// One io_uring instance, one native aio context, or the POSIX AIO of one process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingMetrics {
-    /// Its number; the largest there is: of several that are told together.
+    /// Its number; the largest possible number: a sum over several.
     pub ring: u32,
     /// `io_uring`, `libaio`, `posix_aio`.
     pub interface: &'static str,
@@ -45,7 +45,7 @@ pub struct RingMetrics {
     pub comm: String,
     pub vehicles: Vec<(DeliveryPath, u64)>,
     pub opcodes: Vec<OpcodeMetrics>,
-    /// `None`: it has no queue to overflow.
+    /// `None`: it does not have a queue that can overflow.
     pub overflows: Option<u64>,
 }
 
@@ -64,9 +64,9 @@ pub struct OpcodeMetrics {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Buckets {
     pub count: u64,
-    /// To the histogram's error (`stats::histogram`).
+    /// Accurate to the histogram's error (`stats::histogram`).
     pub sum_ns: u64,
-    /// Up to each bound, and above the one before it; one more for what is above all.
+    /// Count per bound, above the previous bound; one more entry for values above all bounds.
     pub counts: Vec<u64>,
 }
 
@@ -93,7 +93,7 @@ pub const BOUNDS_NS: [u64; 19] = [
     1_000_000_000,
 ];
 
-/// This process's own use of the CPUs.
+/// CPU use of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observer {
     pub user_ns: u64,

@@ -1,4 +1,4 @@
-//! Short texts of which long runs hold many.
+//! Short texts that long runs contain many times.
 
-/// As a `String`; up to 24 bytes stand in its own place.
+/// Like `String`; up to 24 bytes are stored inline.
 pub type Name = compact_str::CompactString;

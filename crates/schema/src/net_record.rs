@@ -1,5 +1,5 @@
-//! The network's side of a measurement, `Measurement.net`: what was sent, what the server counted, what the sender took. Part of the JSON
-//! schema `iotrail.measurement/1` (`docs/formats.md`). Unknown is null, never 0; units are in the names.
+//! The network side of a measurement, `Measurement.net`: the requests sent, the server's counts, the sender's costs. Part of the
+//! JSON schema `iotrail.measurement/1` (`docs/formats.md`). Unknown is null, never 0; units are in the names.
 
 use crate::load_options::Engine;
 use serde::{Deserialize, Serialize};
@@ -12,21 +12,21 @@ use crate::warning::Warning;
 pub struct NetRecord {
     /// Address of the server, as the sender reached it.
     pub address: String,
-    /// What lay between the two: `namespaces`, `loopback`, `unix`, `hosts`.
+    /// Connection between the two: `namespaces`, `loopback`, `unix`, `hosts`.
     pub between: String,
-    /// What the sender was to do.
+    /// Plan of the sender.
     pub asked: SenderPlan,
-    /// What the sender did.
+    /// Results of the sender.
     pub sender: SenderRecord,
-    /// The sender's machine, where it is not the server's; null: it is.
+    /// The sender's machine, if it is not the server's; null: the same machine.
     #[serde(default)]
     pub sender_host: Option<Host>,
-    /// The server's side; null: not measured. A server that was lost has told its seconds alone: `total` is their sum, `threads` is
+    /// The server's side; null: not measured. If the server was lost, only `seconds` is known: `total` is their sum, `threads` is
     /// empty.
     pub server: Option<ServerRecord>,
 }
 
-/// What the sender was to do, as resolved.
+/// The sender's plan, as resolved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderPlan {
     /// Connections over all threads.
@@ -43,55 +43,55 @@ pub struct SenderPlan {
     pub cpus: Option<Vec<u32>>,
     /// Requests per second over all connections; null: closed loop.
     pub rate: Option<f64>,
-    /// Requests sent at once on a connection.
+    /// Requests sent together on a connection.
     pub burst: u32,
     /// Responses after which a connection is replaced; null: never.
     pub reconnect_after: Option<u64>,
-    /// A connection that breaks is opened again; else the load ends there.
+    /// A broken connection is reopened; false: it ends the load.
     #[serde(default)]
     pub reconnect: bool,
-    /// Further connections that stay silent.
+    /// Additional connections that stay silent.
     pub idle_connections: u32,
-    /// What of a response is checked: `full` or `size`.
+    /// The checked part of a response: `full` or `size`.
     pub check: String,
-    /// Seed of what was sent; null in older records. In a run it is the same in all arms of a block.
+    /// Seed of the sent data; null in older records. In a run it is the same in all arms of a block.
     #[serde(default)]
     pub seed: Option<u32>,
 }
 
-/// What the sender did in the measured span, and what it took.
+/// Results and costs of the sender in the measured span.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderRecord {
     /// Requests sent.
     pub requests: u64,
     /// Responses received.
     pub responses: u64,
-    /// Requests that were never answered: their connection broke or was given up. 0 in a run that is whole.
+    /// Requests without an answer: their connection broke or was given up. 0 in a complete run.
     pub unanswered: u64,
     /// User time of the sending threads.
     pub user_ns: u64,
     /// System time of the sending threads.
     pub system_ns: u64,
-    /// Share of its time that the busiest thread was on a CPU or waited for one. Near 1 the sender may be the bottleneck.
+    /// Share of time that the busiest thread was running or runnable. Near 1 the sender may be the bottleneck.
     pub busiest_thread: Option<f64>,
     /// Connections opened in the measured span.
     pub reconnects: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// Requests whose time came and that were not sent; null in a closed loop.
+    /// Requests whose time came but which were not sent; null in a closed loop.
     pub unsent: Option<u64>,
-    /// The worst delay of one that was sent; null in a closed loop.
+    /// The largest delay of a sent request; null in a closed loop.
     pub worst_lag_ns: Option<u64>,
 }
 
-/// The server and what it counted in the measured span.
+/// The server and its counts in the measured span.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
     /// Version of the iotrail that served.
     pub version: String,
     /// `epoll` or `io_uring`.
     pub engine: Engine,
-    /// Options that mean something to the engine, by name, as resolved.
+    /// Options that apply to the engine, by name, as resolved.
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Over all threads.
     pub total: ServerCounts,
@@ -103,24 +103,24 @@ pub struct ServerRecord {
     pub memory: Option<Memory>,
 }
 
-/// Of one server thread, or of all.
+/// Counts of one server thread, or of all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCounts {
-    /// Wall time of the span; of all threads together it is the span too.
+    /// Wall time of the span, also for all threads together.
     pub wall_ns: u64,
-    /// User time. The split from system time is sampled at each timer tick by most kernels. Null where the kernel keeps none.
+    /// User time. Most kernels sample its split from system time at each timer tick. Null: not accounted by the kernel.
     pub user_ns: Option<u64>,
     /// System time.
     pub system_ns: Option<u64>,
-    /// Neither on a CPU nor waiting for one. Of all threads together, so up to `wall_ns` times their number.
+    /// Time neither running nor runnable. For all threads together: up to `wall_ns` times their number.
     pub idle_ns: Option<u64>,
-    /// What a thread counts.
+    /// Counts of a thread.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
 impl ServerCounts {
-    /// The span that follows this one; what is not known of one is not known of both.
+    /// Adds the span that follows this one. A value that is unknown in one is unknown in the sum.
     pub fn add(&mut self, next: &ServerCounts) {
         self.wall_ns += next.wall_ns;
         let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
@@ -140,12 +140,12 @@ macro_rules! counts {
         }
 
         impl Counts {
-            /// Another thread's, or another span's, on top.
+            /// Adds the counts of another thread or span.
             pub fn add(&mut self, other: &Counts) {
                 $(self.$name += other.$name;)+
             }
 
-            /// Connections that were accepted and have not ended.
+            /// Accepted connections that have not ended.
             pub fn open(&self) -> u64 {
                 self.accepted.saturating_sub(self.closed + self.reset + self.garbage + self.cut_off)
             }
@@ -155,7 +155,7 @@ macro_rules! counts {
             }
         }
 
-        /// The same, while one thread counts and others look.
+        /// The counts while one thread writes and others read.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct LiveCounts {
@@ -171,7 +171,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Requests answered. The last byte of the response was handed to the kernel's send, or to its queue.
+    /// Requests answered. The last byte of the response was passed to send(2) or to its queue.
     requests,
     /// Bytes received.
     bytes_in,
@@ -179,29 +179,29 @@ counts! {
     bytes_out,
     /// Waits for events or completions.
     loops,
-    /// Events or completions that these brought.
+    /// Events or completions that the waits returned.
     completions,
     /// Receives.
     receives,
     /// Sends.
     sends,
-    /// Sends that took less than they were given.
+    /// Sends that accepted fewer bytes than requested.
     short_sends,
     /// Zero-copy sends.
     zero_copy_sends,
-    /// Zero-copy sends that the kernel copied all the same.
+    /// Zero-copy sends whose data the kernel copied.
     zero_copy_copied,
     /// Connections accepted.
     accepted,
-    /// Connections that the peer ended in good order.
+    /// Connections that the peer closed normally.
     closed,
     /// Connections ended by an error.
     reset,
-    /// Connections ended because what came was no request.
+    /// Connections ended because the received data was not a request.
     garbage,
     /// Connections that the peer ended in the middle of a request.
     cut_off,
-    /// Accepts that failed for want of file descriptors or memory.
+    /// Accepts that failed for lack of file descriptors or memory.
     accept_failures,
     /// Completions that did not fit into the ring's completion queue.
     cq_overflows,
@@ -211,7 +211,7 @@ counts! {
     syscalls,
 }
 
-/// One more of something; the thread is the only one that writes.
+/// Adds to a counter; only the owning thread writes it.
 #[inline]
 pub fn bump(counter: &std::sync::atomic::AtomicU64, by: u64) {
     use std::sync::atomic::Ordering::Relaxed;
@@ -220,7 +220,7 @@ pub fn bump(counter: &std::sync::atomic::AtomicU64, by: u64) {
 
 pub const SERVER_SCHEMA: &str = "iotrail.net_server/1";
 
-/// A server's whole life: what `net serve --json` prints at its end.
+/// The complete run of a server, which `net serve --json` prints at its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServedRecord {
     /// `iotrail.net_server/1`.
@@ -229,13 +229,13 @@ pub struct ServedRecord {
     pub version: String,
     /// Wall-clock start.
     pub started_unix_s: u64,
-    /// Where it listened.
+    /// Address on which it listened.
     pub address: String,
     /// Its control address; null: none.
     pub control: Option<String>,
     /// `epoll` or `io_uring`.
     pub engine: Engine,
-    /// Options that mean something to the engine, by name, as resolved.
+    /// Options that apply to the engine, by name, as resolved.
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Ring flags that the kernel granted.
     pub granted: Vec<String>,
@@ -245,15 +245,15 @@ pub struct ServedRecord {
     pub threads: Vec<ServerCounts>,
     /// Memory of the process; null where it is not known.
     pub memory: Option<Memory>,
-    /// Spans that were measured for a sender to their end.
+    /// Spans that were measured completely for a sender.
     pub spans: u64,
-    /// Spans that ended before: the sender vanished, or the server was stopped.
+    /// Spans that ended early: the sender vanished, or the server was stopped.
     pub broken_spans: u64,
     /// Control connections that were refused.
     pub refused: u64,
     /// The machine.
     pub host: Host,
-    /// What puts the numbers in doubt.
+    /// Conditions that put the numbers in doubt.
     pub warnings: Vec<Warning>,
 }
 
@@ -262,7 +262,7 @@ pub struct ServedRecord {
 pub struct Memory {
     /// Resident memory of the process.
     pub resident_bytes: u64,
-    /// The same before the first connection, the probes' own memory added.
+    /// The same before the first connection, plus the probes' own memory.
     pub resident_before_bytes: u64,
     /// Open connections.
     pub connections: u64,

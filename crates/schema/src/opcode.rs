@@ -1,4 +1,4 @@
-//! Operations: the one table of them, and of what each does.
+//! Operations: the only table of them and of their traits.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,51 +6,51 @@ use std::sync::LazyLock;
 /// An operation of io_uring, of native or of POSIX AIO.
 #[derive(Debug)]
 pub struct Opcode {
-    /// As in JSON.
+    /// The name in JSON.
     pub name: &'static str,
     /// The first kernel whose io_uring has it: major and minor.
     pub since: (u32, u32),
     traits: u32,
 }
 
-/// Its result is a number of bytes that it read or received.
+/// Its result is the number of bytes read or received.
 pub const READS: u32 = 1;
-/// Its result is a number of bytes that it wrote or sent.
+/// Its result is the number of bytes written or sent.
 pub const WRITES: u32 = 1 << 1;
-/// It names one length, and is to move it whole: a receive takes what is there.
+/// It has one length and should transfer all of it; a receive does not have this trait, since it takes the available data.
 pub const SIZED: u32 = 1 << 2;
-/// It names no length.
+/// It does not have a length.
 pub const UNSIZED: u32 = 1 << 3;
 /// It names a vector of lengths.
 pub const VECTORED: u32 = 1 << 4;
-/// It reads from a file and writes to another, which it names.
+/// It reads from one file and writes to another, both of which it names.
 pub const SPLICES: u32 = 1 << 5;
-/// It is about a socket.
+/// It concerns a socket.
 pub const SOCKET: u32 = 1 << 6;
 /// It posts a notification after its result.
 pub const ZERO_COPY: u32 = 1 << 7;
-/// It makes data durable, allocates its blocks, or is a device's own command.
+/// It makes data durable, allocates blocks, or is a command of the device.
 pub const STORES: u32 = 1 << 8;
-/// A polled ring takes it (`iopoll` of io_uring/opdef.c).
+/// A ring with IOPOLL accepts it (`iopoll` of io_uring/opdef.c).
 pub const POLLED: u32 = 1 << 9;
-/// It names a registered buffer by its index.
+/// It names a registered buffer by index.
 pub const INDEXED: u32 = 1 << 10;
-/// It names memory by its address or a registered buffer by its index (IORING_RECVSEND_FIXED_BUF, IORING_URING_CMD_FIXED).
+/// It names memory by address or a registered buffer by index (IORING_RECVSEND_FIXED_BUF, IORING_URING_CMD_FIXED).
 pub const MAYBE_INDEXED: u32 = 1 << 11;
-/// It only waits for something else than work to be done.
+/// It only waits, and not for work to be done.
 pub const WAITS: u32 = 1 << 12;
-/// io_uring takes no file for it (`needs_file` of io_uring/opdef.c).
+/// io_uring does not take a file for it (`needs_file` of io_uring/opdef.c).
 pub const NO_FILE: u32 = 1 << 13;
-/// The kernel always hands it to io-wq.
+/// The kernel always passes it to io-wq.
 pub const WORKER: u32 = 1 << 14;
 /// Its preparation may set REQ_F_FORCE_ASYNC, as IOSQE_ASYNC does (io_uring/{sync,splice,fs,xattr,net,statx,truncate,openclose}.c).
-/// Then it is unknown whether the program requested a worker.
+/// In this case it is unknown whether the program requested a worker.
 pub const MAY_FORCE_WORKER: u32 = 1 << 15;
 /// It waits for a time.
 pub const TIMERS: u32 = 1 << 16;
 /// It is a command of the file's own driver.
 pub const PASSTHROUGH: u32 = 1 << 17;
-/// It writes data that was written before to the device.
+/// It writes earlier data to the device.
 pub const SYNCS: u32 = 1 << 18;
 
 const ALWAYS: u32 = WORKER | MAY_FORCE_WORKER;
@@ -63,7 +63,7 @@ const fn op(name: &'static str, since: (u32, u32), traits: u32) -> Opcode {
     Opcode { name, since, traits }
 }
 
-/// In the order of `enum io_uring_op` (include/uapi/linux/io_uring.h of Linux 7.0): the position is the number.
+/// In the order of `enum io_uring_op` (include/uapi/linux/io_uring.h of Linux 7.0): the position is the opcode.
 #[rustfmt::skip]
 pub const ALL: &[Opcode] = &[
     op("nop", (5, 1), NO_FILE),
@@ -150,19 +150,19 @@ pub const NATIVE_AIO: &[Opcode] = &[
     aio("pwritev", WRITES | VECTORED),
 ];
 
-/// By the numbers of record.h.
+/// By the numbers in record.h.
 pub const POSIX_AIO: &[Opcode] =
     &[aio("aio_read", READS | SIZED), aio("aio_write", WRITES | SIZED), aio("aio_fsync", SYNCS | STORES)];
 
-/// Whether the operation of this name has one of these traits. A name that is not in the tables has none.
+/// Whether the operation of this name has one of these traits. A name outside the tables has none.
 pub fn is(name: &str, any_of: u32) -> bool {
-    // io_uring comes last: `fsync` is its operation.
+    // io_uring is last, so that `fsync` means its operation.
     static TRAITS: LazyLock<HashMap<&str, u32>> =
         LazyLock::new(|| POSIX_AIO.iter().chain(NATIVE_AIO).chain(ALL).map(|o| (o.name, o.traits)).collect());
     TRAITS.get(name).is_some_and(|traits| traits & any_of != 0)
 }
 
-/// Whether io_uring takes no file for it; so for a number without a name.
+/// io_uring does not take a file for it. Also true for a number without a name.
 pub fn has_no_file(name: &str) -> bool {
     is(name, NO_FILE) || name.starts_with("op_") || matches!(name, "unknown" | "invalid")
 }

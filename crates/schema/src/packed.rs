@@ -1,5 +1,5 @@
-//! A cell's measurements as few bytes. They are unpacked together when one of them is read, and stay for a while: tables and figures
-//! go through a cell many times, and through the cells one after the other.
+//! The measurements of a cell in few bytes. They are unpacked together when one of them is read, and stay unpacked for some time:
+//! tables and figures read a cell many times, and the cells one after another.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -11,27 +11,27 @@ use lz4_flex::frame::{FrameDecoder, FrameEncoder};
 use crate::measurement::{Host, LoadRecord, Measurement};
 use crate::shared::Shared;
 
-/// So many cells stay unpacked after they were read: two or three are compared, while a figure or a table reads another.
+/// Number of cells that stay unpacked after they were read: two or three are compared while a figure or a table reads another.
 const KEPT: usize = 4;
 
-/// The cells of a run that are unpacked.
+/// The unpacked cells of a run.
 #[derive(Debug, Default)]
 pub struct Unpacked {
-    /// Read last; the latest is the last.
+    /// In the order of the last read; the most recent is last.
     kept: Mutex<VecDeque<Arc<Cell>>>,
     now: AtomicUsize,
     most: AtomicUsize,
-    /// How often one was unpacked.
+    /// Number of times that a cell was unpacked.
     times: AtomicUsize,
 }
 
 impl Unpacked {
-    /// As many as ever were unpacked at once.
+    /// The largest number unpacked at one time.
     pub fn most(&self) -> usize {
         self.most.load(Relaxed)
     }
 
-    /// How often a cell was unpacked.
+    /// Number of times that a cell was unpacked.
     pub fn times(&self) -> usize {
         self.times.load(Relaxed)
     }
@@ -66,14 +66,14 @@ impl Drop for Cell {
     }
 }
 
-/// A packed cell; of one measurement at least.
+/// A packed cell, with at least one measurement.
 #[derive(Debug)]
 pub struct Packed {
-    /// Not among the bytes: the options of a cell are read from it.
+    /// Not packed: the options of the cell are read from it.
     first: Measurement,
-    /// The machine and the options of the others, which are not among the bytes either.
+    /// The machine and the options of the other measurements, also not packed.
     rest: Vec<(Shared<Host>, Shared<LoadRecord>)>,
-    /// MessagePack, compressed: measurements of one cell repeat each other's names and texts.
+    /// Compressed MessagePack: the measurements of one cell repeat each other's names and texts.
     bytes: Box<[u8]>,
     unpacked: Mutex<Weak<Cell>>,
     of: Arc<Unpacked>,
@@ -124,13 +124,14 @@ pub struct Packer {
     first: Option<Measurement>,
     rest: Vec<(Shared<Host>, Shared<LoadRecord>)>,
     bytes: Option<FrameEncoder<Vec<u8>>>,
-    /// Those of the cells so far: each is held once.
+    /// Hosts of the cells so far, each stored once.
     hosts: Vec<Shared<Host>>,
     loads: Vec<Shared<LoadRecord>>,
 }
 
 impl Packer {
-    /// The next of a cell. All but the first lose their seed and what was counted in single seconds and threads, which no report reads.
+    /// Adds a measurement to the cell. All but the first lose their seed and their counts per second and thread, which no report
+    /// reads.
     pub fn push(&mut self, mut m: Measurement) {
         m.host.join(&mut self.hosts);
         if self.first.is_none() {
@@ -141,7 +142,7 @@ impl Packer {
         m.load.join(&mut self.loads);
         if let Some(server) = m.net.as_mut().and_then(|net| net.server.as_mut()) {
             server.seconds = Vec::new();
-            // Whether there are any.
+            // One thread stays, so that a report sees whether there are any.
             server.threads.truncate(1);
         }
         (m.errors_by, m.followed, m.task_work_batches, m.probe.programs) = Default::default();
@@ -151,7 +152,7 @@ impl Packer {
         self.rest.push(set_up);
     }
 
-    /// The cell, one of those that `of` counts; the packer is empty again. `None`: it was.
+    /// Finishes the cell, which `of` counts, and empties the packer. `None`: the packer was empty.
     pub fn end(&mut self, of: &Arc<Unpacked>) -> Option<Packed> {
         let first = self.first.take()?;
         let bytes = self.bytes.take().map(|all| all.finish().expect("memory takes every record"));

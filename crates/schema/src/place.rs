@@ -1,18 +1,18 @@
-//! Where in the kernel a sample of the CPUs counts for.
+//! The part of the kernel to which a CPU sample is assigned.
 
 use serde::{Deserialize, Serialize};
 
-/// The names are the JSON's.
+/// The names are those of the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// User mode.
     User,
-    /// Taking requests and starting them; what io-wq's workers do around a request.
+    /// Taking requests and starting them; io-wq workers' own work around a request.
     Submit,
     /// Copying between the application's memory and the kernel's.
     Copy,
-    /// File systems, the page cache, and the calls that lead there.
+    /// File systems, the page cache, and the calls that lead to them.
     FileSystem,
     /// The block layer.
     BlockLayer,
@@ -20,25 +20,25 @@ pub enum Place {
     Driver,
     /// Sockets and protocols.
     Network,
-    /// Page faults, and making the pages of a buffer stay.
+    /// Page faults, and pinning the pages of a buffer.
     Memory,
-    /// Looking for work that may not be there: the SQPOLL thread's loop, polls of a device, epoll.
+    /// Polling for work: the SQPOLL thread's loop, polls of a device, epoll.
     Poll,
     /// Queueing task work and running it.
     TaskWork,
-    /// Waking threads and choosing what runs.
+    /// Waking threads and scheduling.
     WakeUpAndScheduling,
-    /// Into a system call and out of it.
+    /// Entry to and exit from system calls.
     SyscallEntry,
-    /// Into interrupts and softirqs and out of them, and the kernel's timers.
+    /// Entry to and exit from interrupts and softirqs, and the kernel's timers.
     Interrupt,
-    /// Sending interrupts to other CPUs, and what they ran for.
+    /// Sending interrupts to other CPUs, and the functions that they run there.
     Ipi,
-    /// Tracepoints in use and the BPF programs on them: the probes' own cost, and other tracers'.
+    /// Active tracepoints and the BPF programs on them: the cost of iotrail's probes and of other tracers.
     Tracing,
-    /// The CPU had nothing to run.
+    /// The CPU was idle.
     Idle,
-    /// No table knows any of its functions.
+    /// None of its functions is in a table.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! A program of the user's as a load: what one run of it yields beside the counts, and what became of the arms that were to be tried.
+//! The user's program as a load: the results of one run besides the counts, and the outcome for each arm.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::delivery_path::DeliveryPath;
 pub struct ProgramRecord {
     /// The command.
     pub argv: Vec<String>,
-    /// Options of `iotrail try` that make the arm; empty: the program as it is.
+    /// Options of `iotrail try` that define the arm; empty: the program unmodified.
     #[serde(default)]
     pub settings: Vec<String>,
-    /// Its exit status; 128 + the signal where one killed it.
+    /// Its exit status; 128 + the signal number if a signal killed it.
     pub exit_status: i32,
-    /// The probes watched this run. Otherwise nothing is known of its I/Os: `ios`, `bytes`, `iops` and the counts per I/O say nothing.
+    /// This run had probes. Otherwise `ios`, `bytes`, `iops` and the counts per I/O are not valid.
     pub watched: bool,
-    /// The program's own figures.
+    /// The program's own metrics.
     pub figures: Vec<OwnFigure>,
     /// Rings that its processes set up, in their order.
     pub rings: Vec<ProgramRing>,
@@ -27,58 +27,58 @@ pub struct ProgramRecord {
 /// A number that the program printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnFigure {
-    /// As `--metric` calls it.
+    /// The name from `--metric`.
     pub name: String,
-    /// The number.
+    /// The value.
     pub value: f64,
-    /// Which way is better.
+    /// Whether less is better.
     pub less_is_better: bool,
 }
 
 /// A ring that a program set up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRing {
-    /// The process, in iotrail's PID namespace.
+    /// Process ID in iotrail's PID namespace.
     pub pid: u32,
-    /// Setup flags that the program asked for.
+    /// Setup flags that the program requested.
     pub asked: Vec<String>,
-    /// Setup flags that the kernel was given.
+    /// Setup flags that were passed to the kernel.
     pub granted: Vec<String>,
-    /// The kernel's io_uring_create event showed a ring with these flags; left out where nobody can tell.
+    /// The kernel's io_uring_create event showed a ring with these flags; left out if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven: Option<bool>,
-    /// Why it was left as the program asked; left out where it was not.
+    /// Why iotrail left the flags unmodified; left out if it changed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_as_asked: Option<String>,
 }
 
-/// An arm of a program, judged before it is measured.
+/// An arm of a program, checked before it is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TriedArm {
     /// The arm.
     pub name: String,
-    /// Whether it can be.
+    /// Whether the arm is possible.
     pub legal: Legal,
-    /// Why it is not legal, or what the risk is; empty: nothing stands against it.
+    /// Why it is not legal, or the risk; empty: no objection.
     pub reason: String,
     /// Rings of its first run.
     pub rings: Vec<ProgramRing>,
-    /// Why it is not measured, though it may be legal; null: it is measured.
+    /// Why it is not measured, although it may be legal; null: it is measured.
     pub dropped: Option<String>,
-    /// What the probes counted in its first run; null: it was not watched.
+    /// Counts of the probes in its first run; null: without probes.
     #[serde(default)]
     pub watched: Option<WatchedRun>,
-    /// A run that hung, of this arm or of one whose settings this arm has too. Left out if there is none.
+    /// A run that hung, of this arm or of an arm whose settings this arm includes. Left out if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang: Option<Hang>,
 }
 
-/// A run that did not end, or completed nothing.
+/// A run that did not end, or did not complete an I/O.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hang {
     /// The arm that hung.
     pub arm: String,
-    /// After this time it was ended.
+    /// iotrail ended the run after this time.
     pub waited_ns: u64,
 }
 
@@ -88,37 +88,38 @@ impl TriedArm {
     }
 }
 
-/// By the kernel's rules, and by what the program as it is does.
+/// Legality by the kernel's rules and by the behaviour of the unmodified program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Legal {
-    /// Nothing stands against it.
+    /// No objection.
     Yes,
-    /// The program may not be able to live with it.
+    /// The program may fail with it.
     Risky,
-    /// The kernel does not take it from this program: it is not run.
+    /// The kernel rejects it for this program; iotrail does not run it.
     No,
 }
 
-/// What the probes counted in one run of an arm.
+/// Counts of the probes in one run of an arm.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchedRun {
     /// Completions.
     pub completions: u64,
-    /// As a trace's; null in older records.
+    /// As in a trace; null in older records.
     #[serde(default)]
     pub operations: Option<u64>,
     /// Wall time.
     pub elapsed_ns: u64,
-    /// As a measurement's; null: not counted.
+    /// As in a measurement; null: not counted.
     pub kicks_per_io: Option<f64>,
-    /// As a measurement's; null: not counted.
+    /// As in a measurement; null: not counted.
     pub syscalls_per_io: Option<f64>,
     /// Context switches per I/O; null: not counted.
     pub sleeps_per_io: Option<f64>,
     /// CPU time of the program per I/O; null: not known.
     pub cpu_per_io_ns: Option<f64>,
-    /// 95 % intervals of the estimates among the counts per I/O, by their names in a trace's `per_io`. A count without one is exact.
+    /// 95 % intervals of estimates among the counts per I/O. Names are those of a trace's `per_io`; a count without an interval is
+    /// exact.
     #[serde(default)]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
     /// Completions by delivery path.
@@ -128,7 +129,7 @@ pub struct WatchedRun {
 }
 
 impl WatchedRun {
-    /// Completions per operation; `None`: it had no operation, or they are not known.
+    /// Completions per operation; `None`: the number of operations is 0 or unknown.
     pub fn completions_per_operation(&self) -> Option<f64> {
         self.operations.filter(|n| *n > 0).map(|n| self.completions as f64 / n as f64)
     }

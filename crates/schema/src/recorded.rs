@@ -1,5 +1,5 @@
-//! What a recording holds: these types *are* the schema `iotrail.recording/1` (`docs/formats.md`); how they lie in the file
-//! is `watch::recording`'s matter. What reads recordings (answers, reports, exports) takes these and never the file.
+//! The contents of a recording. These types *are* the schema `iotrail.recording/1` (`docs/formats.md`); `watch::recording` defines
+//! the file format. Answers, reports and exports use these types and never the file.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ use crate::trail::RequestTrace;
 
 pub const SCHEMA: &str = "iotrail.recording/1";
 
-/// A recording of `--for-replay`: readers of the first version refuse it.
+/// Schema of a recording with `--for-replay`; readers of the first version reject it.
 pub const SCHEMA_FOR_REPLAY: &str = "iotrail.recording/2";
 
-/// What is known when recording begins.
+/// Facts known when recording begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// `iotrail.recording/1`; with `--for-replay` `iotrail.recording/2`.
@@ -21,31 +21,31 @@ pub struct Header {
     pub version: String,
     /// As in a trace.
     pub subject: Subject,
-    /// One request in so many is recorded; 1: all.
+    /// 1 in this many requests is recorded; 1: all.
     pub one_in: u32,
     /// As in a trace's `followed`.
     #[serde(default)]
     pub adaptive: bool,
-    /// Of these only so many, the slowest, are recorded; null: all.
+    /// Only this many requests, the slowest, are recorded; null: all.
     #[serde(default)]
     pub slowest: Option<u64>,
-    /// Recorded for so many nanoseconds in each so many; null: all the time.
+    /// Recording time in ns, and the period in ns in which it occurs once; null: all the time.
     #[serde(default)]
     pub windows: Option<(u64, u64)>,
-    /// One moment on the clock of the stamps and on the wall's.
+    /// One moment on the clock of the stamps and on the wall clock.
     pub origin: ClockOrigin,
     /// The machine.
     pub host: Host,
 }
 
 impl Header {
-    /// It holds events for `iotrail replay`.
+    /// It contains events for `iotrail replay`.
     pub fn is_for_replay(&self) -> bool {
         self.schema == SCHEMA_FOR_REPLAY
     }
 }
 
-/// One moment on the clock of the stamps and on the wall's, read together when recording began.
+/// One moment on the clock of the stamps and on the wall clock, read together when recording began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOrigin {
     /// CLOCK_MONOTONIC: the clock of every stamp.
@@ -54,30 +54,30 @@ pub struct ClockOrigin {
     pub unix_ns: u64,
 }
 
-/// In the order of the file, which is that in which things came to be known: nearly, but not exactly, by time.
+/// In the order of the file, in which they became known. This is nearly the order of time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// One completion.
     Trail(RequestTrace),
-    /// A later completion of its request, where those before it may not be in the recording (`--slowest`).
+    /// A later completion of a request whose earlier ones may not be in the recording (`--slowest`).
     Later(RequestTrace),
-    /// What became of the chosen requests up to a moment.
+    /// Losses of selected requests up to a moment.
     Losses(Losses),
 }
 
-/// What became of the chosen requests up to a moment, from the beginning on; never less than the one before it.
+/// Losses of selected requests from the start up to a moment; they never decrease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// The moment, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Completions that came through, from the beginning on.
+    /// Traced completions from the start.
     pub followed: u64,
-    /// Chosen, and given up: no room to keep them.
+    /// Selected, and given up because the map was full.
     pub no_room: u64,
-    /// Complete, and lost on the way: the ring buffer was full.
+    /// Completed, and lost because the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Chosen, and its completion was not seen: it found the queue full, or was missed.
+    /// Selected, and its completion was not seen: the queue was full, or iotrail missed it.
     #[serde(default)]
     pub no_completion: u64,
 }
@@ -88,23 +88,23 @@ impl Losses {
     }
 }
 
-/// What is known only when recording ends.
+/// Facts known only when recording ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// The last state; its moment is the end's.
+    /// The last losses; their moment is that of the end.
     pub losses: Losses,
-    /// Chosen, and not complete when recording ended.
+    /// Selected, and not complete when recording ended.
     pub unfinished: u64,
     /// As in a trace.
     pub rings: Vec<RingRecord>,
     /// As in a trace.
     pub processes: Vec<ProcessRecord>,
-    /// Names of the files that trails went to, 4,096 at most.
+    /// Names of the files of traced requests, at most 4,096.
     #[serde(default)]
     pub files: Vec<FileName>,
 }
 
-/// The name of a file, by the numbers that the kernel has for it.
+/// The name of a file, identified by the kernel's numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileName {
     /// The kernel's device number.
@@ -113,22 +113,22 @@ pub struct FileName {
     pub inode: u64,
     /// Generation of the inode.
     pub generation: u32,
-    /// The whole path as /proc had it, or the last part alone.
+    /// The complete path from /proc, or only its last component.
     pub path: String,
-    /// Logical block size of the device under it; left out where it is not known.
+    /// Logical block size of the underlying device; left out if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u64>,
 }
 
 impl End {
-    /// What a trail went to: the file's name, or its kind; `None`: neither is known.
+    /// The file of a traced request: its name or its kind; `None`: neither is known.
     pub fn file_of(&self, t: &RequestTrace) -> Option<String> {
         let kind = t.file?.kind;
         let name = self.named(t).filter(|_| kind.is_named()).map(|f| f.path.clone());
         Some(name.unwrap_or_else(|| kind.name().into()))
     }
 
-    /// The file that a trail went to.
+    /// The file of a traced request.
     pub fn named(&self, t: &RequestTrace) -> Option<&FileName> {
         let seen = t.file?;
         let at = |f: &FileName| (f.device, f.inode, f.generation);
@@ -137,20 +137,20 @@ impl End {
     }
 }
 
-/// How a recording stops.
+/// How a recording ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The recording is whole.
+    /// The recording is complete.
     Whole(Box<End>),
-    /// The file ends before its end was written: it was killed, or not copied whole.
+    /// The file ends before its end record: iotrail was killed, or the copy is incomplete.
     Cut {
-        /// Where it ends.
+        /// Offset of the end.
         at_byte: u64,
     },
-    /// Bytes are not those that were written; nothing from there on is read.
+    /// Bytes differ from those written; the rest of the file is not read.
     Damaged {
-        /// Where the damage begins.
+        /// Offset of the damage.
         at_byte: u64,
     },
 }

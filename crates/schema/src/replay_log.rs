@@ -1,9 +1,9 @@
-//! What a recording made with `--for-replay` holds in addition: each call that submits or waits, each request with its place in
-//! the file, and each synchronous read, write and sync of the same program. `watch::recording` stores it and `replay` reads it.
+//! The additional contents of a recording with `--for-replay`: each call that submits or waits, each request with its file offset,
+//! and each synchronous read, write and sync of the same program. `watch::recording` stores it and `replay` reads it.
 
 use serde::{Deserialize, Serialize};
 
-/// One fact of the recorded program. The events of one thread are in order of time; those of different threads are nearly so.
+/// One fact of the recorded program. Events of one thread are in order of time; those of different threads nearly so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayEvent {
@@ -17,9 +17,9 @@ pub enum ReplayEvent {
     Call(ReplayCall),
     /// One synchronous read, write or sync, at its return.
     Sync(ReplaySync),
-    /// Events that were lost up to here: the replay may not claim their counts.
+    /// Events that were lost up to here: the replay cannot guarantee their counts.
     Lost {
-        /// Events, at least.
+        /// Lower bound of the number of events.
         events: u64,
     },
 }
@@ -27,13 +27,13 @@ pub enum ReplayEvent {
 /// A file that requests or synchronous calls used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayFile {
-    /// The number that the events give.
+    /// The number by which events refer to it.
     pub file: u32,
-    /// The path as /proc had it, or a replacement (`--anonymise`).
+    /// The path from /proc, or a replacement (`--anonymise`).
     pub path: String,
-    /// Whether it is a regular file or a block device: others are counted and not replayed.
+    /// A regular file or a block device; others are counted and not replayed.
     pub replayable: bool,
-    /// open(2) flags as in fdinfo; bits of creation are left out.
+    /// open(2) flags from fdinfo, without creation flags.
     pub open_flags: u32,
     /// Its size when it was first used, in bytes.
     pub size: u64,
@@ -54,19 +54,19 @@ pub enum ReplayInterface {
 /// An io_uring instance or a native-aio context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayRing {
-    /// The number that the events give.
+    /// The number by which events refer to it.
     pub ring: u32,
     /// Its interface.
     pub interface: ReplayInterface,
-    /// Entries of the submission queue, or of the context.
+    /// Entries of the submission queue or of the context.
     pub sq_entries: u32,
     /// Entries of the completion queue; 0: a context.
     pub cq_entries: u32,
-    /// IORING_SETUP_… as granted.
+    /// Granted IORING_SETUP_… flags.
     pub setup_flags: u32,
 }
 
-/// The operation of a request, for all interfaces alike.
+/// The operation of a request, common to all interfaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayOp {
@@ -97,21 +97,21 @@ pub struct ReplayRequest {
     pub ring: u32,
     /// When the kernel took it, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// What it does.
+    /// Its operation.
     pub op: ReplayOp,
-    /// The kernel's number of the opcode (IORING_OP_…, IOCB_CMD_…).
+    /// The kernel's opcode (IORING_OP_…, IOCB_CMD_…).
     pub opcode: u8,
-    /// IOSQE_… (link, hardlink, drain, async, skip); 0 for a context.
+    /// IOSQE_… flags (link, hardlink, drain, async, skip); 0 for a context.
     pub sqe_flags: u8,
-    /// The file's number; absent: none, or a file of another kind.
+    /// Number of the file; absent: none, or a file that is not replayed.
     pub file: Option<u32>,
     /// Offset in bytes; u64::MAX: the file's position.
     pub offset: u64,
     /// Length in bytes.
     pub len: u32,
-    /// Index of the registered buffer; absent: none is used.
+    /// Index of the registered buffer; absent: none.
     pub buffer: Option<u16>,
-    /// RWF_… of a read or write, IORING_FSYNC_… of a sync.
+    /// RWF_… flags of a read or write, IORING_FSYNC_… of a sync.
     pub op_flags: u32,
     /// Completions of this ring that the program had reaped when it submitted: the CQ head, in 64 bits. Completions of requests from
     /// before the recording do not count.
@@ -137,19 +137,19 @@ pub struct ReplayCall {
     pub tid: u32,
     /// The ring's number.
     pub ring: u32,
-    /// Which call.
+    /// The kind of call.
     pub kind: ReplayCallKind,
     /// Its entry, CLOCK_MONOTONIC.
     pub enter_ns: u64,
     /// Its return, CLOCK_MONOTONIC.
     pub exit_ns: u64,
-    /// Time on the CPU since the thread's call before, without the probes' own. The first call of a thread has 0.
+    /// CPU time of the thread since its previous call, without the probes' own. The first call of a thread has 0.
     pub think_ns: u64,
-    /// Requests that it was to submit.
+    /// Requests to submit.
     pub to_submit: u32,
-    /// Completions that it waits for.
+    /// Completions to wait for.
     pub min_complete: u32,
-    /// IORING_ENTER_…
+    /// IORING_ENTER_… flags.
     pub flags: u32,
     /// Its result, or a negative errno.
     pub result: i32,
@@ -168,15 +168,15 @@ pub struct ReplaySync {
     pub exit_ns: u64,
     /// As in [`ReplayCall`].
     pub think_ns: u64,
-    /// What it does.
+    /// Its operation.
     pub op: ReplayOp,
-    /// The file's number; absent: a file of another kind.
+    /// Number of the file; absent: a file that is not replayed.
     pub file: Option<u32>,
     /// Offset in bytes; u64::MAX: the file's position.
     pub offset: u64,
     /// Length in bytes.
     pub len: u64,
-    /// RWF_…
+    /// RWF_… flags.
     pub op_flags: u32,
     /// Its result, or a negative errno.
     pub result: i64,

@@ -1,10 +1,11 @@
-//! A published study beside what this machine measured: these types *are* the JSON schema `iotrail.reproduction/1` (`docs/formats.md`).
+//! A published study next to the measurements of this machine. These types *are* the JSON schema `iotrail.reproduction/1`
+//! (`docs/formats.md`).
 
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "iotrail.reproduction/1";
 
-/// A published study beside what this machine measured.
+/// A published study next to the measurements of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reproduction {
     /// `iotrail.reproduction/1`.
@@ -15,19 +16,19 @@ pub struct Reproduction {
     pub title: String,
     /// Where it was published.
     pub citation: String,
-    /// Where the published figures are kept; null: in the publication alone.
+    /// Repository of the published values; null: they are only in the publication.
     pub repository: Option<String>,
-    /// The version that was read.
+    /// Commit of that repository.
     pub commit: Option<String>,
-    /// What the study measured on.
+    /// The machine of the study.
     pub machine: String,
-    /// It was run with `--quick`.
+    /// The study was run with `--quick`.
     pub quick: bool,
-    /// What was run for it here.
+    /// Experiments that were run here for the study.
     pub parts: Vec<StudyPart>,
-    /// The published figures, each beside what was measured.
+    /// The published values, each next to the measured one.
     pub lines: Vec<StudyLine>,
-    /// How the lines came out.
+    /// Number of lines per outcome.
     pub tally: Tally,
 }
 
@@ -36,88 +37,88 @@ pub struct Reproduction {
 pub struct StudyPart {
     /// Its name, for `--only`.
     pub part: String,
-    /// What it measures.
+    /// Its subject.
     pub title: String,
     /// Name of the experiment, in `iotrail list`.
     pub experiment: String,
-    /// Number of its run in the store; null: there is none.
+    /// Number of its run in the store; null: it has no run.
     pub run: Option<i64>,
-    /// Why there is none; null: there is one.
+    /// Why it has no run; null: it has one.
     pub reason: Option<String>,
 }
 
-/// One published figure, and what became of it here.
+/// One published value, and its outcome here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StudyLine {
-    /// What the study says.
+    /// The statement of the study.
     pub says: String,
-    /// The part that tests it; null: none can.
+    /// The part that tests it; null: no part can.
     pub part: Option<String>,
-    /// File and columns of the published figures.
+    /// File and columns of the published values.
     pub source: String,
-    /// What was compared: a ratio, a count, a knee, an order. Null where nothing can be.
+    /// The compared quantity: a ratio, a count, a knee, an order. Null: a comparison is not possible.
     pub shape: Option<String>,
-    /// The published figure, in words.
+    /// The published value as text.
     pub published: String,
-    /// The same as a number: a ratio, a count, the value at the knee. Null of an order.
+    /// The published value: a ratio, a count, the value at the knee. Null for an order.
     pub published_value: Option<f64>,
-    /// What agrees with it; null of an order.
+    /// Values that agree with it; null for an order.
     pub band: Option<Band>,
-    /// What was measured, in words; null: nothing was.
+    /// The measured value as text; null: not measured.
     pub measured: Option<String>,
-    /// The same as a number.
+    /// The measured value.
     pub measured_value: Option<f64>,
-    /// 95 % interval of it; null where there is none.
+    /// Its 95 % interval; null: it has none.
     pub ci95: Option<[f64; 2]>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: LineOutcome,
-    /// Why it cannot be tested here, or is inconclusive; null where there is nothing to say.
+    /// Why it cannot be tested here, or is inconclusive; null otherwise.
     pub reason: Option<String>,
-    /// What the figure depends on, where machines differ.
+    /// Property of the machine on which the value depends.
     pub depends: Option<String>,
 }
 
-/// What agrees with a published figure.
+/// Values that agree with a published value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all(deserialize = "kebab-case"))]
 pub struct Band {
-    /// From here on; null: from anything on.
+    /// Lower bound; null: no lower bound.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// Up to here; null: up to anything.
+    /// Upper bound; null: no upper bound.
     #[serde(default)]
     pub at_most: Option<f64>,
 }
 
-/// What became of a published figure here.
+/// Outcome of a published value here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LineOutcome {
-    /// The interval lies within the band.
+    /// The interval is within the band.
     Agrees,
-    /// It lies outside.
+    /// The interval is outside the band.
     Disagrees,
-    /// It lies across an edge of the band.
+    /// The interval includes an edge of the band.
     Inconclusive,
     /// This machine cannot test it.
     CannotBeTested,
 }
 
-/// How the lines came out.
+/// Number of lines per outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Lines that agree.
     pub agree: usize,
     /// Lines that disagree.
     pub disagree: usize,
-    /// Lines whose interval is too wide to call.
+    /// Lines whose interval is too wide for a verdict.
     pub inconclusive: usize,
     /// Lines that cannot be tested here.
     pub cannot_be_tested: usize,
 }
 
 impl LineOutcome {
-    /// As in the JSON, with spaces.
+    /// The name in the JSON, with spaces.
     pub fn words(self) -> &'static str {
         match self {
             LineOutcome::Agrees => "agrees",
@@ -133,7 +134,7 @@ impl Band {
         self.at_least.is_none_or(|lo| x >= lo) && self.at_most.is_none_or(|hi| x <= hi)
     }
 
-    /// Whether all of an interval lies on one side of it.
+    /// The interval is completely on one side of the band.
     pub fn is_apart_from(&self, [lo, hi]: [f64; 2]) -> bool {
         self.at_least.is_some_and(|least| hi < least) || self.at_most.is_some_and(|most| lo > most)
     }

@@ -1,5 +1,5 @@
-//! A run of an experiment, as it is stored, reported and printed: these types *are* the JSON schema `iotrail.run/1`
-//! (`docs/formats.md`). Reports and answers take this and never what made it, so that every report can be made again.
+//! A run of an experiment as stored, reported and printed. These types *are* the JSON schema `iotrail.run/1` (`docs/formats.md`).
+//! Reports and answers read only these types, so that every report can be repeated.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,20 +13,20 @@ use iotrail_base::corruption::Corruption;
 
 pub const SCHEMA: &str = "iotrail.run/1";
 
-/// The parameter that says which arm a cell belongs to.
+/// The parameter that names the arm of a cell.
 pub const ARM: &str = "arm";
-/// An arm that is the first one measured again, in every block: what it differs from its twin is noise. It is in the cells and not in
+/// An arm that measures the first arm again in every block: its difference from the first is noise. It is in the cells and not in
 /// the run's arms.
 pub const CONTROL: &str = "control";
-/// The parameter that names a cell's set of options that go together.
+/// The parameter that names a cell's combination of options.
 pub const VARIANT: &str = "variant";
-/// The parameter that names a cell's kernel, where the same plan ran on several.
+/// The parameter that names a cell's kernel, if the plan ran on several.
 pub const KERNEL: &str = "kernel";
 
-/// What a measurement that belongs to no experiment is stored as.
+/// Experiment name for a measurement without an experiment.
 const SINGLE: &str = "bench";
 
-/// One run: what was planned, and what has been measured of it so far.
+/// One run: its plan and its measurements so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
     /// `iotrail.run/1`.
@@ -35,22 +35,22 @@ pub struct RunRecord {
     pub run: i64,
     /// Name of the experiment.
     pub experiment: String,
-    /// As in the experiment's file.
+    /// The title in the experiment's file.
     pub title: String,
-    /// As in the experiment's file.
+    /// The question in the experiment's file.
     pub question: String,
-    /// What was expected, and why, before anything was measured.
+    /// The expected result and the reason, written before any measurement.
     pub expect: String,
-    /// Name of the table that shows it.
+    /// Name of its table.
     pub table: String,
-    /// Columns that it shows instead of the table's own; left out if the experiment names none.
+    /// Columns that replace the table's own; left out if the experiment does not name any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// It was run with `--quick`.
+    /// The run used `--quick`.
     pub quick: bool,
     /// Seed (32 bits) of the order of the cells.
     pub seed: u32,
-    /// Measurements planned for each cell; with `stop`, at most. Where others disturbed the machine throughout, there are more.
+    /// Planned measurements per cell; with `stop`: the maximum. Disturbances by other programs can add more.
     pub repeats: u32,
     /// The stopping rule; null: none.
     #[serde(default)]
@@ -60,36 +60,36 @@ pub struct RunRecord {
     /// Names of the arms; the others are compared with the first.
     #[serde(deserialize_with = "arm_names")]
     pub arms: Vec<String>,
-    /// Of a program's run: what became of each arm before it was measured; printed as `arms`.
+    /// For a program: the checks of each arm before it was measured; printed as `arms`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedArm>,
-    /// Of `iotrail advise`: what is searched for among the arms; left out elsewhere.
+    /// For `iotrail advise`: the objective of the search over the arms; otherwise left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchRecord>,
-    /// What the arms are compared on; empty: what the table is about.
+    /// Metrics on which the arms are compared; empty: the metrics of the table.
     #[serde(default)]
     pub metrics: Vec<String>,
     /// The band of equivalence, as a factor less 1; null: 0.05.
     #[serde(default)]
     pub equivalent_within: Option<f64>,
-    /// As in the experiment's file.
+    /// The expectations in the experiment's file.
     #[serde(default)]
     pub expectations: Vec<Expectation>,
     /// Wall-clock start.
     pub started_unix_s: u64,
     /// Wall-clock end; null while measurements are missing.
     pub finished_unix_s: Option<u64>,
-    /// What ended the run early: data that was read back wrong. Left out where there was none.
+    /// Corrupt data found by a read, which ended the run early. Left out if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
-    /// Every combination of the parameters. A cell whose arm is `control` is the first arm measured again. It is no arm, and gives the
-    /// noise floor.
+    /// Every combination of the parameters. A cell whose arm is `control` measures the first arm again. It is not an arm; it gives
+    /// the noise floor.
     pub cells: Vec<CellRecord>,
-    /// Every other arm against the first, metric by metric. Computed when the run is read.
+    /// Every other arm against the first, per metric. Computed when the run is read.
     pub comparisons: Vec<Comparison>,
 }
 
-/// Names, or objects that have one.
+/// Names, or objects with a name.
 fn arm_names<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -103,27 +103,27 @@ fn arm_names<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D
     Ok(Vec::<Arm>::deserialize(from)?.into_iter().map(name).collect())
 }
 
-/// A run goes on, block by block, until every comparison's interval is narrow enough, or no more may be measured.
+/// A run adds blocks until every comparison's interval is narrow enough, or its limits are reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
     /// Half-width of the interval, as a share of the ratio.
     pub within: f64,
-    /// Blocks, at least.
+    /// Minimum number of blocks.
     pub at_least: u32,
-    /// No block is begun that would end later than this after the start; null: no limit. Of a resumed run, after it was resumed.
+    /// Time limit: a block that would end later is not started; null: no limit. A resumed run starts again at zero.
     pub budget_s: Option<f64>,
 }
 
-/// What one arm's comparisons with the first arm are expected to say.
+/// The expected comparisons of one arm with the first arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// The metric.
     pub metric: String,
     /// The arm that is compared with the first.
     pub arm: String,
-    /// Parameters that are to have these values; the others any.
+    /// Required values of parameters; other parameters may have any value.
     pub at: Map<String, Value>,
-    /// What the comparison is expected to say.
+    /// The expected verdict.
     pub is: Expected,
     /// Lower bound of the ratio to the first arm.
     pub at_least: Option<f64>,
@@ -153,21 +153,21 @@ pub struct CellRecord {
     pub cell: u32,
     /// Parameter → value; the arm and the variant by name.
     pub params: Map<String, Value>,
-    /// Why this host cannot do it; null when it can.
+    /// Why this host cannot measure it; null: it can.
     pub untestable: Option<String>,
-    /// In the order of the repeats; fewer than planned when the run was interrupted.
+    /// In the order of the repeats; fewer than planned if the run was interrupted.
     pub measurements: Measurements,
 }
 
 impl RunRecord {
-    /// The run that measurements of one load are which belong to no experiment; there is one at least.
+    /// A run of measurements of one load without an experiment; there is at least one.
     pub fn of_measurements(all: Vec<Measurement>) -> Self {
         let mut record = RunRecord::single(&all[0]);
         record.cells[0].measurements = all.into();
         record
     }
 
-    /// The run that one measurement is which belongs to no experiment: of one cell, which does not hold it yet.
+    /// A run for one measurement without an experiment: one cell, still without the measurement.
     pub fn single(m: &Measurement) -> Self {
         RunRecord {
             schema: SCHEMA.into(),
@@ -202,7 +202,7 @@ impl RunRecord {
         }
     }
 
-    /// The measurement that belongs to no experiment, if it is such a run.
+    /// The measurement without an experiment, if this is a run of one.
     pub fn as_single(&self) -> Option<&Measurement> {
         match &self.cells[..] {
             [CellRecord { params, measurements, .. }] if params.is_empty() && self.experiment == SINGLE => {
@@ -212,7 +212,7 @@ impl RunRecord {
         }
     }
 
-    /// Measurements that this host can make, all in all; of a cell that it can make no longer, those that it made.
+    /// Number of measurements that this host can make. For a cell that it can no longer measure: those that it made.
     pub fn planned(&self) -> usize {
         if self.corruption.is_none() && self.stop.is_some() && self.finished_unix_s.is_some() {
             return self.done();
@@ -226,32 +226,32 @@ impl RunRecord {
         self.cells.iter().map(of_cell).sum()
     }
 
-    /// Repeats of the cell that has most.
+    /// Repeats of the cell that has the most.
     pub fn blocks(&self) -> usize {
         self.cells.iter().map(|c| c.measurements.len()).max().unwrap_or(0)
     }
 
-    /// Blocks that were added to those of the plan, since others disturbed the machine throughout.
+    /// Blocks added to the plan because other programs disturbed the machine throughout.
     pub fn added_blocks(&self) -> usize {
         self.blocks().saturating_sub(self.repeats as usize)
     }
 
-    /// All that were made, cell by cell, those of the control arm among them.
+    /// All measurements, cell by cell, including those of the control arm.
     pub fn measurements(&self) -> impl Iterator<Item = One<'_>> {
         self.cells.iter().flat_map(|c| c.measurements.each())
     }
 
-    /// The first of these.
+    /// The first measurement.
     pub fn first(&self) -> Option<&Measurement> {
         self.cells.iter().find_map(|c| c.measurements.first())
     }
 
-    /// The machine and the options of each of them.
+    /// The machine and the options of each measurement.
     pub fn set_up(&self) -> impl Iterator<Item = (&Host, &LoadRecord)> {
         self.cells.iter().flat_map(|c| c.measurements.set_up())
     }
 
-    /// Whether software ran the machine's instructions, in any of its measurements.
+    /// The machine was emulated in any of its measurements.
     pub fn is_emulated(&self) -> bool {
         self.set_up().any(|(host, _)| host.is_emulated())
     }
@@ -278,7 +278,7 @@ impl CellRecord {
     }
 }
 
-/// A parameter's value as people write it: text without quotes, `none` for an empty one.
+/// A parameter's value as text: without quotes, `none` if it is empty.
 pub fn value_text(value: &Value) -> String {
     match value {
         Value::String(s) if s.is_empty() => "none".into(),

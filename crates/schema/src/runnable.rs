@@ -1,53 +1,53 @@
-//! How long a completion that could be delivered waited for its submitter to get a CPU: a part of delivery.
+//! Time that a completion waited because its submitter was runnable without a CPU: a part of the delivery.
 
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
 use crate::trail::{Meanwhile, RequestTrace};
 
-/// Waiting for a CPU, a part of delivery.
+/// Time that submitters waited for a CPU, a part of the delivery.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Runnable {
-    /// Followed completions of which it is known, waits and those that did not wait among them.
+    /// Traced completions for which it is known, including waits and completions without waiting.
     pub completions: u64,
-    /// Mean time waited for a CPU.
+    /// Mean time spent waiting for a CPU.
     pub mean_ns: f64,
-    /// Mean delivery of the same completions: what `mean_ns` is a part of.
+    /// Mean delivery delay of the same completions; `mean_ns` is a part of it.
     pub delivery_ns: f64,
-    /// Those that waited 100 µs or longer while another thread had their CPU.
+    /// Completions that waited 100 µs or longer while another thread had their CPU.
     pub long: u64,
-    /// The share of all completions that these stand for.
+    /// Their estimated share of all completions.
     pub long_share: f64,
-    /// Distribution of the time waited.
+    /// Distribution of the time spent waiting.
     pub delay_ns: Latency,
-    /// Part of the time waited in which another thread had the CPU. In the rest it was idle, and had to wake up.
+    /// Share of the waiting time in which another thread had the CPU. In the rest the CPU was idle and had to wake up.
     pub others_share: f64,
-    /// Who had the CPU, five at most, the most first.
+    /// Threads that had the CPU: at most five, the longest first.
     pub by: Vec<HadCpu>,
 }
 
-/// Who had the CPU that a submitter waited for.
+/// A thread that had the CPU while a submitter waited for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HadCpu {
-    /// The thread; 0: the CPU was idle and had to wake up; null: nobody was seen.
+    /// The thread; 0: the CPU was idle and had to wake up; null: not seen.
     pub tid: Option<u32>,
-    /// Its name; null where `tid` is.
+    /// Its name; null if `tid` is null.
     pub comm: Option<String>,
-    /// Share of the time that was waited.
+    /// Share of the waiting time.
     pub share: f64,
 }
 
 impl Runnable {
-    /// Waiting while others had the CPU, of the delivery of those of which it is known.
+    /// Share of the delivery in which submitters waited while other threads had the CPU.
     pub fn share(&self) -> Option<f64> {
         (self.delivery_ns > 0.0).then(|| self.mean_ns * self.others_share / self.delivery_ns)
     }
 }
 
 impl RequestTrace {
-    /// From the moment at which its submitter could run and deliver it, to the one at which it had the CPU on which it did. `None`: not
-    /// known, since it was not seen what the submitter did, or it lost its CPU after the completion was there (and whether it slept then,
-    /// nobody saw).
+    /// Time from the moment at which its submitter could run and deliver it, to the moment at which the submitter had the CPU.
+    /// `None`: not known. The submitter's state was not seen, or it lost its CPU after the completion was ready, and its state after that is
+    /// unknown.
     pub fn runnable_ns(&self) -> Option<u64> {
         let deliverable = self.deliverable()?.ns;
         let running = self.wake.as_ref().and_then(|w| w.running).or(self.on_cpu);
@@ -61,7 +61,7 @@ impl RequestTrace {
         }
     }
 
-    /// When it could be delivered another thread had its submitter's CPU, wherever the submitter went on then.
+    /// When it could be delivered, another thread had its submitter's CPU, even if the submitter continued on a different CPU.
     pub fn waits_behind_another(&self) -> bool {
         match self.meanwhile {
             Some(Meanwhile::Runnable { tid, .. } | Meanwhile::Sleeping { tid, .. }) => tid != 0 && tid != self.tid,
@@ -69,8 +69,8 @@ impl RequestTrace {
         }
     }
 
-    /// Who had the CPU that it waited for: what ran there when the completion was there, if that is where it went on. `None`: nobody who
-    /// was seen.
+    /// The thread that had the CPU for which it waited: the one that ran there when the completion was ready, if the submitter
+    /// continued on that CPU. `None`: not seen.
     pub fn cpu_was_had_by(&self) -> Option<(u32, &str)> {
         match self.meanwhile.as_ref()? {
             Meanwhile::Runnable { cpu, tid, comm } | Meanwhile::Sleeping { cpu, tid, comm } => {

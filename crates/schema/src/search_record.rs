@@ -1,36 +1,36 @@
-//! A search for the best of several candidates (`iotrail advise`): what it looks for, and what became of it.
+//! A search for the best of several candidates (`iotrail advise`): its objective and its outcome.
 
 use serde::{Deserialize, Serialize};
 
-/// What a run searches for. Its arms are the candidates, the first of them what there is now.
+/// The objective of a search. The run's arms are the candidates; the first one is the current configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchRecord {
-    /// The metric that is to be best.
+    /// The metric to optimise.
     pub objective: String,
-    /// The other one, where the front of two is searched for; left out elsewhere.
+    /// The second metric, if a front of two is searched; otherwise left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second: Option<String>,
-    /// Candidates that break one of these are out.
+    /// Candidates that violate one of these are excluded.
     pub constraints: Vec<Constraint>,
-    /// Seconds for trials, search and confirmation.
+    /// Time for trials, search and confirmation, in seconds.
     pub budget_s: f64,
     /// In the order of the arms.
     pub candidates: Vec<Candidate>,
-    /// What was no candidate, and why; left out where it is empty.
+    /// Rejected configurations and the reasons; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
-    /// Of a confirmation: the search that it confirms; left out of the search's own run.
+    /// For a confirmation: the search that it confirms; left out in the search itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<SearchOutcome>,
 }
 
 impl SearchRecord {
-    /// Whether the run searches; otherwise it confirms what another one found.
+    /// The run searches; false: it confirms the result of another run.
     pub fn is_search(&self) -> bool {
         self.found.is_none()
     }
 
-    /// One metric, or two.
+    /// One or two metrics.
     pub fn objectives(&self) -> impl Iterator<Item = &str> {
         [Some(&self.objective), self.second.as_ref()].into_iter().flatten().map(String::as_str)
     }
@@ -41,11 +41,11 @@ impl SearchRecord {
 pub struct Constraint {
     /// The metric.
     pub metric: String,
-    /// It must be below the limit; otherwise above.
+    /// It has to be below the limit; false: above.
     pub below: bool,
     /// In the metric's unit: ns, or a number.
     pub limit: f64,
-    /// As it was given.
+    /// The text from the command line.
     pub text: String,
 }
 
@@ -54,36 +54,36 @@ pub struct Constraint {
 pub struct Candidate {
     /// Its arm.
     pub name: String,
-    /// What adopting it takes.
+    /// Effort of adopting it.
     pub effort: Effort,
-    /// What to write or to run to have it, a line each.
+    /// Changes or commands that adopt it, one per line.
     pub how: Vec<String>,
 }
 
-/// A configuration that is not possible here, or of no use.
+/// A configuration that is impossible or useless here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// As its candidate would be called.
+    /// The name that its candidate would have.
     pub name: String,
-    /// Why it is none.
+    /// Why it is not a candidate.
     pub reason: String,
 }
 
-/// What adopting a configuration takes, the least first.
+/// Effort of adopting a configuration, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// It is what there is.
+    /// The current configuration.
     None,
-    /// How it is started.
+    /// How the program is started.
     Setting,
-    /// A setting of the host, which others on it have too.
+    /// A setting of the host, which also affects other programs.
     HostSetting,
-    /// A flag of io_uring_setup.
+    /// A flag of io_uring_setup(2).
     Flag,
     /// Some lines of the program.
     Lines,
-    /// Another way of doing I/O.
+    /// A different method of I/O.
     Redesign,
 }
 
@@ -100,28 +100,28 @@ impl Effort {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchOutcome {
     /// The search, in the same store.
     pub run: i64,
-    /// The set that cannot be told from the best, least effort first; of two objectives, the front.
+    /// Candidates indistinguishable from the best, least effort first; for two objectives: the front.
     pub set: Vec<String>,
-    /// The best by its mean, in the first objective.
+    /// The candidate with the best mean in the first objective.
     pub leader: String,
-    /// Measurements that it made.
+    /// Number of its measurements.
     pub measurements: u64,
-    /// Candidates that it compared.
+    /// Number of candidates that it compared.
     pub compared: u64,
     /// Why it ended.
     pub ended: Ended,
-    /// Blocks that it measured.
+    /// Number of blocks that it measured.
     #[serde(default)]
     pub blocks: u64,
     /// Candidates of the set that may still be better than the first by more than 10 %.
     #[serde(default)]
     pub undecided: u64,
-    /// A budget that would decide, in seconds; null: not known. It assumes that measurements vary as they did.
+    /// A budget in seconds that would decide; null: not known. It assumes that the measurements vary as before.
     #[serde(default)]
     pub decides_s: Option<f64>,
 }
@@ -132,12 +132,12 @@ pub struct SearchOutcome {
 pub enum Ended {
     /// One candidate is better than all others.
     OneLeft,
-    /// Those that are left do not differ by more than matters.
+    /// The remaining candidates do not differ by a relevant amount.
     Equivalent,
-    /// Of two objectives: none of those that are left can turn out to be dominated by another.
+    /// For two objectives: no remaining candidate can still be dominated by another.
     Settled,
-    /// The time or the blocks were used up.
+    /// The time or the blocks are used up.
     Budget,
-    /// It was stopped.
+    /// The search was stopped.
     Stopped,
 }

@@ -1,14 +1,14 @@
-//! The setup flags of rings: the one table of them.
+//! The setup flags of rings: the only table of them.
 
 use crate::uring::Name;
 
 /// A flag of io_uring_setup(2).
 #[derive(Debug, PartialEq, Eq)]
 pub struct SetupFlag {
-    /// As on the command line and in JSON.
+    /// The name on the command line and in JSON.
     pub name: &'static str,
     pub bit: u32,
-    /// Flags without which the kernel never takes it.
+    /// Flags that the kernel requires together with it.
     pub with: u32,
     /// The first kernel that has it: major and minor.
     pub since: (u32, u32),
@@ -23,7 +23,7 @@ const fn flag(name: &'static str, bit: u32, with: &[u32], since: (u32, u32), pur
     SetupFlag { name, bit: 1 << bit, with, since, purpose }
 }
 
-/// Those that a load of ours may have come first, in the order of their names in a list.
+/// Flags of iotrail's own loads come first, in the order of their names in a list.
 #[rustfmt::skip]
 pub const ALL: [SetupFlag; 21] = [
     flag("coop_taskrun", 8, &[], (5, 19), "task work without an interrupt of the running task"),
@@ -49,7 +49,7 @@ pub const ALL: [SetupFlag; 21] = [
     flag("sq_rewind", 20, &[16], (7, 0), "a submission queue that each call reads from its first entry"),
 ];
 
-/// The flag that has a value.
+/// The flag with a value.
 const CQSIZE: &str = "cqsize";
 
 /// The flag of this name.
@@ -57,20 +57,20 @@ pub fn find(name: &str) -> Option<&'static SetupFlag> {
     ALL.iter().find(|f| f.name == name)
 }
 
-/// The names by their bits, without a gap.
+/// The names in the order of their bits, without a gap.
 pub fn by_bit() -> Vec<Name> {
     let mut all: Vec<&SetupFlag> = ALL.iter().collect();
     all.sort_by_key(|f| f.bit);
     all.iter().map(|f| Name { name: f.name, since: f.since }).collect()
 }
 
-/// Whether a record's flags have the flag of this name, which is in the table.
+/// Whether a record's flags include the flag of this name, which has to be in the table.
 pub fn is_set(flags: &[String], name: &'static str) -> bool {
     debug_assert!(find(name).is_some(), "{name}");
     flags.iter().any(|flag| flag == name)
 }
 
-/// Of the flags of these names.
+/// Bits of the flags of these names.
 pub const fn bits(names: &[&str]) -> u32 {
     let (mut bits, mut i) = (0, 0);
     while i < names.len() {
@@ -80,7 +80,7 @@ pub const fn bits(names: &[&str]) -> u32 {
     bits
 }
 
-/// Of a name that is in the table.
+/// Bit of a name in the table.
 pub const fn bit(name: &str) -> u32 {
     let mut i = 0;
     while !is(ALL[i].name, name) {
@@ -98,7 +98,7 @@ const fn is(a: &str, b: &str) -> bool {
     i == a.len() && i == b.len()
 }
 
-/// Of the flags that are set; `cq_entries` is what `cqsize` is set to. Those that are not known here are one number at the end.
+/// Names of the flags that are set; `cq_entries` is the value of `cqsize`. Unknown bits are one number at the end.
 pub fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
     let name = |f: &SetupFlag| match cq_entries {
         Some(n) if f.name == CQSIZE => format!("{CQSIZE}={n}"),

@@ -1,17 +1,17 @@
-//! What many measurements have in common, held once: a run of ten thousand has one machine.
+//! Values that many measurements share, stored once: a run of ten thousand measurements has one machine.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// In JSON as what it holds. A change of one copy does not change the others.
+/// In JSON its value. A change of one copy does not change the others.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Shared<T>(Arc<T>);
 
 impl<T: PartialEq> Shared<T> {
-    /// Becomes one with the first of `known` that is the same; otherwise those know it from now on.
+    /// Shares the first equal value of `known`; if there is none, adds itself to `known`.
     pub fn join(&mut self, known: &mut Vec<Shared<T>>) {
         match known.iter().find(|one| *one == self) {
             Some(one) => *self = one.clone(),

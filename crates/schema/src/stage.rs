@@ -1,6 +1,6 @@
 //! The stages of a request.
 
-/// A stage that a trail can know. *Reaped* is the application's own, and not seen from the kernel.
+/// A stage that the probes can see. *Reaped* happens in the application and is not visible in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     Submitted,
@@ -15,7 +15,7 @@ impl Stage {
     pub const ALL: [Stage; 6] =
         [Stage::Submitted, Stage::Issued, Stage::Ready, Stage::Ended, Stage::Queued, Stage::Posted];
 
-    /// The stable name, as in the documentation and the JSON.
+    /// The stable name, as in the documentation and in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Submitted => "submitted",

@@ -24,25 +24,25 @@ pub struct StoredTrace {
     pub kernel: String,
     /// Bytes of the record and of the stored requests.
     pub bytes: u64,
-    /// The first line of its report; null: there is no record yet.
+    /// The first line of its report; null: it has no record yet.
     pub answer: Option<String>,
-    /// File of `--record`; null: there is none.
+    /// File of `--record`; null: it has none.
     pub recording: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceState {
-    /// iotrail is tracing.
+    /// iotrail is still tracing.
     Running,
-    /// The trace reached its end.
+    /// The trace ended normally.
     Complete,
-    /// iotrail was killed. The record is its last checkpoint.
+    /// A signal killed iotrail. The record is its last checkpoint.
     Partial,
 }
 
 impl TraceState {
-    /// As in JSON.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             TraceState::Running => "running",
@@ -57,7 +57,7 @@ pub fn id(trace: i64) -> String {
     format!("t{trace}")
 }
 
-/// The number of the trace that `text` names; `None`: it names none.
+/// Number of the trace that `text` names; `None`: `text` does not name a trace.
 pub fn number(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('t')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -89,7 +89,7 @@ pub fn redacted(subject: &Subject) -> Subject {
     }
 }
 
-/// The warning of a trace that ended with iotrail.
+/// The warning of a trace whose iotrail process was killed.
 pub const CUT_SHORT: &str = "cut_short";
 
 pub fn cut_short(elapsed_ns: u64) -> Warning {

@@ -1,4 +1,4 @@
-//! The system calls that are reported: the one table of them.
+//! The system calls that are reported: the only table of them.
 
 /// A system call.
 #[derive(Debug)]
@@ -11,13 +11,13 @@ pub struct Call {
 /// The thread's work in the call, if it may block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// It submits: with nothing to wait for, it should not block.
+    /// It submits: without anything to wait for, it should not block.
     Submits,
     /// It waits until data is on the device.
     Syncs,
 }
 
-/// How it waits for completions, events or time.
+/// How the call waits for completions, events or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     Enter,
@@ -35,7 +35,7 @@ const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Cal
     Call { name, work, wait }
 }
 
-/// That set up, submit, wait, read, write, sync and poll.
+/// System calls that set up, submit, wait, read, write, sync and poll.
 #[rustfmt::skip]
 pub const ALL: [Call; 76] = [
     call("io_uring_setup", None, None),

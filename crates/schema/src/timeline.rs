@@ -1,9 +1,9 @@
-//! One I/O's moments in their order, and the spans between those that are known.
+//! The stages of one I/O in order, and the spans between the known ones.
 
 use super::stage::Stage;
 use super::trail::{RequestTrace, Stamp};
 
-/// From one known stage to the next one that is known.
+/// From one known stage to the next known stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub from: Stage,
@@ -30,8 +30,8 @@ impl RequestTrace {
         }
     }
 
-    /// Whether the stage's stamp can stand where it does: not before an earlier stage's, not after posting. (A request that
-    /// several threads drive, or clocks that differ between CPUs, can bring such stamps about.) `false` where it is not known.
+    /// Whether the stage's stamp is in order: not before an earlier stage's stamp, not after posting. Several threads on one
+    /// request, or clocks that differ between CPUs, can cause stamps out of order. `false` if the stamp is not known.
     pub fn in_order(&self, stage: Stage) -> bool {
         self.known().any(|(s, _)| s == stage)
     }
@@ -48,14 +48,14 @@ impl RequestTrace {
         })
     }
 
-    /// The I/O without gaps or overlaps, from its submission to its posting: one span at least, five at most, which sum to
-    /// the latency. Stamps out of order are left out. Empty if it was posted before it was submitted.
+    /// The I/O without gaps or overlaps, from submission to posting: one to five spans that sum to the latency. Stamps out of order
+    /// are left out. Empty if it was posted before it was submitted.
     pub fn spans(&self) -> Vec<Span> {
         let known: Vec<_> = self.known().collect();
         known.windows(2).map(|w| Span { from: w[0].0, to: w[1].0, begin: w[0].1, end: w[1].1 }).collect()
     }
 
-    /// The longest span; of equals, the later one, which is nearer to what can be changed.
+    /// The longest span; of equal spans the later one, which a program can more easily change.
     pub fn longest(&self) -> Option<Span> {
         self.spans().into_iter().max_by_key(Span::ns)
     }

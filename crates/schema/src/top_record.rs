@@ -1,7 +1,6 @@
-//! What a watched program does a second, told once an interval: these types *are* the JSON schema `iotrail.top/1`
-//! (`docs/formats.md`).
+//! The rates of a traced program, reported per interval. These types *are* the JSON schema `iotrail.top/1` (`docs/formats.md`).
 //!
-//! Rates are of counts that are exact; latencies, delays and stages are of the requests that were followed and completed in
+//! Rates are based on exact counts; latencies, delays and stages are those of the requests that were traced and completed in
 //! the interval. Unknown is `None` (JSON `null`), never 0.
 
 use serde::{Deserialize, Serialize};
@@ -17,46 +16,45 @@ pub const SCHEMA: &str = "iotrail.top/1";
 pub struct TopRecord {
     /// `iotrail.top/1`.
     pub schema: String,
-    /// Version of the iotrail that watches.
+    /// Version of the iotrail that traces.
     pub version: String,
     /// Number of the interval, from 1.
     pub interval: u64,
     /// Wall-clock end of the interval.
     pub ended_unix_s: u64,
-    /// What the rates are taken over.
+    /// Time over which the rates are computed.
     pub elapsed_ns: u64,
-    /// One request in so many is followed.
+    /// 1 in this many requests is traced.
     pub one_in: u32,
     /// As in a trace's `followed`.
     #[serde(default)]
     pub adaptive: bool,
-    /// Everything.
+    /// Totals.
     pub total: TotalRates,
     /// Each process, the busiest first.
     pub processes: Vec<ProcessRates>,
-    /// Each ring, the busiest first; of more than 512 the busiest. Those of processes that have ended are there as long as they did
-    /// something.
+    /// Each ring, the busiest first; at most 512. Rings of ended processes are listed while they have events.
     pub rings: Vec<RingRates>,
-    /// What further rings did; null: there are none. Their processes' rates and the total have it too.
+    /// Rates of further rings; null: there are none. The rates of their processes and the total include them.
     #[serde(default)]
     pub other_rings: Option<OtherRates>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OtherRates {
-    /// How many rings did something.
+    /// Number of rings with events.
     pub rings: u64,
     /// Their rates.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
-/// What is told of everything, of a process and of a ring.
+/// Rates common to the total, a process and a ring.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// Requests.
     pub requests_per_s: f64,
-    /// Completions. Times `elapsed_ns` / 10⁹ and summed over all intervals, it is what was counted.
+    /// Completions. The sum of rate × `elapsed_ns` / 10⁹ over all intervals equals the total count.
     pub completions_per_s: f64,
     /// Bytes of the results.
     pub bytes_per_s: f64,
@@ -64,28 +62,28 @@ pub struct Rates {
     pub errors_per_s: f64,
     /// Requests handed to io-wq.
     pub punts_per_s: f64,
-    /// Completions that found the completion queue full, in the interval.
+    /// Completions in the interval that found the completion queue full.
     pub overflows: u64,
-    /// Of the followed requests: posted − submitted.
+    /// posted − submitted of the traced requests.
     pub latency_ns: Latency,
-    /// Requests that were kept open until something came; null: none.
+    /// Requests that wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// Of the followed requests: posted − ready.
+    /// posted − ready of the traced requests.
     pub delivery_delay_ns: Latency,
-    /// What delivered the completions, the most frequent first. Completions whose delivery path is not decided yet are in the next
-    /// interval's.
+    /// Completions by delivery path, the most frequent first. Completions whose delivery path is not yet decided are in the next
+    /// interval.
     pub vehicles: Vec<DeliveryPathShare>,
 }
 
-/// What one vehicle carried.
+/// Completions of one delivery path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeliveryPathShare {
     /// The delivery path.
     pub vehicle: DeliveryPath,
     /// Completions that it delivered.
     pub completions: u64,
-    /// Of the completions whose delivery path was decided in this interval.
+    /// Share of the completions whose delivery path was decided in this interval.
     pub share: f64,
 }
 
@@ -94,32 +92,32 @@ pub struct TotalRates {
     /// The rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Of these completions, those of native and POSIX AIO. Their requests, bytes, errors and latencies are in the total as well.
+    /// Part of these completions: native and POSIX AIO. The total includes their requests, bytes, errors and latencies.
     pub of_no_ring_per_s: f64,
-    /// Kicks; null: not counted. They are counted by call site and CPU, so that there is no figure for one ring.
+    /// Kicks; null: not counted. They are counted by call site and CPU, so there is no value per ring.
     pub kicks_per_s: Option<f64>,
-    /// Context switches of the watched threads.
+    /// Context switches of the traced threads.
     pub context_switches_per_s: f64,
-    /// Events that the probes lost in this interval and that counts rest on.
+    /// Lost events in this interval on which counts depend.
     pub lost: u64,
-    /// Followed requests that were given up or lost in this interval; no count is affected.
+    /// Traced requests that were given up or lost in this interval; counts are not affected.
     pub followed_lost: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRates {
-    /// Its number.
+    /// Process ID.
     pub tgid: u32,
     /// Its name.
     pub comm: String,
-    /// How many rings it has.
+    /// Number of its rings.
     pub rings: usize,
     /// Its rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// CPUs that its submission-queue threads took; null: none, or /proc did not say for one.
+    /// CPUs used by its SQPOLL threads; null: none, or /proc did not report one of them.
     pub sqpoll_cpu: Option<f64>,
-    /// Where the time of its threads went in this interval; null: not known.
+    /// Division of its threads' time in this interval; null: not known.
     #[serde(default)]
     pub threads: Option<ThreadTime>,
 }
@@ -127,7 +125,7 @@ pub struct ProcessRates {
 /// Threads of one process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadTime {
-    /// How many, those that ended among them.
+    /// Number of threads, including those that ended.
     pub threads: u64,
     /// Their wall time.
     pub wall_ns: u64,
@@ -136,7 +134,7 @@ pub struct ThreadTime {
 }
 
 impl ThreadTime {
-    /// Threads in this state, on average over one thread's time.
+    /// Mean number of threads in this state.
     pub fn average(&self, state: ThreadState) -> f64 {
         let ns: u64 = self.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum();
         ns as f64 * self.threads as f64 / self.wall_ns.max(1) as f64
@@ -145,9 +143,9 @@ impl ThreadTime {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RingRates {
-    /// Its number while this is watched, from 0.
+    /// Its number in this trace, from 0.
     pub ring: u32,
-    /// The process that made it.
+    /// The process that created it.
     pub tgid: u32,
     /// That process's name.
     pub comm: String,
@@ -165,13 +163,13 @@ pub struct RingRates {
     /// Its rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// CPUs that its submission-queue thread took; null: it has none, or /proc did not say.
+    /// CPUs used by its SQPOLL thread; null: it has none, or /proc did not report it.
     pub sqpoll_cpu: Option<f64>,
     /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRates>,
-    /// What delivered its completions, with details and delays, the most frequent first.
+    /// Its completions by delivery path, with details and delays, the most frequent first.
     pub carried: Vec<DeliveryPathCount>,
-    /// The parts of the mean latency; null where too little was followed.
+    /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
 }
 
@@ -189,9 +187,9 @@ pub struct OpcodeRates {
     pub errors_per_s: f64,
     /// Requests handed to io-wq.
     pub punts_per_s: f64,
-    /// Of the followed requests: posted − submitted.
+    /// posted − submitted of the traced requests.
     pub latency_ns: Latency,
-    /// Requests that were kept open until something came; null: none.
+    /// Requests that wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
 }

@@ -1,7 +1,7 @@
-//! What watching a program yields: these types *are* the JSON schema `iotrail.trace/1` (`docs/formats.md`). Answers and
-//! reports take this and never what made it.
+//! The result of tracing a program. These types *are* the JSON schema `iotrail.trace/1` (`docs/formats.md`). Answers and reports
+//! read only these types.
 //!
-//! Counts are exact unless their name says `followed`: those are of the requests that were followed whole (a sample of
+//! Counts are exact unless their name contains `followed`: those count the requests that were traced end to end (a sample of 1 in
 //! `followed.one_in`).
 
 mod distribution;
@@ -38,32 +38,32 @@ pub const SCHEMA: &str = "iotrail.trace/1";
 pub struct TraceRecord {
     /// `iotrail.trace/1`.
     pub schema: String,
-    /// Version of the iotrail that watched.
+    /// Version of the iotrail that traced.
     pub version: String,
     /// Wall-clock start.
     pub started_unix_s: u64,
-    /// What was asked to be watched.
+    /// The traced processes.
     pub subject: Subject,
-    /// Everything that was watched.
+    /// Totals over the traced processes.
     pub total: Total,
-    /// One for each ring, in the order in which they were made. Of more than 512 rings and contexts the busiest.
+    /// One per ring, in the order of creation. If there are more than 512 rings and contexts: the busiest.
     pub rings: Vec<RingRecord>,
-    /// The same of native aio (one for each context) and POSIX AIO (one for each process).
+    /// The same for native aio (one per context) and POSIX AIO (one per process).
     #[serde(default)]
     pub contexts: Vec<ContextRecord>,
-    /// What further rings and contexts did, by process. They are in the total.
+    /// Counts of further rings and contexts, by process. The total includes them.
     #[serde(default)]
     pub others: Vec<OthersRecord>,
-    /// Where the time of threads and requests went; null: not measured.
+    /// Division of the time of threads and requests; null: not measured.
     #[serde(default)]
     pub account: Option<Account>,
-    /// The system calls of I/O; null: not counted.
+    /// The system calls that do I/O; null: not counted.
     #[serde(default)]
     pub calls: Option<Vec<CallRecord>>,
-    /// What the kernel kept of rings, threads and sockets meanwhile, in samples; null: not read.
+    /// The kernel's state of rings, threads and sockets during the trace, in samples; null: not read.
     #[serde(default)]
     pub state: Option<StateRecord>,
-    /// What stands out, and what would change it.
+    /// Findings with their remedies.
     pub findings: Vec<Finding>,
 }
 
@@ -79,19 +79,19 @@ pub enum Subject {
     },
     /// A process.
     Process {
-        /// Its number.
+        /// Process ID.
         tgid: u32,
         /// Its name.
         comm: String,
-        /// How many that descend from it are watched from the beginning.
+        /// Number of its descendants that were traced from the beginning.
         #[serde(default)]
         descendants: usize,
     },
     /// Several processes.
     Processes {
-        /// Their numbers.
+        /// Process IDs.
         tgids: Vec<u32>,
-        /// How many that descend from them are watched from the beginning.
+        /// Number of their descendants that were traced from the beginning.
         #[serde(default)]
         descendants: usize,
     },
@@ -99,124 +99,125 @@ pub enum Subject {
     All,
 }
 
-/// A measurement without `load` and `phases` (there is no load of ours), and what a program of others' adds.
+/// A measurement without `load` and `phases`, which a traced program does not have, plus fields for traced programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// Time traced; of windows that were asked for, the sum of `choosing_ns` and `finishing_ns`.
+    /// Time traced; with requested windows: the sum of `choosing_ns` and `finishing_ns`.
     pub elapsed_ns: u64,
-    /// Windows in which the probes were attached; null: all the time. With `whole_ns`, counts are estimates for all the time. Otherwise
-    /// counts, rates and findings are of the windows only, and `cpu`, `active_ns` and what /proc knows of helper threads are null.
+    /// Windows in which the probes were attached; null: all the time. With `whole_ns`, counts are estimates for all the time.
+    /// Otherwise counts, rates and findings cover only the windows, and `cpu`, `active_ns` and values of helper threads from /proc are null.
     #[serde(default)]
     pub windows: Option<Windows>,
-    /// Completions.
+    /// Number of completions.
     pub ios: u64,
-    /// Results that the program had of its requests. They are `ios` without notifications of zero-copy sends and without messages of
-    /// IORING_OP_MSG_RING, and with requests that succeeded without a completion. Null in older records.
+    /// Results that the program had of its requests. They are `ios` without notifications of zero-copy sends and without messages
+    /// of IORING_OP_MSG_RING, and with requests that succeeded without a completion. Null in older records.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Bytes of the results that were seen.
+    /// Sum of bytes in the results seen.
     pub bytes: u64,
-    /// Errors of the results that were seen.
+    /// Errors in the results seen.
     pub errors: u64,
-    /// Fewer bytes than asked for, of the opcodes whose `short` is not null.
+    /// Results with fewer bytes than requested, for the opcodes whose `short` is not null.
     pub short_ios: u64,
-    /// Completions a second.
+    /// Completions per second.
     pub iops: f64,
-    /// Of the followed requests: posted − submitted; of native and POSIX AIO, reaped − submitted. Its mean is without `waits`.
+    /// posted − submitted of traced requests; for native and POSIX AIO reaped − submitted. Its mean excludes `waits`.
     pub latency_ns: Latency,
-    /// Requests that were kept open until something came; null: none.
+    /// Requests that wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// CPU time of the watched processes.
+    /// CPU time of the traced processes.
     pub cpu: TraceCpu,
-    /// What delivered the completions. They sum to `probe.completions_seen`.
+    /// Completions by delivery path. They sum to `probe.completions_seen`.
     pub vehicles: Vec<DeliveryPathCount>,
     /// Counts per completion.
     pub per_io: PerIo,
-    /// 95 % intervals of the estimates in `per_io`, by their names. A number of `per_io` without one is exact.
+    /// 95 % intervals of the estimates in `per_io`, by name. A number of `per_io` without an interval is exact.
     #[serde(default)]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
-    /// 95 % intervals of the other estimates. By name: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of
+    /// 95 % intervals of the other estimates. Names: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of
     /// that cause.
     #[serde(default)]
     pub intervals: BTreeMap<String, [f64; 2]>,
-    /// Returns from kernel to user mode of the watched threads, by cause.
+    /// Returns from kernel to user mode of the traced threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
     /// Runs of task work by the number of items they ran, in powers of two.
     pub task_work_batches: Vec<TaskWorkBatch>,
     /// Interrupts by vector and CPU.
     pub interrupts: Vec<Interrupt>,
-    /// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
+    /// Interprocessor interrupts that kicked or woke a traced thread, or were sent by one.
     pub ipis: Vec<Ipi>,
-    /// Order of completions, submitted to posted; null where it could not be followed.
+    /// Order of completions, submitted to posted; null: not known.
     pub order: Option<Order>,
-    /// How many requests were followed.
+    /// Number of traced requests.
     pub followed: Followed,
     /// Requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
-    /// The parts of the mean latency; null where too little was followed.
+    /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
-    /// Followed requests by how many their io_uring_enter call was asked to submit. Calls that brought requests which came later
-    /// (`followed.came_later`) are in none of these.
+    /// Traced requests by the number that their io_uring_enter call was asked to submit. Calls with requests that came later
+    /// (`followed.came_later`) are not included.
     pub enter_batches: Vec<EnterBatch>,
-    /// All io_uring_enter calls that submitted. By windows: while requests were chosen. Null where fewer than 50 requests of a sample
-    /// tell of them.
+    /// All io_uring_enter calls that submitted. With windows: while requests were selected. Null: estimated from fewer than 50
+    /// traced requests.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
-    /// Followed completions by the CPU on which they were ready and the one on which they were posted.
+    /// Traced completions by the CPU on which they became ready and the CPU on which they were posted.
     pub cpu_pairs: Vec<CpuPair>,
-    /// Followed completions by how many items their run of task work ran. An item of a multishot request may post several: the runs
-    /// themselves are in `task_work_batches`.
+    /// Traced completions by the number of items in their run of task work. An item of a multishot request may post several
+    /// completions:
+    /// `task_work_batches` counts the runs themselves.
     pub run_items: Vec<RunItems>,
-    /// The watched processes; some 4,000 at most that have ended.
+    /// The traced processes; of ended ones at most about 4,000.
     pub processes: Vec<ProcessRecord>,
-    /// Processes beyond those.
+    /// Number of further processes.
     #[serde(default)]
     pub more_processes: u64,
     /// The io-wq workers.
     pub iowq: IowqRecord,
-    /// Page faults that the watched threads took in user mode; null: not counted. Those that the kernel takes while it copies for them
-    /// are no mode switches, and not among them.
+    /// Page faults of the traced threads in user mode; null: not counted. Faults that the kernel takes while it copies for them are
+    /// not mode switches, and are not included.
     pub page_faults: Option<u64>,
-    /// System calls other than io_uring_enter, of threads that submit; null: not counted.
+    /// System calls other than io_uring_enter of threads that submit; null: not counted.
     #[serde(default)]
     pub stray_calls: Option<u64>,
-    /// pread64 and pwrite64 calls of the watched threads, glibc's included; null: not counted.
+    /// pread64 and pwrite64 calls of the traced threads, including glibc's; null: not counted.
     #[serde(default)]
     pub pread_pwrite_calls: Option<u64>,
-    /// Context switches of the watched threads.
+    /// Context switches of the traced threads.
     pub context_switches: u64,
-    /// The windows in which a busy program's system calls and device interrupts were traced. So were stages of block I/O. Numbers with an
-    /// entry in `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them; with fewer than 5 windows these
+    /// Windows in which a busy program's system calls, device interrupts and block stages were traced. Numbers with an
+    /// entry in `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them. With fewer than 5 windows these
     /// numbers are null. Null: everything was traced all the time.
     #[serde(default)]
     pub sampled_events: Option<SampledEvents>,
-    /// What the probes saw and lost.
+    /// Events that the probes saw and lost.
     pub probe: Probe,
-    /// Where the watched threads' CPU time went, helper threads included; null without `--profile`.
+    /// CPU time of the traced threads by place, including helper threads; null without `--profile`.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<CpuSamples>,
-    /// Followed requests in flight when watching ended, the oldest first; empty by windows.
+    /// Traced requests in flight at the end, the oldest first; empty with windows.
     #[serde(default)]
     pub open: Vec<OpenRecord>,
-    /// Memory that requests in flight shared or outlived; null: none, or it was not looked at.
+    /// Memory that requests in flight shared or outlived; null: none, or not checked.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
-    /// Files that followed requests with a completion went to, the 20 busiest. Files to which no followed request went are missing, and
-    /// so are requests that were refused at their submission.
+    /// The 20 busiest files of traced requests with a completion. Files without a traced request are missing, and so are requests
+    /// that were refused at submission.
     #[serde(default)]
     pub files: Vec<FileRecord>,
-    /// What there was of other files; null: none.
+    /// Sums over the files that are not listed; null: none.
     #[serde(default)]
     pub other_files: Option<OtherFiles>,
-    /// How long completions lay in the completion queue; null: none was looked at.
+    /// Time that completions stayed in the completion queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
-    /// Completions that were to be looked at in the queue and could not be; null in older records. There were more rings than there is
-    /// room for, a ring was resized, or a buffer was full.
+    /// Completions that could not be checked in the queue; null in older records. Causes are more rings than the map can hold, a
+    /// resized ring, and a full buffer.
     #[serde(default)]
     pub reaping_lost: Option<u64>,
     /// Latencies of the traced requests in powers of two, by opcode and delivery path.
@@ -225,140 +226,141 @@ pub struct Total {
     /// Completions and latencies over time; null: no request was traced.
     #[serde(default)]
     pub timeline: Option<Timeline>,
-    /// What each program of the probes took, the dearest first; null without `--cost`.
+    /// Cost of each BPF program, the most expensive first; null without `--cost`.
     #[serde(default)]
     pub probe_costs: Option<Vec<ProbeCost>>,
     /// The machine.
     pub host: Host,
-    /// What puts the numbers in doubt. `nothing_asynchronous` and `idle_rings` say that no request and no completion was seen: of
-    /// processes without rings, and of those that had some open.
+    /// Conditions that put the numbers in doubt. `nothing_asynchronous` and `idle_rings` report that no request and no completion
+    /// was seen: the first without rings, the second with open rings.
     pub warnings: Vec<Warning>,
 }
 
-/// Requests of one ring and opcode that had no completion.
+/// Requests of one ring and opcode without a completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenRecord {
-    /// Its ring; null: one of those that are not told one by one.
+    /// Its ring; null: a ring that is not listed.
     pub ring: Option<u32>,
     /// Its process.
     pub tgid: u32,
     /// Its operation.
     pub opcode: String,
-    /// What they waited in.
+    /// The course in which they waited.
     pub course: Course,
-    /// Followed requests.
+    /// Number of traced requests.
     pub requests: u64,
-    /// How many these stand for.
+    /// Estimated number over all requests.
     pub estimated: u64,
-    /// Of `requests`: those that have had completions.
+    /// Part of `requests`: those with earlier completions.
     pub multishot: u64,
-    /// Time since the oldest one's submission.
+    /// Time since the submission of the oldest one.
     pub oldest_ns: u64,
-    /// The oldest one's user data, in hexadecimal.
+    /// User data of the oldest one, in hexadecimal.
     pub user_data: String,
-    /// What the oldest one named its file by: `fd 7` or `fixed 7`; null: it has none.
+    /// Descriptor of the oldest one: `fd 7` or `fixed 7`; null: it has none.
     #[serde(default)]
     pub descriptor: Option<String>,
-    /// That file's path, its last part, or its kind; null: not known.
+    /// Path of that file, its last component, or its kind; null: not known.
     #[serde(default)]
     pub file: Option<String>,
 }
 
-/// Requests in flight whose memory was not theirs alone; of those that were followed without sampling.
+/// Requests in flight whose memory another request or owner also used; known if they were traced without sampling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
-    /// Reads that wrote where another read in flight with them did.
+    /// Reads whose memory overlapped that of another read in flight.
     pub overlapping: u64,
-    /// The first two of them.
+    /// The first overlapping pair.
     pub overlap: Option<OverlapRecord>,
-    /// Requests with registered buffers that ended after these were unregistered.
+    /// Requests with registered buffers that ended after the buffers were unregistered.
     pub outlived: u64,
-    /// User data of the first of them, in hexadecimal.
+    /// User data of the first such request, in hexadecimal.
     pub outlived_user_data: Option<String>,
-    /// The ring of either.
+    /// The ring of the first such request or pair.
     pub ring: Option<u32>,
 }
 
-/// Two reads of one process in flight at one time.
+/// Two concurrent reads of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OverlapRecord {
     /// The operation.
     pub opcode: String,
-    /// Bytes that both wrote.
+    /// Number of bytes that both wrote.
     pub bytes: u64,
     /// User data of both, in hexadecimal.
     pub user_data: [String; 2],
 }
 
-/// From what they are estimated.
+/// Windows on which estimates are based.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SampledEvents {
-    /// How many windows.
+    /// Number of windows.
     pub windows: u64,
     /// Completions while everything was traced: in the windows, and before and after them.
     pub completions: u64,
-    /// How long everything was traced; null in older records.
+    /// Time in which everything was traced; null in older records.
     #[serde(default)]
     pub traced_ns: Option<u64>,
 }
 
-/// One program of the probes, on all CPUs, whoever's event it was: by the kernel's account, which leaves out what it takes to call it.
+/// One BPF program on all CPUs, for the events of all processes, by the kernel's run-time statistics. They exclude the call of the
+/// program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCost {
     /// The BPF program.
     pub program: String,
     /// The tracepoint that it is attached to.
     pub event: String,
-    /// How often it ran, on all CPUs, whoever's event it was.
+    /// Number of its runs on all CPUs, for the events of all processes.
     pub runs: u64,
-    /// Time that it took, by the kernel's BPF run-time statistics. They leave out the call of the program, some 20 to 40 ns, and cost
-    /// some 20 ns a run.
+    /// Its time, by the kernel's BPF run-time statistics. They exclude the call of the program, some 20 to 40 ns, and cost some 20
+    /// ns per run.
     pub spent_ns: u64,
 }
 
-/// Spans of time in which the probes were attached: one in each period, at a random moment of it.
+/// Spans of time in which the probes were attached: one per period, at a random moment of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
-    /// How long a window chooses requests to follow. Then it finishes: no more are chosen, and counting goes on until those are done,
-    /// as long again at most.
+    /// Time in which a window selects requests. Then it finishes: counting continues until those requests are done, at most for the
+    /// same time again.
     pub open_ns: u64,
-    /// One window in each such period, at a random moment of it.
+    /// Period that contains one window, at a random moment.
     pub period_ns: u64,
-    /// How many windows.
+    /// Number of windows.
     pub opened: u64,
-    /// From the first period's beginning to the end of the watch.
+    /// From the beginning of the first period to the end of the trace.
     pub span_ns: u64,
-    /// How long all of them chose requests; null in older records. What is followed is of requests that came in it. A busy machine ends
+    /// Time in which all windows selected requests; null in older records. Traced requests came in this time. A busy machine ends
     /// a window late.
     #[serde(default)]
     pub choosing_ns: Option<u64>,
-    /// How long all of them finished; null in older records.
+    /// Time in which all windows finished; null in older records.
     #[serde(default)]
     pub finishing_ns: Option<u64>,
-    /// How long all was watched, in the first window above all. Null: windows were asked for. Else watching went on by windows since it cost
-    /// too much.
+    /// Time in which everything was traced, mostly the first window. Null: windows were requested. Otherwise iotrail changed to
+    /// windows because of the cost.
     #[serde(default)]
     pub whole_ns: Option<u64>,
-    /// CPU time that watching all cost, as a share of that of the watched. Null: windows were asked for.
+    /// CPU time of tracing everything, as a share of the traced processes'. Null: windows were requested.
     #[serde(default)]
     pub cost: Option<f64>,
-    /// Completions posted to the rings of the watched in all the span, by the rings' own counters. Each ring counts once, whoever uses it.
-    /// Null: windows were asked for, or a ring has `cqe_mixed`, whose counter counts two for a large one.
+    /// Completions on the rings of the traced processes in the full span, by the rings' own counters. Each ring counts once, even
+    /// if several processes use it. Null: windows were requested, or a ring has `cqe_mixed`, whose counter counts a large completion twice.
     #[serde(default)]
     pub posted: Option<u64>,
-    /// Whether that is all. False: a ring was closed, or a process ended, after its counter was read last (once a second).
+    /// Whether `posted` is complete. False: a ring or process ended after the last read of its counter (once per second).
     #[serde(default)]
     pub posted_is_all: Option<bool>,
-    /// User CPU time of the watched in all the span.
+    /// User CPU time of the traced processes in the full span.
     #[serde(default)]
     pub user_ns: Option<u64>,
-    /// System CPU time of the watched in all the span.
+    /// System CPU time of the traced processes in the full span.
     #[serde(default)]
     pub system_ns: Option<u64>,
 }
 
 impl TraceRecord {
-    /// The program's own threads, as far as their time is accounted for.
+    /// The program's own threads that have a time account.
     pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
         self.account.iter().flat_map(Account::own_threads)
     }
@@ -370,7 +372,7 @@ impl TraceRecord {
 }
 
 impl Windows {
-    /// How long the probes counted.
+    /// Time in which the probes counted.
     pub fn open_for_ns(&self) -> Option<u64> {
         Some(self.choosing_ns? + self.finishing_ns?)
     }
@@ -378,36 +380,35 @@ impl Windows {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceCpu {
-    /// User time of the watched processes, helper threads included. The sum with `system_ns` is exact for processes that began and
-    /// ended while they were watched; what another one did in its last 100 ms may be missing. The split is by the kernel's ticks. A
-    /// process without a number in iotrail's PID namespace is known to 10 ms. Null where the kernel had not accounted for a command
-    /// that had ended.
+    /// User time of the traced processes, helper threads included. The sum with `system_ns` is exact for processes that started and
+    /// ended during the trace; for others up to 100 ms at the end may be missing. The kernel's ticks divide the two. Processes without
+    /// a number in iotrail's PID namespace are exact to 10 ms. Null: the kernel had not accounted for an ended command.
     pub user_ns: Option<u64>,
-    /// System time of the same.
+    /// System time of the same processes.
     pub system_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProcessRecord {
-    /// The kernel's number, which is the initial PID namespace's.
+    /// Process ID in the initial PID namespace.
     pub tgid: u32,
-    /// The number in iotrail's PID namespace. Left out where that is the initial one, and where it is not known.
+    /// Process ID in iotrail's PID namespace. Left out if that is the initial one, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub here: Option<u32>,
     /// Its name.
     pub comm: String,
-    /// It was alive when watching began.
+    /// It existed when the trace began.
     pub found: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct IowqRecord {
-    /// Different worker threads seen.
+    /// Number of worker threads seen.
     pub workers: u64,
-    /// The most at one time; null where it could not be counted.
+    /// Largest number at one time; null: not countable.
     pub most_at_once: Option<u64>,
     /// Completions that a worker posted itself.
     pub completions: u64,
-    /// CPU time of the workers that were met in /proc; null where it did not say.
+    /// CPU time of the workers found in /proc; null: not readable.
     pub cpu_ns: Option<u64>,
 }

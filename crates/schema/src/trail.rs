@@ -1,5 +1,5 @@
-//! One I/O followed whole, from its submission to the posting of its completion: stamps, places, and what carried it.
-//! Pure data; the probes fill it (`probe::trails`), recordings keep it (`watch::recording`).
+//! One I/O traced end to end, from its submission to the posting of its completion: stamps, places, and its delivery path. Pure
+//! data; the probes produce it (`probe::trails`), recordings store it (`watch::recording`).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,20 @@ use super::file::{Descriptor, FileSeen};
 use super::waker::Waker;
 use crate::stage::Stage;
 
-/// A moment and the CPU that it was seen on. CLOCK_MONOTONIC.
+/// A moment and the CPU on which it was seen. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// CLOCK_MONOTONIC.
     pub ns: u64,
-    /// The CPU that it was seen on.
+    /// The CPU on which it was seen.
     pub cpu: u32,
 }
 
-/// Where a request's issue went, as far as it was seen.
+/// The course of a request after its issue, as far as it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Course {
-    /// Nothing was waited for, or nothing that the probes follow.
+    /// It did not wait, or not for anything that the probes see.
     Direct,
     /// Block I/O. `issued` is the first block request's issue to the driver, `ready` the last one's completion.
     Block,
@@ -31,7 +31,7 @@ pub enum Course {
     Poll,
 }
 
-/// What the submitting thread was doing when its completion could be delivered: at *ready*, or *ended* where that is known.
+/// State of the submitting thread when its completion could be delivered: at *ready*, or at *ended* if known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Meanwhile {
@@ -40,32 +40,32 @@ pub enum Meanwhile {
         /// The CPU.
         cpu: u32,
     },
-    /// It waited for a CPU; the one it was last on was given to `tid`.
+    /// It waited for a CPU; its last CPU ran `tid`.
     Runnable {
-        /// The CPU that it was last on.
+        /// Its last CPU.
         cpu: u32,
-        /// The thread that had it.
+        /// The thread that had that CPU.
         tid: u32,
         /// That thread's name.
         comm: String,
     },
-    /// It slept; what its last CPU ran then (`tid` 0: idle).
+    /// It slept; `tid` is the thread on its last CPU (0: idle).
     Sleeping {
-        /// The CPU that it was last on.
+        /// Its last CPU.
         cpu: u32,
-        /// The thread that it ran.
+        /// The thread that ran on that CPU.
         tid: u32,
         /// That thread's name.
         comm: String,
     },
 }
 
-/// The sleep that the submitting thread was in when the completion could be delivered, and its end.
+/// The sleep of the submitting thread when the completion could be delivered, and the end of that sleep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
-    /// When somebody woke it.
+    /// When it was woken.
     pub woken: Stamp,
-    /// Who woke it.
+    /// The waker.
     pub by: Waker,
     /// When it got a CPU.
     pub running: Option<Stamp>,
@@ -74,43 +74,43 @@ pub struct Wake {
 /// One completion of one request. A multishot request yields several; all but the last have `more`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTrace {
-    /// Number of its ring; null: it could not be told.
+    /// Number of its ring; null: not known.
     pub ring: Option<u32>,
     /// The process.
     pub tgid: u32,
-    /// The thread that submitted it, an SQPOLL thread where that one did.
+    /// The thread that submitted it, or the SQPOLL thread that did.
     pub tid: u32,
     /// The operation: IORING_OP_… in lower case.
     pub opcode: String,
-    /// How many requests it stands for. It is the inverse of its chance to be followed when it was submitted. 0, or left out in older
-    /// recordings: as many as the header's `one_in`.
+    /// Number of requests that it represents: the inverse of its selection probability. 0, or left out in
+    /// older recordings: the header's `one_in`.
     #[serde(default)]
     pub weight: u32,
     /// Its user data.
     pub user_data: u64,
-    /// The file that it went to; left out where it had none.
+    /// Its file; left out if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSeen>,
-    /// What the program named that file by; left out where the operation has none.
+    /// Descriptor or index of that file; left out if the operation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptor: Option<Descriptor>,
-    /// Bytes asked for, where the operation has one plain length of its own.
+    /// Requested bytes, if the operation has one plain length of its own.
     pub asked_bytes: Option<u64>,
-    /// Offset in the file of a read or write; left out where it has none, or uses the file's position.
+    /// File offset of a read or write; left out if it has none, or uses the file's position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Where a read puts its bytes in the process's memory; left out where it is not known.
+    /// Address of a read's buffer in the process's memory; left out if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
     pub result: i32,
-    /// More completions of this request follow (IORING_CQE_F_MORE).
+    /// The request will post more completions (IORING_CQE_F_MORE).
     pub more: bool,
     /// A zero-copy send's notification that its buffer is free (IORING_CQE_F_NOTIF).
     pub notification: bool,
-    /// Requests that the io_uring_enter call was asked to submit; null: not by that call.
+    /// Requests that the io_uring_enter call was asked to submit; null: not submitted by that call.
     pub enter_batch: Option<u32>,
-    /// Handed to io-wq, and why.
+    /// The reason it was handed to io-wq.
     pub punted: Option<Punt>,
 
     /// When it was submitted.
@@ -119,60 +119,59 @@ pub struct RequestTrace {
     pub issued: Option<Stamp>,
     /// When the device or peer was done; null: not known.
     pub ready: Option<Stamp>,
-    /// When a kernel worker of the file system had finished it; null: none had to, or it was not seen. That is so of direct writes,
-    /// mostly.
+    /// When a kernel worker of the file system had finished it; null: not needed, or not seen. Mostly direct writes have it.
     #[serde(default)]
     pub ended: Option<Stamp>,
-    /// When task work was added; known only where the kernel allows a probe there.
+    /// When task work was added; known only if the kernel allows a probe there.
     pub queued: Option<Stamp>,
     /// When its completion was in the queue.
     pub posted: Stamp,
     /// Stamps between *submitted* and *issued*.
     #[serde(default, skip_serializing_if = "Before::is_empty")]
     pub before: Before,
-    /// Where its issue went.
+    /// The course of its issue.
     pub course: Course,
-    /// Block requests that it was split into, all of which had to be ready.
+    /// Number of block requests into which it was split, all of which had to become ready.
     pub block_requests: u32,
 
-    /// What delivered it.
+    /// The delivery path.
     pub vehicle: DeliveryPath,
-    /// The system call, interrupt or waker behind it; null: none.
+    /// The system call, interrupt or waker of the path; null: none.
     pub detail: Option<String>,
-    /// Items of the task-work run that carried it; null: none did.
+    /// Items in the run of task work that posted it; null: not posted by task work.
     pub run_items: Option<u32>,
-    /// What the submitting thread was doing when it could be delivered; null: not known.
+    /// State of the submitting thread when it could be delivered; null: not known.
     pub meanwhile: Option<Meanwhile>,
-    /// The sleep that the submitting thread was in then, and its end; null: it did not sleep, or not known.
+    /// The sleep of the submitting thread at that moment; null: it did not sleep, or not known.
     pub wake: Option<Wake>,
-    /// When the submitting thread got the CPU on which it posted it; null: not seen. That may be before `ready` or after. Null too
-    /// where something else posted it.
+    /// When the submitting thread got the CPU on which it posted it; null: not seen. This may be before or after `ready`. Also null
+    /// if the submitting thread did not post it.
     #[serde(default)]
     pub on_cpu: Option<Stamp>,
     /// Context switches of that thread's last CPU until it was posted; null: not known.
     pub switches_meanwhile: Option<u32>,
 }
 
-/// Stamps between *submitted* and *issued*. CLOCK_MONOTONIC; left out if they were not seen.
+/// Stamps between *submitted* and *issued*. CLOCK_MONOTONIC; left out if not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Before {
-    /// Its place in a chain.
+    /// Its position in a chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// It was handed to io-wq.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punted_ns: Option<u64>,
-    /// An io-wq worker began it.
+    /// An io-wq worker started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_ns: Option<u64>,
     /// Its first bio was queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bio_ns: Option<u64>,
-    /// A limit of the cgroup had held that back.
+    /// A limit of the cgroup had delayed that bio.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub throttled: bool,
-    /// The block layer had a request for it.
+    /// The block layer had allocated a request for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_ns: Option<u64>,
 }
@@ -195,53 +194,53 @@ impl Before {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Punt {
-    /// The program asked for it: IOSQE_ASYNC.
+    /// The program requested it: IOSQE_ASYNC.
     Asked,
-    /// Its operation always blocks, or it would have blocked when it was tried.
+    /// Its operation always blocks, or it would have blocked on the first attempt.
     WouldBlock,
-    /// The ring was drained: it asked for that (IOSQE_IO_DRAIN), or came while it went on.
+    /// The ring was drained: the request had IOSQE_IO_DRAIN, or came during a drain.
     Drained,
 }
 
-/// The parts of one latency, in order. They sum to posted − submitted, all of them or none being known.
+/// The parts of one latency, in order. They sum to posted − submitted; either all or none are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
-    /// submitted → issued: io_uring, file system, block layer, in the submitter's time or a worker's.
+    /// submitted → issued: io_uring, file system, block layer, on the submitting thread or a worker.
     pub issue_ns: u64,
-    /// issued → ready: the device, or the peer.
+    /// issued → ready: the device or the peer.
     pub wait_ns: u64,
     /// ready → posted: delivery delay.
     pub delivery_ns: u64,
-    /// ready → ended, a part of `delivery_ns`: the file system, where a kernel worker of its had to finish it; else 0.
+    /// ready → ended, a part of `delivery_ns`: a kernel worker of the file system finished the I/O; otherwise 0.
     pub file_system_ns: u64,
-    /// ready → queued, a part of `delivery_ns`; `None`: no task work was added for it, or it was not seen.
+    /// ready → queued, a part of `delivery_ns`; `None`: no task work was added for it, or not seen.
     pub until_queued_ns: Option<u64>,
-    /// The submitter could run and had no CPU, a part of `delivery_ns`; `None`: not known.
+    /// The submitter was runnable without a CPU, a part of `delivery_ns`; `None`: not known.
     pub runnable_ns: Option<u64>,
 }
 
 impl RequestTrace {
-    /// posted − submitted. Of a multishot request's later completions, this is not a latency of anything.
+    /// posted − submitted. For later completions of a multishot request this is not a latency.
     pub fn latency_ns(&self) -> u64 {
         self.posted.ns.saturating_sub(self.submitted.ns)
     }
 
-    /// It moved fewer bytes than it asked for, without an error.
+    /// It moved fewer bytes than requested, without an error.
     pub fn is_short(&self) -> bool {
         self.result >= 0 && self.asked_bytes.is_some_and(|asked| u64::from(self.result.unsigned_abs()) < asked)
     }
 
-    /// Its result announces nothing but its notification: `more` is set, and no other result comes.
+    /// Its result announces only its notification: `more` is set, and no other result comes.
     pub fn is_zero_copy_send(&self) -> bool {
         opcode::is(&self.opcode, opcode::ZERO_COPY)
     }
 
-    /// No other result of its request follows.
+    /// Its request has no further result.
     pub fn is_last_result(&self) -> bool {
         !self.more || self.is_zero_copy_send()
     }
 
-    /// Delivery delay, where *ready* is known.
+    /// Delivery delay, if *ready* is known.
     pub fn delay_ns(&self) -> Option<u64> {
         self.ready.map(|ready| self.posted.ns.saturating_sub(ready.ns))
     }
@@ -251,7 +250,7 @@ impl RequestTrace {
         self.ended.or(self.ready)
     }
 
-    /// `None` where *issued* or *ready* is not known.
+    /// `None` if *issued* or *ready* is not known.
     pub fn stages(&self) -> Option<Stages> {
         let (issued, ready) = (self.issued?, self.ready?);
         Some(Stages {

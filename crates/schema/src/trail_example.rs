@@ -1,9 +1,9 @@
-//! An example for tests to start from.
+//! An example as input for tests.
 
 use super::delivery_path::DeliveryPath;
 use super::trail::{Before, Course, RequestTrace, Stamp};
 
-/// A read of one block, whose completion lay from 101 µs until the tick at 3 ms.
+/// A read of one block whose completion was pending from 101 µs until the tick at 3 ms.
 pub fn trail() -> RequestTrace {
     let stamp = |ns: u64, cpu| Stamp { ns: 5_000_000_000 + ns, cpu };
     RequestTrace {

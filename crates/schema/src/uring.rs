@@ -1,6 +1,6 @@
-//! Names of io_uring's user interface besides operations ([`crate::opcode`]) and setup flags ([`crate::setup_flag`]).
+//! Names of io_uring's user interface, except operations ([`crate::opcode`]) and setup flags ([`crate::setup_flag`]).
 //!
-//! Each table is in the order of include/uapi/linux/io_uring.h of Linux 7.3: a position is a number, or a bit of a flags word.
+//! Each table has the order of include/uapi/linux/io_uring.h of Linux 7.3: a position is a number, or a bit of a flags word.
 
 /// A name, and the first kernel that has it: major and minor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,12 +107,12 @@ pub const FEATURES: &[Name] = &[
 /// Flags of IORING_REGISTER_PBUF_RING: IOU_PBUF_RING_….
 pub const BUFFER_RING_FLAGS: &[Name] = &[name("mmap", 6, 4), name("inc", 6, 12)];
 
-/// The name of a number; one without a row is printed as `op_38`.
+/// The name of a number; a number without a row is printed as `op_38`.
 pub fn register_op(number: u32) -> String {
     REGISTER_OPS.get(number as usize).map_or_else(|| format!("op_{number}"), |n| n.name.to_owned())
 }
 
-/// The names of the bits that are set. Those without a row are one number at the end.
+/// The names of the bits that are set. Bits without a row are one number at the end.
 pub fn flags(table: &[Name], bits: u64) -> Vec<String> {
     let set = table.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, n)| n.name.to_owned());
     let rest = unnamed(table, bits);

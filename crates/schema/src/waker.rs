@@ -1,4 +1,4 @@
-//! What ended a sleep, or posted a completion from an interrupt.
+//! The event that ended a sleep, or posted a completion from an interrupt.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Line {
     /// Its number.
     pub irq: u32,
-    /// Its handler's name; left out where it is not known.
+    /// Its handler's name; left out if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -23,7 +23,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Who ended a sleep, and where.
+/// The waker of a sleep, and its CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waker {
@@ -31,28 +31,28 @@ pub enum Waker {
     Irq {
         /// The interrupt.
         line: Line,
-        /// The CPU that took it.
+        /// The CPU that took the interrupt.
         cpu: u32,
     },
-    /// A kernel vector by its name: `timer`, `call_function_single` …
+    /// A kernel vector by name: `timer`, `call_function_single` …
     Vector {
         /// The vector's name.
         name: Cow<'static, str>,
-        /// The CPU that took it.
+        /// The CPU that took the interrupt.
         cpu: u32,
     },
     /// A softirq that a device's handler raised.
     SoftirqOfIrq {
         /// The interrupt.
         line: Line,
-        /// The CPU that took it.
+        /// The CPU that took the interrupt.
         cpu: u32,
     },
     /// A softirq that a kernel vector's handler raised.
     SoftirqOfVector {
         /// The vector's name.
         name: Cow<'static, str>,
-        /// The CPU that took it.
+        /// The CPU that took the interrupt.
         cpu: u32,
     },
     /// Another softirq.
@@ -67,7 +67,7 @@ pub enum Waker {
         /// The CPU that it ran on.
         cpu: u32,
     },
-    /// Something that was not seen.
+    /// An unknown waker.
     Unseen,
 }
 
@@ -78,7 +78,7 @@ const SOFTIRQS: [&str; 10] =
 const SOFTIRQ: &str = " (its softirq)";
 
 impl Waker {
-    /// The CPU on which it ended the sleep.
+    /// The CPU on which the sleep ended.
     pub fn cpu(&self) -> Option<u32> {
         match self {
             Waker::Irq { cpu, .. }
@@ -91,7 +91,7 @@ impl Waker {
         }
     }
 
-    /// From its text. `None`: it is not the text of a waker with a CPU.
+    /// Parses its text. `None`: not the text of a waker with a CPU.
     pub fn read(text: &str) -> Option<Self> {
         let (text, by_softirq) = text.strip_suffix(SOFTIRQ).map_or((text, false), |text| (text, true));
         let (what, cpu) = text.rsplit_once(" on CPU ")?;

@@ -1,15 +1,15 @@
-//! What puts numbers in doubt.
+//! Conditions that put numbers in doubt.
 
 use serde::{Deserialize, Serialize};
 
-/// A warning carries advice.
+/// A warning includes advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// Stable name: `sender_bound`.
     pub code: String,
-    /// What it does to the numbers.
+    /// Its effect on the numbers.
     pub text: String,
-    /// What to do about it.
+    /// How to correct it.
     pub remedy: String,
 }
 

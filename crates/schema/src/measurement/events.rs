@@ -1,4 +1,4 @@
-//! What the kernel did for the completions: vehicles, system calls, interrupts.
+//! Kernel events that belong to the completions: delivery paths, system calls, interrupts.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +14,10 @@ pub struct DeliveryPathCount {
     pub vehicle: DeliveryPath,
     /// Completions that it delivered.
     pub completions: u64,
-    /// The system call, interrupt or waker behind it; left out where there is none.
+    /// The system call, interrupt or waker of the path; left out if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<Name>,
-    /// Delivery delay of its followed completions; left out where none was followed.
+    /// Delivery delay of its traced completions; left out if none was traced.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Box<Delay>>,
 }
@@ -37,11 +37,11 @@ impl DeliveryPathCount {
 pub struct Punts {
     /// Because of IOSQE_ASYNC (`--force-async`).
     pub asked: u64,
-    /// Because they would have blocked, or their operation always does.
+    /// Because they would have blocked, or their operation always blocks.
     pub would_block: u64,
 }
 
-/// Ratios to `ios`; null where it could not be had.
+/// Ratios to `ios`; null: not available.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PerIo {
     /// System calls.
@@ -54,14 +54,14 @@ pub struct PerIo {
     pub device_irqs: Option<f64>,
     /// Returns from kernel to user mode.
     pub mode_switches: Option<f64>,
-    /// Context switches of the watched threads.
+    /// Context switches of the traced threads.
     pub context_switches: Option<f64>,
     /// Runs of task work.
     pub task_work_runs: Option<f64>,
 }
 
 impl PerIo {
-    /// Each with its field's name.
+    /// Each ratio with the name of its field.
     pub fn by_name(&mut self) -> [(&'static str, &mut Option<f64>); 7] {
         [
             ("syscalls", &mut self.syscalls),
@@ -75,53 +75,54 @@ impl PerIo {
     }
 }
 
-/// Returns from kernel to user mode of the watched threads, by cause: `syscall`, `page_fault`, `device_irq`,
-/// `timer_tick`, `resched_ipi`, `other`.
+/// Returns from kernel to user mode of the traced threads, by cause.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModeSwitch {
     /// `syscall`, `page_fault`, `device_irq`, `timer_tick`, `resched_ipi`, `other`.
     pub cause: Name,
-    /// How many returns.
+    /// Number of returns.
     pub count: u64,
 }
 
-/// Runs of task work that ran at least this many items, and fewer than twice as many (65,536 at most are told apart).
+/// Runs of task work by their number of items, in powers of two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskWorkBatch {
-    /// Items of a run: this many, and fewer than twice as many. 65,536 at most are told apart.
+    /// Items of a run: this many, and fewer than twice as many. The largest class starts at 65,536.
     pub at_least: u64,
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// A device's interrupt by its number, else the mnemonic of /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
+    /// Number of a device's interrupt, otherwise its mnemonic in /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
     pub vector: Name,
-    /// The handler's or the vector's name: `virtio1-req.0`.
+    /// Name of the handler or vector: `virtio1-req.0`.
     pub name: Name,
     /// The CPU that took it.
     pub cpu: u32,
-    /// All that arrived on that CPU in the span, as the probes saw them.
+    /// Interrupts that arrived on that CPU in the span, as the probes saw them.
     pub count: u64,
-    /// Those that arrived while a watched thread was current there.
+    /// Interrupts that arrived while a traced thread was current there.
     pub on_watched: u64,
-    /// Those in which I/O of the watched program ended. The rest of `count` is other programs'. Null for the kernel's own vectors, and
-    /// where it cannot be told.
+    /// Interrupts in which I/O of the traced program ended. The rest of `count` belongs to other programs. Null for the
+    /// kernel's own vectors, and if not known.
     #[serde(default)]
     pub credited: Option<u64>,
-    /// Its 95 % interval, if it is an estimate; null: it is exact, or not known.
+    /// Its 95 % interval, if it is an estimate; null: exact, or not known.
     #[serde(default)]
     pub credited_ci95: Option<[f64; 2]>,
-    /// The same span from /proc/interrupts; null where it could not be read. More than `count`: the probes were blind at times.
+    /// The same count from /proc/interrupts; null: not readable. If it is more than `count`, the probes missed
+    /// interrupts.
     pub proc_count: Option<u64>,
-    /// Time in its handler and the softirqs that it raised. The entry's own and the hypervisor's time are not in it. Null for other
-    /// vectors than a device's, where a thread does the work (PREEMPT_RT, `threadirqs`), and without `--profile`.
+    /// Time in its handler and the softirqs that it raised. Time of the entry code and of the hypervisor is not
+    /// included. Null for other
+    /// vectors, for threaded interrupts (PREEMPT_RT, `threadirqs`), and without `--profile`.
     #[serde(default)]
     pub spent_ns: Option<u64>,
 }
 
-/// Interprocessor interrupts that kicked or woke a watched thread, or that one sent.
+/// Interprocessor interrupts that kicked or woke a traced thread, or were sent by one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ipi {
     /// The kernel function that sent it; `task_work_add` makes it a kick.
@@ -130,6 +131,6 @@ pub struct Ipi {
     pub from_cpu: u32,
     /// The receiving CPU.
     pub to_cpu: u32,
-    /// How many.
+    /// Number of interrupts.
     pub count: u64,
 }

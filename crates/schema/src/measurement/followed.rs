@@ -1,29 +1,30 @@
-//! Requests that were followed whole, and their stages.
+//! Requests that were traced end to end, and their stages.
 
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
 use crate::runnable::Runnable;
 
-/// Requests that were kept open until something came (`path::waits`): in no mean latency, no stages and no order of submission of the
-/// others.
+/// Requests that wait for an event of unknown time (`path::waits`). They are not in the mean latency, the stages or the
+/// submission order of the other requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Followed ones.
+    /// Number of traced ones.
     pub requests: u64,
-    /// How many these stand for.
+    /// Estimated number over all requests.
     pub estimated: u64,
-    /// 95 % interval of `estimated`. Where not every request was followed, there may be more of which none was.
+    /// 95 % interval of `estimated`. If not every request was traced, waits of which none was traced may be missing.
     #[serde(default)]
     pub estimated_ci95: Option<[f64; 2]>,
     /// Their own mean latency.
     pub mean_ns: f64,
 }
 
-/// Means over the followed completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to `total_ns`.
+/// Means over the traced completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to
+/// `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
-    /// Followed completions that the means are of.
+    /// Traced completions on which the means are based.
     pub completions: u64,
     /// Submitted to issued.
     pub issue_ns: f64,
@@ -31,25 +32,25 @@ pub struct StageRecord {
     pub wait_ns: f64,
     /// Ready to posted.
     pub delivery_ns: f64,
-    /// Part of `delivery_ns` until a kernel worker of the file system had finished the I/O. Null where none was seen.
+    /// Part of `delivery_ns` until a file-system worker had finished the I/O. Null: none was seen.
     #[serde(default)]
     pub file_system_ns: Option<f64>,
-    /// Part of the delivery until task work was added; null where that was seen of none. A mean over `queued_completions`.
+    /// Part of the delivery until task work was added; null: not seen. A mean over `queued_completions`.
     #[serde(default)]
     pub queued_ns: Option<f64>,
-    /// Completions of which `queued` was seen.
+    /// Completions with *queued* seen.
     #[serde(default)]
     pub queued_completions: u64,
     /// Mean `delivery_ns` of the same completions.
     #[serde(default)]
     pub queued_delivery_ns: Option<f64>,
-    /// How long submitters that could run waited for a CPU; null: known of none. A part of the delivery.
+    /// Time that runnable submitters waited for a CPU; null: not known. It is a part of the delivery.
     #[serde(default)]
     pub runnable: Option<Box<Runnable>>,
     /// The sum of `issue_ns`, `wait_ns` and `delivery_ns`.
     pub total_ns: f64,
-    /// 95 % interval of `total_ns`, as `mean_ci95` of a latency. It and that of `delivery_delay_ns` are of the requests whose stages
-    /// could be seen: of block I/O with `sampled_events`, those in its windows alone.
+    /// 95 % interval of `total_ns`, as `mean_ci95` of a latency. It covers the requests with visible stages, like the
+    /// interval of `delivery_delay_ns`. For block I/O with `sampled_events` these are only the requests in its windows.
     #[serde(default)]
     pub total_ci95: Option<[f64; 2]>,
     /// Distribution of ready to posted.
@@ -57,67 +58,68 @@ pub struct StageRecord {
 }
 
 impl StageRecord {
-    /// The part of the delivery delay that was spent in a kernel worker of the file system.
+    /// Share of the delivery delay spent in a kernel worker of the file system.
     pub fn file_system_share(&self) -> Option<f64> {
         self.file_system_ns.filter(|_| self.delivery_ns > 0.0).map(|ns| ns / self.delivery_ns)
     }
 }
 
-/// How many requests were followed whole.
+/// Number of requests traced end to end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// One request in so many; 1: all.
+    /// 1 in this many requests; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU while there are few, one in `one_in` of the others. False: one in `one_in` throughout.
+    /// All requests of a CPU at low rates, 1 in `one_in` above. False: always 1 in `one_in`.
     #[serde(default)]
     pub adaptive: bool,
-    /// Followed completions.
+    /// Number of traced completions.
     pub completions: u64,
-    /// Of `completions`: those chosen while all requests were. Each stands for itself, the others for `one_in`.
+    /// Part of `completions`: those selected while all were. Each has weight 1, the others `one_in`.
     #[serde(default)]
     pub whole: u64,
-    /// Requests of which one in `one_in` was chosen; 0: nothing was left out. Null with `one_in` 1, and where it was not counted.
+    /// Requests of which 1 in `one_in` was selected; 0: nothing was left out. Null with `one_in` 1, and if not counted.
     #[serde(default)]
     pub sampled_from: Option<u64>,
-    /// Requests that came while windows finished: counted, and followed by none. They are in `requests_estimated`. Null: not watched by
+    /// Requests that came while windows finished; counted, never traced. `requests_estimated` includes them. Null: no
     /// windows.
     #[serde(default)]
     pub came_later: Option<u64>,
-    /// How many requests the followed and unfinished ones stand for. Those that came later are in it. It is to be held against
-    /// `requests`; those given up, lost, skipped or without a completion are missing.
+    /// Number of requests that the traced and unfinished ones represent, including those that came later. Compare it
+    /// with `requests`; those given up, lost, skipped or without a completion are missing.
     #[serde(default)]
     pub requests_estimated: Option<f64>,
     /// 95 % interval of `requests_estimated`.
     #[serde(default)]
     pub requests_ci95: Option<[f64; 2]>,
-    /// Of `completions`: those with both issued and ready seen.
+    /// Part of `completions`: with both *issued* and *ready* seen.
     pub with_stages: u64,
-    /// Of `completions`: those with queued seen. Null where the kernel lets no probe see it.
+    /// Part of `completions`: with *queued* seen. Null: the kernel does not allow a probe there.
     #[serde(default)]
     pub with_queued: Option<u64>,
-    /// Chosen, and given up: no room to keep them.
+    /// Selected, and given up because the map was full.
     pub no_room: u64,
-    /// Complete, and lost on the way: the ring buffer was full.
+    /// Completed, and lost because the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Chosen, and without a completion, as asked for (IOSQE_CQE_SKIP_SUCCESS).
+    /// Selected, and without a completion by request (IOSQE_CQE_SKIP_SUCCESS).
     #[serde(default)]
     pub skipped: u64,
-    /// Chosen, and over without a completion that was seen: it overflowed, or was missed.
+    /// Selected, and ended without a completion seen: it overflowed, or was missed.
     #[serde(default)]
     pub no_completion: u64,
-    /// Chosen, and not complete at the end of the watch or of their window.
+    /// Selected, and not complete at the end of the trace or of the window.
     pub unfinished: u64,
-    /// Complete, and their result was not seen to be reaped: native aio and POSIX AIO.
+    /// Completed, and not seen to be reaped: native aio and POSIX AIO.
     #[serde(default)]
     pub unreaped: u64,
-    /// Completions left out, since another open request had what they name. Of a multishot request that is its user data, of native aio
-    /// its iocb.
+    /// Completions left out because another open request had the same key. The key is the user data of a multishot
+    /// request, or the iocb of
+    /// native aio.
     #[serde(default)]
     pub shared_user_data: u64,
 }
 
 impl Followed {
-    /// Which requests were followed, in words.
+    /// The sampling of requests as text.
     pub fn sampling(&self) -> String {
         match (self.one_in, self.adaptive) {
             (0 | 1, _) => "all requests".into(),
@@ -127,18 +129,19 @@ impl Followed {
         }
     }
 
-    /// Some requests were left out, and the followed ones stand for them: what is said of these is an estimate.
+    /// Some requests were left out and the traced ones represent them: numbers based on them are estimates.
     pub fn is_sample(&self) -> bool {
         self.one_in > 1 && self.sampled_from != Some(0)
     }
 
-    /// What is said of the followed ones is no count: some were left out, or lost.
+    /// Numbers based on the traced requests are not counts: some requests were left out or lost.
     pub fn is_estimate(&self) -> bool {
         self.is_sample() || self.came_later.is_some_and(|n| n > 0) || self.no_room + self.ring_buffer_full > 0
     }
 
-    /// All requests for each that the followed ones tell of: more than one where some came while windows finished, and are taken to be
-    /// like the others.
+    /// Number of all requests per request that the traced ones represent. It is more than one if some came while
+    /// windows finished; those
+    /// are assumed to be like the others.
     pub fn of_all(&self) -> f64 {
         let later = self.came_later.unwrap_or(0) as f64;
         self.requests_estimated.filter(|all| *all > later).map_or(1.0, |all| all / (all - later))

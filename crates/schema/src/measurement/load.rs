@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::load_options::{Commit, Engine, Reaper, Rw, Trace, Wait};
 
-/// The load's options as resolved. Optional values are null where the option was not given and has no default.
+/// The load's options as resolved. An option is null if it was not specified and has no default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadRecord {
-    /// The I/O interface. Of a network load the server's: `epoll`, `io_uring`, or `unknown` where it is not measured.
+    /// The I/O interface. For a network load, of the server: `epoll`, `io_uring`, or `unknown` if it is not measured.
     pub engine: Engine,
     /// Setup flags of the ring.
     pub ring: Ring,
@@ -15,32 +15,32 @@ pub struct LoadRecord {
     pub sq_cpu: Option<u32>,
     /// Idle time after which the SQPOLL thread sleeps.
     pub sq_idle_ms: Option<u32>,
-    /// What is registered with the ring: `files`, `buffers`, `ring`.
+    /// Objects registered with the ring: `files`, `buffers`, `ring`.
     pub register: Vec<String>,
     /// Every request goes to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
-    /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` of a network load.
+    /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` for a network load.
     pub rw: Rw,
-    /// What makes each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
+    /// Method to make each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
     #[serde(default)]
     pub commit: Commit,
-    /// Block size, bytes. Of a network load: the bytes of a request.
+    /// Block size, bytes. For a network load: bytes of a request.
     pub bs: u64,
-    /// I/Os in flight per job. Of a network load: connections × window.
+    /// I/Os in flight per job. For a network load: connections × window.
     pub depth: u32,
-    /// I/Os per submission. Of a network load: the burst.
+    /// I/Os per submission. For a network load: the burst.
     pub batch: u32,
-    /// Threads. Of a network load: the server's.
+    /// Threads. For a network load: of the server.
     pub jobs: u32,
-    /// `irq`, `non-irq` or a list, as asked for; null: not pinned.
+    /// `irq`, `non-irq` or a list, as requested; null: not pinned.
     pub cpus_requested: Option<String>,
     /// The CPU of each job, in order; empty: not pinned.
     pub cpus: Vec<u32>,
     /// How a job waits: `block` or `peek`.
     pub wait: Wait,
-    /// Who reaps: `same`, `thread` or `thread:CPU`.
+    /// The thread that reaps: `same`, `thread` or `thread:CPU`.
     pub reaper: Reaper,
-    /// Computing in user mode between reaping and submitting.
+    /// Computation in user mode between reaping and submitting.
     pub think_ns: u64,
     /// Fresh memory touched per I/O: `none`, `lazy`, `prefault`.
     pub scratch: String,
@@ -52,28 +52,29 @@ pub struct LoadRecord {
     pub size: Option<u64>,
     /// O_DIRECT; false: the page cache.
     pub direct: bool,
-    /// Set where the load ends by time.
+    /// Set if the load ends after a time.
     pub runtime_ns: Option<u64>,
-    /// Set where the load ends by number of I/Os.
+    /// Set if the load ends after a number of I/Os.
     pub count: Option<u64>,
     /// Time before the measured span, with the same load.
     pub warmup_ns: u64,
     /// I/Os per second over all jobs; null: closed loop.
     pub rate: Option<f64>,
-    /// Blocks carry a checksum, and reads check it.
+    /// Written blocks contain a checksum, and reads check it.
     pub verify: bool,
-    /// Seed of the offsets and of the mix of reads and writes. The same seed gives the same I/Os in the same order. Left out in older
+    /// Seed of the offsets and of the mix of reads and writes. The same seed gives the same I/Os in the same order.
+    /// Left out in older
     /// records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
-    /// `auto`, `on` or `off`, as asked for.
+    /// `auto`, `on` or `off`, as requested.
     pub trace: Trace,
 }
 
-/// Ring setup flags asked for and, as the kernel's answer says, granted. Empty for other engines.
+/// Ring setup flags requested, and those the kernel granted. Empty for other engines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ring {
-    /// Flags that were asked for, by the names of `--ring`.
+    /// Requested flags, by the names of `--ring`.
     pub requested: Vec<String>,
     /// Flags that the kernel granted.
     pub granted: Vec<String>,

@@ -2,53 +2,56 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Of the followed requests (`path::order`).
+/// Order of the traced requests (`path::order`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Followed completions, each request once; no waits.
+    /// Traced completions, each request once, without waits.
     pub completions: u64,
-    /// Completions that overtook one submitted before.
+    /// Completions that overtook an earlier submission.
     pub inversions: u64,
-    /// Completions that were overtaken; null in older records. One that takes long is overtaken by all.
+    /// Completions that were overtaken; null in older records. One slow request can be overtaken by all others.
     #[serde(default)]
     pub overtaken: Option<u64>,
-    /// The most places that one was posted ahead of its turn.
+    /// Largest number of places that a completion was posted ahead of its turn.
     pub max_displacement: u64,
-    /// Between which stages they overtook.
+    /// Stages between which completions overtook.
     pub by: OrderBy,
-    /// Requests that are left out of this, since they are waits; `delivery` has them.
+    /// Requests that are left out because they are waits; `delivery` includes them.
     #[serde(default)]
     pub waits: u64,
-    /// The same of ready to posted; null where no completion was seen to become ready.
+    /// The same for ready to posted; null: no completion with *ready* seen.
     #[serde(default)]
     pub delivery: Option<Delivery>,
 }
 
-/// Whether completions were posted in the order in which they were ready, whatever the order of their submissions.
+/// Whether completions were posted in the order in which they became ready, independent of the order of submission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Followed completions that were seen to become ready. Of a multishot request, each that was.
+    /// Traced completions with *ready* seen. For a multishot request: each such completion.
     pub completions: u64,
-    /// Followed completions that were not seen to become ready. They were done at their submission, or are further ones of one wake-up
-    /// of a multishot request.
+    /// Traced completions without *ready* seen. They were done at submission, or they are further completions of one
+    /// wake-up of a
+    /// multishot request.
     pub without_ready: u64,
-    /// Posted before one that was ready earlier.
+    /// Completions posted before one that was ready earlier.
     pub inversions: u64,
-    /// The most places that one was posted ahead of its turn.
+    /// Largest number of places that a completion was posted ahead of its turn.
     pub max_displacement: u64,
-    /// Where a later one overtook.
+    /// Places where a later completion overtook.
     pub by: DeliveredBy,
 }
 
-/// Where a later one overtook.
+/// Places where a later completion overtook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeliveredBy {
-    /// In kernel workers of a file system. Null where the end of direct I/O is not seen (before Linux 6.6): then under `task_work`.
+    /// In kernel workers of a file system. Null if the end of direct I/O is not visible (before Linux 6.6): then in
+    /// `task_work`.
     pub file_system: Option<u64>,
     /// In task work.
     pub task_work: u64,
-    /// Of those under `task_work`: posted by their submission, since they were done by then. What was ready before waited for task
-    /// work. Null in older records.
+    /// Part of `task_work`: posted by their submission because they were already done. Completions that were ready
+    /// earlier waited for
+    /// task work. Null in older records.
     #[serde(default)]
     pub inline: Option<u64>,
 }
@@ -59,7 +62,8 @@ pub struct OrderBy {
     pub block: u64,
     /// In the device.
     pub device: u64,
-    /// In kernel workers of a file system. Null where the end of direct I/O is not seen (before Linux 6.6): then under `task_work`.
+    /// In kernel workers of a file system. Null if the end of direct I/O is not visible (before Linux 6.6): then in
+    /// `task_work`.
     #[serde(default)]
     pub file_system: Option<u64>,
     /// In task work.

@@ -1,4 +1,4 @@
-//! How latencies are distributed, and how rates change over a trace.
+//! Distribution of latencies, and rates over the course of a trace.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct LatencyHistogram {
     pub opcode: String,
     /// The delivery path; null: not known, as for native and POSIX AIO.
     pub vehicle: Option<DeliveryPath>,
-    /// In powers of two, without empty ones.
+    /// Classes in powers of two, without empty ones.
     pub buckets: Vec<LatencyBucket>,
 }
 
@@ -20,7 +20,7 @@ pub struct LatencyHistogram {
 pub struct LatencyBucket {
     /// A power of two, or 0.
     pub at_least_ns: u64,
-    /// How many requests the traced ones stand for.
+    /// Estimated number of requests.
     pub requests: u64,
 }
 
@@ -29,13 +29,13 @@ pub struct LatencyBucket {
 pub struct Timeline {
     /// Length of a slice.
     pub slice_ns: u64,
-    /// From the first traced completion on; 240 at most.
+    /// Slices from the first traced completion; at most 240.
     pub slices: Vec<TimeSlice>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeSlice {
-    /// Completions that the traced ones stand for.
+    /// Estimated number of completions.
     pub completions: u64,
     /// Mean latency; null: no request ended in it.
     pub latency_mean_ns: Option<f64>,

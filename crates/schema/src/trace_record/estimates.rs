@@ -1,20 +1,20 @@
-//! What the followed requests tell of all.
+//! Estimates for all requests, based on the traced requests.
 
 use serde::{Deserialize, Serialize};
 
-/// io_uring_enter calls that asked for so many requests, in powers of two, estimated from the followed requests.
+/// io_uring_enter calls by the number of requests to submit, in powers of two; estimated from the traced requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnterBatch {
-    /// Requests that the call was asked to submit: this many, and fewer than twice as many.
+    /// Requests to submit: this many, and fewer than twice as many.
     pub at_least: u64,
-    /// Followed requests in such calls.
+    /// Traced requests in these calls.
     pub requests: u64,
-    /// How many of all requests these stand for.
+    /// Estimated number over all requests.
     #[serde(default)]
     pub estimated: Option<u64>,
-    /// How many calls that were, estimated.
+    /// Estimated number of calls.
     pub calls: f64,
-    /// 95 % interval of `calls`; wide where `requests` are few.
+    /// 95 % interval of `calls`; wide if `requests` is small.
     #[serde(default)]
     pub calls_ci95: Option<[f64; 2]>,
 }
@@ -26,48 +26,48 @@ impl EnterBatch {
     }
 }
 
-/// A total that the followed requests tell of.
+/// A total that is estimated from the traced requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The estimate.
     pub total: f64,
-    /// Its 95 % interval; both ends are the total where nothing was left out.
+    /// Its 95 % interval; both ends equal the total if nothing was left out.
     pub ci95: [f64; 2],
 }
 
-/// Followed completions that were ready on one CPU and posted on another, or the same.
+/// Traced completions that became ready on one CPU and were posted on the same or a different CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPair {
-    /// The CPU on which they were ready.
+    /// The CPU on which they became ready.
     pub ready_cpu: u32,
     /// The CPU on which they were posted.
     pub posted_cpu: u32,
-    /// Followed completions.
+    /// Number of traced completions.
     pub completions: u64,
-    /// How many of all completions these stand for. By windows, of requests that were chosen from.
+    /// Estimated number over all completions. With windows: over requests that could be selected.
     #[serde(default)]
     pub estimated: Option<u64>,
-    /// The fewest threads that submitted nine in ten of them; null in older records.
+    /// Smallest number of threads that submitted 90 % of them; null in older records.
     #[serde(default)]
     pub threads: Option<u64>,
 }
 
 impl CpuPair {
-    /// Of one and the same record, to be compared with others.
+    /// For comparisons within one record.
     pub fn stands_for(&self) -> u64 {
         self.estimated.unwrap_or(self.completions)
     }
 }
 
-/// Followed completions carried by runs of exactly so many items. An item of a multishot request may post several: the runs
-/// themselves are in `task_work_batches`.
+/// Traced completions in task work runs of exactly this many items. An item of a multishot request may post several completions:
+/// `task_work_batches` counts the runs themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunItems {
     /// Items of the run.
     pub items: u32,
-    /// Followed completions that such runs carried.
+    /// Traced completions in these runs.
     pub completions: u64,
-    /// How many of all completions these stand for.
+    /// Estimated number over all completions.
     #[serde(default)]
     pub estimated: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What requests did with files.
+//! Requests by file.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use super::estimates::Estimate;
 use crate::file::Kind;
 use crate::measurement::Latency;
 
-/// What followed requests did with one file, whoever opened it; of what has no inode of its own (sockets, pipes, eventfds), with one
-/// descriptor of one process.
+/// Traced requests to one file, by all processes that opened it. A file without an inode of its own (socket, pipe, eventfd) is
+/// identified by one descriptor of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// What kind of file it is.
+    /// The kind of file.
     pub kind: Kind,
-    /// Its path; null: it has none, or none is known.
+    /// Its path; null: it has none, or not known.
     pub path: Option<String>,
-    /// False: the last part alone, as the kernel had it.
+    /// False: `path` is only the last component, from the kernel.
     pub path_is_whole: bool,
-    /// It had no name any more.
+    /// The file no longer had a name.
     pub deleted: bool,
-    /// Major and minor number: as stat(2) shows them where the path is whole. Else as the kernel has them.
+    /// Major and minor number. If the path is complete they are those of stat(2), otherwise the kernel's.
     pub device: Option<String>,
     /// Inode number; null: not known.
     pub inode: Option<u64>,
-    /// Type of the file system that it is on; null: a device, or not known.
+    /// Type of its file system; null: a device, or not known.
     #[serde(default)]
     pub filesystem: Option<String>,
     /// The block device whose queue takes its requests; null: none, or not known.
     #[serde(default)]
     pub queue_device: Option<String>,
-    /// Logical block of that device in bytes, to which direct I/O is aligned; null: not known.
+    /// Logical block size of that device in bytes, the alignment of direct I/O; null: not known.
     #[serde(default)]
     pub logical_block_bytes: Option<u64>,
     /// Request tags of that device's queue; null: not known.
@@ -36,42 +36,42 @@ pub struct FileRecord {
     pub nr_requests: Option<u32>,
     /// The process; null: several.
     pub tgid: Option<u32>,
-    /// How many processes, 256 at most.
+    /// Number of processes, at most 256.
     pub processes: u64,
-    /// What it was named by, 8 at most: `fd 7`, or `fixed 7` (index of a registered file).
+    /// Descriptors of the file, at most 8: `fd 7`, or `fixed 7` (index of a registered file).
     pub descriptors: Vec<String>,
-    /// How many more there were.
+    /// Number of further descriptors.
     pub more_descriptors: u64,
-    /// Followed requests.
+    /// Number of traced requests.
     pub followed: u64,
-    /// Reads, estimated for all requests; null: none was followed.
+    /// Reads, estimated for all requests; null: none was traced.
     pub reads: Option<FileRequests>,
-    /// Writes, estimated for all requests; null: none was followed.
+    /// Writes, estimated for all requests; null: none was traced.
     pub writes: Option<FileRequests>,
-    /// Other requests, estimated; null: none was followed.
+    /// Other requests, estimated; null: none was traced.
     pub others: Option<FileRequests>,
-    /// Latency of these requests, waits included.
+    /// Latency of these requests, including waits.
     pub latency_ns: Latency,
 }
 
-/// Requests of one sort to one file.
+/// Requests of one kind to one file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FileRequests {
-    /// Followed requests.
+    /// Number of traced requests.
     pub followed: u64,
-    /// How many requests.
+    /// Estimated number of requests.
     pub requests: Estimate,
-    /// Sum of their results; null: they move none.
+    /// Sum of their results; null: they do not move data.
     pub bytes: Option<Estimate>,
 }
 
 /// Files that are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OtherFiles {
-    /// How many files; of more than 512 at a time, one that was met again counts again.
+    /// Number of files. Above 512 at a time, a file that returns counts again.
     pub files: u64,
-    /// Followed requests to them.
+    /// Traced requests to them.
     pub followed: u64,
-    /// How many requests.
+    /// Estimated number of requests.
     pub requests: Estimate,
 }

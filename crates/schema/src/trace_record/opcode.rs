@@ -12,77 +12,78 @@ const UNKNOWN: &str = "unknown";
 /// Requests of one opcode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
-    /// The operation: IORING_OP_… in lower case. Of native aio `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`, `fdsync`, `poll`; of
-    /// POSIX AIO `aio_read`, `aio_write`, `aio_fsync`.
+    /// The operation: IORING_OP_… in lower case. Native aio has `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`, `fdsync`, `poll`.
+    /// POSIX AIO has `aio_read`, `aio_write`, `aio_fsync`.
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
-    /// Of these, those that asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS). Those that succeeded so, or were
-    /// unfinished at the end, are min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
+    /// Requests that ask for a completion only on failure (IOSQE_CQE_SKIP_SUCCESS). Those that succeeded without a completion, or
+    /// were unfinished at the end, are min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
     #[serde(default)]
     pub skips: u64,
-    /// Completions posted, the `more` and `notifications` among them.
+    /// Completions posted, including `more` and `notifications`.
     pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives. What moved without a completion is not known, and not in it.
+    /// Sum of the results of reads, writes, sends and receives. Bytes moved without a completion are unknown and not included.
     pub bytes: u64,
     /// Completions with an error.
     pub errors: u64,
-    /// Reads, writes and sends with fewer bytes than asked for; null: not looked at. It is not looked at how much vectored ones,
-    /// `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations ask for. Reads into provided buffers, and sends of bundles,
-    /// vectors and provided buffers are never short.
+    /// Reads, writes and sends with fewer bytes than requested; null: not checked. The requested length is not checked for
+    /// vectored operations, `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations. Reads into provided buffers, and sends of
+    /// bundles, vectors and provided buffers are never short.
     pub short: Option<u64>,
-    /// Completions that announce others of the same request.
+    /// Completions with IORING_CQE_F_MORE: the request will post others.
     pub more: u64,
     /// Notifications of zero-copy sends.
     pub notifications: u64,
-    /// Notifications whose send has IORING_SEND_ZC_REPORT_USAGE. Only they report whether the kernel copied the data.
+    /// Notifications whose send has IORING_SEND_ZC_REPORT_USAGE. Only these report whether the kernel copied the data.
     #[serde(default)]
     pub reporting: u64,
     /// Notifications that report a copy.
     #[serde(default)]
     pub copied: u64,
-    /// Mean time from the submission of a zero-copy send to its notification. So long the kernel holds the buffer.
+    /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this time.
     #[serde(default)]
     pub held_mean_ns: Option<f64>,
-    /// Completions that are messages of other rings. They come by IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING.
+    /// Completions that are messages from other rings. They come by IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING.
     #[serde(default)]
     pub messages: u64,
-    /// Requests that a policy refused with EACCES at submission. It is a restriction of the ring or task, or a BPF filter.
+    /// Requests that a policy refused with EACCES at submission. The policy is a restriction of the ring or task, or a BPF filter.
     #[serde(default)]
     pub denied: u64,
-    /// Requests cancelled with their chain, without a completion. One before them that asked for none if it succeeds failed.
+    /// Requests cancelled with their chain, without a completion. An earlier request of the chain, which skips its completion on
+    /// success, failed.
     #[serde(default)]
     pub unposted: u64,
-    /// Times that one was handed to io-wq because of IOSQE_ASYNC. The same request may be handed over more than once, where a worker
-    /// found it not to be ready.
+    /// Number of times that a request was handed to io-wq because of IOSQE_ASYNC. A worker that finds the file not ready may hand
+    /// the same request over again.
     pub punted_asked: u64,
-    /// Times that one was handed to io-wq because it would have blocked.
+    /// Number of times that a request was handed to io-wq because it would have blocked.
     pub punted_would_block: u64,
-    /// Times that one was handed to io-wq because the ring was drained (IOSQE_IO_DRAIN).
+    /// Number of times that a request was handed to io-wq because of a drain (IOSQE_IO_DRAIN).
     #[serde(default)]
     pub punted_drained: u64,
     /// The errors by name.
     pub errnos: Vec<ErrnoCount>,
-    /// Latency of the followed ones.
+    /// Latency of the traced requests.
     pub latency_ns: Latency,
-    /// Those that are in no mean latency, no stages and no order; null: there are none. They were kept open until something came.
+    /// Requests outside the mean latency, stages and order; null: none. They wait for an event of unknown time.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// The parts of the mean latency; null of other interfaces than io_uring.
+    /// The parts of the mean latency; null for interfaces other than io_uring.
     pub stages: Option<StageRecord>,
-    /// How many different requests were handed to io-wq; null: none, or too few to tell.
+    /// Number of distinct requests handed to io-wq; null: none, or too few for an estimate.
     #[serde(default)]
     pub punted_requests: Option<Estimate>,
 }
 
 impl OpcodeRecord {
-    /// It moved data, and how much was asked for is not looked at. A multishot read or zero-copy receive asks for no length.
+    /// It moved data, and its requested length is not checked. A multishot read or zero-copy receive does not request a length.
     pub fn short_not_told(&self) -> bool {
         let asks_for_none = opcode::is(&self.opcode, UNSIZED);
         self.short.is_none() && !asks_for_none && self.counts_bytes() && self.outcomes() > self.errors
     }
 
-    /// What succeeded without a completion moved bytes, and how many is not known.
+    /// Requests that succeeded without a completion moved an unknown number of bytes.
     pub fn bytes_unknown(&self) -> bool {
         self.counts_bytes() && self.silent() > 0
     }
@@ -91,23 +92,23 @@ impl OpcodeRecord {
         opcode::is(&self.opcode, READS | WRITES)
     }
 
-    /// Requests that succeeded without a completion, as they asked (IOSQE_CQE_SKIP_SUCCESS). What they moved is not known.
-    /// Those still in flight when watching ended are among them: nothing tells the two apart.
+    /// Requests that succeeded without a completion, as requested (IOSQE_CQE_SKIP_SUCCESS). Their bytes are not known. Requests
+    /// still in flight at the end are included, because they are indistinguishable.
     pub fn silent(&self) -> u64 {
         let ended = self.completions.saturating_sub(self.more + self.messages);
         self.skips.min(self.requests.saturating_sub(ended).saturating_sub(self.unposted))
     }
 
-    /// I/Os whose outcome is known: a zero-copy send's notification is none, a silent success is one.
+    /// I/Os with a known outcome: the notification of a zero-copy send does not count, a silent success counts.
     pub fn outcomes(&self) -> u64 {
         self.completions.saturating_sub(self.notifications) + self.silent()
     }
 }
 
-/// The operations among `completions` completions of these opcodes: each is a result that the program had of a request. A multishot
-/// request has one operation per result, and a request that succeeds without a completion (IOSQE_CQE_SKIP_SUCCESS) is one. Two completions
-/// are none: the notification of a zero-copy send, and the message of an IORING_OP_MSG_RING, whose sender has a completion of its own.
-/// The sender of an IORING_REGISTER_SEND_MSG_RING has none: its message is the operation.
+/// The operations among `completions` completions of these opcodes. An operation is a result that the program had of a request. A
+/// multishot request has one operation per result. A request that succeeds without a completion (IOSQE_CQE_SKIP_SUCCESS) is one.
+/// Two kinds of completions do not count: the notification of a zero-copy send, and the message of an IORING_OP_MSG_RING, whose
+/// sender has its own completion. The sender of an IORING_REGISTER_SEND_MSG_RING has none, so its message is the operation.
 pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
     let sum = |of: fn(&OpcodeRecord) -> u64| opcodes.iter().map(of).sum::<u64>();
     let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { o.messages });
@@ -120,9 +121,9 @@ pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
 pub struct ErrnoCount {
     /// Its name: `EAGAIN`.
     pub errno: String,
-    /// How many completions ended with it.
+    /// Number of completions that ended with it.
     pub count: u64,
-    /// User data of the first followed one, in hexadecimal; null: none was followed.
+    /// User data of the first traced one, in hexadecimal; null: none was traced.
     #[serde(default)]
     pub user_data: Option<String>,
 }
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!((named.silent(), operations(1000, &[named])), (0, 500));
         let by_register = OpcodeRecord { messages: 300, ..of("msg_ring", 0, 300) };
         assert_eq!(operations(300, &[by_register]), 300);
-        // Messages of a sender that is not traced are all that there is of them.
+        // If the sender is not traced, its messages are the only completions of the operation.
         assert_eq!(operations(500, &[of("unknown", 0, 500)]), 500);
         let multishot = OpcodeRecord { more: 99, ..of("recv", 1, 100) };
         assert_eq!(operations(100, &[multishot]), 100);

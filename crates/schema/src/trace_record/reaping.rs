@@ -4,47 +4,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::measurement::Delay;
 
-/// How long completions lay in the completion queue: from *posted* until the program had taken them out (*reaped*). Each is known by two
-/// bounds, and so is each quantile. Of some of the followed completions: each ring's first ones, then one in eight.
+/// Time that completions stayed in the completion queue: from *posted* until the program had reaped them. Each time and each
+/// quantile is known by two bounds. Some of the traced completions are checked: the first ones of each ring, then 1 in 8.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reaping {
-    /// Completions that were looked at until they were taken out. Each ring's first ones, then one in eight of the followed.
+    /// Completions checked until they were reaped. These are the first ones of each ring, then 1 in 8 of the traced ones.
     pub completions: u64,
-    /// How many these stand for.
+    /// Estimated number over all completions.
     pub estimated: u64,
-    /// Until the last look that found it in the queue. Each true quantile lies between this one and that of `at_most_ns`.
+    /// Time until the last check that found it in the queue. Each true quantile is between this one and the one of `at_most_ns`.
     pub at_least_ns: Delay,
-    /// Until the first look that did not find it.
+    /// Time until the first check that did not find it.
     pub at_most_ns: Delay,
     /// 95 % interval of the mean; null: fewer than 500.
     #[serde(default)]
     pub mean_ns_ci95: Option<[f64; 2]>,
-    /// Part of `at_least_ns` in which no thread waited for more completions than there were. The thread that used the ring last had a
-    /// CPU or slept.
+    /// Part of `at_least_ns` in which no thread waited for more completions than were available. The thread that last used the ring
+    /// was running or asleep.
     pub left_ns: Delay,
-    /// Completions of which that part is 10 ms or longer, those never taken out included.
+    /// Completions for which that part is 10 ms or longer, including those never reaped.
     pub left_long: u64,
-    /// How many these stand for.
+    /// Estimated number over all completions.
     pub left_long_estimated: u64,
-    /// Completions in the queue when one was posted, itself included.
+    /// Completions in the queue when one was posted, including itself.
     pub depth: Depth,
-    /// The most that were seen in it at a time.
+    /// Largest number seen in the queue at one time.
     pub deepest: u32,
-    /// Not taken out before the ring, the watch or its window ended; in no quantile.
+    /// Not reaped before the end of the ring, the trace or the window; not in the quantiles.
     pub unreaped: u64,
-    /// How many these stand for.
+    /// Estimated number over all completions.
     pub unreaped_estimated: u64,
-    /// How long the oldest of these lay there, at least; null: there are none.
+    /// Minimum time that the oldest of these stayed in the queue; null: there are none.
     pub unreaped_at_least_ns: Option<u64>,
 }
 
-/// Quantiles of a number of completions; null where too few tell.
+/// Quantiles of a number of completions; null: too few samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Depth {
     /// Median.
     pub p50: Option<u64>,
-    /// 99 % were no more.
+    /// 99 % were at most this many.
     pub p99: Option<u64>,
-    /// The most.
+    /// The largest.
     pub max: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Rings, and contexts of the interfaces without rings.
+//! Rings, and contexts of interfaces without rings.
 
 use crate::setup_flag;
 use serde::{Deserialize, Serialize};
@@ -14,11 +14,11 @@ use crate::measurement::{DeliveryPathCount, Latency, Order, StageRecord, Waits};
 pub struct RingRecord {
     /// Its number within the trace; rings and contexts are numbered together.
     pub ring: u32,
-    /// The process that made it.
+    /// The process that created it.
     pub tgid: u32,
     /// That process's name.
     pub comm: String,
-    /// File descriptors that name it, in that process; empty: not found in /proc.
+    /// Its file descriptors in that process; empty: not found in /proc.
     pub fds: Vec<u32>,
     /// Setup flags, by the names of `--ring`.
     pub flags: Vec<String>,
@@ -26,10 +26,10 @@ pub struct RingRecord {
     pub sq_entries: u32,
     /// Entries of the completion queue.
     pub cq_entries: u32,
-    /// It was there when watching began.
+    /// It existed when the trace began.
     pub found: bool,
-    /// Another ring's number: this is what a second process (`tgid`) does with that ring. It has a descriptor that it was given or
-    /// inherited. Left out for a ring itself. Requests that an SQPOLL thread submits are all the ring's own process's.
+    /// Number of the ring that this second process (`tgid`) also uses. Its descriptor was passed or inherited. Left out for a ring
+    /// itself. Requests submitted by an SQPOLL thread all belong to the process that created the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
     /// Submissions seen.
@@ -42,17 +42,18 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full.
     pub overflows: u64,
-    /// From the first to the last event that was counted of it: what rates are over. It is known to a tick of the kernel; below 20
-    /// ticks it is the longest that it may have been.
+    /// Time from its first to its last counted event, over which rates are computed. It is exact to a kernel tick. Below 20 ticks
+    /// it is the
+    /// longest possible time.
     #[serde(default)]
     pub active_ns: Option<u64>,
     /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered its completions.
+    /// Its completions by delivery path.
     pub vehicles: Vec<DeliveryPathCount>,
-    /// Latency of its followed requests.
+    /// Latency of its traced requests.
     pub latency_ns: Latency,
-    /// Requests that were kept open until something came; null: none.
+    /// Requests that wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
     /// Waits for its completions that began in io_uring_enter; null in older records.
@@ -61,32 +62,32 @@ pub struct RingRecord {
     /// Calls of io_uring_register on it, by operation; null in older records.
     #[serde(default)]
     pub register_calls: Option<Vec<RegisterCalls>>,
-    /// The parts of the mean latency; null where too little was followed.
+    /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
-    /// Its requests by how many their io_uring_enter call was asked to submit.
+    /// Its requests by the number that their io_uring_enter call was asked to submit.
     pub enter_batches: Vec<EnterBatch>,
     /// Its io_uring_enter calls that submitted.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
-    /// Its completions by how many items their run of task work ran.
+    /// Its completions by the number of items in their run of task work.
     pub run_items: Vec<RunItems>,
-    /// Order of its completions; null where fewer than two were followed.
+    /// Order of its completions; null: fewer than two were traced.
     #[serde(default)]
     pub order: Option<Order>,
-    /// How long its completions lay in the queue; null: none was looked at.
+    /// Time that its completions stayed in the queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
-    /// Its submission-queue thread; null: it has none.
+    /// Its SQPOLL thread; null: it has none.
     pub sqpoll: Option<SqpollRecord>,
-    /// Who submits to it and who waits for its completions; null: nobody was seen.
+    /// Threads that submit to it and threads that wait for its completions; null: none was seen.
     #[serde(default)]
     pub threads: Option<RingThreads>,
 }
 
-/// Waits for completions in io_uring_enter. A ring with IOPOLL, and one that a BPF program drives, has none that the kernel reports.
+/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL or of a ring driven by BPF.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnterWaits {
-    /// All waits.
+    /// Number of all waits.
     pub waits: u64,
     /// Waits with a minimum time to wait for more completions (`min_wait_usec`, Linux 6.12).
     pub min_wait: u64,
@@ -101,14 +102,14 @@ pub struct EnterWaits {
 pub struct RegisterCalls {
     /// IORING_REGISTER_… in lower case, or `unregister_…`.
     pub operation: String,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Those that failed, by error.
+    /// Failed calls, by error.
     pub errnos: Vec<ErrnoCount>,
 }
 
 impl RingRecord {
-    /// Which CPU its submission-queue thread is bound to, where the program asked for that; else where it ran last.
+    /// The CPU to which its SQPOLL thread is bound, if the program requested that; otherwise the CPU on which it last ran.
     pub fn sq_thread_place(&self) -> Option<String> {
         let cpu = self.sqpoll.as_ref()?.cpu.filter(|cpu| *cpu >= 0)?;
         let bound = setup_flag::is_set(&self.flags, "sq_aff");
@@ -116,7 +117,7 @@ impl RingRecord {
     }
 }
 
-/// One context of native aio, or what one process does through glibc's POSIX AIO.
+/// One context of native aio, or the glibc POSIX AIO of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextRecord {
     /// Its number; rings and contexts are numbered together.
@@ -127,32 +128,32 @@ pub struct ContextRecord {
     pub tgid: u32,
     /// That process's name.
     pub comm: String,
-    /// Events that its ring has room for; null: POSIX AIO has none.
+    /// Capacity of its event ring; null: POSIX AIO does not have one.
     pub entries: Option<u32>,
-    /// It was there when watching began.
+    /// It existed when the trace began.
     pub found: bool,
     /// Submissions seen.
     pub requests: u64,
-    /// Seen to end, or to be reaped; its `vehicles` sum to them.
+    /// Completions seen to end or to be reaped; its `vehicles` sum to them.
     pub completions: u64,
-    /// Results that were seen: what `opcodes`, `bytes` and `errors` are of.
+    /// Number of results seen, on which `opcodes`, `bytes` and `errors` are based.
     pub reaped: u64,
-    /// Bytes of the results; null: no result was seen, though there are completions. Null too where the submission of some was not
-    /// seen, so that it is not known what their results are.
+    /// Bytes of the results; null: no result was seen, though there are completions. Also null if some submissions were not seen,
+    /// since the meaning of their results is not known.
     pub bytes: Option<u64>,
-    /// Errors of the results; null as `bytes`.
+    /// Errors in the results; null like `bytes`.
     pub errors: Option<u64>,
-    /// As a ring's.
+    /// As for a ring.
     pub active_ns: Option<u64>,
-    /// Its requests by opcode; nothing of them goes to io-wq.
+    /// Its requests by opcode; io-wq does not handle any of them.
     pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered its completions.
+    /// Its completions by delivery path.
     pub vehicles: Vec<DeliveryPathCount>,
-    /// Of the followed requests: reaped − submitted.
+    /// reaped − submitted of the traced requests.
     pub latency_ns: Latency,
 }
 
-/// What there was of rings or contexts that are not told one by one.
+/// Sums over rings or contexts that are not listed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OthersRecord {
     /// `io_uring`, `libaio` or `posix_aio`.
@@ -161,7 +162,7 @@ pub struct OthersRecord {
     pub tgid: Option<u32>,
     /// That process's name.
     pub comm: String,
-    /// How many rings or contexts.
+    /// Number of rings or contexts.
     pub rings: u64,
     /// Submissions seen.
     pub requests: u64,
@@ -175,28 +176,28 @@ pub struct OthersRecord {
     pub overflows: u64,
     /// Their requests by opcode.
     pub opcodes: Vec<OpcodeRecord>,
-    /// What delivered their completions.
+    /// Their completions by delivery path.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// The submission-queue thread's use of its CPU while watched.
+/// CPU use of an SQPOLL thread during the trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SqpollRecord {
     /// Its number.
     pub tid: u32,
-    /// Where it ran last; with `sq_aff` the CPU that it is bound to.
+    /// The CPU on which it last ran; with `sq_aff` the CPU to which it is bound.
     pub cpu: Option<i32>,
-    /// Time over which it was looked at; null: not known.
+    /// Time over which it was sampled; null: not known.
     pub elapsed_ns: Option<u64>,
-    /// CPU time that it took then; null: not known.
+    /// CPU time in `elapsed_ns`; null: not known.
     pub cpu_ns: Option<u64>,
-    /// Of that, doing work, by the kernel's own count (Linux 6.9 and later).
+    /// Part of `cpu_ns` that did work, by the kernel's own count (Linux 6.9 and later).
     pub work_ns: Option<u64>,
-    /// Times that it was woken because it had gone to sleep.
+    /// Number of times that it was woken from its idle sleep.
     pub wakeups: Option<u64>,
     /// Requests that it submitted for this ring.
     pub requests: u64,
-    /// Other rings that the same thread serves (IORING_SETUP_ATTACH_WQ). Its times are of all of them together.
+    /// Other rings served by the same thread (IORING_SETUP_ATTACH_WQ). Its times cover all these rings.
     #[serde(default)]
     pub shared_with: Vec<u32>,
 }

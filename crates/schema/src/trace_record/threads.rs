@@ -1,63 +1,63 @@
-//! Which threads submit to a ring, and which wait for its completions.
+//! Threads that submit to a ring, and threads that wait for its completions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::delivery_path::DeliveryPath;
 
-/// The threads that were seen to use one ring; of a ring that several processes use, one process's.
+/// Threads that used one ring; for a ring of several processes, the threads of one process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RingThreads {
-    /// Those that submitted and waited most, 16 at most.
+    /// The threads with the most submissions and waits, at most 16.
     pub threads: Vec<ThreadRecord>,
-    /// So many others at least.
+    /// Minimum number of further threads.
     pub more: u64,
-    /// How many of all these waited in io_uring_enter for its completions; null: none did. Who takes the completions is not known then:
-    /// whoever looks into the ring's memory is not seen.
+    /// Number of threads that waited in io_uring_enter for its completions; null: none did. In that case the reaping threads are
+    /// unknown, since reading the ring's memory is not visible.
     pub waiting: Option<u64>,
-    /// Completions posted by threads that leave it to others to wait; null: there are none.
+    /// Completions posted by threads that do not wait for them; null: there are none.
     pub detour: Option<Detour>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRecord {
-    /// Its number.
+    /// Thread ID.
     pub tid: u32,
-    /// Its name when it was met first; null: not known.
+    /// Its name when it was first seen; null: not known.
     pub comm: Option<String>,
-    /// Requests that it submitted, estimated from the followed ones.
+    /// Number of its submitted requests, estimated from the traced ones.
     pub submitted: u64,
-    /// Times that it began to wait in io_uring_enter for this ring's completions: all of them.
+    /// Number of times that it started waiting in io_uring_enter for this ring's completions.
     pub waits: u64,
-    /// Mean delivery delay of what its own task work posted; null: known of none.
+    /// Mean delivery delay of completions posted by its own task work; null: not known.
     pub delivery_ns: Option<f64>,
 }
 
-/// Completions that the task work of their submitter posted, while other threads wait for them.
+/// Completions posted by the task work of their submitter while other threads wait for them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detour {
-    /// Followed completions of submitters that do not wait on this ring, in whichever process.
+    /// Traced completions of submitters that do not wait on this ring, in any process.
     pub completions: u64,
-    /// How many these stand for.
+    /// Estimated number over all completions.
     pub estimated: u64,
-    /// Their share of all the ring's completions.
+    /// Their share of all completions of the ring.
     pub share: f64,
-    /// How many threads submitted them.
+    /// Number of threads that submitted them.
     pub threads: u64,
-    /// Mean delivery delay of those; null: known of none.
+    /// Mean delivery delay of these completions; null: not known.
     pub delivery_ns: Option<f64>,
-    /// The same of what threads posted that do wait on this ring; null: there are none.
+    /// Mean delivery delay of completions posted by threads that wait on this ring; null: there are none.
     pub others_delivery_ns: Option<f64>,
-    /// What delivered them, the most frequent first.
+    /// Their delivery paths, the most frequent first.
     pub vehicles: Vec<DeliveryPathShare>,
 }
 
-/// What delivered a part of the detour's completions.
+/// Completions of the detour by delivery path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeliveryPathShare {
     /// The delivery path.
     pub vehicle: DeliveryPath,
-    /// The system call, of `syscall_exit`.
+    /// The system call, for `syscall_exit`.
     pub detail: Option<String>,
-    /// Their share of the detour's completions.
+    /// Share of the detour's completions.
     pub share: f64,
 }
