@@ -52,7 +52,7 @@ struct BuiltIn {
     title: String,
 }
 
-/// Prints the built-in experiments and every run of the store; a store that is not there yet holds none.
+/// Prints the built-in experiments and every run of the store; a store that does not exist is treated as empty.
 pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     if let Some(new) = &args.salvage {

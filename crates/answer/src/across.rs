@@ -16,18 +16,18 @@ use iotrail_schema::measurement::{Delivery, Measurement};
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord, value_text};
 use iotrail_stats::bootstrap::Counts;
 
-/// A kernel that was asked for, and what became of it: part of what `run --kernels --json` prints.
+/// A requested kernel and its outcome, printed by `run --kernels --json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KernelRecord {
-    /// The kernel as it was asked for.
+    /// The kernel as requested.
     pub asked: String,
-    /// Its release; null where nothing was measured.
+    /// Its release; null: nothing was measured.
     pub kernel: Option<String>,
-    /// Numbers of its runs in the store, one for each boot that measured.
+    /// Numbers of its runs in the store, one per boot with measurements.
     pub runs: Vec<i64>,
-    /// Software ran the machine's instructions; null where nothing was measured.
+    /// The machine was emulated; null: nothing was measured.
     pub emulated: Option<bool>,
-    /// What went wrong, a sentence for each boot that did not end its run.
+    /// Errors, one sentence per boot that did not end its run.
     pub failed: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "iotrail.history/1";
 pub struct Gathered {
     runs: Vec<(RunAt, Measurement)>,
     series: Vec<Points>,
-    /// Measurements that measured another load.
+    /// Measurements whose load differs from the requested one.
     left_out: u64,
 }
 
@@ -35,7 +35,7 @@ struct Points {
     hostname: String,
     quick: bool,
     at: Map<String, Value>,
-    /// Place among the runs, and logarithm of the value.
+    /// Position among the runs, and logarithm of the value.
     values: Vec<(usize, f64)>,
 }
 
@@ -48,9 +48,9 @@ pub struct History {
     pub experiment: String,
     /// Oldest first.
     pub runs: Vec<RunAt>,
-    /// A metric of a cell on a host each, with all its changes.
+    /// One series per metric, cell and host, with all its changes.
     pub series: Vec<Series>,
-    /// Measurements left out, since they measured another load than was asked for.
+    /// Measurements left out because their load differs from the requested one.
     pub left_out: u64,
     /// What is counted a second.
     #[serde(skip)]
@@ -77,16 +77,16 @@ pub struct Series {
     pub metric: String,
     /// The host that measured.
     pub hostname: String,
-    /// Of the experiment's quick form, whose figures are others than the full form's.
+    /// Runs with `--quick`, whose values differ from those of the full form.
     pub quick: bool,
     /// The cell's parameters.
     pub at: Map<String, Value>,
-    /// One for each run that has a figure.
+    /// One point per run with a value.
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
-    /// Of a series without a change: the change that so many runs would have shown in 95 % of cases. It is a factor less 1. Null: too few
-    /// runs, or there is a change.
+    /// Smallest detectable change if there is none, as a factor less 1. With this number of runs it is detected in 95 % of cases.
+    /// Null: too few runs, or there is a change.
     pub smallest_visible: Option<f64>,
 }
 
@@ -106,11 +106,11 @@ pub struct Change {
     pub run: i64,
     /// Its start, UTC.
     pub started: String,
-    /// New level by old level.
+    /// New level divided by old level.
     pub ratio: f64,
-    /// Interval of the ratio at 95 %, as though the place were known.
+    /// 95 % interval of the ratio, if the position of the change is taken as known.
     pub ci95: [f64; 2],
-    /// How often equal levels look as far apart.
+    /// Probability of a difference this large if the levels are equal.
     pub p: f64,
     /// Runs of the old level.
     pub runs_before: usize,
@@ -120,13 +120,13 @@ pub struct Change {
     pub is_worse: bool,
     /// It is the last change of its series: the new level is today's.
     pub is_latest: bool,
-    /// What is another one in the first run of the new level: `kernel 6.18.2 → 6.18.7`.
+    /// Facts that differ in the first run of the new level: `kernel 6.18.2 → 6.18.7`.
     pub with: Vec<String>,
 }
 
 impl Gathered {
-    /// Adds a run, the oldest first, that started then (UTC, in words). `asked`: only these metrics; empty: the run's own. `at`: only cells
-    /// with these parameters.
+    /// Adds a run, the oldest first, with its start time (UTC, as text). `asked`: only these metrics; empty: the run's own. `at`:
+    /// only cells with these parameters.
     pub fn add(&mut self, run: &RunRecord, started: &str, asked: &[Metric], at: &[(String, String)]) {
         let Some(first) = run.first() else { return };
         let place = self.runs.len();
@@ -168,7 +168,7 @@ impl Gathered {
         &mut self.series[i]
     }
 
-    /// `at_least`: changes by less than this factor, less 1, are not told.
+    /// `at_least`: smaller changes, as a factor less 1, are not reported.
     pub fn history(&self, experiment: &str, at_least: f64) -> History {
         let together = self.series.iter().filter(|s| s.values.len() > 1).count();
         History {
@@ -245,7 +245,7 @@ mod tests {
         all
     }
 
-    /// Around a level, by turns above and below.
+    /// Alternately above and below a level.
     fn level(from: i64, n: i64, kernel: &'static str, iops: f64) -> impl Iterator<Item = RunRecord> {
         (from..from + n).map(move |i| run(i, kernel, iops * (1.0 + 0.004 * ((i % 3) as f64 - 1.0))))
     }
@@ -261,7 +261,7 @@ mod tests {
         assert!((change.ratio - 0.9).abs() < 1e-3 && change.ci95[0] < 0.9 && 0.9 < change.ci95[1], "{change:?}");
         assert_eq!(change.with, ["kernel 6.18.2 → 6.18.7"]);
         assert_eq!((series.points.len(), series.points[0].run), (12, 1));
-        // What is less than was asked for is not told.
+        // A change below the limit is not reported.
         assert_eq!(all.history("e", 0.2).series[0].changes, []);
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let visible = history.series[0].smallest_visible.unwrap();
         let said = format!("e: no change over 12 runs (1 to 12); iops: {} would have shown", factor(visible));
         assert_eq!(history.answer(), said);
-        // A change of less than was asked for is not told, however small the spread.
+        // A change below the limit is not reported, however small the spread.
         assert_eq!(gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.3).series[0].smallest_visible, Some(0.3));
         let changed = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0))).history("e", 0.01);
         assert_eq!(changed.series[0].smallest_visible, None);

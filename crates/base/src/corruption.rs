@@ -1,23 +1,23 @@
-//! The one result that nothing else may hide: data that came back wrong.
+//! Corrupt data, the one result that may not be hidden by another.
 
 use serde::{Deserialize, Serialize};
 
-/// Data that a verified load read back and that is not what was written there.
+/// Data read by a load with checks that differs from the data written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Corruption {
     /// The file.
     pub file: String,
-    /// Offset of the first unit of 512 bytes that is wrong.
+    /// Offset of the first wrong unit of 512 bytes.
     pub offset: u64,
-    /// What was written there.
+    /// The data written.
     pub expected: String,
-    /// What was read.
+    /// The data read.
     pub found: String,
-    /// Blocks read that are wrong.
+    /// Number of wrong blocks among those read.
     pub blocks: u64,
     /// Size of a block.
     pub block_bytes: u64,
-    /// The cell that read them; left out outside of a run.
+    /// The cell that read them; left out outside a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What a machine allows, as `check` tells it: the items, their JSON (`iotrail.check/1`), and their text for a terminal.
+//! The capabilities of a machine, for `check`: the items, their JSON (`iotrail.check/1`), and their text for a terminal.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use iotrail_schema::measurement::Host;
 
 pub const SCHEMA: &str = "iotrail.check/1";
 
-/// One object with everything; this struct is the JSON schema.
+/// One object with all items; this struct is the JSON schema.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// `iotrail.check/1`.
@@ -18,35 +18,35 @@ pub struct Report {
     pub host: Host,
     /// CPU numbers.
     pub cpus: Cpus,
-    /// The kernel's tick; null where it can't be told.
+    /// The kernel's tick; null: not known.
     pub tick_hz: Option<u32>,
-    /// What is allowed and what is not.
+    /// Capabilities, present and missing.
     pub items: Vec<Item>,
 }
 
-/// Lists of CPU numbers; null where they can't be read.
+/// Lists of CPU numbers; null: not readable.
 #[derive(Debug, Default, Serialize)]
 pub struct Cpus {
     /// Online CPUs.
     pub online: Vec<u32>,
-    /// Isolated CPUs; null where that can't be read.
+    /// Isolated CPUs; null: not readable.
     pub isolated: Option<Vec<u32>>,
-    /// CPUs without a tick; null where that can't be read.
+    /// CPUs without a tick; null: not readable.
     pub nohz_full: Option<Vec<u32>>,
     /// Online CPUs that take the target's interrupts; null: the target has none.
     pub with_target_interrupts: Option<Vec<u32>>,
-    /// The other online CPUs; null: the target has none.
+    /// Online CPUs without these interrupts; null: the target has none.
     pub without_target_interrupts: Option<Vec<u32>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is allowed.
+    /// It is available.
     Ok,
     /// It is missing.
     Missing,
-    /// It could not be told.
+    /// Not known.
     Unknown,
 }
 
@@ -97,7 +97,7 @@ impl Section {
     }
 }
 
-/// One thing that is allowed or not.
+/// One capability.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
     /// Stable name: `io_uring.flag.defer_taskrun`.
@@ -106,18 +106,18 @@ pub struct Item {
     pub section: Section,
     /// Its name on the screen.
     pub name: String,
-    /// Whether it is there.
+    /// Whether it is available.
     pub state: State,
-    /// What was found.
+    /// The observed value.
     pub text: String,
-    /// What can't be had without it; null where nothing is missing.
+    /// Functions that are lost without it; null: nothing is missing.
     pub lost: Option<String>,
-    /// What brings it back; null where nothing is missing.
+    /// The change that restores it; null: nothing is missing.
     pub restore: Option<String>,
-    /// Items of one group and one answer stand on one row of the terminal.
+    /// Items of one group and one state share one row of the terminal.
     #[serde(skip)]
     pub group: Option<&'static str>,
-    /// A description of the machine, which can't be missing: no marker on the terminal.
+    /// A description of the machine that cannot be missing: no marker on the terminal.
     #[serde(skip)]
     pub fact: bool,
 }
@@ -157,7 +157,7 @@ impl Item {
         }
     }
 
-    /// `restore`: what would make it known.
+    /// `restore`: the change that makes it known.
     pub fn unknown(
         section: Section,
         id: &str,
@@ -173,11 +173,11 @@ impl Item {
     }
 }
 
-/// Longer lists of names are a number on the terminal, and whole in the JSON.
+/// Longer lists of names are printed as a number on the terminal, and in full in the JSON.
 const MOST_NAMES: usize = 20;
 const MOST_LOST: usize = 5;
 
-/// The report as it is shown.
+/// The report as shown on the screen.
 pub fn screen(report: &Report, style: Style) -> Screen {
     let mut out = Screen::new(style);
     out.heading(&verdict(report));
@@ -203,7 +203,7 @@ pub fn screen(report: &Report, style: Style) -> Screen {
     out
 }
 
-/// Whether completions can be followed here; if not, what is in the way.
+/// Whether completions can be traced here; if not, the obstacles.
 fn verdict(report: &Report) -> String {
     let of = |section| report.items.iter().filter(move |i| i.section == section);
     let probes = of(Section::Probes).count();
@@ -236,7 +236,7 @@ struct Line {
     texts: Vec<String>,
 }
 
-/// Items of a group are joined by answer; where a group has one answer only, it is one row.
+/// Items of a group are joined by state; a group with only one state is one row.
 fn rows<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<Line> {
     let items: Vec<&Item> = items.collect();
     let mut lines = Vec::new();
@@ -269,7 +269,7 @@ fn rows<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<Line> {
     lines
 }
 
-/// `of`: how many items the group has, with every answer.
+/// `of`: number of items of the group, over all states.
 fn line(members: &[&Item], of: Option<usize>) -> Line {
     let first = members[0];
     let mut texts = Vec::new();

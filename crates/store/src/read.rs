@@ -1,4 +1,4 @@
-//! What is read back: runs with their measurements, histograms, the list of runs, what a run still lacks.
+//! Reading the store: runs with their measurements, histograms, the list of runs, missing measurements of a run.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_stats::histogram;
 
-/// A line of `list`.
+/// A run in `list`.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct RunSummary {
     /// Its number.
@@ -28,35 +28,35 @@ pub struct RunSummary {
     pub started_unix_s: u64,
     /// Its end; null while measurements are missing.
     pub finished_unix_s: Option<u64>,
-    /// Measurements that are stored.
+    /// Number of stored measurements.
     pub done: u64,
-    /// Measurements that the host could make, all in all.
+    /// Number of measurements that the host can make.
     pub planned: u64,
     /// Hosts that measured; more than one if the run was resumed elsewhere.
     pub hosts: Vec<String>,
-    /// Kernels that measured.
+    /// Kernels of its measurements.
     pub kernels: Vec<String>,
-    /// What ended it early; left out where nothing did.
+    /// Corrupt data that ended it early; left out if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
 }
 
-/// A run that has measurements to come.
+/// A run with missing measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unfinished {
     pub run: i64,
     pub seed: u32,
     pub plan_key: String,
-    /// Kernels that measured so far.
+    /// Kernels of the measurements so far.
     pub kernels: Vec<String>,
 }
 
-/// In which order a run's measurements are read.
+/// The order in which a run's measurements are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By cell, then by repeat.
     Cell,
-    /// By their beginnings.
+    /// By start time.
     Start,
 }
 
@@ -64,7 +64,7 @@ pub enum Order {
 pub type Take<'a> = dyn FnMut(u32, u32, Measurement) -> Result<()> + 'a;
 
 impl Store {
-    /// The latest run of an experiment that has measurements to come.
+    /// The latest run of an experiment with missing measurements.
     pub fn last_unfinished(&self, experiment: &str) -> Result<Option<Unfinished>> {
         let sql = "SELECT run, seed, plan_key FROM runs
                    WHERE kind = 'experiment' AND experiment = ?1 AND finished_unix_s IS NULL ORDER BY run DESC LIMIT 1";
@@ -76,7 +76,7 @@ impl Store {
         Ok(Some(Unfinished { run, seed, plan_key, kernels }))
     }
 
-    /// (cell, repeat) of everything that a run has stored.
+    /// (cell, repeat) of all stored measurements of a run.
     pub fn done(&self, run: i64) -> Result<HashSet<(u32, u32)>> {
         let mut query =
             self.db.prepare("SELECT cell, repeat FROM measurements WHERE run = ?1").map_err(|e| self.fail(e))?;
@@ -84,7 +84,7 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
-    /// The same in the order in which it was measured.
+    /// The same in the order of measurement.
     pub fn order(&self, run: i64) -> Result<Vec<(u32, u32)>> {
         let sql = "SELECT cell, repeat FROM measurements WHERE run = ?1 ORDER BY measurement";
         let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
@@ -92,12 +92,12 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
-    /// The number of the run that was begun last; `None`: there is none.
+    /// The number of the run that was started last; `None`: there is none.
     pub fn last(&self) -> Result<Option<i64>> {
         self.db.query_row("SELECT max(run) FROM runs", [], |r| r.get(0)).map_err(|e| self.fail(e))
     }
 
-    /// A run with all that is stored of it; `None` if there is no such run.
+    /// A run with all its stored data; `None` if there is no such run.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
         let Some(mut record) = self.outline(run)? else { return Ok(None) };
         for cell in &mut record.cells {
@@ -150,10 +150,10 @@ impl Store {
         Ok(cells)
     }
 
-    /// A run's measurements with their cells and repeats, each read when its turn comes. An error of `take` ends it.
+    /// A run's measurements with their cells and repeats, one at a time. An error of `take` ends the read.
     pub fn each(&self, run: i64, order: Order, take: &mut Take<'_>) -> Result<()> {
         let fail = |e| self.fail(e);
-        // The numbers alone are sorted, and kept.
+        // Only the numbers are sorted and kept.
         let sql = match order {
             Order::Cell => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY cell, repeat",
             Order::Start => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY started_unix_s, cell, repeat",
@@ -171,7 +171,7 @@ impl Store {
         Ok(())
     }
 
-    /// The measurements of one of its cells, in the order of the repeats; each is read when its turn comes.
+    /// The measurements of one cell in the order of the repeats, one at a time.
     pub fn each_of(&self, run: i64, cell: u32, take: &mut dyn FnMut(Measurement) -> Result<()>) -> Result<()> {
         let fail = |e| self.fail(e);
         let sql = "SELECT json FROM measurements WHERE run = ?1 AND cell = ?2 ORDER BY repeat";
@@ -184,7 +184,7 @@ impl Store {
         Ok(())
     }
 
-    /// How many measurements a run has, and the hosts that made them.
+    /// Number of measurements of a run, and their hosts.
     pub fn measured_by(&self, run: i64) -> Result<(u64, Vec<String>)> {
         let sql =
             "SELECT hostname, sum(measurements) FROM measured_by WHERE run = ?1 GROUP BY hostname ORDER BY hostname";
@@ -206,7 +206,7 @@ impl Store {
         histogram::from_bytes(&bytes).map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
     }
 
-    /// Every run, the latest last. Reads no record and no measurement: what it costs grows with the runs alone.
+    /// Every run, the latest last. Reads neither records nor measurements, so its cost depends only on the number of runs.
     pub fn list(&self) -> Result<Vec<RunSummary>> {
         let fail = |e| self.fail(e);
         let sql =
@@ -241,7 +241,7 @@ impl Store {
         while let Some(row) = rows.next().map_err(fail)? {
             let (run, host, kernel, n) =
                 (|| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)))().map_err(fail)?;
-            // Both are in the order of the runs' numbers.
+            // Both are in the order of run numbers.
             let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
             let summary = &mut list[at];
             summary.done += n as u64;
@@ -259,14 +259,14 @@ impl Store {
             list[at].corruption = Some(self.read_json(&text, run)?);
         }
         for run in &mut list {
-            // It may have ended before its last block, by its stopping rule; or blocks were added.
+            // The stopping rule may have ended it before its last block, or blocks were added.
             let is_whole = run.finished_unix_s.is_some() && run.corruption.is_none();
             run.planned = if is_whole { run.done } else { run.planned.max(run.done) };
         }
         Ok(list)
     }
 
-    /// Kernels that measured a run, in the order in which they came to it.
+    /// Kernels of a run's measurements, in order of first use.
     fn kernels(&self, run: i64) -> Result<Vec<String>> {
         let sql = "SELECT kernel FROM measured_by WHERE run = ?1 GROUP BY kernel ORDER BY min(first)";
         let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;

@@ -1,4 +1,4 @@
-//! The studies that there are.
+//! The available studies.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use iotrail_base::words::plural;
 use iotrail_experiment::studies;
 use iotrail_report::terminal::{self, Screen, Style};
 
-/// As `--json` prints it.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Studies {
     /// `iotrail.studies/1`.
@@ -25,9 +25,9 @@ struct OneStudy {
     title: String,
     /// Where it was published.
     citation: String,
-    /// What can be run of it, for `--only`.
+    /// Names of its parts, for `--only`.
     parts: Vec<String>,
-    /// Published figures that it has here.
+    /// Number of its published values.
     figures: usize,
 }
 

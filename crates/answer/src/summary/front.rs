@@ -1,4 +1,5 @@
-//! The answer of a search by two objectives: the members of the front that fresh blocks confirm, each against what there is now.
+//! The answer of a search by two objectives: the members of the front that fresh blocks confirm, each compared with the current
+//! configuration.
 
 use super::change::range;
 use super::effect::{Effect, of_arm};
@@ -14,15 +15,15 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Effort, SearchOutcome};
 use iotrail_stats::{holm, search};
 
-/// Chance that any figure of the table is called better or worse where nothing differs.
+/// False-positive rate of the table: the chance that any value is called better or worse if nothing differs.
 const ALPHA: f64 = 0.05;
 
-/// What was confirmed of a front.
+/// The confirmed front of a search by two objectives.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Front {
-    /// The metrics, in words.
+    /// The metrics as text.
     pub objectives: Vec<String>,
-    /// What there is now, then the members.
+    /// The current configuration, then the members.
     pub members: Vec<Member>,
 }
 
@@ -31,30 +32,30 @@ pub struct Front {
 pub struct Member {
     /// Its arm.
     pub candidate: String,
-    /// What adopting it takes.
+    /// Effort of adopting it.
     pub effort: Effort,
-    /// Each objective against what there is now; empty of that itself.
+    /// Each objective compared with the current configuration; empty for that configuration.
     pub figures: Vec<Figure>,
-    /// Nothing measured beats it in both; but for what there is now, it gains in one at least.
+    /// No measured candidate beats it in both objectives, and it is the current one or gains in one.
     pub on_front: bool,
-    /// The constraint that it breaks.
+    /// The constraint that it violates.
     #[serde(skip)]
     pub breaks: Option<String>,
 }
 
-/// One objective of one member, against what there is now.
+/// One objective of one member, compared with the current configuration.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Figure {
     /// Null: not known.
     pub ratio: Option<f64>,
     /// Its 95 % interval; null: not known.
     pub ci95: Option<[f64; 2]>,
-    /// `faster` is better, by 1 % at least; all of the table share their chance of error.
+    /// `faster` is better, by at least 1 %; all verdicts of the table share their false-positive rate.
     pub verdict: Verdict,
 }
 
 impl Member {
-    /// Its name and what adopting it takes, or why nobody should.
+    /// Its name and the effort of adopting it, or why it should not be adopted.
     pub fn title(&self) -> String {
         if let Some(text) = &self.breaks {
             return format!("{} (breaks {text})", self.candidate);
@@ -99,7 +100,7 @@ impl Figure {
 }
 
 impl Front {
-    /// Each member that has figures in a line, then what the signs mean: `sqpoll (a flag): IOPS ▲ +13 % (3.4 to 22), CPU time ▼ ×2.1
+    /// One line per member with values, then the meaning of the signs: `sqpoll (a flag): IOPS ▲ +13 % (3.4 to 22), CPU time ▼ ×2.1
     /// (2.0 to 2.1)`.
     pub fn lines(&self) -> Vec<String> {
         let line = |m: &Member| {
@@ -110,7 +111,7 @@ impl Front {
         self.members.iter().filter_map(line).chain([self.legend()]).collect()
     }
 
-    /// What the signs mean that are there, and what the figures are.
+    /// The meaning of the signs in use, and of the values.
     pub fn legend(&self) -> String {
         let has = |verdict| self.members.iter().flat_map(|m| &m.figures).any(|f| f.verdict == verdict);
         let signs = [
@@ -125,7 +126,7 @@ impl Front {
     }
 }
 
-/// Of a confirmation: each arm but the first is a member.
+/// For a confirmation: each arm except the first is a member.
 pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let base = run.arms.first().map_or("", String::as_str);
     let unit = Unit::of_run(run);
@@ -158,7 +159,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
     let best = gains.iter().copied().filter(dominates).max_by(most);
     let kept = |i: usize| keeps(run, s.search, (base, run.arms[i + 1].as_str()), &fresh);
     let is_compared = |i: &usize| effects[*i].iter().flatten().any(|e| e.c.ci95.is_some());
-    // What there is breaks a constraint: whoever keeps them all may cost something.
+    // The current configuration violates a constraint, so a member that keeps all constraints may cost something.
     let best = best.or_else(|| (0..effects.len()).filter(|i| is_compared(i) && kept(*i).is_some()).max_by(most));
     let with_effort = |i: usize| format!("{} ({})", run.arms[i + 1], front.members[i + 1].effort.words());
     let (answer, advice) = match (best, &gains[..]) {
@@ -278,7 +279,7 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
         breaks: breaks(run, s.search, arm),
     };
     let mut members: Vec<Member> = run.arms.iter().enumerate().map(member).collect();
-    // Of any other two nothing is compared.
+    // Other pairs have no comparison.
     let good = |i: usize, o: usize| members[i].figures.get(o).map_or((0.0, None), |f| f.good(s.metrics[o]));
     let points: Vec<[f64; 2]> = (0..members.len()).map(|i| [0, 1].map(|o| good(i, o).0)).collect();
     let advantage = |o: usize, a: usize, b: usize| match (a, b) {
@@ -288,14 +289,14 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
     };
     let stay = search::front(&points, advantage, MATTERS);
     for (i, m) in members.iter_mut().enumerate() {
-        // Fresh blocks have to show what it is on the front for.
+        // Fresh blocks have to confirm the gain for which it is on the front.
         let gains = m.figures.is_empty() || m.figures.iter().any(|f| f.verdict == Verdict::Faster);
         m.on_front = gains && stay.contains(&i) && m.breaks.is_none();
     }
     Front { objectives: s.names.clone(), members }
 }
 
-/// Of a search by two objectives: the front as it was found, without figures; and whether nothing is to change.
+/// For a search by two objectives: the front as found, without values; and whether to keep the current configuration.
 pub(super) fn searched(
     run: &RunRecord,
     s: &Searched<'_>,

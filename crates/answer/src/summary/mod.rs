@@ -1,5 +1,5 @@
-//! The answer of a run in a few lines: one sentence with its number, when it holds, why, what to do, and one table. It is made of
-//! the run's comparisons alone, whatever the experiment; the conclusions say the rest.
+//! The answer of a run in a few lines: one sentence with its number, its conditions, the reason, the remedy, and one table. It uses
+//! only the run's comparisons, for every experiment; the conclusions contain the rest.
 
 mod across;
 pub mod advice;
@@ -31,40 +31,40 @@ use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{CONTROL, RunRecord};
 
-/// What stands above everything else of a run.
+/// The answer of a run, which comes first.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Head {
     /// One sentence with its number.
     pub answer: String,
-    /// In which of the situations; null: in all, or in none.
+    /// The situations for which it is true; null: all, or none.
     pub when: Option<String>,
-    /// What the probes counted that goes with it; null: nothing to be said.
+    /// Counts of the probes that explain it; null: none.
     pub why: Option<String>,
-    /// What to do about it; null: nothing.
+    /// The recommended change; null: none.
     #[serde(rename = "do")]
     pub advice: Option<String>,
-    /// What the other metrics say.
+    /// Results of the other metrics.
     pub also: Vec<String>,
     #[serde(skip)]
     pub table: Option<Situations>,
     /// The same as a picture.
     #[serde(skip)]
     pub forest: Option<Forest>,
-    /// Of a search by two objectives: what was confirmed; left out elsewhere.
+    /// For a search by two objectives: the confirmed front; otherwise left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<Front>,
-    /// What limits the answer.
+    /// Limits of the answer.
     pub notes: Vec<String>,
     /// The machine; null: nothing was measured.
     pub on: Option<String>,
 }
 
-/// An arm, and how it compares with the first one in each situation.
+/// An arm, and its comparison with the first arm in each situation.
 type ByArm<'r> = (&'r str, Vec<Effect<'r>>);
 
-/// Lines of other metrics, at most.
+/// Maximum number of lines for other metrics.
 const ALSO: usize = 2;
-/// Arms that show no difference, with what was seen of each, at most.
+/// Maximum number of arms without a difference that are listed with their observations.
 const SEEN: usize = 3;
 
 impl Head {
@@ -90,7 +90,7 @@ impl Head {
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
-        // A metric that the user named leads. Otherwise what the run is about, unless only another metric shows something.
+        // A metric that the user named comes first. Otherwise the metric of the run, unless only another metric shows a difference.
         let named = compared.first().filter(|(metric, _)| matches!(metric, Metric::Own(_)));
         let differing = compared.iter().find(|(_, all)| differs(all));
         let Some((metric, all)) = named.or(differing).or(compared.first()) else {
@@ -155,7 +155,7 @@ impl Head {
     }
 }
 
-/// Behind advice by another metric than the run is about: of which nothing may be known.
+/// Added to advice that is based on another metric: the metric of the run may be unknown.
 fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>]) -> String {
     let mut effects = about.iter().flat_map(|(_, e)| e);
     let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
@@ -163,7 +163,7 @@ fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>]) -> String {
     format!(", where {} matters{rest}", called(metric, unit))
 }
 
-/// Of a program: all its metrics beside each other, and what its watched runs counted. `open`: what the advice does not speak of.
+/// For a program: all its metrics, and the counts of its runs with probes. `open`: metrics that the advice does not cover.
 fn of_program(
     run: &RunRecord,
     (base, arm): (&str, &str),
@@ -192,7 +192,7 @@ fn of_program(
     }
 }
 
-/// The answer of comparisons that are of no run: the metrics one after the other, those that differ first; and what limits it.
+/// The answer of comparisons outside a run: the metrics one after another, those with a difference first; and its limits.
 pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) {
     let of = |metric: &Metric| -> Vec<Effect<'_>> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
@@ -216,7 +216,7 @@ fn pooled(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> String {
     if all.len() > 1 { text.replace("situation", "comparison") } else { text }
 }
 
-/// Where nothing is compared: what the cells have.
+/// If nothing is compared: the values of the cells.
 fn level(run: &RunRecord) -> String {
     let Some(metric) = metrics(run).into_iter().next() else { return "nothing was compared".into() };
     let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
@@ -235,7 +235,7 @@ fn level(run: &RunRecord) -> String {
     )
 }
 
-/// The arm that gains most against the first one; where none does, the one that loses most.
+/// The arm with the largest gain over the first one; if none gains, the arm with the largest loss.
 fn most<'a, 'r>(all: &'a [ByArm<'r>]) -> (&'a str, &'a [Effect<'r>]) {
     let size = |effects: &[Effect<'_>], verdict| {
         effects.iter().filter(|e| e.c.verdict == verdict).map(Effect::size).fold(0.0, f64::max)
@@ -262,7 +262,7 @@ fn answer(metric: Metric, unit: Unit, base: &str, all: &[ByArm<'_>]) -> String {
     text
 }
 
-/// What became of the other arms.
+/// Results of the other arms.
 fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
     let others = || all.iter().filter(|(name, _)| *name != arm);
     let n = others().count();
@@ -348,7 +348,7 @@ fn in_all(n: usize) -> String {
     if n == 1 { String::new() } else { format!(" in all {n} situations") }
 }
 
-/// What another metric says, where it says anything: each arm that differs, the one that differs most first.
+/// Results of another metric, if any: each arm with a difference, the largest first.
 fn also(run: &RunRecord, metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
     let mut differing: Vec<_> = all.iter().filter(|(_, e)| e.iter().any(Effect::differs)).collect();
     let size = |e: &[Effect<'_>]| e.iter().map(Effect::size).fold(0.0, f64::max);

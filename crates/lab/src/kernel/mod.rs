@@ -1,4 +1,4 @@
-//! Which kernels there are: on this machine, in the lab's cache, in Debian's registry; and one of them made ready to boot.
+//! Available kernels: on this machine, in the lab's cache, in Debian's registry; and the preparation of one of them for booting.
 
 mod image;
 mod release;
@@ -20,19 +20,19 @@ pub use self::image::unpack;
 /// A kernel that can be booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// `None`: nobody has said.
+    /// `None`: not known.
     pub release: Option<String>,
     /// The ELF file.
     pub vmlinux: PathBuf,
-    /// `lib/modules/RELEASE`; holds `modules.dep`.
+    /// `lib/modules/RELEASE` with `modules.dep`.
     pub modules: PathBuf,
 }
 
-/// Where a kernel is.
+/// Location of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// Below /boot and /lib/modules of this machine.
+    /// Under /boot and /lib/modules of this machine.
     Installed,
     /// In the lab's cache.
     Fetched,
@@ -40,29 +40,29 @@ pub enum Place {
     Registry,
 }
 
-/// One release, where it can be had with the least effort.
+/// One release, at the location that needs the least effort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
     /// Its release.
     pub release: String,
-    /// Where it is.
+    /// Its location.
     pub place: Place,
 }
 
-/// What `--kernel` asks for.
+/// The choice of `--kernel`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelChoice {
-    /// The newest that needs no fetching; where there is none, the newest of the registry.
+    /// The newest that needs no download; if there is none, the newest of the registry.
     AtHand,
     /// The newest of all.
     Newest,
-    /// A release, or the beginning of its name.
+    /// A release or its prefix.
     Release(String),
-    /// `vmlinux` or `vmlinuz`, with the folder of its modules.
+    /// `vmlinux` or `vmlinuz`, with the directory of its modules.
     File(PathBuf, PathBuf),
 }
 
-/// The kernels of this machine, of the cache, and of the registry as its lists were last read; the newest first.
+/// The kernels of this machine, of the cache, and of the registry by its last read lists; the newest first.
 pub fn list(cache: &Cache, arch: Arch) -> Result<Vec<Listed>> {
     let mut found: BTreeMap<String, Place> = BTreeMap::new();
     for name in Packages::of(cache, arch).names("linux-image-")? {
@@ -88,7 +88,7 @@ pub fn list(cache: &Cache, arch: Arch) -> Result<Vec<Listed>> {
 const MODULES: &str = "/lib/modules";
 const KERNELS: &str = "kernels";
 
-/// Image and modules of an installed kernel that this user may read.
+/// Image and modules of an installed kernel, if this user may read them.
 fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
     let modules = Path::new(MODULES).join(release);
     let images = [Path::new("/boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
@@ -96,7 +96,7 @@ fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
     modules.join("modules.dep").exists().then_some((image, modules))
 }
 
-/// Makes the kernel that is asked for ready to boot; fetched first if need be. `tell` is told before what takes time.
+/// Prepares the selected kernel for booting; downloads it if needed. `tell` receives a message before each slow step.
 pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     if let KernelChoice::File(file, modules) = asked {
         return of_file(file, modules, cache);
@@ -117,7 +117,7 @@ pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str
     }
 }
 
-/// The same, and not taken from this machine's own.
+/// The same without this machine's own kernels.
 pub fn fetch_asked(asked: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let asked = if asked == "newest" { KernelChoice::Newest } else { KernelChoice::Release(asked.into()) };
     Packages::of(cache, arch).refresh(tell)?;
@@ -144,7 +144,7 @@ fn choose(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) 
     pick(asked, &list(cache, arch)?).ok_or_else(|| unknown(asked))
 }
 
-/// The first of the list, which begins with the newest. The newest is so whatever its place; a plain one, where there is any.
+/// The first of the list, which starts with the newest. The newest is selected from any location; a plain flavour is preferred.
 fn pick(asked: &KernelChoice, list: &[Listed]) -> Option<Listed> {
     let is_plain = |k: &&Listed| release::flavour(&k.release).is_none();
     let found = match asked {
@@ -166,17 +166,17 @@ fn unknown(asked: &KernelChoice) -> Error {
     )
 }
 
-/// Fetches a release of the registry into the cache, unless it is there.
+/// Downloads a release of the registry into the cache, unless it is there.
 fn fetch(release: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let folder = cache.entry(&format!("{KERNELS}/{release}"), |folder| {
         let packages = Packages::of(cache, arch);
         let mut wanted = Vec::new();
-        // Newer kernels come in pieces; with them `linux-image-…` only names the others.
+        // Newer kernels are split into packages; `linux-image-…` only depends on the others.
         for piece in ["linux-image", "linux-binary", "linux-modules", "linux-base"] {
             let name = format!("{piece}-{release}");
             wanted.extend(packages.names(&name)?.into_iter().filter(|n| *n == name));
         }
-        // It is run here.
+        // It runs on this machine.
         let busybox = tools::busybox(cache, Arch::host(), tell)?;
         tell(&format!("fetching the kernel {release}"));
         packages.unpack(&wanted, folder)?;
@@ -214,7 +214,7 @@ fn fetched(release: &str, folder: &Path) -> Kernel {
     }
 }
 
-/// An image's kernel is unpacked once: its length and time tell it from another in the same place.
+/// An image's kernel is unpacked once: its length and time distinguish it from another one at the same path.
 fn of_file(file: &Path, modules: &Path, cache: &Cache) -> Result<Kernel> {
     let canonical = |path: &Path| std::fs::canonicalize(path).map_err(|e| cannot_read(path, e));
     let (file, modules) = (canonical(file)?, canonical(modules)?);
