@@ -260,9 +260,10 @@ fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
     let counts = |row: &ThreadRow| match of {
         BoundOf::ThreadTime => true,
         BoundOf::Cpu => row.state == ThreadState::Running,
-        // A program that looks for completions from user mode waits there, too.
+        // A completion may be ready before its thread has a CPU, and a program may poll the CQ ring from user mode.
         BoundOf::Latency | BoundOf::P99 => {
-            waits(row) || looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none()
+            let polls = looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none();
+            waits(row) || polls || row.state == ThreadState::Runnable
         }
     };
     let share = |thread: &ThreadAccount| {
