@@ -1,28 +1,26 @@
-//! The ratio of two arms and its 95 % interval, from few repeats, by drawing the repeats again and again from themselves.
+//! The ratio of two arms and its 95 % interval, from few repeats, by bootstrap.
 //!
-//! **What is drawn** are whole blocks where the arms were interleaved (*pairs*), else the repeats of each side by themselves.
+//! **Resampling.** If the arms were interleaved, complete blocks (*pairs*) are drawn, otherwise the repeats of each side.
 //!
-//! **What is taken of each draw.** Of pairs of numbers, the middle of their ratios: the median over all ratios, and over the
-//! geometric means of all two of them (Hodges and Lehmann's estimate, on logarithms). What drifts falls on both arms of a pair and
-//! cancels in its ratio; a ratio of the arms' medians would take the two from different blocks, and under drift more repeats would
-//! not make it surer. Of unpaired numbers, each side has such a middle of its own; of five and fewer, the means of their
-//! logarithms are compared, and nothing is drawn ([`apart()`]). Of latencies, the ratio of a quantile of the drawn repeats'
-//! merged histograms.
+//! **Statistic of a draw.** For pairs of numbers: the median of their ratios and of the geometric means of all two ratios (the
+//! Hodges–Lehmann estimate, on logarithms). Drift affects both arms of a pair and cancels in its ratio. A ratio of the arms'
+//! medians would combine different blocks, and under drift more repeats would not make it more precise. For unpaired numbers each side has
+//! its own estimate. With five or fewer repeats the means of the logarithms are compared, without resampling ([`apart()`]). For
+//! latencies: the ratio of a quantile of the merged histograms of the drawn repeats.
 //!
-//! **The interval.** The spread of what the draws give, s, on logarithms, is the standard error, once it is made √(n/(n−1)) times
-//! as large: n values vary less about their own middle than about the true one. That s is itself known from few values, so the
-//! interval is log ratio ± t·s with Student's t of n−1 degrees of freedom, not the normal's 1.96. Where the draws reach further
-//! (2.5 % and 97.5 % of them), as they do when one repeat in many decides a tail, so does the interval. Percentiles alone would be
-//! too narrow: of 5 pairs they hold the truth in 87 % of cases. An exact interval of order statistics does not exist below 6
-//! pairs.
+//! **Interval.** The standard error is the spread s of the draws, on logarithms, times √(n/(n−1)), because n values vary less about
+//! their own mean than about the true one. s itself is estimated from few values, so the interval is log ratio ± t·s with Student's
+//! t of n−1 degrees of freedom instead of the normal 1.96. If the 2.5 % and 97.5 % percentiles of the draws are wider, as with one
+//! repeat in many that decides a tail, the interval is as wide. Percentiles only would be too narrow: with 5 pairs they contain the
+//! true ratio in 87 % of cases. An exact interval of order statistics does not exist below 6 pairs.
 //!
-//! **Error.** Simulated (`bootstrap/tests.rs`): the interval holds the true ratio in at least 94 % of cases from 2 pairs on,
-//! whether repeats vary normally, log-normally, with tails heavier than that, with outliers, or drift; so two arms that are the
-//! same are called different in about 5 % at most. Repeats are taken to be independent but for what drifts. Of 2 or 3 pairs the
-//! interval is wide, as it has to be. The drawing itself adds 2 % of the width; the same values give the same interval.
+//! **Error.** Simulated (`bootstrap/tests.rs`): with 2 or more pairs the interval contains the true ratio in at least 94 % of
+//! cases, with normal, log-normal and heavier-tailed noise, outliers, or drift. Thus equal arms are called different in at most about 5 %.
+//! Repeats are assumed independent, except for drift. With 2 or 3 pairs the interval is wide. The resampling itself adds 2 % of the
+//! width; the same values give the same interval.
 //!
-//! **Cost.** 2,000 draws, each a bisection: of n pairs of numbers among their n²/2 ratios, with a walk along the pairs at each step; of n
-//! histograms, with 2n sums at each.
+//! **Cost.** 2,000 draws, each a bisection: for n pairs of numbers among their n²/2 ratios, with a walk along the pairs per step;
+//! for n histograms with 2n sums per step.
 
 mod apart;
 mod median;
@@ -38,16 +36,16 @@ pub use self::statistic::Statistic;
 use super::random::SplitMix64;
 use super::student;
 
-/// Pairs, or repeats of each side, below which there is no interval: one value has no spread.
+/// Minimum number of pairs, or repeats per side, for an interval: one value has no spread.
 pub const FEWEST: usize = 2;
 
-/// Repeats that nobody makes.
+/// More repeats than any run makes.
 const MOST: usize = 100_000;
 
 /// Draws: s errs by 1 / √(2·2,000), 1.6 %.
 const DRAWS: usize = 2_000;
 
-/// How many times as large b's number is as a's.
+/// Ratio of b's number to a's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     pub ratio: f64,
@@ -59,20 +57,20 @@ pub struct Ratio {
 pub struct Interval {
     pub lo: f64,
     pub hi: f64,
-    /// How often equal arms would seem to differ as much, or more: what an interval that just reaches to 1 leaves out.
+    /// Probability of a difference this large or larger if the arms are equal: the interval with this error reaches exactly to 1.
     pub p: f64,
-    /// Of the ratio's logarithm, and the degrees of freedom that it is known with.
+    /// Standard error of the ratio's logarithm, and its degrees of freedom.
     standard_error: f64,
     df: f64,
 }
 
-/// Of numbers of arms that were interleaved: those at one place are a pair. `None` where one is not above 0, or there are none.
+/// For arms that were interleaved: values at the same index are a pair. `None` if a value is not above 0, or there are none.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let pairs = PairRatios::new(a, b)?;
     Some(of_blocks(pairs.repeats(), pairs.resolution(), |times| pairs.log(times)))
 }
 
-/// Of latencies of arms that were interleaved. Both have as many repeats.
+/// For latencies of arms that were interleaved, with equal numbers of repeats.
 pub fn paired_quantiles(a: &MergedQuantile, b: &MergedQuantile) -> Ratio {
     of_blocks(a.repeats().min(b.repeats()), a.resolution(), |times| b.log(times) - a.log(times))
 }
@@ -87,19 +85,19 @@ fn of_blocks(n: usize, resolution: f64, log: impl Fn(&[u32]) -> f64) -> Ratio {
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, error, n as f64 - 1.0, resolution)) }
 }
 
-/// A side's own number, and its interval: what is drawn are its repeats.
+/// The number of one side and its interval, by resampling its repeats.
 pub fn alone(of: &impl Statistic) -> Ratio {
     of_blocks(of.repeats(), of.resolution(), |times| of.log(times))
 }
 
-/// Of sides that were measured apart: what drifted between them is in their difference and in no interval.
+/// For sides measured at different times: drift between them is in the difference and in no interval.
 pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     let (n, m) = (a.repeats(), b.repeats());
     let measured = b.log(&vec![1; m]) - a.log(&vec![1; n]);
     if n.min(m) < FEWEST {
         return Ratio { ratio: measured.exp(), interval: None };
     }
-    // One stream after the other, so that equal sides are not drawn alike.
+    // One random stream for both, so that equal sides have different draws.
     let mut random = SplitMix64::new(0);
     let of_a = draws(&mut random, n, |times| a.log(times));
     let of_b = draws(&mut random, m, |times| b.log(times));
@@ -110,7 +108,7 @@ pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, (in_a + in_b).sqrt(), df, resolution)) }
 }
 
-/// What the draws of `n` repeats give.
+/// Statistics of the draws of `n` repeats.
 fn draws(random: &mut SplitMix64, n: usize, of: impl Fn(&[u32]) -> f64) -> Vec<f64> {
     let mut times = vec![0; n];
     let mut draw = || {
@@ -136,7 +134,7 @@ fn deviation(values: &[f64]) -> f64 {
 fn interval(log: f64, mut logs: Vec<f64>, standard_error: f64, df: f64, resolution: f64) -> Interval {
     let reach = student::quantile(0.975, df) * standard_error;
     let tail = DRAWS / 40;
-    // The logarithm itself is known within the resolution; of two that are the same nothing strays.
+    // The logarithm is known within the resolution; for two equal values nothing varies.
     let off = (log.abs() - resolution).max(0.0);
     let strays = if off > 0.0 { student::beyond(off / standard_error, df) } else { 1.0 };
     let across = logs.iter().filter(|x| x.signum() != log.signum() || x.abs() <= resolution).count();
@@ -148,21 +146,21 @@ fn interval(log: f64, mut logs: Vec<f64>, standard_error: f64, df: f64, resoluti
 }
 
 impl Interval {
-    /// Half of the interval as a factor less 1: 0.02 where it reaches to 1.02 times the ratio. The farther end, if one is.
+    /// Half of the interval as a factor less 1: 0.02 if it extends to 1.02 times the ratio. The farther end, if they differ.
     pub fn relative_half_width(&self, ratio: f64) -> f64 {
         (self.hi / ratio).max(ratio / self.lo) - 1.0
     }
 
-    /// The difference, as a factor less 1, that this many repeats with this spread would show in 95 % of cases, where a difference
-    /// counts that the interval keeps away from 1 and that is above `noise_floor`. Few repeats know their spread badly: it is
-    /// taken to be as large as 80 % of such estimates allow.
+    /// The difference, as a factor less 1, that this number of repeats with this spread detects in 95 % of cases. A difference is
+    /// detected if the interval excludes 1 and it is above `noise_floor`. Few repeats estimate their spread badly: it is taken to
+    /// be as large as 80 % of these estimates allow.
     pub fn smallest_visible(&self, ratio: f64, noise_floor: f64) -> f64 {
         let needed = self.relative_half_width(ratio).max(noise_floor).ln_1p();
         let strays = student::quantile(0.95, self.df) * self.standard_error;
         ((needed + strays) * student::spread_at_most(self.df)).exp_m1()
     }
 
-    /// How many repeats, each varying as those that this is of, would show `difference` (a factor less 1) in 95 % of cases; `None`:
+    /// Number of repeats with this spread that detect `difference` (a factor less 1) in 95 % of cases; `None`:
     /// more than [`MOST`], or nothing varied.
     pub fn repeats_to_show(&self, repeats: usize, difference: f64) -> Option<usize> {
         let of_one = self.standard_error * (repeats as f64).sqrt() * student::spread_at_most(self.df);

@@ -1,25 +1,25 @@
-//! Where a series of figures changed its level: of one value after another, from run to run, in the order in which they were measured.
+//! Change points in a series of values, one per run, in the order of measurement.
 //!
-//! The places are E-divisive's (Matteson and James 2014): a segment is parted where the distances between its two parts exceed those within
-//! them most. What counts as a change is decided as in Hunter (Fleming and others 2023): by Student's t of the levels on both sides, first
-//! with a tenth of the strictness; then the weakest is taken out, and those beside it judged anew, until every one that is left holds.
-//! What comes and goes again has no single place that parts the series: where none does, the stretch is looked for that is farthest from
-//! all around it, and both its ends are places.
-//! Nothing in it is drawn, so the same series has the same changes.
+//! The change points are those of E-divisive (Matteson and James 2014): a segment is split at the point with the largest excess of
+//! distances between its two parts over those within them. The decision follows Hunter (Fleming and others 2023): Student's t of
+//! the levels on both sides, first with a tenth of the strictness. Then the weakest change is removed and its neighbours are tested
+//! again, until all remaining ones are significant. A temporary change has no single point that splits the series. If there is none, the
+//! stretch that differs most from its surroundings is searched, and both its ends are change points.
+//! Nothing is random, so the same series has the same changes.
 
 use crate::student::{beyond, quantile};
 
-/// How often a place that is no change may look like one. A series has many places, and the best of them is looked at: of 100 series of
-/// equal values up to two have a change all the same (see the tests).
+/// False-positive rate per change point. A series has many points, and the best is tested: of 100 series of equal values up to two
+/// have a false change (see the tests).
 const P: f64 = 0.001;
 
-/// So much less strict is the first pass: what comes to nothing when those beside it are known may hide others.
+/// The first pass is less strict by this factor: a change that becomes insignificant next to its neighbours may hide others.
 const WEAKER: f64 = 10.0;
 
-/// Fewer values on a side have no level.
+/// Minimum number of values per side for a level.
 const LEAST: usize = 3;
 
-/// Fewer values have no change.
+/// Minimum number of values for a change.
 pub const FEWEST: usize = 2 * LEAST;
 
 /// From one level to another.
@@ -27,20 +27,21 @@ pub const FEWEST: usize = 2 * LEAST;
 pub struct Change {
     /// The first value of the new level.
     pub at: usize,
-    /// The new level less the old one, each that of the values up to the next change; and the interval at 95 %, as though the place were known.
+    /// The new level less the old one, each over the values up to the next change; and its 95 % interval, if the position is taken
+    /// as known.
     pub by: f64,
     pub interval: (f64, f64),
-    /// How often levels that are the same look as far apart.
+    /// Probability of a difference this large if the levels are equal.
     pub p: f64,
 }
 
-/// In their order. Of figures with a ratio give the logarithms. `series`: as many are looked at together, and all of them are to have a false
-/// change no more often than one would.
+/// The changes in order. For metrics with a ratio pass logarithms. `series`: number of series tested together, which share the
+/// false-positive rate of one.
 pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
     let most = P / series.max(1) as f64;
     let mut places = vec![0, values.len()];
     let mut from = 0;
-    // Parts of parts: a segment that is parted is looked at again, from its beginning.
+    // A segment that was split is searched again from its start.
     while from + 1 < places.len() {
         let (start, end) = (places[from], places[from + 1]);
         match best(&values[start..end]).map(|at| start + at) {
@@ -61,8 +62,8 @@ pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
     }
 }
 
-/// The smallest change that is found in 95 % of cases, halfway between equal numbers of values on both sides, of values that spread like
-/// these around one level; `None`: fewer values than have a change.
+/// The smallest change that is detected in 95 % of cases, in the middle of the series, with values that spread like these around
+/// one level; `None`: fewer values than a change needs.
 pub fn smallest(values: &[f64], series: usize) -> Option<f64> {
     if values.len() < FEWEST {
         return None;
@@ -73,7 +74,7 @@ pub fn smallest(values: &[f64], series: usize) -> Option<f64> {
     let (half, df) = ((n / 2.0).floor(), n - 2.0);
     let error = spread * (1.0 / half + 1.0 / (n - half)).sqrt();
     let limit = quantile(1.0 - P / series.max(1) as f64 / 2.0, df);
-    // 95 % of a normal distribution, with the error of the spread that t divides by.
+    // 95 % of a normal distribution, including the error of the spread in the denominator of t.
     Some((limit + 1.645 * (1.0 + limit * limit / (2.0 * df)).sqrt()) * error)
 }
 
@@ -90,14 +91,14 @@ fn change(values: &[f64], start: usize, at: usize, end: usize) -> Change {
     Change { at, by, interval: (by - reach, by + reach), p }
 }
 
-/// Where the two parts are farthest apart; `None`: too few values.
+/// The point with the largest distance between the two parts; `None`: too few values.
 fn best(values: &[f64]) -> Option<usize> {
     let total = values.len();
     if total < FEWEST {
         return None;
     }
     let distances = |of: f64, from: &[f64]| from.iter().map(|x| (of - x).abs()).sum::<f64>();
-    // Sums of the distances between the two parts, and within each; all is in the later one at first.
+    // Sums of the distances between the two parts, and within each; at first all values are in the later part.
     let (mut between, mut earlier, mut later) = (0.0, 0.0, 0.0);
     for (i, x) in values.iter().enumerate() {
         later += distances(*x, &values[..i]);
@@ -122,12 +123,12 @@ fn best(values: &[f64]) -> Option<usize> {
     most.map(|(_, at)| at)
 }
 
-/// Where a stretch begins and ends that is farther from what is around it, on both sides, than any other; and how often that much is chance.
-/// `None`: too few values.
+/// The stretch that differs most from its surroundings on both sides, and the probability of this difference by chance. `None`: too
+/// few values.
 fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     let total = values.len();
     let n = total as f64;
-    // Of the differences from the mean: less is lost when they are squared.
+    // Differences from the mean: squares lose less precision.
     let mean = values.iter().sum::<f64>() / n;
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(values.iter().scan(0.0, |sum, x| {
@@ -140,7 +141,7 @@ fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     for first in LEAST..total.saturating_sub(2 * LEAST - 1) {
         for last in first + LEAST..=total - LEAST {
             let (inner, m) = (sums[last] - sums[first], (last - first) as f64);
-            // Of the squares, what two levels take away.
+            // Part of the squares that two levels explain.
             let explained = inner * inner * n / (m * (n - m));
             if most.is_none_or(|(best, ..)| explained > best) {
                 most = Some((explained, first, last));
@@ -150,7 +151,7 @@ fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     let (explained, first, last) = most.filter(|(explained, ..)| *explained > 0.0)?;
     let df = n - 2.0;
     let left = (squares - explained).max(0.0);
-    // It is the best of many, and their number grows with the square of the values'.
+    // It is the best of many stretches, and their number grows with the square of the number of values.
     let places = (n / FEWEST as f64).powi(2);
     Some((first, last, beyond((explained / left * df).sqrt(), df) * places))
 }
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Levels with so many values each, and noise of a standard deviation.
+    /// Levels with their number of values each, and noise with this standard deviation.
     fn series(levels: &[(f64, usize)], noise: f64, seed: u64) -> Vec<f64> {
         let mut random = SplitMix64::new(seed);
         levels
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_place_is_that_of_the_published_statistic() {
-        // By hand: of 1 1 1 | 5 5 5 all distances are between the parts, and (2·36/9)·9/6 is the statistic.
+        // By hand: for 1 1 1 | 5 5 5 all distances are between the parts, and (2·36/9)·9/6 is the statistic.
         assert_eq!(best(&[1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(3));
         assert_eq!(best(&[1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(4));
         assert_eq!(best(&[1.0; 5]), None);
@@ -190,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_there_and_gone_again_is_found() {
-        // The first split alone, of the whole, would not be one.
+        // The first split of the complete series would not be significant by itself.
         let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
         assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
     }
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(changes(&[2.0; 40], 1), []);
     }
 
-    /// Of 1,000 series each.
+    /// Share of 1,000 series.
     fn share(of: impl Fn(u64) -> bool) -> f64 {
         (1..=1000).filter(|seed| of(*seed)).count() as f64 / 1000.0
     }

@@ -1,4 +1,4 @@
-//! One set of spans, of which there may be thousands, most of them small.
+//! A set of durations. There may be thousands of sets, most of them small.
 
 use hdrhistogram::Histogram;
 
@@ -8,21 +8,20 @@ use super::{histogram, quantile};
 use iotrail_schema::measurement::{Delay, Latency};
 use iotrail_schema::metrics_record::Buckets;
 
-/// So many different values are kept in as much room as they take; only more of them are worth a histogram's memory.
+/// Up to this many distinct values are stored individually; only more justify the memory of a histogram.
 const FEW: usize = 8192;
 
-/// A delivery delay above it is worth a column: the period of the fastest tick, and far above what delivery takes when nothing
-/// is wrong.
+/// Longer delivery delays have their own column: the period of the fastest tick, and far above the delivery time without a problem.
 const LONG_NS: u64 = 1_000_000;
 
-/// Nanoseconds, each with the number of requests that it stands for; error and range are the histogram's (`stats::histogram`).
-/// Mean, quantiles and buckets are of all that they stand for; counts, least and greatest of those that were taken. Memory: 8 bytes,
-/// or 10, for each different value up to [`FEW`], then 264 KiB.
+/// Nanoseconds, each with its weight (the number of requests it represents); error and range are those of the histogram
+/// (`stats::histogram`). Mean, quantiles and buckets are weighted; counts, minimum and maximum are those of the samples. Memory: 8
+/// or 10 bytes per distinct value up to [`FEW`], then 264 KiB.
 #[derive(Debug, Clone, Default)]
 pub struct Durations {
     values: Values,
     count: u64,
-    /// Of them, longer than [`LONG_NS`].
+    /// Number of values longer than [`LONG_NS`].
     long: u64,
     mean: Mean,
 }
@@ -70,14 +69,14 @@ impl Durations {
         match (&mut self.values, &other.values) {
             (ours, Values::Few(theirs)) => theirs.iter().for_each(|(ns, weight)| ours.take(ns, weight)),
             (Values::Few(ours), Values::Many(theirs)) => self.values = Values::Many(of(ours, theirs.clone())),
-            // The same bounds and digits on both sides.
+            // Both sides have the same bounds and digits.
             (Values::Many(ours), Values::Many(theirs)) => ours.add(theirs).expect("histograms of one kind"),
         }
     }
 
-    /// `one_in`: one in so many was taken where not all were; 1: none was left out.
+    /// `one_in`: 1 in this many was sampled; 1: nothing was left out.
     pub fn latency(&self, one_in: u32) -> Latency {
-        // Never more than were taken.
+        // At most the number of samples.
         let effective = self.mean.effective();
         let latency = match &self.values {
             Values::Few(values) if values.is_empty() => return Latency::default(),
@@ -87,14 +86,14 @@ impl Durations {
         Latency { mean: self.mean.mean(), mean_ci95: self.mean.interval(one_in), ..latency }
     }
 
-    /// `None`: there are none.
+    /// `None`: there are no values.
     pub fn delay(&self) -> Option<Delay> {
         let Latency { count, p50, p90, p99, max, .. } = self.latency(1);
         (count > 0).then_some(Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.long) })
     }
 
-    /// What they stand for, counted by upper bounds, which rise. Counts and sum are the histogram's whatever the number, so that none is
-    /// ever less with more values.
+    /// Weighted counts by ascending upper bounds. Counts and sum always have the histogram's resolution, so that none decreases
+    /// with more values.
     pub fn buckets(&self, bounds_ns: &[u64]) -> Buckets {
         let many;
         let histogram = match &self.values {
@@ -114,7 +113,7 @@ impl Durations {
     }
 }
 
-/// The histogram, with these values in it too.
+/// The histogram with these values added.
 fn of(values: &Sparse, mut histogram: Histogram<u64>) -> Histogram<u64> {
     values.iter().for_each(|(ns, weight)| histogram.saturating_record_n(ns, weight));
     histogram
@@ -178,12 +177,12 @@ mod tests {
         let mut all = Durations::default();
         (0..48).for_each(|_| all.take(100, 1));
         assert_eq!((all.latency(100).count, all.latency(100).mean, all.latency(100).p50), (48, Some(100.0), Some(100)));
-        // Ten slow ones that stand for a thousand.
+        // Ten slow values with a weight of a hundred each.
         (0..10).for_each(|_| all.take(2_000_000, 100));
         let l = all.latency(100);
         assert_eq!((l.count, l.min, l.p50), (58, Some(100), Some(2_000_895)), "as far as the histogram tells");
         assert_eq!((l.mean, l.mean_ci95), (Some((4_800.0 + 2e9) / 1048.0), None), "too few tell how far it may be off");
-        // 58 were taken, and they vary as 11 of one weight: no p90.
+        // 58 samples that vary like 11 of one weight: no p90.
         assert_eq!((l.p90, l.p99), (None, None));
         assert_eq!(all.delay().map(|d| (d.count, d.over_1ms)), Some((Some(58), Some(10))));
         let b = all.buckets(&[1_000]);

@@ -1,15 +1,15 @@
-//! Totals of which a sample is known: of some items all were taken, of the others each with the same chance.
+//! Totals from a sample: of some items all were taken, of the others each with the same probability.
 //!
-//! **Error**: what was taken whole has none. Of the rest, the interval is that of a Poisson count at 95 %, by Byar's approximation of
-//! the exact one (right within 1 % from a count of 10 on; of fewer, the lower end is too low), scaled. A sample of one in few, and
-//! one at gaps that are not quite free, varies less than that: then it is wider than it had to be. Items of different value count for
-//! as many as would vary as much (Kish's effective size).
+//! **Error**: items of which all were taken have none. For the others the interval is that of a Poisson count at 95 %, by Byar's
+//! approximation of the exact one, scaled. It is correct within 1 % for a count of 10 or more; below, the lower end is too low. A
+//! sample of one in few, or at gaps that are not quite random, varies less, so the interval is wider than needed. Items of different value
+//! count as the number that would vary as much (Kish's effective size).
 
 use super::Z;
 
-/// Sampled items below which no total rests on them alone: of so many, it is right within 30 %.
+/// Minimum number of sampled items for a total based only on them: its error is up to 30 %.
 pub(crate) const ENOUGH: f64 = 50.0;
-/// The same for a total of which a part is known exactly: how wide its interval may be, of the total.
+/// The same for a total with an exact part: maximum width of its interval relative to the total.
 const WIDTH: f64 = 0.5;
 
 /// A total and its 95 % interval.
@@ -21,23 +21,23 @@ pub struct Total {
 }
 
 impl Total {
-    /// With so many more, which are known exactly.
+    /// Adds a number that is known exactly.
     pub fn and(self, known: f64) -> Total {
         Total { total: self.total + known, lo: self.lo + known, hi: self.hi + known }
     }
 }
 
-/// Items of about one value, and the sum of their values.
+/// Items of about equal value, and the sum of their values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stratum {
-    /// All that there were.
+    /// Items of which all were taken.
     pub whole: (u64, f64),
-    /// One in so many.
+    /// Items of which 1 in `one_in` was taken.
     pub sampled: (u64, f64),
 }
 
 impl Stratum {
-    /// One that stands for `weight`.
+    /// Takes an item of this weight.
     pub fn take(&mut self, weight: u32, value: f64) {
         let part = if weight <= 1 { &mut self.whole } else { &mut self.sampled };
         *part = (part.0 + 1, part.1 + value);
@@ -48,24 +48,24 @@ impl Stratum {
         (self.whole, self.sampled) = (sum(self.whole, other.whole), sum(self.sampled, other.sampled));
     }
 
-    /// All that were taken.
+    /// Number of items taken.
     pub fn items(&self) -> u64 {
         self.whole.0 + self.sampled.0
     }
 
-    /// How many items they stand for.
+    /// Estimated number of items.
     pub fn stands_for(&self, one_in: u32) -> u64 {
         self.whole.0 + self.sampled.0 * u64::from(one_in)
     }
 
-    /// The sum over what they stand for.
+    /// Estimated sum over all items.
     pub fn total(&self, one_in: u32) -> f64 {
         self.whole.1 + self.sampled.1 * f64::from(one_in)
     }
 }
 
-/// The sum over all items, where one in `one_in` of the sampled ones was taken. `None`: none was taken. With `one_in` 1 nothing was
-/// left out, and there is nothing to err in. With a larger one, there may have been items of which none was taken.
+/// Estimated sum over all items if 1 in `one_in` of the sampled ones was taken. `None`: none was taken. With `one_in` 1 nothing was
+/// left out, so there is no error. With a larger one, items may exist of which none was taken.
 pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let items: u64 = taken.iter().map(Stratum::items).sum();
     if items == 0 {
@@ -78,7 +78,7 @@ pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
         return Some(Total { total, lo: total, hi: total });
     }
     let cube = |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).powi(3);
-    // Of none, what one is worth is known from those taken whole alone.
+    // If no sampled item was taken, the value of one is known only from the items of which all were taken.
     let n = effective(taken).unwrap_or(0.0);
     let each = if n > 0.0 { sampled / n } else { whole / items as f64 };
     let scale = each * f64::from(one_in);
@@ -86,14 +86,14 @@ pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
     Some(Total { total, lo: whole + lo, hi: whole + scale * cube(n + 1.0, Z) })
 }
 
-/// The same, or `None` where too few carry it.
+/// The same, or `None` if it is based on too few items.
 pub fn total(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let t = interval(taken, one_in)?;
     let enough = effective(taken).is_some_and(|n| n >= ENOUGH);
     (one_in <= 1 || enough || t.hi - t.lo <= WIDTH * t.total).then_some(t)
 }
 
-/// How many sampled items of one value would vary as much.
+/// Number of sampled items of one value that would vary as much.
 fn effective(taken: &[Stratum]) -> Option<f64> {
     let some = || taken.iter().map(|t| t.sampled).filter(|(items, value)| *items > 0 && *value > 0.0);
     let sum: f64 = some().map(|(_, value)| value).sum();
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(total(&[sampled(50, 50.0)], 64).map(|t| t.total), Some(3200.0));
         assert_eq!(total(&[sampled(1, 1.0)], 1), Some(Total { total: 1.0, lo: 1.0, hi: 1.0 }));
         assert_eq!(total(&[], 1), None);
-        // A thousand in large batches, and the few single ones that make the sum.
+        // A thousand in large batches, and the few single ones that dominate the sum.
         assert_eq!(total(&[sampled(1000, 1.0), sampled(9, 9.0)], 64), None);
     }
 
@@ -137,12 +137,12 @@ mod tests {
         let mut t = Stratum::default();
         (0..48).for_each(|_| t.take(1, 0.5));
         assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));
-        // Others may have been there, of which none was taken: up to 3.69 × 100 of them, at half a call each.
+        // Items may exist of which none was taken: up to 3.69 × 100 of them, at half a call each.
         let open = interval(&[t], 100).unwrap();
         assert_eq!((open.total, open.lo), (24.0, 24.0));
         assert!((open.hi - 24.0 - 0.5 * 369.0).abs() < 3.0, "{open:?}");
         assert_eq!(total(&[t], 100), None, "that is more than was seen");
-        // A few sampled ones beside many that are known.
+        // A few sampled items in addition to many exact ones.
         let mut most = Stratum { whole: (100_000, 100_000.0), sampled: (0, 0.0) };
         (0..4).for_each(|_| most.take(100, 1.0));
         let t = total(&[most], 100).unwrap();
@@ -150,11 +150,11 @@ mod tests {
         assert!(t.lo > 100_000.0 && t.hi < 101_100.0, "{t:?}");
     }
 
-    /// Drawn 5,000 times, the interval must hold the truth at least 95 times in 100.
+    /// In 5,000 draws the interval has to contain the true value in at least 95 %.
     #[test]
     fn the_interval_holds_what_it_says() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
-        // 400 requests that came alone, and 800 in calls of 8: 500 calls.
+        // 400 single requests, and 800 in calls of 8: 500 calls.
         let holds = (0..5_000)
             .filter(|_| {
                 let mut taken = |n: u32| (0..n).filter(|_| random.uniform() < 0.125).count() as u64;

@@ -1,44 +1,45 @@
-//! Counts that were seen in windows, expanded to the time between them.
+//! Counts from windows, expanded to the time between the windows.
 //!
-//! **Estimate**: a regression of the events in a window on its length and on a count that is kept all the time (here: completions). The
-//! slope is bounded by 0, which expands by time, and by the ratio of the two, which expands by the count. So calls that follow the I/O
-//! and calls that have nothing to do with it are both estimated without their being told apart.
+//! **Estimate**: a regression of the events in a window on its length and on a count that is kept all the time (here: completions).
+//! The slope is bounded by 0, which expands by time, and by the ratio of the two, which expands by the count. So calls that depend on
+//! the I/O and calls that do not are both estimated, without distinguishing them.
 //!
-//! **Error**: the residuals' (HC2, since few windows have much leverage), at least a Poisson count's, with Student's distribution; as many
-//! degrees of freedom as windows had any event. The upper end is symmetric in the logarithm, because counts of bursts are skewed. It
-//! includes a phase as long as could have been missed by all windows in 40 of 100 cases, with the highest rate of any window. `benches/estimates.sh`
-//! measures the coverage. With fewer than [`ENOUGH`] windows there is no interval.
+//! **Error**: that of the residuals (HC2, since few windows have much leverage), at least that of a Poisson count, with Student's
+//! distribution. The degrees of freedom are the windows with any event. The upper end is symmetric in the logarithm, because counts
+//! of bursts are skewed. It includes a phase as long as all windows could miss in 40 of 100 cases, with the highest rate of any
+//! window.
+//! `benches/estimates.sh` measures the coverage. With fewer than [`ENOUGH`] windows there is no interval.
 
 use super::student;
 
-/// With fewer windows their spread is not known.
+/// Fewer windows do not show their spread.
 pub const ENOUGH: usize = 5;
 
-/// An estimate is printed if the ends of its interval differ by [`WIDEST`] at most, and if it is at most [`OFF`] of the truth away from both,
-/// or if the ends differ by [`NARROW`] per operation at most.
+/// An estimate is printed if the ends of its interval differ by at most [`WIDEST`] and are both within [`OFF`] of it, or if the
+/// ends differ by at most [`NARROW`] per operation.
 pub const WIDEST: f64 = 1.5;
 pub const NARROW: f64 = 0.01;
 pub const OFF: f64 = 0.25;
 
-/// How often a phase of the assumed length would have been missed by all windows.
+/// Probability that all windows miss a phase of the assumed length.
 const MISSED: f64 = 0.4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     /// Its length, in any unit.
     pub span: f64,
-    /// What is counted inside and outside windows.
+    /// The count inside and outside windows.
     pub counted: f64,
-    /// What is counted inside windows only.
+    /// The count inside windows only.
     pub events: f64,
 }
 
-/// The time that the windows are a sample of, themselves included.
+/// The time that the windows sample, including the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rest {
     pub span: f64,
     pub counted: f64,
-    /// How many times as long as outside of windows an operation may take inside, because of the programs there; at least 1.
+    /// Slowdown of an operation inside windows by the programs there; at least 1.
     pub slowed: f64,
 }
 
@@ -49,7 +50,7 @@ pub struct Total {
     pub interval: Option<(f64, f64)>,
 }
 
-/// Whether an estimate per operation with this interval is near enough to the truth to be printed.
+/// Whether an estimate per operation with this interval is precise enough to print.
 pub fn is_narrow(estimate: f64, (lo, hi): (f64, f64)) -> bool {
     let near = estimate <= (1.0 + OFF) * lo && estimate >= (1.0 - OFF) * hi;
     hi <= lo * WIDEST && near || hi - lo <= NARROW
@@ -91,11 +92,11 @@ pub fn total(known: f64, windows: &[Window], rest: Rest) -> Option<Total> {
         let highest = windows.iter().filter(|w| w.span > 0.0).map(|w| w.events / w.span).fold(0.0, f64::max);
         let hi = match unseen > 0.0 {
             true => (unseen * (reach / unseen).min(20.0).exp()).max(unseen + missed * (highest - event_rate).max(0.0)),
-            // 97.5 % of a Poisson count of which none was seen.
+            // 97.5 % limit of a Poisson count of 0.
             false => 3.69 * expansion * outside,
         };
-        // Operations that the windows do not account for, even with their error and slowed down, belong to a phase that no window met. How
-        // many events each has there is not known.
+        // Operations that the windows do not account for, even with their error and slowdown, belong to a phase that no window met.
+        // Their events per operation are not known.
         let count_error = expansion * (spread * outside).sqrt();
         let unmet = (rest.counted - rest.slowed * (count_rate * rest.span + 2.0 * count_error)).max(0.0);
         let most = windows.iter().filter(|w| w.counted > 0.0).map(|w| w.events / w.counted).fold(1.0, f64::max);
@@ -171,11 +172,11 @@ mod tests {
         assert!(width(1.0) > 1.4 && width(2.0) < 1.2, "{} {}", width(1.0), width(2.0));
     }
 
-    /// Events of one millisecond of a synthetic program; the second number is what is counted all the time.
+    /// Events of one millisecond of a synthetic program; the second number is the count that is kept all the time.
     type Program = fn(&mut Random, u64) -> (f64, f64);
 
     const PROGRAMS: [(&str, Program); 4] = [
-        // As many as a busy machine lets it, a few milliseconds at a time.
+        // As many as a busy machine allows, a few milliseconds at a time.
         ("one call per operation", |random, ms| {
             let n = (50 + (ms / 9) % 7 * 20 + random.below(40)) as f64;
             (n + random.below(3) as f64, n)

@@ -1,21 +1,21 @@
-//! Latency histograms: what they cost, how exact they are, how they are kept.
+//! Latency histograms: cost, precision, encoding.
 //!
-//! **Error**: 3 significant digits: a value read back is at most 0.1 % above the one recorded. **Range**: 1 ns to
-//! 1 hour; what lies outside counts as the nearest end. **Memory**: fixed, 264 KiB each; recording never allocates.
+//! **Error**: 3 significant digits: a value read back is at most 0.1 % above the recorded one. **Range**: 1 ns to
+//! 1 hour; values outside count as the nearest end. **Memory**: fixed, 264 KiB each; recording never allocates.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// One hour in ns: the largest value told apart.
+/// One hour in ns: the upper end of the range.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
-/// 33 half-buckets beyond the first, of 1024 counts of 8 bytes each.
+/// 33 half-buckets after the first, of 1024 counts of 8 bytes each.
 #[cfg(test)]
 const BYTES: usize = 33 * 1024 * 8;
 
 /// An empty histogram of nanoseconds.
 pub fn new() -> Histogram<u64> {
-    // Bounds and digits are constants that the library takes (tested below); resizing stays off.
+    // Bounds and digits are constants that the library accepts (tested below); resizing stays off.
     Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds")
 }
 
@@ -24,14 +24,14 @@ pub fn new() -> Histogram<u64> {
 #[error("histogram: {0}")]
 pub struct Unreadable(String);
 
-/// HdrHistogram's V2 encoding, deflated: what its other libraries and tools read.
+/// HdrHistogram's V2 encoding, deflated, which its other libraries and tools read.
 pub fn to_bytes(histogram: &Histogram<u64>) -> Result<Vec<u8>, Unreadable> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|e| Unreadable(e.to_string()))?;
     Ok(bytes)
 }
 
-/// Reads what [`to_bytes`] wrote.
+/// Decodes the result of [`to_bytes`].
 pub fn from_bytes(bytes: &[u8]) -> Result<Histogram<u64>, Unreadable> {
     Deserializer::new().deserialize(&mut std::io::Cursor::new(bytes)).map_err(|e| Unreadable(e.to_string()))
 }

@@ -1,7 +1,7 @@
-//! Many tests together: Holm's step-down correction. Of tests of things that are all so, the chance that any is called otherwise stays
-//! what it is for one, however they depend on each other.
+//! Holm's step-down correction for several tests. If all null hypotheses are true, the probability that any is rejected stays that
+//! of one test, for any dependence between them.
 
-/// What each test's p is with the others in mind, in the order given.
+/// The adjusted p of each test, in the order of the input.
 pub fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

@@ -1,5 +1,5 @@
-//! Pure numbers: histograms, quantiles, shares of samples, totals estimated from samples, courses over time, ratios of repeats with
-//! their intervals. It reads nothing and decides nothing: what a number means is said elsewhere.
+//! Numeric code without I/O: histograms, quantiles, shares of samples, estimated totals, courses over time, ratios of repeats with
+//! their intervals. It makes no decisions; other crates interpret its numbers.
 //!
 //! It uses the records of `iotrail-schema`, which it fills.
 
@@ -22,5 +22,5 @@ mod sparse;
 pub mod steady;
 pub mod student;
 
-/// The standard normal's quantile at 97.5 %: of intervals at 95 %.
+/// The standard normal quantile at 97.5 %, for 95 % intervals.
 const Z: f64 = 1.959_963_984_540_054;

@@ -1,18 +1,18 @@
-//! One effect, measured on several machines: a random-effects summary. Each machine has its own true effect; what is looked for is
-//! their mean, how far they spread, where another machine's would lie, and how unlike the others each one is.
+//! One effect, measured on several machines: a random-effects model. Each machine has its own true effect. The results are their
+//! mean, their spread, the prediction interval for another machine, and the outliers.
 //!
-//! A machine's error is known from a few pairs only. Taken as it is, 200 machines of one kind would look different by their errors
-//! alone; so errors are drawn together as far as they are alike (Smyth 2004), and what stays unknown of them makes them wider.
+//! The error of a machine is estimated from a few pairs. Unmodified, these errors would make 200 equal machines look different, so
+//! they are shrunk towards each other as far as they are alike (Smyth 2004), and their remaining uncertainty widens them.
 //!
-//! The spread is Paule and Mandel's estimate, the interval of the mean Hartung and Knapp's (never narrower than the plain one), that of
-//! the spread the Q-profile (Viechtbauer 2007), with Q as wide as errors that are not quite known make it. Another machine lies where the
-//! mean and the spread together let it, the spread being known as badly as its interval says (Nagashima, Noma and Furukawa 2019). A
-//! machine is unlike the others if they say so: its studentised deleted residual.
+//! The spread is the Paule–Mandel estimate. The interval of the mean is Hartung–Knapp's (never narrower than the plain one). The
+//! interval of the spread is the Q-profile (Viechtbauer 2007), with Q widened by the uncertainty of the errors. The prediction interval uses
+//! mean and spread with the uncertainty of the spread's interval (Nagashima, Noma and Furukawa 2019). A machine is an outlier by
+//! its studentised deleted residual.
 
 use crate::chi_square;
 use crate::student;
 
-/// What one machine says: its effect, and the square of that one's standard error.
+/// The result of one machine: its effect, and the square of its standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     pub effect: f64,
@@ -21,11 +21,11 @@ pub struct Machine {
     pub df: f64,
 }
 
-/// What repeats agree on by more is taken for chance.
+/// Repeats that agree more closely agree by chance.
 const LEAST_ERROR: f64 = 1e-4;
 
 impl Machine {
-    /// By the logarithm of a ratio and its 95 % interval, of so many pairs. `None`: they say nothing.
+    /// From a ratio and its 95 % interval, of this number of pairs. `None`: not usable.
     pub fn of_ratio(ratio: f64, [lo, hi]: [f64; 2], pairs: usize) -> Option<Self> {
         let df = pairs.checked_sub(1).filter(|df| *df > 0)? as f64;
         let error = (hi.ln() - lo.ln()) / 2.0 / student::quantile(0.975, df);
@@ -34,7 +34,7 @@ impl Machine {
     }
 }
 
-/// What all of them say together. Intervals hold in 95 of 100.
+/// The joint result. Intervals have 95 % coverage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Across {
     pub mean: f64,
@@ -44,7 +44,7 @@ pub struct Across {
     /// Standard deviation of the machines' true effects.
     pub spread: f64,
     pub spread_interval: (f64, f64),
-    /// Where the true effect of another such machine lies. `None`: two machines do not tell.
+    /// Prediction interval for the true effect of another machine. `None`: two machines are not enough.
     pub another: Option<(f64, f64)>,
     /// How often a machine like the others would be as far from them, for each.
     pub unlike: Vec<f64>,
@@ -60,7 +60,7 @@ pub struct Groups {
     pub p: f64,
 }
 
-/// `None`: fewer than two machines, or one that says nothing.
+/// `None`: fewer than two machines, or one that is not usable.
 pub fn across(machines: &[Machine]) -> Option<Across> {
     if machines.len() < 2 || !machines.iter().all(is_told) {
         return None;
@@ -69,7 +69,8 @@ pub fn across(machines: &[Machine]) -> Option<Across> {
     Some(Across { unlike: unlike(&machines), ..summary(&machines) })
 }
 
-/// `is_first`: which group each is of. Both spread alike. `None`: fewer than two of a group, or one that says nothing.
+/// `is_first`: the group of each machine. Both groups have the same spread. `None`: fewer than two in a group, or one that is not
+/// usable.
 pub fn groups(machines: &[Machine], is_first: &[bool]) -> Option<Groups> {
     let firsts = is_first.iter().filter(|f| **f).count();
     if firsts < 2 || machines.len() < firsts + 2 || !machines.iter().all(is_told) {
@@ -126,13 +127,13 @@ struct Known<'a> {
 
 impl<'a> Known<'a> {
     fn new(machines: &'a [Machine], spread2: f64) -> Self {
-        // By the first two moments: an error whose own relative variance is c makes a square of variance 2 + 3c.
+        // By the first two moments: an error whose own relative variance is c has a square of variance 2 + 3c.
         let of = |m: &Machine| 2.0 / (m.df - 4.0).max(1.0) * (m.error2 / (m.error2 + spread2)).powi(2);
         let wider = 1.0 + 1.5 * machines.iter().map(of).sum::<f64>() / machines.len() as f64;
         Known { machines, wider, df: (machines.len() as f64 - 1.0) / wider }
     }
 
-    /// Below which the square of the spread lies in so many cases of 1. `from`: what it is not below.
+    /// Upper bound of the squared spread with probability `p`. `from`: its lower bound.
     fn spread2(&self, p: f64, from: f64) -> f64 {
         spread2(&[self.machines], self.wider * chi_square::quantile(1.0 - p, self.df), from)
     }
@@ -141,7 +142,7 @@ impl<'a> Known<'a> {
 /// Points of the spread's distribution.
 const POINTS: usize = 24;
 
-/// Where another machine lies: over all that the spread may be, the middle 95 % of mean and spread.
+/// Prediction interval: over the distribution of the spread, the middle 95 % of mean and spread.
 fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
     let df = machines.len() as f64 - 1.0;
     let mut spread2 = 0.0;
@@ -177,17 +178,17 @@ fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
 /// Student's distribution with more of them is the normal one, here.
 const MANY_DF: f64 = 100.0;
 
-/// To a millionth of what is halved.
+/// Precision: a millionth of the bisected interval.
 const HALVES: usize = 20;
 
-/// Their errors, drawn together as far as these are alike, and as wide as what is unknown of them makes an effect stray.
+/// The errors, shrunk towards each other, and widened by their remaining uncertainty.
 fn squeezed(machines: &[Machine]) -> Vec<Machine> {
     let n = machines.len() as f64;
     let logs: Vec<f64> = machines.iter().map(|m| m.error2.ln() - digamma(m.df / 2.0) + (m.df / 2.0).ln()).collect();
     let mean = logs.iter().sum::<f64>() / n;
     let expected = machines.iter().map(|m| trigamma(m.df / 2.0)).sum::<f64>() / n;
     let more = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0) - expected;
-    // What all together add to each one's degrees of freedom.
+    // Degrees of freedom that all machines together add to each.
     let (df, error2) = match half_df(more) {
         None => (MANY, mean.exp()),
         Some(half) => (2.0 * half, (mean + digamma(half) - half.ln()).exp()),
@@ -216,7 +217,7 @@ fn half_df(value: f64) -> Option<f64> {
     Some(high)
 }
 
-/// By its series from 6 on, and by what it differs from there.
+/// By its series for 6 or more, and by the recurrence below.
 fn digamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 6.0 {
@@ -257,11 +258,11 @@ fn squares(machines: &[Machine], spread2: f64) -> f64 {
     machines.iter().map(|m| (m.effect - mean).powi(2) / (m.error2 + spread2)).sum()
 }
 
-/// The spread within groups at which their squares are so many; `from`, where they are fewer already.
+/// The spread within groups at which the sum of squares is `wanted`; `from` if the sum is already smaller there.
 fn spread2(groups: &[&[Machine]], wanted: f64, from: f64) -> f64 {
     let all = |spread2| groups.iter().map(|g| squares(g, spread2)).sum::<f64>();
     let mut spread2 = from;
-    // Newton's: the squares fall ever more slowly, so no step goes too far.
+    // Newton's method: the sum of squares is convex, so no step overshoots.
     for _ in 0..STEPS {
         let off = all(spread2) - wanted;
         if off <= 1e-9 * wanted {
@@ -281,7 +282,7 @@ const STEPS: usize = 200;
 
 /// How often a machine like the others would be as far from them.
 fn unlike(machines: &[Machine]) -> Vec<f64> {
-    // Of three, two that agree by chance would make the third one unlike them.
+    // With three machines, two that agree by chance would make the third one an outlier.
     if machines.len() < FEWEST_UNLIKE {
         return vec![1.0; machines.len()];
     }
@@ -297,7 +298,7 @@ fn unlike(machines: &[Machine]) -> Vec<f64> {
     (0..machines.len()).map(strays).collect()
 }
 
-/// Machines of which one can be told to be unlike the others.
+/// Minimum number of machines for an outlier.
 pub const FEWEST_UNLIKE: usize = 4;
 
 #[cfg(test)]

@@ -79,10 +79,10 @@ fn a_ratio_with_its_interval_is_a_machine() {
     }
 }
 
-/// Of the machine with that number.
+/// By machine number.
 type Noise = fn(usize) -> f64;
 
-/// A fleet as it would be measured: so many pairs of each machine.
+/// A synthetic fleet with this number of pairs per machine.
 fn made(machines: usize, pairs: usize, spread: f64, noise: Noise, random: &mut SplitMix64) -> Vec<Machine> {
     let one = |i| {
         let own = 0.1 + spread * random.normal();
@@ -98,7 +98,7 @@ fn made(machines: usize, pairs: usize, spread: f64, noise: Noise, random: &mut S
 /// Alike, and from 2 to 10 %.
 const NOISES: [(&str, Noise); 2] = [("alike", |_| 0.03), ("not alike", |i| 0.02 * [1.0, 2.0, 5.0][i % 3])];
 
-/// How often of 100 the intervals hold what is true: of the mean, of the spread, of another machine.
+/// Coverage of the intervals in percent: mean, spread, prediction.
 fn coverage(fleets: usize, machines: usize, pairs: usize, spread: f64, noise: Noise) -> [f64; 3] {
     let mut random = SplitMix64::new(machines as u64);
     let mut held = [0; 3];
@@ -128,7 +128,7 @@ fn made_fleets_are_held() {
     }
 }
 
-/// What docs/method.md says of it: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
+/// The values of docs/method.md: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 fn more_made_fleets() {
@@ -164,7 +164,7 @@ fn one_machine_turns_around() {
     assert_eq!(apart(&fleet(&of)), [7]);
     of[7].0 = 0.11;
     assert_eq!(apart(&fleet(&of)), [0usize; 0]);
-    // Of three nobody is.
+    // With three machines none is an outlier.
     assert_eq!(across(&fleet(&of[..3])).unwrap().unlike, [1.0; 3]);
 }
 
@@ -182,7 +182,7 @@ fn groups_of_one_mean_are_called_apart_in_one_of_twenty_and_others_are() {
         }
     }
     assert!((8..=28).contains(&called[0]) && called[1] >= 390, "{called:?} of 400");
-    // One machine is no group.
+    // One machine is not a group.
     let all = made(10, 8, 0.05, NOISES[0].1, &mut random);
     assert_eq!(groups(&all, &[true, false, false, false, false, false, false, false, false, false]), None);
     assert_eq!(groups(&all[..3], &[true, true, false]), None);

@@ -1,26 +1,24 @@
-//! The mean of all items, of which those are known that were taken, each with how many it stands for (its weight: the inverse of
-//! its chance to be taken, by Horvitz and Thompson).
+//! The mean of all items from a weighted sample (the weight is the inverse of the probability of being sampled, Horvitz–Thompson).
 //!
-//! **The interval** is of the sampling alone: where the mean of all items of this span lies, not what another span would give. The
-//! variance is that of a ratio estimator: the sum of w(w − 1)(x − m)² over the square of all weights; an item that stands for itself
-//! alone adds none. Latencies are skewed, and the symmetric interval of such a sample misses the mean on its upper side: of 500
-//! log-normal ones (σ = 1.5) in one of ten cases. So it is bent by the skewness (Hall, "On the removal of skewness by
-//! transformation", 1992), with Student's t for few sampled items among many that are known. Three sums of powers are all that it
-//! needs: nothing is drawn, and sums add.
+//! **Interval.** It covers the sampling error only: the mean of all items of this span, not of another span. The variance is that
+//! of a ratio estimator: the sum of w(w − 1)(x − m)² divided by the square of the sum of weights; an item of weight 1 adds none.
+//! Latencies are skewed, and the symmetric interval of such a sample misses the mean on its upper side: with 500 log-normal values (σ = 1.5)
+//! in one of ten cases. So it is corrected for skewness (Hall, "On the removal of skewness by transformation", 1992), with Student's t
+//! for few sampled items among many known ones. It needs only three sums of powers: no resampling, and sums can be added.
 //!
-//! **What was not met with**: a share of up to 3 / n may lie where none of n was taken, in 95 of 100 cases (the rule of three). The
-//! ends are moved as far as if that share were as slow as the slowest that was taken, and as fast as the fastest.
+//! **Unseen values.** A share of up to 3 / n of the items may be in a range from which none of n was sampled, in 95 of 100 cases
+//! (the rule of three). The ends are moved as if that share were as slow as the slowest sample, and as fast as the fastest.
 //!
-//! **Error.** Simulated (`mean_tests.rs`), of [`ENOUGH`] items it holds the mean in at least 95 of 100 cases: exponential, log-normal
-//! up to σ = 2 (the slowest hundredth has more than a third of the sum), one in a hundred slower by 100 times, or by 10 and
-//! exponential. Of a tail without a variance (Pareto's, α = 1.5) it holds it in 94. Of fewer items it may be far off with no sign of
-//! it: of 160, one sample in five has none of the slow hundredth. So there is none then. What is slower by far and rarer than one
-//! in n, no sample of n shows.
+//! **Error.** Simulated (`mean_tests.rs`): with [`ENOUGH`] items it contains the mean in at least 95 of 100 cases. The
+//! distributions are exponential, log-normal up to σ = 2 (the slowest hundredth has more than a third of the sum), one in a hundred slower by 100
+//! times, or by 10 and exponential. For a tail without a variance (Pareto, α = 1.5) it is 94. With fewer items it may be far off without a
+//! sign of it: with 160, one sample in five has none of the slow hundredth. So there is no interval then. A sample of n does not
+//! show values that are far slower and rarer than one in n.
 
 use super::student;
 
-/// Items of one weight that would vary as much as the sampled ones (Kish's effective size), below which there is no interval: as many
-/// as the quantile at 99 % needs, on whose far side a mean's error lies.
+/// Items of equal weight that would vary as much as the sampled ones (Kish's effective size), below which there is no interval: the
+/// number that the 99 % quantile needs, since the error of a mean comes from values above it.
 pub(crate) const ENOUGH: f64 = 500.0;
 
 /// The share of n that no sample of n may have met with, times n: −ln 0.05.
@@ -32,14 +30,14 @@ const DEGREES: u64 = 200;
 /// Sums over the items.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mean {
-    /// Of weights, their squares, and weighted values.
+    /// Sums of weights, their squares, and weighted values.
     weights: f64,
     squares: f64,
     sum: f64,
-    /// Those that stand for others too.
+    /// Items with a weight above 1.
     sampled: u64,
     heaviest: u32,
-    /// Of w(w − 1) x⁰ to x²,
+    /// Sums of w(w − 1) x⁰ to x²,
     spread: [f64; 3],
     /// and of w(w − 1)(w − 2) x⁰ to x³.
     skew: [f64; 4],
@@ -93,8 +91,8 @@ impl Mean {
         if self.squares > 0.0 { self.weights * self.weights / self.squares } else { 0.0 }
     }
 
-    /// The 95 % interval of the mean of all items, where one in `one_in` of those was taken that were not all taken; 1: none was left
-    /// out, and both ends are the mean. `None`: too few tell of it, or there are none.
+    /// The 95 % interval of the mean of all items if 1 in `one_in` of the sampled ones was taken; 1: nothing was left out, and both
+    /// ends are the mean. `None`: too few items, or none.
     pub fn interval(&self, one_in: u32) -> Option<[f64; 2]> {
         let (mean, (least, greatest)) = (self.mean()?, self.ends?);
         let one_in = one_in.max(self.heaviest);
@@ -116,7 +114,7 @@ impl Mean {
     fn error(&self, mean: f64) -> (f64, f64) {
         let [s0, s1, s2] = self.spread;
         let squares = s2 - 2.0 * mean * s1 + mean * mean * s0;
-        // Equal values differ by what is rounded.
+        // Equal values differ by rounding.
         if squares <= 1e-9 * mean * mean * s0 {
             return (0.0, 0.0);
         }

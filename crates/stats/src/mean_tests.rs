@@ -12,7 +12,7 @@ fn what_was_taken_whole_has_no_error() {
     assert_eq!((Mean::default().mean(), Mean::default().interval(1)), (None, None));
     let m = of([(100.0, 1), (300.0, 1)]);
     assert_eq!((m.mean(), m.interval(1), m.interval(100)), (Some(200.0), Some([200.0, 200.0]), None));
-    // Of as many as are enough, a few more may have been there: 3 × 100 of 1,000, as fast as the fastest or as slow as the slowest.
+    // With the minimum number of items, a few more may exist: 3 × 100 of 1,000, as fast as the fastest or as slow as the slowest.
     let m = of((0..1_000).map(|i| (if i % 2 == 0 { 100.0 } else { 300.0 }, 1)));
     assert_eq!(m.interval(100), Some([170.0, 230.0]));
 }
@@ -24,7 +24,7 @@ fn few_samples_have_no_interval() {
     assert!(heavy(162).mean().is_some_and(|m| m > 199.0));
     let [lo, hi] = heavy(500).interval(100).unwrap();
     assert!(lo < 150.0 && hi > 300.0, "{lo} to {hi}: five slow ones may as well be two or twelve");
-    // Each that stands for a hundred tells as much as one, and those that stand for themselves alone are many.
+    // An item of weight 100 contributes as much information as one, and the items of weight 1 are many.
     let mixed = |whole, sampled| of((0..whole).map(|_| (100.0, 1)).chain((0..sampled).map(|_| (300.0, 100))));
     assert_eq!(mixed(48, 10).interval(100), None);
     let [lo, hi] = mixed(100_000, 10).interval(100).unwrap();
@@ -45,7 +45,7 @@ fn equal_values_leave_nothing_to_err_in_and_sums_add() {
 
 type Draw = fn(&mut SplitMix64) -> f64;
 
-/// What latencies may look like; the mean of each.
+/// Distributions of latencies, with the mean of each.
 fn shapes() -> Vec<(&'static str, f64, Draw)> {
     fn log_normal(random: &mut SplitMix64, sigma: f64) -> f64 {
         (sigma * random.normal()).exp()
@@ -66,8 +66,8 @@ fn shapes() -> Vec<(&'static str, f64, Draw)> {
     ]
 }
 
-/// Drawn 1,500 times, 500 for a hundred each, the interval must hold the mean in 95 cases of 100 or more; and so beside others that were
-/// all taken.
+/// In 1,500 draws of 500 values with weight 100, the interval has to contain the mean in at least 95 %; also in addition to others
+/// of which all were taken.
 #[test]
 fn the_interval_holds_what_it_says() {
     const SAMPLES: u32 = 1_500;

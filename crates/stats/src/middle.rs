@@ -1,6 +1,6 @@
-//! The middle of a few numbers and how far they lie from it, by medians: single ones that are far off move neither.
+//! The median of a few numbers and their deviation from it, by medians: single outliers affect neither.
 
-/// Of an even number of them, the mean of the two in the middle. `None` of nothing.
+/// For an even number of values, the mean of the middle two. `None` for no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

@@ -1,10 +1,10 @@
-//! Quantiles, where there are samples enough to speak of one.
+//! Quantiles, if there are enough samples.
 
 use hdrhistogram::Histogram;
 
 use iotrail_schema::measurement::Latency;
 
-/// Samples that must lie beyond a quantile, on its thinner side.
+/// Minimum number of samples beyond a quantile, on its thinner side.
 pub(crate) const BEYOND: f64 = 5.0;
 
 /// The value at `q` (0 to 1), or `None` where fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
@@ -19,13 +19,13 @@ fn of(histogram: &Histogram<u64>, q: f64, samples: f64) -> Option<u64> {
     (beyond >= BEYOND).then(|| histogram.value_at_quantile(q))
 }
 
-/// What a measurement says of a histogram of nanoseconds.
+/// The record of a histogram of nanoseconds.
 pub fn summary(histogram: &Histogram<u64>) -> Latency {
     weighted(histogram, histogram.len(), histogram.len() as f64)
 }
 
-/// The same where each of `count` samples is in it as often as it stands for. `effective`: how many of one weight would vary as
-/// much (Kish's effective size); what that many cannot support is not said.
+/// The same for samples with weights, `count` in number. `effective`: number of samples of one weight that would vary as much
+/// (Kish's effective size); quantiles that this number does not support are null.
 pub(crate) fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
     let some = !histogram.is_empty();
     let quantile = |histogram, q| of(histogram, q, effective);

@@ -25,7 +25,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Uniform below `n`, by the high half of the product; the bias, n / 2^64, is far below what any run could show.
+    /// Uniform below `n`, by the high half of the product; the bias, n / 2^64, is far below the resolution of any run.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
     }
@@ -62,13 +62,13 @@ impl Random {
     }
 }
 
-/// A seed for what was given none.
+/// A seed if none is specified.
 pub fn fresh_seed() -> u32 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     SplitMix64::new(now.as_nanos() as u64).draw() as u32
 }
 
-/// What simulations draw.
+/// Distributions for simulations.
 impl SplitMix64 {
     /// Above 0 and below 1.
     pub(crate) fn uniform(&mut self) -> f64 {

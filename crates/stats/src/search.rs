@@ -1,20 +1,21 @@
-//! The search for the best of a few candidates: blocks in which each survivor is measured once, and after each block those are dropped
-//! that are surely not the best.
+//! The search for the best of a few candidates. A block measures each remaining candidate once; after each block the candidates
+//! that are certainly not the best are dropped.
 //!
-//! **Elimination.** For a candidate i, each other candidate j has the evidence E(j > i) that it is better ([`sequence`]). When the mean
-//! of these over all other candidates reaches 1/α, i goes. A mean of e-processes is an e-process, however they depend on each other, so
-//! a candidate that no other one surpasses is dropped at any block with a chance of α at most. It is never weaker than to divide α by
-//! the number of others (Bonferroni), and evidence of candidates that went in the meantime still counts; not of those that were removed
-//! for another reason, which nobody can have.
+//! **Elimination.** For a candidate i, each other candidate j has the evidence E(j > i) that it is better ([`sequence`]). When the
+//! mean of these over all other candidates reaches 1/α, i is dropped. A mean of e-processes is an e-process for any dependence, so
+//! a candidate that no other one surpasses is dropped at any block with a probability of at most α. This is never weaker than
+//! dividing α by the number of others (Bonferroni). Evidence of candidates that were dropped meanwhile still counts, but not of those that
+//! were removed for another reason, because they cannot be adopted.
 //!
-//! **Two objectives** ([`Search::of_two`]) leave the front: a candidate goes when it is surely dominated. See [`two`].
+//! **Two objectives** ([`Search::of_two`]) leave the front: a candidate is dropped when it is certainly dominated. See [`two`].
 //!
-//! **The end**: one is left; or each survivor's interval against the leader lies within the practical threshold, each end at
-//! α / (candidates − 1); or the next block is beyond the budget. Any other stop, an interrupt too, leaves the survivors as valid.
+//! **The end**: one candidate remains; or each remaining candidate's interval against the leader is within the practical threshold,
+//! each end at α / (candidates − 1); or the next block would exceed the budget. Any other stop, including an interrupt, leaves a valid
+//! set.
 //!
-//! **The first candidate**, the configuration as it is, has no privilege: it goes when it is surely worse. How much better the leader is
-//! than it has to come from fresh blocks ([`bootstrap::paired`](crate::bootstrap::paired)): the leader was chosen for its luck too, and
-//! the advantage seen in the search is too large on average.
+//! **The first candidate**, the current configuration, has no privilege: it is dropped when it is certainly worse. Fresh blocks
+//! have to measure the leader's advantage over it ([`bootstrap::paired`](crate::bootstrap::paired)), because the leader was also selected
+//! for its luck, and its advantage in the search is too large on average.
 //!
 //! **Error.** Exact for Gaussian logarithms of known spreads. Simulated with outliers and unknown spreads: `search/tests.rs`,
 //! docs/method.md.
@@ -57,13 +58,13 @@ pub enum Reason {
     OneLeft,
     /// Every survivor is within the threshold of the leader.
     Equivalent,
-    /// Of two objectives: no survivor can be dominated by another one any more.
+    /// For two objectives: no remaining candidate can still be dominated.
     Settled,
     /// The next block would take more blocks or measurements than allowed.
     Budget,
 }
 
-/// What to measure next: each of the candidates once, in this order.
+/// The next measurements: each of the candidates once, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub number: usize,
@@ -77,7 +78,7 @@ pub struct Search {
     random: Random,
     objectives: Vec<Objective>,
     survivors: Vec<usize>,
-    /// By candidate: it was taken out for another reason than its values.
+    /// By candidate: removed for a reason other than its values.
     removed: Vec<bool>,
     candidates: usize,
     blocks: usize,
@@ -85,7 +86,7 @@ pub struct Search {
     finished: Option<Reason>,
 }
 
-/// What is to be best, as measured and as judged.
+/// One objective, as measured and as judged.
 #[derive(Debug, Clone)]
 struct Objective {
     table: Table,
@@ -122,7 +123,7 @@ impl Search {
         }
     }
 
-    /// Judges what was recorded, and asks for the next block. `None`: the search is over, for the reason in [`Search::finished`].
+    /// Judges the recorded values and returns the next block. `None`: the search is over, for the reason in [`Search::finished`].
     pub fn next_block(&mut self) -> Option<Block> {
         if self.finished.is_none() {
             self.finished = self.judge();
@@ -140,7 +141,8 @@ impl Search {
         Some(Block { number, order })
     }
 
-    /// A value of a candidate in a block. One that failed or was disturbed is not recorded; one that was made again replaces the first.
+    /// Records a candidate's value in a block. A failed or disturbed measurement is not recorded; a repeated one replaces the
+    /// first.
     pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
         self.record_of(0, block, candidate, value);
     }
@@ -176,7 +178,7 @@ impl Search {
         self.finished
     }
 
-    /// Measurements that were asked for.
+    /// Number of requested measurements.
     pub fn measurements(&self) -> usize {
         self.measurements
     }

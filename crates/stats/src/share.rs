@@ -1,13 +1,13 @@
 //! Shares of samples, with their sampling error.
 //!
-//! **Error**: Wilson's score interval at 95 %: of all samples that such a span could have given, 95 % would have put the
-//! true share inside; it stays between 0 and 1 and says something at a count of 0. Each share's interval is its own: with
-//! many shares side by side, about one in twenty leaves its interval. Samples are taken to be independent; those of
-//! something that repeats in step with the sampling are not (which is why the default frequency is a prime).
+//! **Error**: Wilson's score interval at 95 %: in 95 % of all samples that such a span can give, it contains the true share. It
+//! stays between 0 and 1, and is defined for a count of 0. Each share has its own interval: of many shares, about one in twenty is
+//! outside its interval. Samples are assumed to be independent. This is not true for activity that repeats in step with the sampling (which
+//! is why the default frequency is a prime).
 
 use super::Z;
 
-/// Samples below which no share is given: the interval would be up to 20 percentage points wide.
+/// Minimum number of samples for a share: the interval would be up to 20 percentage points wide.
 pub(crate) const ENOUGH: u64 = 100;
 
 /// A share and its 95 % interval; all from 0 to 1.

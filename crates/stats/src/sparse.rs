@@ -1,4 +1,4 @@
-//! A histogram of few different values: the same buckets as [`histogram`](super::histogram), and of them only those that hold something.
+//! A histogram of few distinct values: the same buckets as [`histogram`](super::histogram), but only those with a count.
 
 use super::histogram::MAX_NS;
 
@@ -29,7 +29,7 @@ impl Sparse {
         }
     }
 
-    /// How many different values there are, as far as the buckets tell them apart.
+    /// Number of distinct values at the resolution of the buckets.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,18 +1,19 @@
-//! Whether a series of counts over time is at another level in its second half than in its first.
+//! Whether the level of a series of counts differs between its second and its first half.
 //!
-//! **Test**: the series is cut into [`BATCHES`] batches of neighbours, each taken by its median, which no single stall moves. The
-//! means of the first and the last half of them are compared, in units of the error that such a difference has by chance. That
-//! is told from how much neighbouring batches differ (von Neumann's successive differences): a trend or a step, which the
-//! halves show, leaves it nearly alone. One large difference counts as three usual ones at most, since that is the step itself.
+//! **Test**: the series is divided into [`BATCHES`] batches of neighbours, each represented by its median, which a single stall
+//! does not affect. The means of the first and the last half of the batches are compared, in units of the standard error of that difference.
+//! The error is estimated from the differences of neighbouring batches (von Neumann's successive differences), which a trend or a step
+//! hardly affects. One large difference counts at most as three usual ones, since it is the step itself.
 //!
-//! **Error**: throughput of neighbouring intervals is alike, so the limit is set by simulation (the test below): of series that
-//! go nowhere, at most 1 % are said to, with a correlation of neighbours of up to 0.9 and with 5 % of the intervals stalled.
-//! **Power**: of 100 intervals, a step of 10 % in the middle of noise of 2 % is found in 9 of 10 series. What
-//! goes up and comes down again is not found.
+//! **Error**: throughput of neighbouring intervals is correlated, so the limit is set by simulation (the test below): of series
+//! without a trend, at most 1 % are called unsteady, with a correlation of neighbours of up to 0.9 and with 5 % of the intervals
+//! stalled.
+//! **Power**: in 100 intervals, a step of 10 % in the middle of noise of 2 % is found in 9 of 10 series. A temporary change
+//! is not found.
 
 use super::middle::{deviation, median};
 
-/// Counts of fewer intervals have batches too small to tell noise by.
+/// With fewer intervals the batches are too small to estimate the noise.
 const ENOUGH: usize = 40;
 const BATCHES: usize = 10;
 
@@ -51,14 +52,14 @@ pub fn trend(series: &[u64]) -> Option<Trend> {
     Some(Trend { first, second, change: second / first - 1.0, real })
 }
 
-/// In standard errors. Short batches remember more of their neighbours, so that the error is told too small; and of four or five
-/// intervals, stalls of two or three are the median. Simulated, 200,000 series of each kind: 0.95 % are called a trend at most, of 49
-/// intervals with the most memory and stalls; 0.8 % of 100.
+/// In standard errors. Short batches are more correlated with their neighbours, so that the error is underestimated; and in batches
+/// of four or five intervals, stalls of two or three are the median. Simulated, 200,000 series of each kind: at most 0.95 % are called
+/// a trend, with 49 intervals, the most correlation, and stalls; 0.8 % with 100.
 fn limit(n: usize) -> f64 {
     10.0 - 0.05 * (n.min(100) - ENOUGH) as f64 + 0.1 * 50_usize.saturating_sub(n) as f64
 }
 
-/// Of single batches; `None`: there are no two.
+/// Variance of single batches; `None`: fewer than two.
 fn successive_variance(levels: &[f64]) -> Option<f64> {
     let steps: Vec<f64> = levels.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let middle = median(steps.iter().copied())?;
@@ -131,7 +132,7 @@ mod tests {
         x[25..].fill(500);
         let t = trend(&x).unwrap();
         assert_eq!((t.first, t.second, t.change, t.real), (1000.0, 500.0, -0.5, true));
-        // One interval is no trend, however far off.
+        // One interval is not a trend, however far off.
         x[25..].fill(1000);
         x[40] = 0;
         assert!(!trend(&x).unwrap().real);

@@ -1,4 +1,4 @@
-//! Student's t: how far a mean of few values strays when their spread is known from the same values alone.
+//! Student's t: the deviation of a mean of few values if their spread is estimated from the same values.
 
 use std::f64::consts::PI;
 
@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 /// to nine digits.
 pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let df = df.max(1.0) as u64;
-    // Of one degree of freedom, the quantile at 1 − 1e-6 is 318,310.
+    // With one degree of freedom, the quantile at 1 − 1e-6 is 318,310.
     let (mut low, mut high) = (0.0, 1e6);
     while high - low > 1e-9 * high {
         let middle = (low + high) / 2.0;
@@ -63,8 +63,9 @@ fn mean_and_error2(values: &[f64]) -> Option<(f64, f64)> {
     (values.len() > 1).then(|| (mean, squares / (n - 1.0) / n))
 }
 
-/// How much larger a spread may be than `df` degrees of freedom made it look: of equal spreads, four in five are below the
-/// estimate times this. The chi-square quantile at 20 % by Wilson and Hilferty, within 1 % from 3 degrees on and too wide below.
+/// Factor by which a spread may exceed its estimate with `df` degrees of freedom: of equal spreads, four in five are below the
+/// estimate times this. The chi-square quantile at 20 % by Wilson and Hilferty, within 1 % for 3 or more degrees and too wide
+/// below.
 pub(crate) fn spread_at_most(df: f64) -> f64 {
     const Z20: f64 = -0.841_621_233_572_914;
     let df = df.max(1.0);
@@ -123,7 +124,8 @@ mod tests {
 
     #[test]
     fn means_are_tested_as_in_the_tables() {
-        // R: t.test(c(1, 2, 3, 6))$p.value; 2 * pt(-4 / sqrt(2.5), 3), of as many degrees of freedom as `welch` gives to 3 and 4 values.
+        // R: t.test(c(1, 2, 3, 6))$p.value; 2 * pt(-4 / sqrt(2.5), 3), with the degrees of freedom that `welch` has for 3 and 4
+        // values.
         let one = mean_is_0(&[1.0, 2.0, 3.0, 6.0]).unwrap();
         assert!((one - 0.069_14).abs() < 1e-4, "{one}");
         let two = means_are_the_same(&[1.0, 2.0, 3.0, 6.0], &[5.0, 7.0, 9.0]).unwrap();

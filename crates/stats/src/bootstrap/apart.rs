@@ -1,19 +1,19 @@
-//! The ratio of two sides that were measured apart, of one number of each run.
+//! The ratio of two sides that were measured at different times, from one number per run.
 //!
 //! Few runs cannot show whether both sides vary alike: a rule that pools the variances if they look alike misses the truth in up to
-//! 7.8 % of cases. So the variances are never pooled (Welch, [`student::welch`]). Simulated with 2 to 20 runs on either side, of which
-//! one varies up to ten times as much, the interval misses the truth in at most 5.2 % of cases.
+//! 7.8 % of cases. So the variances are never pooled (Welch, [`student::welch`]). Simulated with 2 to 20 runs per side, one of
+//! which varies up to ten times as much, the interval misses the truth in at most 5.2 % of cases.
 
 use super::pairs::PairRatios;
 use super::{FEWEST, Interval, Ratio, unpaired};
 use crate::student;
 
-/// Runs of a side up to which the mean of the logarithms is taken. Of so few, drawing them again says badly how far their middle
-/// strays: of three, the median's error comes out a third too large, which costs half of the differences that are there.
+/// Up to this many runs per side, the mean of the logarithms is used. Resampling so few estimates the spread of their median badly:
+/// with three, the median's error is a third too large, which loses half of the true differences.
 const FEW: usize = 5;
 
-/// Of numbers of sides that were measured apart: what drifted between them is in their difference, and in the interval as far as
-/// it also drifts from run to run. `None` where one is not above 0, or there are none.
+/// For sides measured at different times: drift between them is in the difference, and in the interval as far as it also occurs
+/// between runs. `None` if a value is not above 0, or there are none.
 pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (of_a, of_b) = (alone(a)?, alone(b)?);
     let (n, m) = (a.len(), b.len());
@@ -30,12 +30,12 @@ pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio: log.exp(), interval: Some(interval) })
 }
 
-/// The middle of one side's numbers: that of their ratios to 1.
+/// The estimate of one side: that of its ratios to 1.
 fn alone(values: &[f64]) -> Option<PairRatios> {
     PairRatios::new(&vec![1.0; values.len()], values)
 }
 
-/// Of the logarithms.
+/// Mean and squared standard error of the logarithms.
 fn mean_and_error2(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().map(|x| x.ln()).sum::<f64>() / n;

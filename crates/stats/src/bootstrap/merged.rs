@@ -6,23 +6,23 @@ use unsigned_varint::{decode, encode};
 use super::statistic::Statistic;
 use crate::quantile::BEYOND;
 
-/// A quantile of a histogram is a bin's upper end: right within 0.1 % on either side of the ratio.
+/// A quantile of a histogram is the upper end of a bin: its error is at most 0.1 % on either side of the ratio.
 const RESOLUTION: f64 = 0.001;
 
-/// One repeat's latencies: the different values, rising, and how often each was recorded. Long runs hold one for each of their repeats:
-/// the steps between the values and the counts are kept as varints, some three bytes for both.
+/// The latencies of one repeat: the distinct values, ascending, with their counts. Long runs have one per repeat, so the
+/// differences of values and the counts are stored as varints, some three bytes for both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts(Box<[u8]>);
 
 impl Counts {
     pub fn of(histogram: &Histogram<u64>) -> Self {
-        // A latency of 0 has no logarithm; the clock does not tell it from 1 ns.
+        // A latency of 0 has no logarithm; the clock cannot distinguish it from 1 ns.
         let recorded =
             histogram.iter_recorded().map(|v| (v.value_iterated_to().max(1), v.count_since_last_iteration()));
         Self::packed(recorded)
     }
 
-    /// Of several measurements as if they were one.
+    /// Several measurements merged into one.
     pub fn merged(several: &[&Counts]) -> Self {
         let mut all: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
         for (value, count) in several.iter().flat_map(|c| c.iter()) {
@@ -58,19 +58,19 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub struct MergedQuantile {
     q: f64,
-    /// The different values of all repeats, rising.
+    /// The distinct values of all repeats, ascending.
     values: Vec<u64>,
-    /// For each value, of each repeat, how many samples are not above it.
+    /// For each value and repeat, the number of samples that are not above it.
     up_to: Vec<u64>,
     repeats: usize,
 }
 
 impl MergedQuantile {
-    /// `None` where a repeat has no samples, or all together have too few for this quantile (`stats::quantile`).
+    /// `None` if a repeat has no samples, or all together have too few for this quantile (`stats::quantile`).
     pub fn new(repeats: &[&Counts], q: f64) -> Option<Self> {
         let mut values: Vec<u64> = Vec::new();
         for counts in repeats {
-            // After each repeat: most share their values, so the list stays short.
+            // After each repeat, so that the list stays short: most repeats share their values.
             values.extend(counts.iter().map(|(value, _)| value));
             values.sort();
             values.dedup();

@@ -3,15 +3,15 @@
 use super::median::middle;
 use super::statistic::Statistic;
 
-/// Up to this many pairs, a walk along all means takes less time than the bisection.
+/// Up to this many pairs, a walk along all means is faster than the bisection.
 const FEW: usize = 100;
 
 /// The middle of the ratios of pairs.
 #[derive(Debug, Clone)]
 pub(super) struct PairRatios {
-    /// Logarithms of the ratios, rising, with the pairs that they are of.
+    /// Logarithms of the ratios, ascending, with their pairs.
     logs: Vec<(f64, usize)>,
-    /// The means of all two of them (twice the same too), rising, each with the pairs that it is of.
+    /// The means of all two ratios (including a ratio with itself), ascending, each with its pairs.
     means: Vec<(f64, [u32; 2])>,
 }
 
@@ -32,11 +32,11 @@ impl PairRatios {
         Some(Self { logs, means })
     }
 
-    /// Of the means of all two draws, how many are not above `limit`. `up_to`: how often the first so many logarithms were drawn.
+    /// Number of means of two draws that are not above `limit`. `up_to`: cumulated multiplicities of the logarithms.
     fn not_above(&self, limit: f64, times: &[u32], up_to: &[u64]) -> u64 {
         let (mut count, mut end) = (0, self.logs.len());
         for (i, (log, pair)) in self.logs.iter().enumerate() {
-            // What is too much with this one is so with each that follows.
+            // A bound that is too large for this logarithm is too large for all later ones.
             while end > i && mean(*log, self.logs[end - 1].0) > limit {
                 end -= 1;
             }
@@ -49,8 +49,8 @@ impl PairRatios {
         count
     }
 
-    /// The first mean that at least half of them do not exceed. If it divides an even number in two halves: the middle between it and
-    /// the next one that was drawn.
+    /// The first mean that at least half of them do not exceed. If it divides an even number into two halves: the middle between it
+    /// and the next drawn one.
     pub(super) fn bisected(&self, times: &[u32]) -> f64 {
         let mut up_to = vec![0; self.logs.len() + 1];
         for (i, (_, pair)) in self.logs.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! A number of repeats that are drawn some times each.
+//! A number computed from repeats with multiplicities.
 
-/// A number of one side, of its repeats drawn some times each.
+/// A number of one side, computed from its repeats with multiplicities.
 pub trait Statistic {
-    /// How many repeats there are.
+    /// Number of repeats.
     fn repeats(&self) -> usize;
 
-    /// Its logarithm, where repeat i was drawn `times[i]` times; not all are 0.
+    /// Its logarithm if repeat i was drawn `times[i]` times; not all are 0.
     fn log(&self, times: &[u32]) -> f64;
 
-    /// The relative error that the number has however many repeats there are.
+    /// The relative error of the number, independent of the number of repeats.
     fn resolution(&self) -> f64;
 }

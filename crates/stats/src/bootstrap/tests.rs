@@ -1,7 +1,7 @@
 use super::*;
 use crate::{histogram, holm};
 
-/// Numbers for made-up repeats.
+/// Numbers of synthetic repeats.
 struct World {
     random: SplitMix64,
 }
@@ -11,12 +11,12 @@ impl World {
         Self { random: SplitMix64::new(seed) }
     }
 
-    /// One repeat in ten is far off.
+    /// One repeat in ten is an outlier.
     fn outlier(&mut self) -> f64 {
         if self.random.uniform() < 0.1 { 1.0 + self.random.uniform() } else { 1.0 + 0.01 * self.random.normal() }
     }
 
-    /// Of a distribution without a variance.
+    /// From a distribution without a variance.
     fn heavy(&mut self) -> f64 {
         (0.02 * self.random.normal() / self.random.uniform().sqrt()).exp()
     }
@@ -25,7 +25,7 @@ impl World {
 type Arms = (Vec<f64>, Vec<f64>);
 type Generator = fn(&mut World, usize) -> Arms;
 
-/// What repeats of two arms may look like whose true ratio is 1.
+/// Distributions of the repeats of two arms whose true ratio is 1.
 const WORLDS: [(&str, Generator); 6] = [
     ("normal", |w, n| (0..n).map(|_| (1.0 + 0.02 * w.random.normal(), 1.0 + 0.02 * w.random.normal())).unzip()),
     ("log-normal", |w, n| (0..n).map(|_| (w.random.normal().exp(), w.random.normal().exp())).unzip()),
@@ -53,11 +53,10 @@ fn two_medians(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(unpaired(&Median::new(a)?, &Median::new(b)?))
 }
 
-/// Trials of each simulated rate, a quarter of them from each of four seeds in a row. Where nothing is drawn again, there are ten times
-/// as many.
+/// Trials per simulated rate, a quarter from each of four consecutive seeds. Without resampling there are ten times as many.
 const TRIALS: usize = 1_000;
 
-/// The share of `trials` in which `happens`.
+/// Share of `trials` in which `happens`.
 fn share(trials: usize, mut happens: impl FnMut(&mut World) -> bool) -> f64 {
     let of_seed = |seed| {
         let mut w = World::new(seed);
@@ -66,12 +65,12 @@ fn share(trials: usize, mut happens: impl FnMut(&mut World) -> bool) -> f64 {
     (1..=4).map(of_seed).sum::<usize>() as f64 / trials as f64
 }
 
-/// A share of `trials` that is `p` in truth exceeds this in 1 of 30,000 cases: four standard errors.
+/// A true share `p` of `trials` exceeds this in 1 of 30,000 cases: four standard errors.
 fn at_most(p: f64, trials: usize) -> f64 {
     p + 4.0 * (p * (1.0 - p) / trials as f64).sqrt()
 }
 
-/// The share of simulated comparisons whose interval misses the true ratio: equal arms would be called different.
+/// Share of simulated comparisons whose interval misses the true ratio: equal arms would be called different.
 fn misses(made: Generator, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio>) -> f64 {
     share(TRIALS, |w| {
         let (a, b) = made(w, n);
@@ -89,8 +88,8 @@ fn equal_arms_are_called_different_in_five_percent_at_most() {
     }
 }
 
-/// Measurements in order of time, of real loads on a busy machine (`benches/traces.sh`): with the drift, the
-/// outliers and the dependence on each other that they had.
+/// Measurements of real loads on a busy machine in order of time (`benches/traces.sh`), with their drift, outliers and
+/// autocorrelation.
 fn measured() -> Vec<(&'static str, Vec<f64>)> {
     let line = |l: &'static str| {
         let (name, values) = l.split_once(": ").expect("a name and its values");
@@ -110,7 +109,7 @@ fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
     for (name, trace) in measured() {
         for n in [3, 5, 10] {
             let pairs = share(2 * TRIALS, |w| {
-                // As many measurements as a run makes, from some time on; which arm of a block comes first is drawn.
+                // As many measurements as a run has, from a random start; the order of the arms in a block is random.
                 let start = w.random.below((trace.len() - 2 * n) as u64) as usize;
                 let pair = |block: &[f64]| match w.random.below(2) {
                     0 => (block[0], TRUE * block[1]),
@@ -143,12 +142,12 @@ fn medians_of_sides_measured_apart_hold_the_true_ratio_in_95_percent() {
     }
 }
 
-/// `n` runs that vary log-normally by `spread`.
+/// `n` runs with log-normal variation of `spread`.
 fn side(w: &mut World, n: usize, middle: f64, spread: f64) -> Vec<f64> {
     (0..n).map(|_| middle * (spread * w.random.normal()).exp()).collect()
 }
 
-/// Few runs cannot show which side varies more, so no rule may rest on it.
+/// Few runs cannot show which side varies more, so no rule may depend on it.
 #[test]
 fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
     const SIZES: [(usize, usize, usize); 12] = [
@@ -161,7 +160,7 @@ fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
         (3, 4, 10 * TRIALS),
         (3, 5, 10 * TRIALS),
         (4, 5, 10 * TRIALS),
-        // From six runs on, the runs are drawn again and again, which takes a hundred times as long.
+        // With six or more runs, resampling takes a hundred times as long.
         (3, 8, TRIALS),
         (8, 8, TRIALS),
         (20, 20, TRIALS),
@@ -186,7 +185,7 @@ fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
     }
 }
 
-/// How often `n` runs a side that vary by `spread` find 20 % more.
+/// Share of cases in which `n` runs per side with variation `spread` detect 20 %.
 fn found(n: usize, spread: f64) -> f64 {
     share(TRIALS, |w| apart(&side(w, n, 1.0, spread), &side(w, n, 1.2, spread)).unwrap().interval.unwrap().lo > 1.0)
 }
@@ -221,7 +220,7 @@ fn few_runs_are_judged_by_their_means() {
     let near = |x: f64, y: f64| (x.ln() - y).abs() < 1e-3;
     assert!(near(i.ratio, 10.0) && near(i.interval.unwrap().lo, 10.0 - 3.1824 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
     assert!(near(i.interval.unwrap().hi, 10.0 + 3.1824 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
-    // A side that varies far more leaves two degrees: 4.303.
+    // A side that varies far more leaves two degrees of freedom: 4.303.
     let i = apart(&[1.0; 3], &of([10.0, 12.0, 14.0])).unwrap().interval.unwrap();
     assert!(near(i.lo, 12.0 - 4.3027 * (4.0_f64 / 3.0).sqrt()), "{i:?}");
     let same = apart(&[1.0; 3], &[1.0; 3]).unwrap();
@@ -273,7 +272,7 @@ fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
     };
     let mut of_runs: Vec<usize> = (0..TRIALS / 5).map(|_| needed(spread(5, 1.0))).collect();
     of_runs.sort_unstable();
-    // Few repeats know their spread badly, and err to the careful side.
+    // Few repeats estimate their spread badly, and the estimate is conservative.
     let middle = of_runs[of_runs.len() / 2];
     assert!((28..200).contains(&middle), "{middle}: the true number is 28");
     let shown = (0..TRIALS / 5).filter(|_| {
@@ -286,7 +285,7 @@ fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
     assert_eq!(paired(&a, &b).unwrap().interval.unwrap().repeats_to_show(5, 0.1), None, "nothing varied");
 }
 
-/// A slow repeat now and then, as tails have it; every repeat's level differs a little.
+/// An occasional slow repeat, as in real tails; the level differs slightly between repeats.
 fn latencies(w: &mut World) -> Counts {
     let mut h = histogram::new();
     let level = 100_000.0 * (0.03 * w.random.normal()).exp() * if w.random.uniform() < 0.1 { 1.5 } else { 1.0 };
@@ -311,7 +310,7 @@ fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
     }
 }
 
-/// What has the smallest visible difference is seen, whatever the repeats at hand made of their spread.
+/// The smallest detectable difference is detected, independent of the spread that the repeats showed.
 #[test]
 fn a_difference_that_is_said_to_be_visible_is_seen_in_95_percent() {
     let trials = TRIALS / 2;
@@ -340,7 +339,7 @@ fn a_difference_that_is_said_to_be_visible_is_seen_in_95_percent() {
 fn the_bisection_and_the_walk_find_the_same_middle() {
     let mut w = World::new(1);
     for n in [1, 2, 5, 8, 33] {
-        // Some of them are the same.
+        // Some of them are equal.
         let b: Vec<f64> = (0..n).map(|_| (8.0 * w.random.uniform()).ceil()).collect();
         let pairs = PairRatios::new(&vec![1.0; n], &b).unwrap();
         for _ in 0..50 {
@@ -353,7 +352,7 @@ fn the_bisection_and_the_walk_find_the_same_middle() {
 
 #[test]
 fn the_middle_of_ratios_is_the_textbooks() {
-    // Hodges and Lehmann: the median of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5.5, 6, 8 on logarithms (1, 2, 3 and 8 with their means).
+    // Hodges–Lehmann: the median of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5.5, 6, 8 on logarithms (1, 2, 3 and 8 with their means).
     let b: Vec<f64> = [1.0, 2.0, 3.0, 8.0].iter().map(|x: &f64| x.exp()).collect();
     let r = paired(&[1.0; 4], &b).unwrap();
     let of = |mut v: Vec<f64>| {
@@ -362,7 +361,7 @@ fn the_middle_of_ratios_is_the_textbooks() {
     };
     let expected = of(vec![1.0, 1.5, 2.0, 4.5, 2.0, 2.5, 5.0, 3.0, 5.5, 8.0]);
     assert!((r.ratio.ln() - expected).abs() < 1e-12, "{}", r.ratio.ln());
-    // Where every block has its own level, the ratio is that of the pairs.
+    // If every block has its own level, the ratio is that of the pairs.
     let r = paired(&[1.0, 10.0, 100.0], &[2.0, 20.0, 200.0]).unwrap();
     let i = r.interval.unwrap();
     assert!([r.ratio, i.lo, i.hi].iter().all(|x| (x - 2.0).abs() < 1e-9), "{r:?}");
@@ -408,7 +407,7 @@ fn a_merged_quantile_is_that_of_the_merged_histogram() {
         for _ in 0..2_000 {
             h.record((1e5 * f64::from(1 + i) * w.heavy()) as u64).unwrap();
         }
-        // The second is drawn twice, the last not at all.
+        // The second is drawn twice, the last one never.
         for _ in 0..[1, 2, 1, 0][i as usize] {
             all.add(&h).unwrap();
         }
@@ -423,7 +422,7 @@ fn a_merged_quantile_is_that_of_the_merged_histogram() {
     assert!(MergedQuantile::new(&[&Counts::of(&histogram::new())], 0.5).is_none());
 }
 
-/// The histogram tells values apart by 0.1 %: repeats that agree to the bin say no more than that.
+/// The resolution of the histogram is 0.1 %: repeats that agree to the bin contain no more information.
 #[test]
 fn an_interval_of_quantiles_is_no_narrower_than_the_bins() {
     let one = |value: u64| {

@@ -1,10 +1,10 @@
-//! Two objectives, and limits: what may be dropped because it is surely worse, or surely outside.
+//! Two objectives and limits: candidates that are certainly dominated or certainly outside a limit.
 
 /// Whether a figure keeps its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Kept,
-    /// The whole interval lies outside.
+    /// The complete interval is outside.
     Broken,
     /// The interval holds the limit, or there is none.
     Unsure,

@@ -1,35 +1,36 @@
-//! The evidence that a mean is above 0, valid at every count of values at once.
+//! The evidence that a mean is above 0, valid at every number of values simultaneously.
 //!
-//! **Formula.** Of values with mean δσ and unknown σ, the likelihood of δ > 0 against δ = 0 is averaged over δ ~ half-normal with
-//! variance g, and over σ with the right Haar measure dσ/σ. With t the mean over its standard error, n values and ν degrees of
-//! freedom, this e-process is
+//! **Formula.** For values with mean δσ and unknown σ, the likelihood of δ > 0 against δ = 0 is averaged over δ ~ half-normal with
+//! variance g, and over σ with the right Haar measure dσ/σ. With t the mean divided by its standard error, n values and ν degrees
+//! of freedom, this e-process is
 //!
 //! E = 2 (1 + ng)^-½ · ((ν + t²) / (ν + t² / (1 + ng)))^((ν+1)/2) · F(t √(ng/(1 + ng)) √((ν+1) / (ν + t²/(1 + ng))); ν+1),
 //!
-//! F being Student's distribution function. By Ville's inequality, E reaches 1/α at any n with a chance of α at most where the mean is
-//! 0 or below. Turned round, mean ± [`reach`] standard errors is a confidence sequence.
+//! where F is Student's distribution function. By Ville's inequality, E reaches 1/α at any n with a probability of at most α if the
+//! mean is 0 or below. Inverted, mean ± [`reach`] standard errors is a confidence sequence.
 //!
-//! **Source.** Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance" (2023), for
-//! the Gaussian mixture over δ; Lindon, Ham, Tingley and Bojinov, "Anytime-valid linear models and regression adjusted causal inference
-//! in randomized experiments" (2022), for a σ known from the residuals of a linear model. Half of the mixture is dropped here, since
-//! only one side counts: that is the factor 2 F.
+//! **Source.** Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance" (2023),
+//! for the Gaussian mixture over δ; Lindon, Ham, Tingley and Bojinov, "Anytime-valid linear models and regression adjusted causal
+//! inference in randomized experiments" (2022), for a σ from the residuals of a linear model. Half of the mixture is dropped here, because
+//! only one side counts: this gives the factor 2 F.
 //!
-//! **Error.** Exact for Gaussian values. What is fed here is robust and partly pooled (`table.rs`); simulations give its error.
+//! **Error.** Exact for Gaussian values. The input here is robust and partly pooled (`table.rs`); simulations give its error.
 
 use crate::student;
 
-/// The variance g of the mixture over standardised differences: a candidate that lies 0.3 to 2 standard deviations of a pair ahead is
-/// found in nearly the fewest blocks.
+/// The variance g of the mixture over standardised differences: a candidate 0.3 to 2 standard deviations of a pair ahead is
+/// found in nearly the smallest number of blocks.
 const SPREAD: f64 = 0.5;
 
-/// So many standard errors below 0 the tail is taken from its bound, with more than so many degrees of freedom: heavier tails need none.
+/// From this many standard errors below 0 the tail is taken from its bound, above this many degrees of freedom: heavier tails do
+/// not need it.
 const FAR: f64 = 5.0;
 const LIGHT: f64 = 10.0;
 
 /// Larger logarithms of evidence are cut here, so that sums stay finite.
 const MOST: f64 = 600.0;
 
-/// The evidence E that a mean is above 0, which lies `t` standard errors above it, of `n` values, with `df` degrees of freedom.
+/// The evidence E that a mean, `t` standard errors above 0, of `n` values with `df` degrees of freedom, is above 0.
 pub(super) fn evidence(t: f64, n: f64, df: f64) -> f64 {
     if t.is_nan() || n <= 0.0 || df <= 0.0 {
         return 1.0;
@@ -55,7 +56,7 @@ fn tail_at_most(x: f64, df: f64) -> f64 {
     df / (df - 1.0) * (1.0 + x * x / df).powf((1.0 - df) / 2.0) / (x * std::f64::consts::TAU.sqrt())
 }
 
-/// How many standard errors a mean has to lie above 0 for this much evidence. `None`: so few values never give it.
+/// Number of standard errors above 0 that a mean needs for this evidence. `None`: so few values never reach it.
 pub(super) fn reach(n: f64, df: f64, needed: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, 1e4);
     if evidence(high, n, df) < needed {
@@ -68,8 +69,8 @@ pub(super) fn reach(n: f64, df: f64, needed: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The interval of one candidate's own values, of which each end misses their geometric mean at any count with a chance of `alpha` at
-/// most. Drift from block to block is in it. `None`: too few values.
+/// The interval of one candidate's own values, each end of which misses their geometric mean at any count with a probability of at
+/// most `alpha`. Drift between blocks is included. `None`: too few values.
 pub fn interval(values: &[f64], alpha: f64) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().map(|x| x.ln()).sum::<f64>() / n;

@@ -1,24 +1,24 @@
-//! What was measured: one value of each candidate in each block, and how any two candidates compare.
+//! The measured values, one per candidate and block, and the comparison of two candidates.
 //!
-//! **Model.** The logarithm of a value is a level of its candidate, plus a level of its block, plus noise. Two candidates are compared
-//! by the mean of their differences over the blocks that have both: the level of the block, which is the drift, cancels.
+//! **Model.** The logarithm of a value is a level of its candidate, plus a level of its block, plus noise. Two candidates are
+//! compared by the mean of their differences over the blocks with both: the level of the block, which is the drift, cancels.
 //!
-//! **Outliers.** A value more than [`FAR`] standard deviations off its two levels is left out. The standard deviation is that of all
-//! values that were kept, or the candidate's own (median absolute deviation) where that is larger; both are widened, by 1 + 1/√df and
-//! 1 + 1/√n, since few values look alike by chance. So a rare stall costs a value and decides nothing; [`Fit::left_out`] counts them,
-//! because a candidate that stalls often is a finding of its own.
+//! **Outliers.** A value more than [`FAR`] standard deviations from its two levels is left out. The standard deviation is that of
+//! all kept values, or the candidate's own (median absolute deviation) if larger; both are widened by 1 + 1/√df and
+//! 1 + 1/√n, since few values look alike by chance. So a rare stall costs a value and decides nothing; [`Fit::left_out`] counts
+//! them, because a candidate that stalls often is a finding of its own.
 //!
-//! **Pairs.** Two candidates are compared by their differences, with the differences' own variance: it is right however unequally the
-//! candidates vary. Outliers are left out again, by how far a difference is from the median of the differences, since both signs of a
-//! difference are as likely for equal candidates. What is left looks calmer than it is, so the variance is divided by the square of the
-//! share that is left.
+//! **Pairs.** Two candidates are compared by their differences, with the differences' own variance, which is correct however
+//! unequally the candidates vary. Outliers are left out again, by the distance of a difference from the median of the differences, since both
+//! signs are equally likely for equal candidates. The remaining values vary less than the true noise, so the variance is divided by the
+//! square of the remaining share.
 //!
-//! **Memory.** Two tables of 16 bytes a value; a fit takes time in proportion to the values.
+//! **Memory.** Two tables of 16 bytes per value; a fit takes time proportional to the number of values.
 
 use super::sequence;
 use crate::middle::{deviation, median};
 
-/// Beyond so many standard deviations a value is left out.
+/// A value farther than this many standard deviations is left out.
 const FAR: f64 = 3.0;
 
 /// Which way a figure is good.
@@ -45,7 +45,7 @@ pub struct Fit {
     rows: Vec<Row>,
     kept: Vec<Row>,
     left_out: Vec<usize>,
-    /// Of blocks and candidates.
+    /// Levels of blocks and candidates.
     levels: Levels,
     /// The sum of squared residuals, and its degrees of freedom.
     spread: (f64, f64),
@@ -97,7 +97,7 @@ impl Table {
         let rows = &self.rows;
         let mut levels = Levels { blocks: vec![0.0; rows.len()], candidates: vec![0.0; self.candidates] };
         levels.sweep(rows, 3, median);
-        // A median leaves a residual of 0 in each row and column, which says nothing of the spread.
+        // A median leaves a residual of 0 in each row and column, which does not contribute to the spread.
         let off = self.offs(&levels);
         let nonzero = off.iter().flatten().flatten().copied().filter(|x| *x > 0.0);
         let mut limits = vec![FAR * deviation(nonzero, 0.0).unwrap_or(0.0); self.candidates];
@@ -117,7 +117,7 @@ impl Table {
         fit
     }
 
-    /// How far each value is off its levels, as if these were not made of it too.
+    /// Distance of each value from its levels, corrected for its own influence on them.
     fn offs(&self, levels: &Levels) -> Vec<Row> {
         let of_candidate: Vec<usize> =
             (0..self.candidates).map(|i| self.rows.iter().filter(|row| row[i].is_some()).count()).collect();
@@ -165,7 +165,7 @@ impl Table {
 }
 
 impl Levels {
-    /// Both kinds of levels in turns, each by what the other leaves.
+    /// Updates both kinds of levels alternately, each from the residuals of the other.
     fn sweep(&mut self, rows: &[Row], times: usize, centre: impl Fn(Vec<f64>) -> Option<f64>) {
         for _ in 0..times {
             for (row, block) in rows.iter().zip(&mut self.blocks) {
@@ -221,7 +221,7 @@ impl Fit {
         Some(high)
     }
 
-    /// The evidence that the logarithm by which `a` is better than `b` is above `bound`: 1 where nothing is known.
+    /// The evidence that the logarithm by which `a` is better than `b` is above `bound`; 1 if nothing is known.
     pub(super) fn evidence(&self, a: usize, b: usize, bound: f64) -> f64 {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence((p.log - bound) / p.error, p.n as f64, p.df))
     }

@@ -7,7 +7,7 @@ fn options(budget: usize) -> Options {
     Options::new(Better::More, budget)
 }
 
-/// Runs a search whose values are `value(block, candidate)`.
+/// Runs a search with the values `value(block, candidate)`.
 fn run(mut search: Search, value: impl Fn(usize, usize) -> f64) -> Search {
     while let Some(block) = search.next_block() {
         for i in block.order {

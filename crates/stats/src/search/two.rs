@@ -1,12 +1,13 @@
-//! The evidence that one candidate dominates another in two objectives, valid at every block at once.
+//! The evidence that one candidate dominates another in two objectives, valid at every block simultaneously.
 //!
-//! **Formula.** `a` dominates `b` when it is better in one objective, and not worse by more than the threshold in the other. Evidence of
-//! both is the smaller of the two e-values: where `a` does not dominate, one of them is an e-process, and the smaller one lies below it.
+//! **Formula.** `a` dominates `b` if it is better in one objective, and not worse by more than the threshold in the other. The
+//! evidence for both is the smaller of the two e-values: if `a` does not dominate, one of them is an e-process, and the smaller one is below it.
 //! Either objective may be the one in which `a` is better; the mean of both cases is again below an e-process.
 //!
-//! **The front.** A candidate goes when the mean evidence of the others that they dominate it reaches (candidates left) / α. As long as
-//! no member went wrongly, those that are left are as many as the members at least: so the chance that any member ever goes is α at
-//! most (Holm's argument, in time).
+//! **The front.** A candidate is dropped when the mean evidence of the others that they dominate it reaches (remaining candidates)
+//! / α. As
+//! long as no member was dropped wrongly, at least as many candidates as members remain: so the probability that any member is ever
+//! dropped is at most α (Holm's argument, over time).
 
 use super::table::Fit;
 
@@ -36,7 +37,7 @@ impl Two<'_> {
         of.iter().filter_map(|a| both(*a)).any(|its| its > own)
     }
 
-    /// Of any two, either surely loses more than the threshold in some objective, or they are equivalent in both.
+    /// For any two: either one certainly loses more than the threshold in some objective, or they are equivalent in both.
     pub(super) fn is_settled(&self, of: &[usize], needed: f64) -> bool {
         let threshold = self.threshold.ln_1p();
         let surely = |objective: usize, a: usize, b: usize, bound| self.fits[objective].evidence(a, b, bound) >= needed;

@@ -1,4 +1,4 @@
-//! Searches for the front of two objectives, of made-up loads. The table of docs/method.md:
+//! Searches for the front of two objectives, with synthetic loads. The table of docs/method.md:
 //! `cargo test -p iotrail-stats fronts -- --ignored --nocapture`.
 
 use super::simulated::{World, best_of};
@@ -66,7 +66,7 @@ impl Both {
 struct Outcome {
     /// All true members are left.
     held: usize,
-    /// They alone are left.
+    /// Searches in which only the true members remain.
     exact: usize,
     left: usize,
     settled: usize,

@@ -1,14 +1,14 @@
-//! Searches of made-up loads: how often the best survives, alone or not, and how many measurements it takes. The tables of
+//! Searches with synthetic loads: how often the best survives, alone or with others, and the number of measurements. The tables of
 //! docs/method.md: `cargo test -p iotrail-stats search -- --ignored --nocapture`.
 
 use super::*;
 use crate::random::SplitMix64;
 use crate::{bootstrap, holm, student};
 
-/// Candidates, where nothing else is said.
+/// Default number of candidates.
 const CANDIDATES: usize = 16;
 
-/// Which of so many is the best.
+/// The index of the best candidate.
 pub fn best_of(candidates: usize) -> usize {
     candidates / 3
 }
@@ -23,7 +23,7 @@ const THIRD: f64 = 1.0 / 3.0;
 /// Logarithms of the true values.
 pub type Levels = Vec<f64>;
 
-/// All but the best of so many are the same.
+/// All candidates except the best are equal.
 fn equal_of(candidates: usize, lead: f64) -> Levels {
     (0..candidates).map(|i| if i == best_of(candidates) { lead.ln_1p() } else { 0.0 }).collect()
 }
@@ -78,7 +78,7 @@ impl World {
 struct Outcome {
     searches: usize,
     held: usize,
-    /// The best alone is left.
+    /// Searches in which only the best remains.
     one: usize,
     left: usize,
     measurements: usize,
