@@ -1,4 +1,4 @@
-//! Fleets: which runs of which machines are one run of an experiment.
+//! Fleets: the runs of several machines that form one run of an experiment.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
@@ -24,7 +24,7 @@ impl Store {
         stored.map_err(|e| explain(&self.path, e))
     }
 
-    /// Stores what is known of a machine now, in place of what was; one that is not in the fleet yet is added at its end.
+    /// Replaces the stored state of a machine; a machine that is not yet in the fleet is added at its end.
     pub fn set_node(&mut self, fleet: i64, node: &FleetNode) -> Result<()> {
         insert_node(&self.db, fleet, node).map_err(|e| self.fail(e))
     }
@@ -107,7 +107,7 @@ fn insert_node(db: &Connection, fleet: i64, node: &FleetNode) -> rusqlite::Resul
     db.execute(sql, params![fleet, node.node, node.run, to_word(&node.state)?, node.said]).map(drop)
 }
 
-/// Copies the fleets of the attached store `other` whose machines' runs were copied: `here` says what their numbers are now.
+/// Copies the fleets of the attached store `other` whose machines' runs were copied: `here` maps their numbers.
 pub(super) fn copy(tx: &Transaction<'_>, here: impl Fn(i64) -> Option<i64>) -> rusqlite::Result<()> {
     let theirs: Vec<FleetRecord> = {
         let mut query = tx.prepare(&FLEETS.replace("FROM fleets", "FROM other.fleets ORDER BY fleet"))?;

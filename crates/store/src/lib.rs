@@ -1,22 +1,22 @@
-//! One SQLite file: runs, cells, measurements, histograms, losses. A measurement is stored as it ends, in one transaction.
+//! One SQLite file: runs, cells, measurements, histograms, losses. A measurement is stored when it ends, in one transaction.
 //!
-//! The journal is a rollback journal, not a write-ahead log: a store is then one file at all times between two
-//! transactions, and can be copied or sent as it is. What a log would buy, readers that never wait and cheaper commits,
-//! counts for nothing at one commit a measurement. `synchronous=FULL` makes each commit outlive a kill and a crash.
+//! The journal is a rollback journal, not a write-ahead log. So a store is one file at all times between two transactions, and can
+//! be copied or sent unmodified. The benefits of a write-ahead log, readers that never wait and cheaper commits, do not matter with
+//! one commit per measurement. With `synchronous=FULL` each commit survives a kill and a crash.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `location`, `open` | where the store is; opened, made, taken back |
+//! | `location`, `open` | path of the store; open, create, remove again |
 //! | `schema` | the tables and their versions |
-//! | `peek` | a glance at one, for completing a command line |
-//! | `write`, `read` | runs and measurements stored; and read back |
+//! | `peek` | fast reads for completing a command line |
+//! | `write`, `read` | runs and measurements: write and read |
 //! | `measuring` | one process at a time measures a run |
-//! | `refusal` | what SQLite says, in words |
-//! | `traces` | traces, stored as they begin and end; the oldest are removed |
-//! | `fleets` | which runs of which machines are one |
-//! | `salvage` | what can be read of a damaged store, copied |
-//! | `take_in` | runs of another store, copied |
-//! | `snapshot` | a copy of one that is being written |
+//! | `refusal` | SQLite's errors as text |
+//! | `traces` | traces, stored at their start and end; the oldest are removed |
+//! | `fleets` | runs of several machines that belong together |
+//! | `salvage` | copies the readable part of a damaged store |
+//! | `take_in` | copies runs of another store |
+//! | `snapshot` | copies a store that is being written |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
 
@@ -49,7 +49,7 @@ use iotrail_base::error::Error;
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// What opening it made: the file, then its folders, innermost first.
+    /// Created when the store was opened: the file, then its directories, innermost first.
     made: Vec<PathBuf>,
 }
 

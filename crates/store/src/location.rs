@@ -7,9 +7,9 @@ use iotrail_base::folders::{self, own};
 
 const REMEDY: &str = "name the store with --store PATH";
 
-/// `$XDG_STATE_HOME/iotrail/iotrail.db`, else `~/.local/state/iotrail/iotrail.db`.
+/// `$XDG_STATE_HOME/iotrail/iotrail.db`, otherwise `~/.local/state/iotrail/iotrail.db`.
 ///
-/// Errors: neither variable is set; somebody else can put a link there.
+/// Errors: neither variable is set; another user can place a link there.
 pub fn default_path() -> Result<PathBuf> {
     let dir = folders::state().ok_or_else(|| Error::input("neither XDG_STATE_HOME nor HOME is set", REMEDY))?;
     let path = dir.join("iotrail.db");

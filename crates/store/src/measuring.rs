@@ -8,7 +8,7 @@ use super::Store;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::locked::{Locked, lock, sign};
 
-/// A run that this process measures. The file beside the store that says so is locked, and gone with this.
+/// A run that this process measures. A file next to the store is locked while this value exists.
 #[derive(Debug)]
 pub struct Measuring {
     file: PathBuf,
@@ -42,7 +42,8 @@ fn busy(run: i64, process: Option<String>) -> Error {
 
 impl Drop for Measuring {
     fn drop(&mut self) {
-        // While it is locked: whoever opened it meanwhile finds it removed, and makes a new one. One that stays is nobody's.
+        // While it is locked: a process that opened it meanwhile finds it removed, and creates a new one. A remaining file is not
+        // locked.
         std::fs::remove_file(&self.file).unwrap_or(());
     }
 }

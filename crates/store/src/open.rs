@@ -1,4 +1,4 @@
-//! Opening a store: made where there is none, told from other files, brought to this version, taken back.
+//! Opening a store: create it if it is missing, recognise other files, migrate old versions, remove an unused store.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 
 impl Store {
-    /// Opens the store, making it and its folder where there is none.
+    /// Opens the store; creates it and its directory if missing.
     pub fn create_or_open(path: &Path) -> Result<Self> {
         let made: Vec<PathBuf> = path.ancestors().take_while(|p| is_missing(p)).map(Path::to_owned).collect();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
@@ -26,7 +26,7 @@ impl Store {
         match Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE) {
             Ok(store) => Ok(Self { made, ..store }),
             Err(e) => {
-                // It got no further than an empty file (a disk without room, say).
+                // A previous creation left only an empty file (a full disk, for example).
                 if path.metadata().is_ok_and(|m| m.len() == 0) || is_missing(path) {
                     take_back(&made);
                 }
@@ -35,13 +35,13 @@ impl Store {
         }
     }
 
-    /// For a command that failed: if this opening made the store and nothing is stored in it, the file and its folders are
-    /// removed again. A store that was there before, or that another process has begun to fill, stays.
+    /// For a command that failed: if this opening created the store and nothing is stored in it, the file and its directories are
+    /// removed. An older store, or one that another process has begun to fill, is kept.
     pub fn abandon(self) {
         if self.made.is_empty() {
             return;
         }
-        // Under the write lock nobody else stores; whoever waits for it finds the file gone and is refused by SQLite
+        // Under the write lock no other process stores; a process that waits for it finds the file removed, and SQLite refuses it
         // (SQLITE_READONLY_DBMOVED).
         let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
             && self
@@ -60,7 +60,7 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        // Writable where the file allows it: what a killed run left half-written has to be rolled back to be read.
+        // Writable if the file allows it: an incomplete transaction of a killed run has to be rolled back before it can be read.
         Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
     }
 
@@ -120,8 +120,8 @@ fn is_missing(path: &Path) -> bool {
     !path.as_os_str().is_empty() && path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Removes a file, then its folders as far as they are empty. What cannot be removed is in use by somebody else or harmless,
-/// and the caller already has an error to tell.
+/// Removes a file, then its directories if they are empty. A file or directory that cannot be removed is in use or harmless,
+/// and the caller already has an error to report.
 fn take_back(made: &[PathBuf]) {
     for path in made {
         let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };

@@ -1,4 +1,4 @@
-//! What SQLite says, as people need it.
+//! SQLite's errors as messages with a remedy.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What can be read of a store that was cut short or damaged, copied into a new one. The damaged one is only read.
+//! Copies the readable part of a truncated or damaged store into a new one. The damaged one is only read.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -13,15 +13,15 @@ use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 use iotrail_stats::histogram;
 
-/// What was copied.
+/// Result of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Salvaged {
     pub runs: u64,
     pub measurements: u64,
-    /// Measurements that are listed and could not be copied: their content is gone, or what they belong to, or one before them, whose
-    /// block they would be taken for.
+    /// Listed measurements that could not be copied: their content, their run or cell, or an earlier repeat is missing, for which
+    /// they would be taken.
     pub lost: u64,
-    /// So much of the file is not there. What stood in it is in no list, and cannot be counted.
+    /// Missing bytes of the file. Their contents are not listed anywhere and cannot be counted.
     pub missing_bytes: u64,
 }
 
@@ -32,10 +32,10 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     }
     let fail = |e| explain(from, e);
     let old = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(fail)?;
-    // Or SQLite refuses a file with fewer pages than its header says.
+    // Otherwise SQLite refuses a file with fewer pages than in its header.
     old.pragma_update(None, "writable_schema", true).map_err(fail)?;
     match schema::look(&old).map_err(fail)? {
-        // Later versions have more beside these tables, made from them as they are filled.
+        // Later versions have additional tables, which are filled by triggers on these.
         FileKind::Ours { version: 1..=VERSION } => {}
         FileKind::Ours { version } => {
             return Err(Error::input(
@@ -65,7 +65,7 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
 }
 
 fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Result<Salvaged> {
-    // Rows come table by table; what belongs to nothing goes at the end.
+    // Rows are copied table by table; orphans are removed at the end.
     new.db.pragma_update(None, "foreign_keys", false)?;
     let tx = new.db.transaction()?;
     let count = |table: &str| tx.query_row(&format!("SELECT count(*) FROM {table}"), [], |r| r.get::<_, i64>(0));
@@ -85,8 +85,8 @@ fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Resu
     let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
     in_order(old, &tx, "losses", "measurement, name")?;
-    // A repeat's place among the others is its block: what comes after a gap would be taken for another's. A run that its stopping
-    // rule ended has as many repeats of each cell as of the others.
+    // A repeat's position among the others is its block: after a gap, a repeat would be taken for another block's. A run that its
+    // stopping rule ended has the same number of repeats in every cell.
     tx.execute_batch(
         "DELETE FROM cells WHERE run NOT IN (SELECT run FROM runs);
          DELETE FROM measurements WHERE (run, cell) NOT IN (SELECT run, cell FROM cells);
@@ -112,8 +112,8 @@ fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Resu
     Ok(Salvaged { runs, measurements: measurements as u64, lost, missing_bytes })
 }
 
-/// By how much the file is shorter than its header says (https://www.sqlite.org/fileformat.html: pages of so many bytes, 1 for 65,536; and
-/// how many).
+/// Number of bytes that the file lacks compared with its header (https://www.sqlite.org/fileformat.html: page size, 1 for 65,536;
+/// number of pages).
 fn missing_bytes(store: &Path) -> u64 {
     let header = || -> std::io::Result<([u8; 32], u64)> {
         let mut file = std::fs::File::open(store)?;
@@ -130,7 +130,8 @@ fn missing_bytes(store: &Path) -> u64 {
     (page * u64::from(pages)).saturating_sub(bytes)
 }
 
-/// Stores of before version 3 have no table of corruptions, those of before version 4 none of fleets, and those before version 6 none of traces.
+/// Stores before version 3 have no table of corruptions, those before version 4 none of fleets, and those before version 6 none of
+/// traces.
 fn has_table(db: &Connection, name: &str) -> bool {
     db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
 }
@@ -164,7 +165,7 @@ fn by_id(old: &Connection, new: &Connection, table: &str) -> rusqlite::Result<u6
     Ok(unreadable)
 }
 
-/// What is missing of the last page reads as zeros. The last column is the row's content: JSON, or a histogram.
+/// Missing bytes of the last page read as zeros. The last column is the row's content: JSON, or a histogram.
 fn is_whole(content: Option<&Value>) -> bool {
     match content {
         Some(Value::Text(json)) => serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(),
@@ -173,7 +174,7 @@ fn is_whole(content: Option<&Value>) -> bool {
     }
 }
 
-/// For tables whose rows are their key's.
+/// For tables whose rows are in the order of their key.
 fn in_order(old: &Connection, new: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
     for order in ["ASC", "DESC"] {
         let keys: Vec<String> = key.split(", ").map(|k| format!("{k} {order}")).collect();

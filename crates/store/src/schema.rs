@@ -1,4 +1,4 @@
-//! The tables, their versions, and how a file is told to be one of ours. `docs/formats.md` describes the columns.
+//! The tables, their versions, and the marks of a store. `docs/formats.md` describes the columns.
 
 use rusqlite::{Connection, Transaction};
 
@@ -131,7 +131,7 @@ pub const MIGRATIONS: &[&str] = &["
 /// The version that this program reads and writes.
 pub const VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// What a file turned out to be.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Nothing in it yet.
@@ -143,7 +143,7 @@ pub enum FileKind {
     Foreign,
 }
 
-/// Reads the marks that tell a store from another program's database.
+/// Reads the marks that distinguish a store from another program's database.
 pub fn look(db: &Connection) -> rusqlite::Result<FileKind> {
     // All at one moment: another process may be making it.
     let sql = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version FROM pragma_application_id, pragma_user_version";

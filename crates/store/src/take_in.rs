@@ -15,7 +15,7 @@ impl Store {
     ///
     /// Errors: one of the two cannot be used. A store that is not there has no runs.
     pub fn take_in(&mut self, from: &Path) -> Result<Vec<i64>> {
-        // Opened once as a store: what a killed machine left half-written is rolled back, and an older one brought to this version.
+        // Opened once as a store: an incomplete transaction is rolled back, and an older version is migrated.
         let Some(other) = Store::open(from)? else { return Ok(Vec::new()) };
         let theirs = other.list()?.into_iter().map(|run| run.run).collect::<Vec<_>>();
         drop(other);
@@ -43,10 +43,10 @@ impl Store {
         Ok(done)
     }
 
-    /// Copies one run of the store `from`, with all that is stored of it; returns its number here. A run that is here already (the same
-    /// plan, begun in the same second with the same seed, of the same hosts) is not copied again.
+    /// Copies one run of the store `from` with all its data; returns its number in this store. A run that this store already has
+    /// (the same plan, second of start, seed and hosts) is not copied again.
     ///
-    /// Errors: one of the two cannot be used. `None`: there is no such run, or no such store.
+    /// Errors: one of the stores is unusable. `None`: there is no such run, or no such store.
     pub fn take_in_run(&mut self, from: &Path, run: i64) -> Result<Option<i64>> {
         let Some(other) = Store::open(from)? else { return Ok(None) };
         if other.outline(run)?.is_none() {

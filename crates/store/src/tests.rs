@@ -18,7 +18,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
-    // A number whose shortest decimal form a careless reader would round.
+    // A number whose shortest decimal form needs full precision.
     m.iops = Some(0.1 + 0.2);
     m.latency_ns.mean = Some(1_234_567.890_123_456_7);
     store.save(run, 3, 2, &m, &sample::histogram()).unwrap();
@@ -78,7 +78,7 @@ fn a_slot_is_stored_once_and_only_for_a_cell_that_is_planned() {
     assert_eq!(store.done(run).unwrap(), HashSet::from([(1, 1)]));
 }
 
-/// A process that is killed leaves what an open connection leaves: the file and, in the middle of a transaction, its journal.
+/// A killed process leaves the same files as an open connection: the file and, during a transaction, its journal.
 #[test]
 fn a_kill_in_the_middle_of_a_transaction_loses_that_one_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -310,7 +310,7 @@ fn columns_of_what_a_measurement_does_not_know_are_null_in_older_stores_too() {
     assert_eq!((whole.as_str(), store.list().unwrap()[0].done), ("ok", 4));
 }
 
-/// A store of so many runs, each with so many measurements of a real one's size.
+/// A store of `runs` runs with `measurements` measurements each, of realistic size.
 fn filled(path: &Path, runs: u32, measurements: u32) -> Store {
     let mut store = Store::create_or_open(path).unwrap();
     store.db.execute_batch("PRAGMA synchronous = OFF").unwrap();
@@ -393,7 +393,7 @@ fn runs_of_another_store_get_numbers_of_this_one() {
     assert_eq!((count("measurements"), count("histograms"), count("losses")), (2, 2, 8));
     // Taken in again, they are other runs; a store that is not there has none.
     assert_eq!(store.take_in(&from).unwrap(), [first + 3, first + 4]);
-    // One alone is known again.
+    // A single measurement is recognised again.
     assert_eq!(store.take_in_run(&from, begun_there).unwrap(), Some(first + 1));
     assert_eq!(store.take_in_run(&from, 99).unwrap(), None);
     let mut empty = Store::create_or_open(&here.path().join("empty.db")).unwrap();

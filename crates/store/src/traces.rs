@@ -210,7 +210,7 @@ impl Store {
         Ok(found.optional().map_err(|e| self.fail(e))?.flatten())
     }
 
-    /// Traces whose process was killed become partial ones, with their last checkpoints.
+    /// Converts traces whose process was killed to partial ones, with their last checkpoints.
     fn close_cut_traces(&mut self) -> Result<()> {
         let running = {
             let fail = |e| self.fail(e);
@@ -220,7 +220,7 @@ impl Store {
         };
         for trace in running {
             let file = self.trace_file(trace);
-            // A store that is only read stays as it is.
+            // A read-only store is not modified.
             let Ok(Locked::Ours(_locked)) = lock(&file) else { continue };
             let record: Option<TraceRecord> =
                 fs::read(checkpoint_of(&file)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -258,7 +258,7 @@ impl Store {
     }
 }
 
-/// A trace that ended meanwhile stays as it is.
+/// A trace that ended meanwhile is not modified.
 fn set_record(
     tx: &Transaction<'_>,
     trace: i64,

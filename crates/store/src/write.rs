@@ -1,4 +1,4 @@
-//! What is stored: runs as they begin and end, measurements as they are made.
+//! Writing: runs at their start and end, measurements as they complete.
 
 use hdrhistogram::Histogram;
 use rusqlite::{Connection, params};
@@ -52,7 +52,7 @@ impl Store {
         insert_run(&mut self.db, "single", &record, "", Some((m, latency))).map_err(|e| explain(&self.path, e))
     }
 
-    /// Notes what a cell turned out not to be able to do on this host.
+    /// Records why a cell is untestable on this host.
     pub fn mark_untestable(&mut self, run: i64, cell: u32, reason: &str) -> Result<()> {
         self.set_untestable(run, cell, Some(reason))
     }
@@ -67,7 +67,7 @@ impl Store {
         self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
-    /// Notes what became of a program's arms.
+    /// Records the outcome of a program's arms.
     pub fn set_tried(&mut self, run: i64, tried: &[TriedArm]) -> Result<()> {
         let stored = (|| {
             let sql = "UPDATE runs SET record = json_set(record, '$.tried', json(?2)) WHERE run = ?1";
@@ -176,7 +176,7 @@ pub(super) fn insert_measurement(
     Ok(())
 }
 
-/// What a measurement has not seen, by name. `None`: not even that is known.
+/// Losses of a measurement by name. `None`: not known.
 fn losses(m: &Measurement) -> [(&'static str, Option<u64>); 4] {
     let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
     [
