@@ -1,6 +1,6 @@
-//! A time limit. At its end the flag of [`interrupt`](crate::interrupt) is raised, as Ctrl-C raises it.
+//! A time limit. At its end the flag of [`interrupt`](crate::interrupt) is raised, as by Ctrl-C.
 //!
-//! A timer of the process raises it: no thread wakes up while something is measured.
+//! A timer of the process raises it, so that no thread wakes up during a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

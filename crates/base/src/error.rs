@@ -1,5 +1,5 @@
-//! What a user is told when something cannot be done: the operation and its object, the cause, the remedy,
-//! and the exit status that goes with it. One line each.
+//! Error messages: the operation and its object, the cause, the remedy,
+//! and the exit status. One line each.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ pub enum Kind {
     Input,
     /// The machine, the kernel or the privileges do not allow it (exit status 3).
     Machine,
-    /// Somebody else interfered: the machine allows it, and what was going on cannot go on now (exit status 3).
+    /// Another program interfered: the machine allows the operation, but it cannot continue now (exit status 3).
     Disturbed,
     /// Another machine, or its part of a job, is gone: the work can continue when it is back (exit status 3).
     Lost,
-    /// Data that was read back is not what was written (exit status 5).
+    /// The data read differs from the data written (exit status 5).
     Corruption,
     /// A fault of iotrail itself (exit status 70, as sysexits.h has it).
     Internal,
@@ -27,7 +27,7 @@ pub enum Kind {
 /// Exit status of a gate (`--fail-on`) that could not be evaluated.
 pub const NOT_EVALUATED: u8 = 4;
 
-/// An error as the user reads it: `what: cause; remedy`.
+/// An error as it is printed: `what: cause; remedy`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Error {
     pub kind: Kind,
@@ -35,11 +35,11 @@ pub struct Error {
     pub place: Option<String>,
     /// The operation and its object: `cannot open /data/x`.
     pub what: String,
-    /// What the user can do about it.
+    /// The remedy.
     pub remedy: String,
     #[serde(serialize_with = "write_cause", deserialize_with = "read_cause")]
     pub source: Option<Cause>,
-    /// What the kernel answered, where it was the kernel that refused.
+    /// The kernel's errno, if the kernel refused.
     pub errno: Option<i32>,
 }
 
@@ -70,12 +70,12 @@ impl Error {
         Self::new(Kind::Machine, what, remedy)
     }
 
-    /// Somebody else interfered: exit status 3.
+    /// Another program interfered: exit status 3.
     pub fn disturbed(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Kind::Disturbed, what, remedy)
     }
 
-    /// A fault of ours: exit status 70.
+    /// A fault of iotrail: exit status 70.
     pub fn internal(what: impl fmt::Display) -> Self {
         let remedy = concat!(
             "this is a fault of iotrail ",
@@ -85,12 +85,12 @@ impl Error {
         Self::new(Kind::Internal, format!("internal error: {what}"), remedy)
     }
 
-    /// What a thread panicked with, as an error.
+    /// The payload of a panic as an error.
     pub fn of_panic(thread: &str, payload: &(dyn std::any::Any + Send)) -> Self {
         Self::internal(format!("{thread} panicked: {}", panic_text(payload)))
     }
 
-    /// Data was read back that is not what was written: exit status 5.
+    /// The data read differs from the data written: exit status 5.
     pub fn corruption(found: crate::corruption::Corruption) -> Self {
         let what = found.to_string();
         let remedy = "if something else has written to it since, lay it out anew or write all of it with --verify; else suspect \
@@ -98,19 +98,19 @@ impl Error {
         Self::new(Kind::Corruption, what, remedy).because(found)
     }
 
-    /// What was found corrupt; `None`: this is another error.
+    /// The corrupt data; `None`: another error.
     pub fn as_corruption(&self) -> Option<&crate::corruption::Corruption> {
         self.source.as_ref()?.downcast_ref()
     }
 
-    /// The kernel was short of something that others may give back in a moment.
+    /// The kernel lacked a resource that other programs may release soon.
     pub fn is_transient(&self) -> bool {
         use libc::{EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
         self.kind == Kind::Machine
             && self.errno.is_some_and(|e| [EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&e))
     }
 
-    /// Keeps what the kernel answered where the text says it already.
+    /// Stores the errno if the text already contains it.
     pub fn with_errno(mut self, errno: Option<i32>) -> Self {
         self.errno = errno;
         self
@@ -121,7 +121,7 @@ impl Error {
         Self { place: Some(place.into()), ..self }
     }
 
-    /// Keeps the cause; it is printed between `what` and `remedy`.
+    /// Stores the cause; it is printed between `what` and `remedy`.
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let cause = cause.into();
         self.errno = self.errno.or(cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error));
@@ -160,7 +160,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What was said by whoever panicked.
+/// The message of a panic.
 pub fn panic_text(payload: &dyn std::any::Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without a message")

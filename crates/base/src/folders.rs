@@ -1,5 +1,5 @@
-//! The folders of iotrail's own: of what it keeps between two commands (the store, the journal of host settings), and of what it has
-//! fetched and can have again.
+//! The directories of iotrail: state that it keeps between commands (the store, the journal of host settings), and a cache of
+//! downloads.
 
 pub mod own;
 pub mod temporary;
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 /// Names a file or device that experiments which only read use in place of a scratch file. The lab sets it to its first drive.
 pub const TARGET_VARIABLE: &str = "IOTRAIL_TARGET";
 
-/// In the guest of a lab, what comes from outside: shared by the host, which also keeps what the guest leaves there.
+/// In a lab guest: the directory shared by the host, which also keeps the guest's results.
 pub const OF_A_GUEST: &str = "/run/iotrail-lab";
 
-/// `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`; `None` where neither variable is set.
+/// `$XDG_STATE_HOME/iotrail`, otherwise `~/.local/state/iotrail`; `None` if neither variable is set.
 pub fn state() -> Option<PathBuf> {
     under(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"), ".local/state")
 }
 
-/// `$XDG_CACHE_HOME/iotrail`, else `~/.cache/iotrail`; `None` where neither variable is set.
+/// `$XDG_CACHE_HOME/iotrail`, otherwise `~/.cache/iotrail`; `None` if neither variable is set.
 pub fn cache() -> Option<PathBuf> {
     under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"), ".cache")
 }
 
-/// In the guest of a lab the state's folder is the host user's, whatever number that user has, and below one that root alone
-/// writes to.
+/// In a lab guest the state directory belongs to the host user, with any user ID, and is under a directory that only root
+/// writes.
 pub fn is_of_a_guest(dir: &Path) -> bool {
     dir.starts_with(OF_A_GUEST)
 }
 
-/// A relative variable is to be ignored, says the XDG base directory specification.
+/// The XDG base directory specification requires ignoring a relative variable.
 fn under(named: Option<OsString>, home: Option<OsString>, below_home: &str) -> Option<PathBuf> {
     let absolute = |p: &PathBuf| p.is_absolute();
     named

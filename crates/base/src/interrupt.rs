@@ -46,19 +46,19 @@ extern "C" fn ask_to_stop_or_leave(signal: libc::c_int, info: *const libc::sigin
     }
 }
 
-/// From now on the second signal has this line printed on standard error before it kills. The first one to say so has its words.
+/// From now on the second signal prints this line on standard error before it kills. The first caller decides the text.
 pub fn leave_with(line: &str) -> Result<()> {
     LAST_WORDS.get_or_init(|| format!("{line}\n"));
     handle(ask_to_stop_or_leave as *const () as libc::sighandler_t, 0)
 }
 
-/// The signal that raised the flag, where a process sent it to us: our children have not got it. `None` for a terminal's,
-/// which goes to all of its foreground group.
+/// The signal that raised the flag, if a process sent it to this process: the children have not received it. `None` for a
+/// terminal's signal, which goes to the complete foreground group.
 pub fn sent_to_us_alone() -> Option<libc::c_int> {
     Some(SENT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
-/// The last signal, if it ends this process and not what it has started on other machines: SIGTERM from a process, or SIGHUP.
+/// The last signal, if it ends this process but not its jobs on other machines: SIGTERM from a process, or SIGHUP.
 pub fn ends_this_process_only() -> Option<&'static str> {
     match (LAST.load(Ordering::Relaxed), sent_to_us_alone()) {
         (libc::SIGHUP, _) => Some("SIGHUP"),
@@ -90,7 +90,7 @@ pub fn raise_flag() -> Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// Until [`let_go`] a second signal does not kill either: something has to be put back first.
+/// Until [`let_go`] a second signal does not kill either: something has to be restored first.
 pub fn hold() -> Result<()> {
     handle(ask_to_stop as *const () as libc::sighandler_t, 0)
 }
@@ -112,7 +112,7 @@ fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | once;
-        // SAFETY: `action` lives through the call and its handler is async-signal-safe; the old action is not asked for.
+        // SAFETY: `action` outlives the call and its handler is async-signal-safe; the old action is not requested.
         if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
             return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
                 .because(std::io::Error::last_os_error()));

@@ -1,7 +1,7 @@
-//! What every part of iotrail stands on and that says nothing of I/O: errors with their remedies, text as a terminal may show it, numbers and sizes as
-//! people read and write them, files that are written beside and renamed or held locked, folders, mapped memory, Ctrl-C.
+//! The base of all crates, without I/O tracing: errors with their remedies, text that is safe for a terminal, numbers and sizes as
+//! text, files written under a temporary name or locked, directories, mapped memory, Ctrl-C.
 //!
-//! It uses no other crate of the workspace, and reads nothing of the machine but its own process, folders and outputs.
+//! It uses no other crate of the workspace. It reads only its own process, directories and outputs.
 
 pub mod alarm;
 pub mod corruption;

@@ -5,16 +5,16 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Whose it is.
+/// The owner of the lock.
 #[derive(Debug)]
 pub enum Locked {
     /// Ours, for as long as the file is open.
     Ours(File),
-    /// Another process's; its number, where it stands there.
+    /// Another process; its process ID, if the file contains it.
     Others(Option<String>),
 }
 
-/// Makes the file where there is none. No link is followed: what is written would be in another file.
+/// Creates the file if it is missing. Links are not followed: the content would be in a different file.
 pub fn lock(path: &Path) -> io::Result<Locked> {
     loop {
         let mut options = File::options();
@@ -36,7 +36,7 @@ pub fn lock(path: &Path) -> io::Result<Locked> {
     }
 }
 
-/// Writes our number into it.
+/// Writes this process's ID into it.
 pub fn sign(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-/// Pages at an address of the kernel's choice. Who may read and write them is for those who are given the address.
+/// Pages at an address of the kernel's choice. The users of the address decide about access.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -19,9 +19,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory that is all zero, to read and to write. `flags`: shared or private, and what else is asked for.
+    /// Zeroed memory, readable and writable. `flags`: shared or private, and others.
     pub fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<Self> {
-        // SAFETY: without FIXED, the kernel chooses an address where nothing is mapped.
+        // SAFETY: without FIXED, the kernel chooses an unmapped address.
         let base = unsafe {
             mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags - MapFlags::FIXED)
         };
@@ -53,7 +53,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping. Whoever was given its address lets go of it before.
+        // SAFETY: this process's own mapping. Users of its address stop using it before.
         let done = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(done, Ok(()));
     }
@@ -69,7 +69,7 @@ mod tests {
     fn anonymous_memory_is_zero_and_can_be_written() {
         let memory = Mapping::anonymous(4096, MapFlags::PRIVATE).unwrap();
         assert_eq!(memory.bytes(), 4096);
-        // SAFETY: the last byte of the mapping, which nobody else has.
+        // SAFETY: the last byte of the mapping, which has no other user.
         unsafe {
             let last = memory.base().add(4095);
             assert_eq!(last.read(), 0);

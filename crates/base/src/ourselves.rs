@@ -44,13 +44,13 @@ pub fn command(
     let parent = std::process::id();
     let between_fork_and_exec = move || {
         set_parent_process_death_signal(Some(at_end))?;
-        // It may have died before it was asked.
+        // The parent may have died before the request.
         if parent_id() != parent {
             return Err(std::io::ErrorKind::NotFound.into());
         }
         before_exec()
     };
-    // SAFETY: two system calls, of which none takes a lock or allocates; and `before_exec`, which does neither.
+    // SAFETY: two system calls, which neither lock nor allocate; and `before_exec`, which does neither.
     unsafe { command.arg0("iotrail").stdin(Stdio::null()).pre_exec(between_fork_and_exec) };
     command
 }
@@ -59,7 +59,7 @@ pub fn cannot_start(e: std::io::Error) -> Error {
     Error::machine("cannot start iotrail again", "see the limits of processes: ulimit -u").because(e)
 }
 
-/// The last error among the outcomes in what it printed.
+/// The last error among the outcomes in the output.
 pub fn error_in(printed: &[u8]) -> Option<Error> {
     let outcomes = printed.split(|byte| *byte == b'\n').rev();
     outcomes.filter_map(|line| serde_json::from_slice::<Outcome>(line).ok()).find_map(|outcome| outcome.error)

@@ -1,6 +1,6 @@
-//! Text from outside (names of files, devices, programs, hosts and kernels, titles of experiments) as a terminal may show it, and
-//! the lines on standard error. What makes text of such names shows it by these functions, so that no name steers a terminal or
-//! passes for a line of ours.
+//! Text from outside (names of files, devices, programs, hosts and kernels, titles of experiments) in a form that is safe for a
+//! terminal, and lines on standard error. All text with such names passes these functions, so that no name controls a terminal or imitates a line
+//! of iotrail.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::sanitise::is_plain;
 pub use crate::sanitise::sanitise;
 
-/// JSON whose strings hold no character that steers a terminal: those are written by their number, which JSON takes for the same.
+/// JSON whose strings contain no control characters: those are escaped by number, which is the same JSON.
 pub fn json(text: String) -> String {
     let steers = |c: char| !is_plain(c) && c != '\n';
     if !text.contains(steers) {
@@ -43,24 +43,24 @@ pub fn json_shown(text: String) -> String {
     out
 }
 
-/// Where a text goes.
+/// The stream of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Stdout,
     Stderr,
 }
 
-/// What letters the user's programs read and show (locale(7)).
+/// Characters that the user's programs read and show (locale(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locale {
     Utf8,
-    /// `C`, `POSIX`, or one whose letters are not UTF-8's.
+    /// `C`, `POSIX`, or a locale that is not UTF-8.
     Other,
     /// None is named: services and containers have none, and their logs take UTF-8.
     Unset,
 }
 
-/// `variable`: its value where it is set and not empty.
+/// `variable`: its value if it is set and not empty.
 pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
     let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable);
     match named.map(|name| name.to_string_lossy().to_ascii_lowercase()) {
@@ -70,7 +70,7 @@ pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
     }
 }
 
-/// Whether text there is to be of ASCII alone: in a locale that is not UTF-8's; where none is named, on a terminal.
+/// Whether text there has to be ASCII: in a locale that is not UTF-8; without a locale on a terminal.
 fn is_ascii_alone(stream: Stream) -> bool {
     match locale(|name| std::env::var_os(name).filter(|v| !v.is_empty())) {
         Locale::Utf8 => false,
@@ -82,17 +82,18 @@ fn is_ascii_alone(stream: Stream) -> bool {
     }
 }
 
-/// Text for people, in the letters that their locale has: signs of ours by what is nearest in ASCII, others' letters by their number.
+/// Text in the characters of the user's locale: iotrail's own signs are replaced by similar ASCII, other characters by their
+/// number.
 pub fn for_locale(text: &str, stream: Stream) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_alone(stream) { Cow::Borrowed(text) } else { Cow::Owned(to_ascii(text)) }
 }
 
-/// Whether what a terminal shows of ours on standard output is to be of ASCII alone.
+/// Whether iotrail's output on a terminal has to be ASCII.
 pub fn stdout_is_ascii() -> bool {
     is_ascii_alone(Stream::Stdout)
 }
 
-/// As [`to_ascii`], in as much room as one sign has.
+/// As [`to_ascii`], in the width of one sign.
 pub fn one_of_ascii(c: char) -> char {
     match c {
         _ if c.is_ascii() => c,
@@ -144,7 +145,7 @@ fn nearest(c: char) -> Option<&'static str> {
     })
 }
 
-/// Set before anything of ours runs, where standard output was closed when this process began.
+/// Set before main if standard output was closed when this process started.
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// To be called by the program before the standard library has put /dev/null in the place of a closed descriptor.
@@ -163,7 +164,7 @@ pub fn stdout_is_open() -> Result<()> {
     }
 }
 
-/// Writes one line to standard error, plain whatever is in it. Where even that fails nobody can be told, and the work goes on.
+/// Writes one sanitised line to standard error. If that fails, there is no channel left for the error, and the work continues.
 pub fn say(line: &str) {
     let line = sanitise(line);
     writeln!(std::io::stderr().lock(), "{}", for_locale(&line, Stream::Stderr)).unwrap_or(());

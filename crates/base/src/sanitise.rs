@@ -1,7 +1,7 @@
 //! Text from outside, as it may be shown.
 
-/// Without what steers a terminal, turns the direction of writing, cannot be seen, or ends the line; such characters are shown by their
-/// number. Marks that combine with a letter stay.
+/// Removes characters that control a terminal, change the direction of writing, are invisible, or end the line; their
+/// number is shown instead. Combining marks stay.
 pub fn sanitise(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -13,13 +13,13 @@ pub fn sanitise(text: &str) -> String {
     out
 }
 
-/// The standard library knows what cannot be printed: control and format characters, line ends, spaces other than the usual one, and
-/// what Unicode has not assigned.
+/// The standard library knows non-printable characters: control and format characters, line ends, spaces except the usual one, and
+/// code points that Unicode has not assigned.
 pub fn is_plain(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    // After a letter, where a combining mark may stand.
+    // A combining mark is allowed after a letter.
     let mut buffer = [b'a'; 5];
     let end = 1 + c.encode_utf8(&mut buffer[1..]).len();
     std::str::from_utf8(&buffer[..end]).is_ok_and(|s| s.escape_debug().nth(1) == Some(c))

@@ -1,8 +1,8 @@
-//! Numbers as people read them. What is not known is [`UNKNOWN`], never 0.
+//! Numbers as text. An unknown number is [`UNKNOWN`], never 0.
 
 use crate::sanitise::sanitise;
 
-/// Stands where there is no number.
+/// Printed if there is no number.
 pub const UNKNOWN: &str = "–";
 
 /// Three significant digits, without an exponent below a million.
@@ -49,7 +49,7 @@ pub fn bytes(n: u64) -> String {
     scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]).replace(".00 ", " ")
 }
 
-/// A share of 1 in percent. Neither 0 % nor 100 % is said of what is not quite that.
+/// A share of 1 in percent. 0 % and 100 % are printed only for exact values.
 pub fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
@@ -60,7 +60,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number of times for each I/O: two decimals, since below that nothing matters.
+/// A number per I/O: two decimals, since smaller differences do not matter.
 pub fn per_io(x: f64) -> String {
     if x > 0.0 && x < 0.005 { "<0.01".into() } else { format!("{x:.2}") }
 }
@@ -89,7 +89,7 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// The same where there may be many: `80.0 k completions`.
+/// The same for large counts: `80.0 k completions`.
 pub fn so_many(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
 }

@@ -1,9 +1,10 @@
-//! Folders of ours that lie where others may write too (`/var/tmp`, a home that `sudo` has kept): made by us, or found to be ours,
-//! before anything in them is opened.
+//! iotrail's own directories in places where other users may write too (`/var/tmp`, a home that `sudo` has kept): created by this
+//! process, or verified before anything in them is opened.
 //!
-//! Root that writes below somebody else's folder writes wherever that user's links lead. So each component on the way is
-//! opened without following it. Folders and links have to belong to us, to root or to the owner of `/`; a folder that others may
-//! write to has to be sticky, so that nobody renames what is ours in it. The last one has to be ours, and ours alone to write.
+//! If root writes under another user's directory, that user's links decide where. So each component of the path is
+//! opened without following links. Directories and links have to belong to this user, to root or to the owner of `/`. A directory
+//! that others may write to has to be sticky, so that no other user renames its entries. The last one has to belong to this user, and be
+//! writable for no other user.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -18,24 +19,24 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// As many links as the kernel follows.
+/// The kernel's limit of links.
 const LINKS: usize = 40;
 
 const STICKY: u32 = libc::S_ISVTX;
 
-/// Makes the folder, and those on the way that are missing, for this user alone; checks what is there. `remedy`: how another
-/// place is named.
+/// Creates the directory and missing parents, for this user only; verifies existing ones. `remedy`: how to name another
+/// path.
 pub fn make(dir: &Path, remedy: &str) -> Result<()> {
     walk(dir, true).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
 }
 
-/// As [`make`], and makes nothing: what is missing may be made later.
+/// As [`make`], but creates nothing: a missing directory may be created later.
 pub fn check(dir: &Path, remedy: &str) -> Result<()> {
     walk(dir, false).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
 }
 
-/// Whether a file of ours in a folder that [`make`] has checked is one: a plain file of this user's with no second name, or
-/// nothing.
+/// Whether a file in a directory verified by [`make`] is safe: a plain file of this user with one name, or
+/// missing.
 pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
     let refuse = |why: Why| Err(why.error("refusing to use", path, remedy));
     let meta = match path.symlink_metadata() {
@@ -54,9 +55,9 @@ pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
     refuse(Why::Unsafe(path.to_owned(), what))
 }
 
-/// Why a folder cannot be used.
+/// Why a directory cannot be used.
 enum Why {
-    /// What is there, and what is wrong with it.
+    /// The path, and its problem.
     Unsafe(PathBuf, String),
     Refused(PathBuf, io::Error),
 }
@@ -86,10 +87,10 @@ fn is_of_others(meta: &Metadata) -> bool {
     meta.mode() & 0o020 != 0 && meta.gid() != group && meta.gid() != 0
 }
 
-/// Who may have put a folder or a link there.
+/// Owners that may have put a directory or a link there.
 struct Trusted {
     us: u32,
-    /// Of `/`: in a user namespace whoever is root outside has no other number.
+    /// The owner of `/`: in a user namespace the outer root has no other user ID.
     root: u32,
 }
 
@@ -103,19 +104,19 @@ impl Trusted {
     }
 }
 
-/// Whether others can rename and replace what is in the folder.
+/// Whether other users can rename and replace entries of the directory.
 fn is_open(meta: &Metadata) -> bool {
     (is_of_others(meta) || meta.mode() & 0o002 != 0) && meta.mode() & STICKY == 0
 }
 
-/// The folder, opened; `None`: it is missing and was not to be made.
+/// The opened directory; `None`: it is missing and was not to be created.
 fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
     let absolute = std::path::absolute(dir).map_err(|e| Why::Refused(dir.to_owned(), e))?;
     let at_root = |e| Why::Refused("/".into(), e);
     let mut at = PathBuf::from("/");
     let mut folder = File::open("/").map_err(at_root)?;
     let trusted = Trusted::now(&folder.metadata().map_err(at_root)?);
-    // What is still to go, the next one last.
+    // The remaining components, the next one last.
     let mut left: Vec<OsString> = parts(&absolute);
     let mut links = 0;
     while let Some(name) = left.pop() {
@@ -164,7 +165,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
             return unsafe_(format!("it belongs to user {}, who can put anything in its place", meta.uid()));
         }
         if is_last && meta.mode() & 0o022 != 0 {
-            // Ours to close. What others have put in it meanwhile is found out file by file.
+            // This process may restrict it. Files that others have put in it meanwhile are found one by one.
             let closed = std::fs::Permissions::from_mode(meta.mode() & 0o7755);
             std::fs::set_permissions(format!("/proc/self/fd/{}", next.as_raw_fd()), closed.clone())
                 .or_else(|_| std::fs::set_permissions(&place, closed))
@@ -195,7 +196,7 @@ fn open_at(folder: &File, name: &OsStr) -> io::Result<File> {
 
 fn make_at(folder: &File, name: &OsStr) -> io::Result<()> {
     match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
-        // Somebody was quicker: it is looked at like any other.
+        // Another process created it first: it is verified like any other.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(e) => Err(e.into()),
     }
@@ -239,7 +240,7 @@ mod tests {
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
         make(&dir, "").unwrap();
         assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o755);
-        // Links of ours lead where we want them to.
+        // This user's links are followed.
         symlink("a", place.path().join("link")).unwrap();
         make(&place.path().join("link/b"), "").unwrap();
         make(&place.path().join("link/../a/b/c"), "").unwrap();
@@ -276,13 +277,13 @@ mod tests {
         std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
         let (victim, ours) = (place.path().join("victim"), shared.join("iotrail"));
         std::fs::create_dir(&victim).unwrap();
-        // A folder of theirs, where ours would be made.
+        // Another user's directory where this user's would be created.
         std::fs::create_dir(&ours).unwrap();
         owned_by(&ours, 65534);
         assert!(says(&ours).contains("it belongs to user 65534"), "{}", says(&ours));
         assert!(says(&ours.join("below")).contains("who can put anything in its place"));
         std::fs::remove_dir(&ours).unwrap();
-        // A link of theirs to a folder of ours.
+        // Another user's link to a directory of this user.
         symlink(&victim, &ours).unwrap();
         owned_by(&ours, 65534);
         for dir in [&ours, &ours.join("below")] {

@@ -1,4 +1,4 @@
-//! A folder of one run, for this user alone: gone with it, or, where it was killed, with the next one.
+//! A directory of one run, only for this user. It is removed at the end of the run, or by the next run if this one is killed.
 
 use std::fs::File;
 use std::io;
@@ -8,16 +8,16 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// Locked for as long as it is used. Dropped, it is removed.
+/// Locked while in use. Removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
-    // Removed before the lock goes.
+    // Removed before the lock is released.
     folder: TempDir,
     _lock: File,
 }
 
 impl Folder {
-    /// A new one in `place`, its name beginning with `prefix`. What killed runs of this user have left there is removed first.
+    /// Creates one in `place` with a name that starts with `prefix`. Directories of this user's killed runs are removed first.
     pub fn make(place: &Path, prefix: &str) -> io::Result<Self> {
         clear(place, prefix);
         loop {
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-/// What cannot be removed is no reason not to run.
+/// A directory that cannot be removed does not prevent the run.
 fn clear(place: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
     let us = rustix::process::geteuid().as_raw();

@@ -3,11 +3,11 @@
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-/// As many links as the kernel follows.
+/// The kernel's limit of links.
 const LINKS: usize = 40;
 
-/// The descriptor that `path` names, by whatever links. Opening such a name would open the file behind it once more, at its
-/// beginning, and a name can be replaced: neither is what is meant.
+/// The descriptor that `path` names, through any links. Opening such a name would open the file again, at its
+/// start, and a name can be replaced: neither is intended.
 pub fn own(path: &Path) -> Option<RawFd> {
     let ours = std::fs::canonicalize("/proc/self/fd").ok()?;
     let mut path = path.to_owned();

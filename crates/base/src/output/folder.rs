@@ -1,5 +1,5 @@
-//! Many files below one folder, all of them or none: they are made in a folder of their own within it, and then put in their
-//! places. Where one cannot be put, those before it are taken back.
+//! Many files under one directory, all or none: they are created in a temporary directory inside it, and then moved to their
+//! paths. If one cannot be moved, the earlier ones are removed again.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +19,15 @@ pub struct Folder {
     existing: Existing,
     option: &'static str,
     under_way: Option<TempDir>,
-    /// Folders that were not there before; a folder comes before those in it.
+    /// Directories that did not exist before; parents first.
     made: Vec<PathBuf>,
-    /// What was put in its place, and where that lies which was there before.
+    /// Files in their place, and the backup of the file that each replaced.
     put: Vec<(PathBuf, Option<PathBuf>)>,
     was_asked: bool,
 }
 
 impl Folder {
-    /// Makes the folder, and one in it for what is not whole yet.
+    /// Creates the directory, and a temporary one in it for incomplete files.
     pub fn open(root: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         if root.exists() && !root.is_dir() {
             return Err(Error::input(format!("{} is no folder", root.display()), "name a folder"));
@@ -47,7 +47,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Where files are made.
+    /// The directory in which files are created.
     pub fn under_way(&self) -> &Path {
         self.under_way.as_ref().map_or(&self.root, TempDir::path)
     }
@@ -65,7 +65,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Moves a file that is whole from [`under_way`](Self::under_way) to its place, whose folders are made.
+    /// Moves a complete file from [`under_way`](Self::under_way) to its path, and creates the directories on the way.
     pub fn put(&mut self, made: &Path, place: &Path) -> Result<()> {
         if interrupt::is_asked() && !self.was_asked {
             return Err(Error::machine(
@@ -91,12 +91,12 @@ impl Folder {
         }
         // From here on it has to be taken back.
         self.put.push((to.clone(), before));
-        // Where something came in between, or the file system knows no such rename, the file is not replaced.
+        // If another file appeared meanwhile, or the file system does not support this rename, the file is not replaced.
         match renameat_with(CWD, made, CWD, &to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(made, &to).map_err(failed),
             Err(Errno::EXIST) => {
-                // What came in between is not this process's to take back.
+                // This process may not remove a file that appeared meanwhile.
                 self.put.pop_if(|(_, before)| before.is_none());
                 Err(exists(&to, self.existing))
             }
@@ -113,7 +113,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be taken back is somebody else's by now; the error that led here is told.
+        // A file that cannot be removed belongs to another process by now; the original error is reported.
         for (place, before) in self.put.drain(..).rev() {
             match before {
                 Some(before) => std::fs::rename(before, place).unwrap_or(()),

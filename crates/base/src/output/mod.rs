@@ -1,17 +1,17 @@
-//! Where results go: one rule for every file, pipe and device that a command writes.
+//! Outputs: one rule for every file, pipe and device that a command writes.
 //!
-//! | what is named | what is done |
+//! | path | action |
 //! |---|---|
-//! | nothing is there | written beside its place, and renamed when it is whole |
-//! | a file or a link | kept, unless `--force` is given; then replaced by the whole new one, never written into |
-//! | `-`, `/dev/stdout`, `/dev/fd/N` | streamed; nothing of it is read or replaced |
-//! | a pipe with a reader | streamed; without a reader it is refused, and never waited for |
+//! | does not exist | written under a temporary name in the same directory, and renamed when complete |
+//! | a file or a link | kept, unless `--force` is specified; then replaced by the complete new one, never written in place |
+//! | `-`, `/dev/stdout`, `/dev/fd/N` | streamed; not read or replaced |
+//! | a pipe with a reader | streamed; without a reader it is refused immediately |
 //! | a character device | streamed with `--force` |
-//! | a disk, a socket, a folder | refused |
+//! | a disk, a socket, a directory | refused |
 //!
-//! Two outputs may replace what is theirs without `--force`: a page of `report`, a page of `man`. A recording has its name from
-//! its first line on, so that a trace that is killed leaves what it had. What a lab's command leaves has names that nobody knows
-//! before: without `--force` its folder has to be empty.
+//! Two commands may replace their own outputs without `--force`: a page of `report`, a page of `man`. A recording has its name from
+//! its first line, so that a killed trace leaves its data. The results of a lab's command have unpredictable
+//! names: without `--force` their directory has to be empty.
 
 mod descriptor;
 mod folder;
@@ -36,13 +36,13 @@ use crate::plain::{self, sanitise};
 /// Means standard output.
 pub const STDOUT: &str = "-";
 
-/// What to do with a file that is there already.
+/// Handling of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Keep,
     /// The same, of a command without `--force`.
     Refuse,
-    /// What `--force` asks for.
+    /// With `--force`.
     Replace,
 }
 
@@ -52,7 +52,7 @@ impl Existing {
     }
 }
 
-/// What a path that is given for an output leads to.
+/// The kind of an output path.
 enum Place {
     Stdout,
     Stream(Stream),
@@ -60,7 +60,7 @@ enum Place {
     File,
 }
 
-/// `option`: what the place was named with, which another is named with too.
+/// `option`: the option that names the path, for the remedy.
 fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place> {
     if path == Path::new(STDOUT) {
         return Ok(Place::Stdout);
@@ -105,7 +105,7 @@ fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place>
     Ok(Place::File)
 }
 
-/// An output that is found to be usable, before the work whose result it takes. Of a file nothing is there until it is opened.
+/// An output that was verified before the work. A file does not exist until it is opened.
 pub struct Reserved {
     path: PathBuf,
     existing: Existing,
@@ -114,7 +114,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Errors: it is there and to be kept, or cannot be made.
+    /// Errors: it exists and may not be replaced, or cannot be created.
     pub fn new(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         let place = place(path, existing, option)?;
         if let Place::File = place {
@@ -128,7 +128,7 @@ impl Reserved {
         &self.path
     }
 
-    /// For what goes beside a result on standard output.
+    /// For an output in addition to a result on standard output.
     pub fn apart(self) -> Result<Self> {
         match self.place {
             Place::Stdout => Err(on_stdout(&self.path, self.option)),
@@ -156,7 +156,7 @@ impl Reserved {
     }
 }
 
-/// One stream of bytes, whole or not at all where it is a file.
+/// One stream of bytes; a file is complete or missing.
 pub struct Output {
     path: PathBuf,
     existing: Existing,
@@ -164,10 +164,10 @@ pub struct Output {
     to: BufWriter<Gate>,
 }
 
-/// What all bytes go through.
+/// All bytes pass through it.
 struct Gate {
     to: To,
-    /// It is a terminal: what is shown steers nothing.
+    /// It is a terminal: text is sanitised.
     tame: bool,
     /// A signal had come before it was opened, and ends nothing any more.
     was_asked: bool,
@@ -180,7 +180,7 @@ enum To {
 }
 
 impl Output {
-    /// Errors: it is there and to be kept, or cannot be made.
+    /// Errors: it exists and may not be replaced, or cannot be created.
     pub fn open(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         Reserved::new(path, existing, option)?.open()
     }
@@ -189,7 +189,7 @@ impl Output {
         shown(&self.path)
     }
 
-    /// Nothing of ours is to be said on standard output's behalf.
+    /// It is standard output, so messages may not go there.
     pub fn is_stdout(&self) -> bool {
         matches!(self.to.get_ref().to, To::Stdout(_))
     }
@@ -206,7 +206,7 @@ impl Output {
         }
     }
 
-    /// Why it did not take what was written to it.
+    /// Why the output did not accept the data.
     pub fn refusal(&self) -> impl Fn(io::Error) -> Error + use<> {
         let (path, option) = (self.path.clone(), self.option);
         move |e| refused(&path, option, e)
@@ -231,7 +231,7 @@ impl Write for Output {
     }
 }
 
-/// A reader that has gone away has seen what it wanted.
+/// A reader that closed the pipe has all that it needs.
 fn unless_gone<T>(done: io::Result<T>, instead: T) -> io::Result<T> {
     match done {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(instead),
@@ -267,7 +267,7 @@ impl Write for Gate {
     }
 }
 
-/// A file that is written as it grows, under its own name: a recording. Nothing is written into what was there.
+/// A file that grows under its own name: a recording. An existing file is never written in place.
 pub fn growing(path: &Path, existing: Existing, option: &'static str) -> Result<Box<dyn Write + Send>> {
     match place(path, existing, option)? {
         Place::Stream(stream) => Ok(Box::new(stream)),
@@ -294,10 +294,10 @@ fn on_stdout(path: &Path, option: &str) -> Error {
     Error::input(what, "name a file or a pipe")
 }
 
-/// A new file in the same folder, so that giving it its name moves no data.
+/// A new file in the same directory, so that the rename does not copy data.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any new file: what the user's mask leaves of it.
+    // Permissions by the user's umask, as for any new file.
     tempfile::Builder::new().prefix(".iotrail-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 

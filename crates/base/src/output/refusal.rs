@@ -1,4 +1,4 @@
-//! Why an output was not taken, and what helps: a full disk, a right and a missing folder are told apart.
+//! Why an output was refused, and the remedy: a full disk, a missing permission and a missing directory are distinguished.
 
 use std::error::Error as Cause;
 use std::io;
@@ -12,7 +12,7 @@ fn os_error(e: &(dyn Cause + 'static)) -> Option<i32> {
     e.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).or_else(|| errno_in(&e.to_string()))
 }
 
-/// It was made and did not take what was written.
+/// It was created and did not accept the data.
 pub fn refused(path: &Path, option: &str, e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
     let e = e.into();
     if path == Path::new(STDOUT) {
@@ -22,7 +22,7 @@ pub fn refused(path: &Path, option: &str, e: impl Into<Box<dyn Cause + Send + Sy
     let number = os_error(&*e);
     let error = Error::machine(what, remedy(path, option, number));
     match number.map(io::Error::from_raw_os_error) {
-        // Without what it is wrapped in.
+        // Without its wrapper.
         Some(bare) => error.because(bare),
         None => error.because(e),
     }
@@ -32,7 +32,7 @@ pub fn stdout_refused(e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
     Error::machine("cannot write to standard output", "check where it leads").because(e)
 }
 
-/// It could not be made: the caller named a place that is none.
+/// It could not be created: the path is not usable.
 pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
     let what = format!("cannot make {}", shown(path));
     let number = os_error(&e);

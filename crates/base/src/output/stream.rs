@@ -1,5 +1,5 @@
-//! What is written to and never replaced: pipes, devices, descriptors that were handed over. A reader that stalls is waited for, and a
-//! signal ends the waiting.
+//! Outputs that are written and never replaced: pipes, devices, inherited descriptors. The write waits for a stalled reader, and a
+//! signal ends the wait.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 use crate::interrupt;
 
-/// Between two looks at whether a signal has come.
+/// Interval of checks for a signal.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How long a reader that takes nothing is waited for after a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A pipe that poll(2) calls writable takes so much without a wait (pipe(7), PIPE_BUF).
+/// A writable pipe accepts this many bytes without a wait (pipe(7), PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
 pub struct Stream(File);
@@ -32,11 +32,11 @@ impl Stream {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor; it has no other owner.
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// ENXIO: nobody reads it. Never waits for a reader.
+    /// ENXIO: the pipe has no reader. Never waits for a reader.
     pub fn to_pipe(path: &Path) -> io::Result<Self> {
         File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map(Self)
     }
