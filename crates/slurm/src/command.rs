@@ -11,11 +11,11 @@ use iotrail_base::error::Error;
 /// Why a command of Slurm's gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// There is no such program here.
+    /// The program is not installed here.
     Absent(String),
-    /// Slurm knows no such job, or no longer.
+    /// Slurm does not know the job, or no longer.
     NoSuchJob,
-    /// What it said last. The controller may just be away: whoever can wait asks again.
+    /// Its last message. The controller may be temporarily unavailable: a caller that can wait retries.
     Failed(String),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// As the user reads it; `what` could not be done.
+    /// As an error message; `what` could not be done.
     pub fn error(self, what: &str) -> Error {
         match self {
             Self::Absent(program) => Error::machine(
@@ -45,12 +45,12 @@ impl Failure {
     }
 }
 
-/// Runs it to its end; what it printed. It is out of reach of the terminal's Ctrl-C, which is ours to answer.
+/// Runs it to its end and returns its output. The terminal's Ctrl-C does not reach it; iotrail handles that.
 pub fn ask<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<String, Failure> {
     ask_with(program, args, "").map(|(stdout, _)| stdout)
 }
 
-/// The same with this on its standard input; also what it said on standard error.
+/// The same with this standard input; also returns standard error.
 pub fn ask_with<S: AsRef<OsStr>>(
     program: &str,
     args: impl IntoIterator<Item = S>,
@@ -64,7 +64,7 @@ pub fn ask_with<S: AsRef<OsStr>>(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // Whoever does not read it says why on standard error.
+        // A program that does not read it reports why on standard error.
         _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -81,15 +81,15 @@ fn prepared<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -
     command.args(args);
     let variables = std::env::vars_os().map(|(name, _)| name);
     variables.filter(|name| is_options(program, name)).for_each(|name| _ = command.env_remove(name));
-    // sbatch hands its own on to what is measured.
+    // sbatch passes its own environment to the measured program.
     if program != "sbatch" {
         command.env("LC_ALL", "C");
     }
     command
 }
 
-/// Whether this variable gives a command of Slurm's options, as SQUEUE_STATES does. What is asked is ours alone. What is submitted
-/// takes the user's options (SBATCH_PARTITION), but for those that make another thing of it than one job.
+/// Whether this variable sets options of a Slurm command, as SQUEUE_STATES does. Queries use only iotrail's options. Submissions
+/// use the user's options (SBATCH_PARTITION), except those that change the single job into something else.
 fn is_options(program: &str, variable: &OsStr) -> bool {
     let variable = variable.to_string_lossy();
     match program {
@@ -98,7 +98,7 @@ fn is_options(program: &str, variable: &OsStr) -> bool {
     }
 }
 
-/// What the last line says, without the program's name before it.
+/// The last line, without the program's name at its start.
 fn failure(stderr: &str) -> Option<Failure> {
     let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     if last.ends_with("Invalid job id specified") {

@@ -1,4 +1,4 @@
-//! What is done to jobs that are there.
+//! Actions on existing jobs.
 
 use super::command::{Failure, ask};
 
@@ -12,7 +12,7 @@ pub fn cancel_waiting(jobs: &[u64]) -> Result<(), Failure> {
     scancel(&["--quiet", "--state=PENDING"], jobs)
 }
 
-/// Asks the program of a running one to stop: it ends as after Ctrl-C, with what it has measured.
+/// Asks the program of a running job to stop: it ends as after Ctrl-C, and keeps its measurements.
 pub fn stop(job: u64) -> Result<(), Failure> {
     scancel(&["--quiet", "--signal=TERM", "--batch"], &[job])
 }
@@ -22,7 +22,7 @@ pub fn start_now(job: u64) -> Result<(), Failure> {
     ask("scontrol", ["update", &format!("JobId={job}"), "StartTime=now"]).map(drop)
 }
 
-/// What has ended meanwhile need not be ended.
+/// A job that has ended meanwhile is not an error.
 fn scancel(options: &[&str], jobs: &[u64]) -> Result<(), Failure> {
     if jobs.is_empty() {
         return Ok(());

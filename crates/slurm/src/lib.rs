@@ -1,21 +1,21 @@
-//! Slurm by its own commands: what it is given to run, what it tells of it, and what comes back from the nodes.
+//! Slurm through its own commands: submission, state, and results of the nodes.
 //!
-//! Only output that is made for programs is read (`squeue -o`, `sinfo -o`, `scontrol -o`, `sacct -P`): it is the same in all of Slurm's
-//! releases, which its JSON is not.
+//! Only output for programs is read (`squeue -o`, `sinfo -o`, `scontrol -o`, `sacct -P`), which is equal in all
+//! releases of Slurm; its JSON is not.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `command` | a command, run; why it failed |
-//! | `words` | options in one text, split as a shell does |
-//! | `refused` | options for sbatch that take over what is decided here |
-//! | `nodes` | nodes: named, chosen by Slurm, and how they are |
-//! | `submit` | an exclusive job for each node, or for two |
-//! | `queue` | the partition and the account of what is fetched later |
+//! | `command` | runs a command; why it failed |
+//! | `words` | options in one text, split like a shell |
+//! | `refused` | options for sbatch that conflict with iotrail's own |
+//! | `nodes` | nodes: named, chosen by Slurm, and their state |
+//! | `submit` | an exclusive job per node, or for two nodes |
+//! | `queue` | partition and account of a later fetch |
 //! | `pair` | two nodes of one job: steps on the second |
-//! | `script` | what a node runs |
-//! | `state` | jobs as squeue, sacct and scontrol tell |
-//! | `control` | jobs cancelled, asked to stop, started at once |
-//! | `outbox` | what a node leaves: progress, store, how it ended |
+//! | `script` | the script of a node |
+//! | `state` | jobs as squeue, sacct and scontrol report them |
+//! | `control` | jobs: cancel, stop, start at once |
+//! | `outbox` | files of a node: progress, store, end |
 //! | `stream` | the same over srun's streams |
 //!
 //! It uses `iotrail-base`.

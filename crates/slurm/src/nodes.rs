@@ -13,12 +13,12 @@ use iotrail_base::words::last_line;
 pub enum Wanted {
     /// Slurm's own notation: `n[1-3],m7`.
     Named(String),
-    /// So many, of those with these features.
+    /// This many nodes with these features.
     Count { count: u32, constraint: Option<String> },
 }
 
-/// States of sinfo's manual page in which a node begins no job before somebody has seen to it. Others are busy, or pass by themselves: a
-/// node that saves power or boots is woken for a job, `maint` and `reserved` end with the reservation, and `unknown` with an answer.
+/// States of sinfo(1) in which a node starts no job before an administrator acts. Others are busy or temporary: a node that saves
+/// power or boots is woken for a job, `maint` and `reserved` end with the reservation, and `unknown` ends with a reply.
 const OUT: [&str; 9] = ["down", "drained", "draining", "drain", "fail", "failing", "error", "inval", "future"];
 
 /// How a node is.
@@ -26,12 +26,12 @@ const OUT: [&str; 9] = ["down", "drained", "draining", "drain", "fail", "failing
 pub struct Node {
     /// `idle`, `allocated*`, `down*`, as sinfo has it.
     pub state: String,
-    /// Why it is down or drained, if that is said.
+    /// Why it is down or drained, if known.
     pub reason: Option<String>,
 }
 
 impl Node {
-    /// Nothing starts on it before somebody has seen to it; why.
+    /// The reason if no job starts on it before an administrator acts.
     pub fn unusable(&self) -> Option<String> {
         let state = self.state.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
         OUT.contains(&state).then(|| match &self.reason {
@@ -63,7 +63,7 @@ pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
     }
 }
 
-/// What scontrol makes of a list. It ends with 0 where it cannot read one, and says so.
+/// The host names of a list from scontrol. scontrol exits with status 0 even if it cannot parse the list, with a message.
 fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, String> {
     if let Some(said) = last_line(said) {
         return Err(said);
@@ -72,7 +72,7 @@ fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, Stri
     if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }
 }
 
-/// Those that Slurm would give to one job of so many nodes.
+/// The nodes that Slurm would allocate to one job of this size.
 fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<String>> {
     let mut args = vec!["--test-only".to_owned(), "--exclusive".into(), format!("--nodes={count}-{count}")];
     args.extend(constraint.map(|features| format!("--constraint={features}")));
@@ -96,7 +96,7 @@ fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<S
     resolve(&Wanted::Named(list), more)
 }
 
-/// Whether it is said of the controller, and not of the nodes.
+/// Whether the message is about the controller, not about the nodes.
 fn is_away(said: &str) -> bool {
     ["Unable to contact slurm controller", "Socket timed out", "Protocol authentication error"]
         .iter()

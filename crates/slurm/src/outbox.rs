@@ -1,5 +1,5 @@
-//! What a node leaves for whoever collects it: how far it is, its store as it was between two measurements, and how it ended. In a shared
-//! folder, or in one of its own from which srun's streams carry it; on the collecting side the same files are found again.
+//! Files of a node for the collector: its progress, its store between two measurements, and its end. They are in a shared
+//! directory, or in a local one from which srun's streams transfer them; the collector then has the same files.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -26,25 +26,25 @@ pub struct Ended {
     /// `said` is iotrail's own error; otherwise only that the run was stopped or killed.
     #[serde(default)]
     pub has_reason: bool,
-    /// How often its task began anew.
+    /// Number of restarts of its task.
     pub restarts: u32,
 }
 
-/// What a node can leave.
+/// A file of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     Progress,
     Store,
     Ended,
-    /// Of a stream alone, from a task that is over: there is nothing more.
+    /// Only in a stream, from a task that has ended: the last frame.
     Whole,
 }
 
 impl Item {
-    /// In the order in which they are left and sent: whoever knows of a measurement has it.
+    /// In the order in which they are written and sent: a progress never names a measurement that the store lacks.
     pub const ALL: [Self; 3] = [Self::Store, Self::Progress, Self::Ended];
 
-    /// What its file's name ends with, and its name in a stream.
+    /// Suffix of its file name, and its name in a stream.
     pub fn name(self) -> &'static str {
         match self {
             Self::Progress => "progress",
@@ -71,12 +71,12 @@ impl Outbox {
         self.folder.join(format!("task-{}.{}", self.task, item.name()))
     }
 
-    /// Puts it there whole: whoever reads meanwhile finds what was there before.
+    /// Replaces the file atomically: a concurrent reader gets the previous one.
     pub fn put(&self, item: Item, bytes: &[u8]) -> io::Result<()> {
         self.put_with(item, |part| {
             let mut file = fs::File::create(part)?;
             file.write_all(bytes)?;
-            // Nothing is measured any more; over a network a full quota may be told only now.
+            // The measurements are over; over a network a full quota may be reported only now.
             if item == Item::Ended { file.sync_all() } else { Ok(()) }
         })
     }
@@ -100,7 +100,7 @@ impl Outbox {
         serde_json::from_slice(&fs::read(self.path(item)).ok()?).ok()
     }
 
-    /// Of a task that begins anew: it has not ended.
+    /// For a task that restarts: it has not ended.
     pub fn begin_again(&self) {
         _ = fs::remove_file(self.path(Item::Ended));
     }

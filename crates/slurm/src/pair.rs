@@ -14,7 +14,7 @@ use super::script::{BASE, folder};
 use super::state::{Ending, State, jobs};
 use super::words::quoted;
 
-/// Lines for a shell in a step on the second node. The step ends with us.
+/// Shell lines in a step on the second node. The step ends with this process.
 pub fn step(lines: &str) -> Command {
     let mut command = Command::new("srun");
     command.args(["--quiet", "--het-group=1", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none"]);
@@ -24,7 +24,7 @@ pub fn step(lines: &str) -> Command {
     command
 }
 
-/// Runs this program of ours until its input ends; if it ends before, so do the lines.
+/// Runs this program until its input ends; if the program ends earlier, the lines end too.
 pub fn while_input(program: &Path, words: &[String]) -> String {
     let words = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     format!(
@@ -42,7 +42,7 @@ pub fn answers() -> bool {
     done("exit 0")
 }
 
-/// How the second node's part of this job has ended, where the controller says that it has.
+/// How the second node's part of this job ended, if the controller reports it.
 pub fn ended() -> Option<Ending> {
     let part = std::env::var("SLURM_JOB_ID_HET_GROUP_1").ok()?.parse().ok()?;
     match jobs(&[part], None).ok()?.remove(&part)?.state {
@@ -69,13 +69,13 @@ fn done(lines: &str) -> bool {
     }
 }
 
-/// Of this job on the second node: not the folder of the first, in case a disk is shared.
+/// Directory of this job on the second node: different from that of the first node, in case they share a disk.
 fn place(job: u64) -> (String, String) {
     let uid = rustix::process::geteuid().as_raw();
     (format!("{BASE}{uid}"), format!("{}-server", folder(uid, job)))
 }
 
-/// Copies this program there; where it is then.
+/// Copies this program there; returns its path.
 pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
     let (base, folder) = place(job);
     let lines = format!(
@@ -93,11 +93,11 @@ pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
 
 /// Removes it again.
 pub fn take_away(job: u64) {
-    // Of a node that is lost it stays there.
+    // On a lost node it remains.
     done(&removed(&folder(rustix::process::geteuid().as_raw(), job)));
 }
 
-/// Lines that remove it, for a shell there; `folder`: the job's on the first node.
+/// Shell lines that remove it there; `folder`: the job's directory on the first node.
 pub fn removed(folder: &str) -> String {
     let place = quoted(&format!("{folder}-server"));
     format!("rm -rf {place}; rmdir \"$(dirname {place})\" 2>/dev/null; exit 0")

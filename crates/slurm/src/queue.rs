@@ -1,4 +1,4 @@
-//! Of sbatch's options those that say in which queue a job waits, on whose account it runs and how long: what is fetched later needs them too.
+//! sbatch options that decide queue, account and duration of a job: a later fetch needs them too.
 
 use super::command::ask;
 
@@ -31,15 +31,15 @@ pub fn options(more: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Ve
     found
 }
 
-/// Those that say where it waits.
+/// The options that decide the queue.
 pub fn places(options: &[String]) -> impl Iterator<Item = &String> {
     options.iter().filter(|option| !option.starts_with("--time="))
 }
 
-/// What fetching takes at most.
+/// Maximum time of a fetch.
 const MINUTES: u32 = 10;
 
-/// The limit of a job that fetches: no longer than the partition grants, or than was asked for the job itself.
+/// The limit of a fetching job: at most that of the partition, and that of the job itself.
 pub fn minutes(options: &[String]) -> u32 {
     let partition = options.iter().rev().find(|option| option.starts_with("--partition="));
     // One that is named may be hidden, too; sinfo takes one of the two.
@@ -63,7 +63,7 @@ fn granted(text: &str, usual: bool) -> Option<u32> {
     text.lines().filter_map(limit).min()
 }
 
-/// Whole minutes of a time as sbatch takes it: `90`, `90:00`, `1:30:00`, `1-0`, `1-0:00`, `1-0:00:00`; `None`: it is none, or without end.
+/// Whole minutes of an sbatch time: `90`, `90:00`, `1:30:00`, `1-0`, `1-0:00`, `1-0:00:00`; `None`: invalid, or unlimited.
 fn minutes_of(text: &str) -> Option<u32> {
     let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
     let fields: Vec<u32> = rest.split(':').map(|field| field.trim().parse().ok()).collect::<Option<_>>()?;

@@ -1,9 +1,9 @@
-//! Of sbatch's options those that take over what is decided here: which node a job has, that it is one job of its own, and what sbatch prints.
+//! sbatch options that conflict with iotrail's own: the node of a job, its single task, and sbatch's output.
 
-/// What an option would change, and what is to be done instead.
+/// The effect of a refused option, and the alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// Its whole name, with the dashes; what else it is, if it is no option.
+    /// Its full name, with the dashes; a description if it is not an option.
     pub option: &'static str,
     pub why: &'static str,
     pub instead: &'static str,
@@ -16,7 +16,7 @@ const OF_US: &str = "iotrail looks for jobs and results of its own user";
 const NAME: &str = "name the nodes with --nodes, or their number with --count";
 const LEAVE_OUT: &str = "leave it out";
 
-/// A name, its letter, how many characters of the name are enough for sbatch, why not, and what instead.
+/// Name, letter, minimum prefix of the name that sbatch accepts, reason, alternative.
 type Row = (&'static str, Option<char>, usize, &'static str, &'static str);
 
 const REFUSED: [Row; 18] = [
@@ -40,7 +40,7 @@ const REFUSED: [Row; 18] = [
     ("--version", Some('V'), 5, PRINTS, LEAVE_OUT),
 ];
 
-/// Flags: options that take no value, or one after `=` alone.
+/// Flags: options without a value, or with one only after `=`.
 const FLAGS: [&str; 24] = [
     "contiguous",
     "exclusive",

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::quoted;
 
-/// Below it lies what a node keeps of a task until it has been collected: `/var/tmp` outlives the job, and is a disk's.
+/// A node keeps the files of a task below it until they are collected: `/var/tmp` outlives the job and is on a disk.
 pub(super) const BASE: &str = "/var/tmp/iotrail-slurm-";
 
 /// On a node there has to be the same.
@@ -22,13 +22,13 @@ pub fn folder(uid: u32, job: u64) -> String {
 pub enum Program {
     /// It is installed there: here, or in PATH.
     Installed(PathBuf),
-    /// It lies in a folder that the nodes see.
+    /// In a directory that the nodes share.
     At(PathBuf),
-    /// It comes by a stream, into the task's folder.
+    /// Transferred by a stream into the task's directory.
     Comes,
 }
 
-/// A command of ours that stores a run.
+/// A command of iotrail that stores a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'a> {
     /// `iotrail run` of this text, with these options, but for the store.
@@ -37,18 +37,18 @@ pub enum Work<'a> {
     Command(&'a [String]),
 }
 
-/// What a node runs.
+/// The script of a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
     pub program: &'a Program,
     /// Its number in the fleet.
     pub task: u32,
     pub work: Work<'a>,
-    /// The folder that it runs in, as it would here; `None`: the task's own.
+    /// Its working directory, as on this machine; `None`: the task's own.
     pub within: Option<&'a Path>,
     /// Where the second node of two can be reached.
     pub server: Option<&'a str>,
-    /// Where results are left, if every node sees that folder.
+    /// Directory of the results, if every node shares it.
     pub shared: Option<&'a Path>,
 }
 
@@ -108,7 +108,7 @@ impl Script<'_> {
                 format!("program={}\n[ -x \"$program\" ] || program=$(command -v iotrail) || fail 127\n", path(at))
             }
             Program::At(at) => format!("program={}\n[ -x \"$program\" ] || fail 127\n", path(at)),
-            // Nobody may come any more.
+            // The submitter may no longer exist.
             Program::Comes => "program=$dir/iotrail\ni=0\nwhile [ ! -x \"$program\" ]; do\n\
                                \x20   i=$((i + 1)); [ $i -le 600 ] || fail 127\n    sleep 1\ndone\n"
                 .to_owned(),
@@ -126,7 +126,7 @@ fn written(text: &str) -> String {
     format!("cat >experiment.toml <<'{end}' || fail 73\n{}\n{end}\n", text.trim_end_matches('\n'))
 }
 
-/// For a shell in a step: takes the program from its standard input, once the task that waits for it has made its folder.
+/// For a shell in a step: reads the program from standard input, once the waiting task has created its directory.
 pub fn receive(folder: &str) -> String {
     let to = quoted(folder);
     format!(
@@ -135,7 +135,7 @@ pub fn receive(folder: &str) -> String {
     )
 }
 
-/// For a shell in a step: sends what the task leaves in its folder. `once`: what is there, of a task that has ended.
+/// For a shell in a step: sends the files of the task's directory. `once`: only the present ones, for a task that has ended.
 pub fn send(program: &Program, folder: &str, task: u32, once: bool) -> String {
     let program = match program {
         Program::Installed(path) | Program::At(path) => quoted(&path.to_string_lossy()),
@@ -190,7 +190,7 @@ mod tests {
         );
     }
 
-    /// Runs it with a base of its own; its status, and what it leaves.
+    /// Runs it with its own base directory; returns its status and the number of files that it leaves.
     fn run(program: &Program) -> (Option<i32>, usize) {
         let text = script(program, &[], "").text();
         let folder = tempfile::tempdir().unwrap();

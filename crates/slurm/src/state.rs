@@ -8,7 +8,7 @@ use super::command::{Failure, ask};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     pub state: State,
-    /// Where it runs or has run.
+    /// The node on which it runs or ran.
     pub node: Option<String>,
     /// Why it waits, or how it ended, in Slurm's word: `Resources`, `NonZeroExitCode`.
     pub reason: Option<String>,
@@ -19,7 +19,7 @@ pub enum State {
     /// In the queue.
     Waiting,
     Running,
-    /// Over, and what it has left running is being ended: no step can be started any more.
+    /// Ended, and its remaining processes are being killed: no step can start.
     Completing,
     Ended(Ending),
 }
@@ -28,7 +28,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Completed,
-    /// Its script exited with another status than 0.
+    /// Its script exited with a status other than 0.
     Failed,
     Cancelled,
     /// Slurm's limit of its time.
@@ -80,13 +80,13 @@ fn state(name: &str) -> State {
     })
 }
 
-/// Of these jobs those that the controller still knows, by number; `user`: whose all of them are. It forgets a job some minutes after its
-/// end (MinJobAge).
+/// Those of these jobs that the controller still knows, by number; `user`: the owner of all of them. It forgets a job some minutes
+/// after its end (MinJobAge).
 pub fn jobs(numbers: &[u64], user: Option<u32>) -> Result<BTreeMap<u64, Job>, Failure> {
     // Also in partitions that are hidden.
     let mut args = ["--noheader", "--all", "--states=all", "--format=%A|%T|%N|%r"].map(str::to_owned).to_vec();
     args.push(format!("--jobs={}", list(numbers)));
-    // Else the controller tells of everybody's jobs, and squeue leaves them out.
+    // Otherwise the controller reports the jobs of all users, and squeue filters them.
     args.extend(user.map(|user| format!("--users={user}")));
     match ask("squeue", args) {
         Ok(text) => Ok(queued(&text)),
@@ -95,7 +95,7 @@ pub fn jobs(numbers: &[u64], user: Option<u32>) -> Result<BTreeMap<u64, Job>, Fa
     }
 }
 
-/// What accounting tells of jobs that the controller has forgotten; nothing where there is none, and sacct fails.
+/// Accounting data of jobs that the controller has forgotten; empty without accounting, for which sacct fails.
 pub fn forgotten(numbers: &[u64]) -> BTreeMap<u64, Job> {
     let args = ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList", "--jobs"];
     accounted(&ask("sacct", args.map(str::to_owned).into_iter().chain([list(numbers)])).unwrap_or_default())
@@ -114,7 +114,7 @@ fn queued(text: &str) -> BTreeMap<u64, Job> {
     text.lines().filter_map(job).collect()
 }
 
-/// `6|COMPLETED|n3`. What accounting has running has not been told to it: the controller knows of no such job.
+/// `6|COMPLETED|n3`. A job that accounting lists as running did not report its end: the controller does not know it.
 fn accounted(text: &str) -> BTreeMap<u64, Job> {
     let job = |line: &str| {
         let [number, word, node] = fields(line)?;
@@ -136,10 +136,10 @@ fn known(field: &str) -> Option<String> {
     (!field.is_empty() && field != "(null)").then(|| field.to_owned())
 }
 
-/// What the controller alone tells of a job.
+/// Data of a job that only the controller has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// How often it began anew.
+    /// Number of restarts.
     pub restarts: u32,
     /// The status of its script.
     pub exit: u32,
@@ -149,7 +149,7 @@ pub fn detail(job: u64) -> Result<Detail, Failure> {
     ask("scontrol", ["--oneliner", "show", "job", &job.to_string()]).map(|text| shown(&text))
 }
 
-/// Of `scontrol -o show`.
+/// A value of `scontrol -o show`.
 pub(super) fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.split_whitespace().find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == key).map(|(_, value)| value))
 }

@@ -1,5 +1,6 @@
-//! An outbox over srun's streams, where no folder is shared: a step beside the running task sends what changes, and
-//! gets an answer when the last of it has arrived. A frame is a line with its name, length and checksum, its bytes, and the end of a line.
+//! An outbox over srun's streams, if no directory is shared: a step next to the running task sends changes, and
+//! receives an answer when the last one has arrived. A frame is a line with its name, length and checksum, its bytes, and a line
+//! end.
 
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
@@ -14,24 +15,24 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::outbox::{Item, Outbox};
 use super::queue;
 
-/// What a frame's line begins with: a greeting of the node's is none.
+/// Start of a frame's line, which distinguishes it from a greeting of the node.
 const MARK: &str = "iotrail-frame";
 
 /// Longer than any store of a run.
 const LONGEST: u64 = 4 << 30;
 
-/// What the collector answers to how it ended.
+/// The collector's answer to the end.
 pub const TAKEN: &str = "taken";
 
 pub fn write(out: &mut impl Write, item: Item, bytes: &[u8]) -> io::Result<()> {
     writeln!(out, "{MARK} {} {} {}", item.name(), bytes.len(), crc32fast::hash(bytes))?;
     out.write_all(bytes)?;
-    // Slurm hands on whole lines: what has no end of a line waits for the next one.
+    // Slurm forwards only complete lines: a line without its end waits for the next one.
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// The next frame; `None`: the stream ended, if only in the middle of one. Error: what came is not what was sent.
+/// The next frame; `None`: the stream ended, even within a frame. Error: the data differs from the data sent.
 pub fn read(from: &mut impl BufRead) -> io::Result<Option<(Item, Vec<u8>)>> {
     loop {
         let mut line = Vec::new();
@@ -64,15 +65,15 @@ fn head(line: &str) -> Option<(Item, u64, u32)> {
     Some((item, length, words.next()?.parse().ok()?))
 }
 
-/// How often a node looks for something new to send.
+/// Interval at which a node checks for something new to send.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// On the node: sends what the outbox holds and whatever changes in it, until how it ended has been sent; false: it has not. `is_alive`
-/// says whether that is still to come.
+/// On the node: sends the outbox and its changes until the end has been sent; false: it was not. `is_alive`: the task has not
+/// ended yet.
 pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() -> bool) -> io::Result<bool> {
     let mut sent: [Option<SystemTime>; Item::ALL.len()] = Default::default();
     loop {
-        // Asked first: what it leaves last is there by then.
+        // Checked first: the task's last file exists by then.
         let alive = is_alive();
         let has_ended = outbox.path(Item::Ended).exists();
         for (item, sent) in Item::ALL.into_iter().zip(&mut sent) {
@@ -102,14 +103,14 @@ pub const FETCH: &str = "iotrail-fetch";
 /// Where srun runs a step.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// Beside a task that runs; of a job of two nodes, on the first.
+    /// Next to a running task; for a job of two nodes, on the first.
     Beside { job: u64, paired: bool },
-    /// In a small job of its own on this node, with options that say in which queue it waits.
+    /// In a small job of its own on this node, with options that decide its queue.
     /// `minutes`: its limit.
     On { node: &'a str, queue: &'a [String], minutes: u32 },
 }
 
-/// Starts a step with its streams in our hands; it ends with us.
+/// Starts a step with its streams connected to this process; it ends with this process.
 pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child> {
     let mut command = Command::new("srun");
     command.args(["--quiet", "--nodes=1", "--ntasks=1", "--input=0", "--chdir=/"]);
@@ -118,7 +119,7 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
             command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]).args(paired.then_some("--het-group=0"))
         }
         Place::On { node, queue, minutes } => {
-            // A node that others use for longer than a minute is asked again later.
+            // A node that is busy for longer than a minute is retried later.
             command.args([&format!("--nodelist={node}"), &format!("--job-name={FETCH}"), "--immediate=60"]);
             command.args(queue::places(queue)).arg(format!("--time={minutes}"))
         }
@@ -137,8 +138,8 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
     command.spawn()
 }
 
-/// Whether this variable gives srun options, or those of another job within which we are: it would take that one's nodes. What finds
-/// the cluster stays.
+/// Whether this variable sets options of srun, or options of the job in which this process runs, whose nodes it would use.
+/// Variables that locate the cluster stay.
 fn is_options(variable: &str) -> bool {
     let finds = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG"];
     (variable.starts_with("SLURM_") || variable.starts_with("SRUN_")) && !finds.contains(&variable)

@@ -1,7 +1,7 @@
-//! What is submitted: an exclusive job for each node, or one for two.
+//! Submission: an exclusive job per node, or one for two nodes.
 //!
-//! Those of many nodes are no array: once one of its tasks cannot start, Slurm's schedulers pass over the others of that array, and every node
-//! would wait for the busiest.
+//! The jobs of many nodes are not an array: once one task cannot start, Slurm's schedulers skip the others of that array, and every
+//! node would wait for the busiest.
 
 use super::command::{Failure, ask, ask_with};
 use iotrail_base::error::{Error, Result};
@@ -11,7 +11,7 @@ pub fn alone(node: &str, script: &str, more: &[String]) -> Result<u64> {
     hand_in([of_all(), on(node, more)].concat(), script)
 }
 
-/// Submits one job of two nodes, of which the first runs the script.
+/// Submits one job of two nodes; the first runs the script.
 pub fn pair(first: &str, second: &str, script: &str, more: &[String]) -> Result<u64> {
     hand_in([of_all(), on(first, more), vec![":".into()], on(second, more)].concat(), script)
 }
@@ -20,7 +20,7 @@ fn of_all() -> Vec<String> {
     ["--parsable", "--open-mode=append", "--job-name=iotrail", "--output=/dev/null"].map(str::to_owned).to_vec()
 }
 
-/// Of the part on this node.
+/// Options for the part on this node.
 fn on(node: &str, more: &[String]) -> Vec<String> {
     let ours = ["--exclusive", "--mem=0", "--nodes=1-1", "--ntasks=1", "--requeue"].map(str::to_owned);
     ours.into_iter().chain([format!("--nodelist={node}")]).chain(more.iter().cloned()).collect()
@@ -29,7 +29,7 @@ fn on(node: &str, more: &[String]) -> Vec<String> {
 fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
     let (told, _) = ask_with("sbatch", args, script).map_err(|f: Failure| f.error("cannot submit to Slurm"))?;
     if let Some((job, cluster)) = elsewhere(&told, std::env::var("SLURM_CLUSTERS").ok().as_deref()) {
-        // Nothing that is asked later would find it.
+        // No later query would find it.
         let cancelled = ask("scancel", ["--quiet", &format!("--clusters={cluster}"), job]).is_ok();
         let what = match cancelled {
             true => {

@@ -1,4 +1,4 @@
-//! On what Slurm 22.05.8 of Debian 12 printed: four nodes, one of which was killed, and a script that was told to stop.
+//! Output of Slurm 22.05.8 of Debian 12: four nodes, one of which was killed, and a script that was asked to stop.
 
 use super::*;
 
