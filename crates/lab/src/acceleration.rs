@@ -14,12 +14,12 @@ use iotrail_host::{cpu, kernel};
 pub enum Acceleration {
     /// By the processor.
     Kvm,
-    /// By QEMU: what takes how long then means nothing.
+    /// By QEMU: times are not valid.
     Emulation,
 }
 
 impl Acceleration {
-    /// KVM where it works: the device opens, and makes a machine.
+    /// KVM if it works: the device opens and creates a machine.
     pub fn found() -> Self {
         match kvm_works() {
             Ok(()) => Acceleration::Kvm,
@@ -36,7 +36,7 @@ impl Acceleration {
     }
 }
 
-/// A guest kernel that KVM failed to run on this host: a file in the cache, whose text is the reason.
+/// A guest kernel that KVM failed to run on this host: a cache file whose text is the reason.
 pub(crate) struct Failure(PathBuf);
 
 impl Failure {
@@ -76,7 +76,7 @@ fn kvm_works() -> io::Result<()> {
     if machine < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that the call has just made for us.
+    // SAFETY: a descriptor that the call has just created for this process.
     drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(machine) });
     Ok(())
 }

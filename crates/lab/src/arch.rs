@@ -1,4 +1,4 @@
-//! The processor of a guest: what Debian, QEMU and the kernel call it, and what it starts with.
+//! The processor of a guest: its names in Debian, QEMU and the kernel, and its machine type.
 
 use std::fmt;
 
@@ -23,13 +23,13 @@ impl Arch {
         }
     }
 
-    /// Whose kernel a release is; of a name that does not say, this machine's.
+    /// The processor of a release; for an ambiguous name that of this machine.
     pub(super) fn of_release(release: &str) -> Self {
         let named = |arch: &Arch| release.split('-').any(|part| part == arch.debian());
         [Arch::Amd64, Arch::Arm64].into_iter().find(named).unwrap_or(Self::host())
     }
 
-    /// The folder of libraries, as Debian names it, and the loader of programs in it.
+    /// The directory of libraries in Debian, and the loader in it.
     pub(super) fn libraries(self) -> (&'static str, &'static str) {
         match self {
             Arch::Amd64 => ("x86_64-linux-gnu", "ld-linux-x86-64.so.2"),
@@ -61,8 +61,8 @@ impl Arch {
         }
     }
 
-    /// What the kernel is told. On x86 the emulated clock is as steady as the host's, and the kernel's test of the timer fails where
-    /// the host is too busy to let it tick in time.
+    /// Kernel parameters. On x86 the emulated clock is as steady as the host's, and the kernel's timer test fails if the host is
+    /// too busy for it to tick in time.
     pub(super) fn parameters(self) -> &'static str {
         match self {
             Arch::Amd64 => {

@@ -1,4 +1,4 @@
-//! The folder of what the lab has fetched and made: kernels, tools, package lists. All of it can be had again.
+//! The directory of downloads and generated files: kernels, tools, package lists. All of it can be recreated.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -9,14 +9,14 @@ use rustix::fs::{FlockOperation, flock};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::{self, own};
 
-/// An entry is there whole or not at all: it is made under another name, and renamed.
+/// An entry is complete or missing: it is created under another name, and renamed.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// `named`, else `$XDG_CACHE_HOME/iotrail/lab`, else `~/.cache/iotrail/lab`. Nothing is made yet.
+    /// `named`, otherwise `$XDG_CACHE_HOME/iotrail/lab`, otherwise `~/.cache/iotrail/lab`. Nothing is created yet.
     pub fn at(named: Option<&Path>) -> Result<Self> {
         let root = match named {
             Some(path) => std::path::absolute(path)
@@ -26,7 +26,7 @@ impl Cache {
                 let dir = folders::cache();
                 let dir =
                     dir.ok_or_else(|| Error::input("neither XDG_CACHE_HOME nor HOME is set", REMEDY))?.join("lab");
-                // What is booted from there is nobody else's.
+                // Files that are booted from there may not belong to another user.
                 own::check(&dir, REMEDY)?;
                 dir
             }
@@ -44,7 +44,7 @@ impl Cache {
         path.exists().then_some(path)
     }
 
-    /// The entry; made by `make` in an empty folder if it is not there. Who comes second waits and finds it.
+    /// The entry; created by `make` in an empty directory if missing. A concurrent process waits and finds it.
     pub fn entry(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         if let Some(path) = self.find(name) {
             return Ok(path);
@@ -66,12 +66,12 @@ impl Cache {
         Ok(path)
     }
 
-    /// Until it is dropped nobody else has the lock of that name.
+    /// Until it is dropped no other process has the lock of that name.
     pub fn lock(&self, name: &str) -> Result<File> {
         let folder = self.root.join("locks");
         std::fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, e))?;
         let path = folder.join(name.replace('/', "-"));
-        // Whatever is there of that name is not emptied, and no link is followed.
+        // An existing file of that name is not truncated, and links are not followed.
         let mut options = File::options();
         options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).map_err(|e| cannot_write(&path, e))?;

@@ -1,4 +1,4 @@
-//! `--nvme`: a drive of the guest, its queues, what it keeps, and where it fails.
+//! `--nvme`: a drive of the guest, its queues, its data, and its injected faults.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +12,7 @@ use iotrail_base::units::{Bytes, Span};
 pub struct Drive {
     /// I/O queues with interrupts.
     pub queues: u32,
-    /// I/O queues that are polled, beside them.
+    /// Polled I/O queues, in addition.
     pub poll: u32,
     pub size_bytes: u64,
     pub data: Data,
@@ -20,7 +20,7 @@ pub struct Drive {
     pub errors: Vec<Failing>,
 }
 
-/// What becomes of what is written.
+/// Handling of written data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     /// It is gone, and reads give zeros; each request is done so long after it came, by an interrupt of its own.
@@ -109,7 +109,7 @@ impl FromStr for Failing {
     }
 }
 
-/// The file of a drive that keeps its data, in the folder of the run.
+/// The file of a drive that keeps its data, in the directory of the run.
 pub fn file(folder: &Path, number: usize) -> std::path::PathBuf {
     folder.join(format!("drive{number}"))
 }

@@ -1,6 +1,6 @@
-//! The keeper of the command, in the guest: runs it with pipes, as a shell would, and carries them over the ports of the machine.
+//! The init process of the guest: runs the command with pipes, like a shell, and transfers them over the ports of the machine.
 //!
-//! The ports themselves are no standard streams: each can be opened once only, so that `/dev/stderr` could not be.
+//! The ports themselves are not used as standard streams: each can be opened only once, so `/dev/stderr` would fail.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 const BUFFER: usize = 64 << 10;
 
-/// What the ports are open as.
+/// Type of the opened ports.
 #[derive(Debug)]
 pub struct Ports<P> {
     pub stdin: P,
@@ -84,7 +84,7 @@ impl Port for File {
     }
 }
 
-/// Runs the command, says how it ended. `end_others` ends all other processes of the machine.
+/// Runs the command and reports how it ended. `end_others` ends all other processes of the machine.
 pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Result<()> {
     let Ports { stdin, stdout, stderr, mut control } = ports;
     control.write_all(FromGuest::Hello.to_string().as_bytes())?;
@@ -111,7 +111,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
     let status = status_of(child.wait()?);
     let until = Instant::now() + GRACE;
     for _ in 0..2 {
-        // Whoever still has one of them open may go on for a while, and is then ended.
+        // A process that still has one of them open may continue for some time, and is then ended.
         if finished.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
             end_others();
             break;
@@ -133,7 +133,7 @@ fn spawn(order: &Order) -> io::Result<Child> {
     command.args(args).current_dir(&order.working_folder).env_clear().envs(order.environment.iter().cloned());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     limits::give_back(&mut command);
-    // Of its own, for signals.
+    // A process group of its own, for signals.
     command.process_group(0).spawn()
 }
 
@@ -146,11 +146,11 @@ fn status_of(status: ExitStatus) -> u8 {
 /// For who feeds the command.
 enum Input {
     Bytes(Vec<u8>),
-    /// It ends after so many.
+    /// It ends after this many bytes.
     EndsAt(u64),
 }
 
-/// What the host says: signals go to the command and its children, the end of the input to who feeds it.
+/// Messages of the host: signals go to the command and its children, the end of the input to the feeding thread.
 fn listen<P: Port>(control: P, group: Pid, input: SyncSender<Input>) {
     std::thread::spawn(move || {
         for line in BufReader::new(control).lines().map_while(io::Result::ok) {
@@ -171,7 +171,7 @@ fn listen<P: Port>(control: P, group: Pid, input: SyncSender<Input>) {
     });
 }
 
-/// Carries standard input as far as the host says that it goes. Nothing wakes up for it where nothing comes.
+/// Transfers standard input up to the end that the host reports. It does not wake up without input.
 fn feed<P: Port>(
     mut port: P,
     to: Option<impl Write + Send + 'static>,
@@ -205,7 +205,7 @@ fn feed<P: Port>(
     });
 }
 
-/// Carries an output to its end, and tells; how many bytes there were.
+/// Transfers an output to its end, and reports the number of bytes.
 fn carry<P: Port>(from: Option<impl Read + Send + 'static>, mut port: P, done: Sender<()>) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let mut carried = 0;
@@ -218,7 +218,7 @@ fn carry<P: Port>(from: Option<impl Read + Send + 'static>, mut port: P, done: S
                 carried += n as u64;
             }
         }
-        // Nobody waits any more where the grace has ended.
+        // The receiver no longer waits if the grace period has ended.
         done.send(()).unwrap_or(());
         carried
     })

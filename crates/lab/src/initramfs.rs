@@ -1,6 +1,6 @@
 //! The archive of files that a kernel starts with: the format `newc` of cpio (Documentation/driver-api/early-userspace/buffer-format.rst).
 
-/// Files, folders and nodes in the order in which they are unpacked: a folder comes before what is in it.
+/// Files, directories and nodes in the order of unpacking: a directory before its entries.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ impl Archive {
         self.entry(path, FOLDER, (0, 0), &[]);
     }
 
-    /// The folders above a path, outermost first, as far as they are not there.
+    /// The missing directories above a path, outermost first.
     pub fn folders_above(&mut self, path: &str) {
         for (at, _) in path.match_indices('/') {
             self.folder(&path[..at]);

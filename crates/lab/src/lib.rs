@@ -1,18 +1,18 @@
-//! The lab: a virtual machine with a chosen kernel and NVMe drives, in which a command sees this machine's files and can write to
-//! none of them. Its output, its exit status and what it stores come back.
+//! The lab: a virtual machine with a selected kernel and NVMe drives, in which a command sees this machine's files read-only. Its
+//! output, its exit status and its stored results are returned.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `cache` | the folder of what is fetched and made |
+//! | `cache` | the directory of downloads and generated files |
 //! | `sources`, `packages` | Debian's packages without the host's package management |
-//! | [`kernel`] | which kernels there are; one of them made ready to boot |
-//! | [`arch`], [`root`](mod@root) | another processor than this machine's, and what a guest of it sees |
-//! | `tools` | QEMU and busybox: this machine's, else packages' |
-//! | `modules`, `initramfs`, `init.sh` | what a guest starts with |
+//! | [`kernel`] | available kernels; prepares one for booting |
+//! | [`arch`], [`root`](mod@root) | other processors, and the files that their guests see |
+//! | `tools` | QEMU and busybox: this machine's, or packages' |
+//! | `modules`, `initramfs`, `init.sh` | the initial files of a guest |
 //! | [`drive`] | `--nvme` |
 //! | [`machine`] | QEMU's command line, its process |
-//! | `order`, `line` | what is handed over, and what is said meanwhile |
-//! | [`guest`] | in the guest: runs the command, carries its streams |
+//! | `order`, `line` | the command for the guest, and messages |
+//! | [`guest`] | in the guest: runs the command, transfers its streams |
 //! | [`session`] | one machine from start to end: streams, signals, the time limit |
 //!
 //! It uses `iotrail-base`, `iotrail-host`.
@@ -52,10 +52,10 @@ use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::temporary::Folder as RunFolder;
 use iotrail_base::output::{Existing, Folder};
 
-/// Of the folder of a run.
+/// Prefix of the directory of a run.
 const PREFIX: &str = "iotrail-lab-";
 
-/// A machine to be, and what is to run in it.
+/// A machine and its command.
 #[derive(Debug)]
 pub struct MachineOptions<'a> {
     pub cache: &'a Cache,
@@ -77,7 +77,7 @@ pub struct MachineOptions<'a> {
 
 type FindQemu = fn(&Cache, Arch, Acceleration, &dyn Fn(&str)) -> Result<tools::Program>;
 
-/// All of a run before it starts. Dropped, its folder is removed.
+/// A run before its start. When dropped, its directory is removed.
 pub struct Prepared<'a> {
     asked: &'a MachineOptions<'a>,
     acceleration: Acceleration,
@@ -86,7 +86,7 @@ pub struct Prepared<'a> {
     folder: RunFolder,
 }
 
-/// Fetches what is missing, and makes the folder of the run.
+/// Downloads missing files, and creates the directory of the run.
 pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let mut acceleration = asked.acceleration;
     if acceleration == Acceleration::Kvm
@@ -124,7 +124,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     std::fs::write(at(CONSOLE), "").map_err(files)?;
     for (number, drive) in asked.drives.iter().enumerate() {
         if drive.data == Data::Keep {
-            // Sparse: it takes what is written to it.
+            // A sparse file for the drive's data.
             let file = std::fs::File::create(drive::file(folder.path(), number)).map_err(files)?;
             file.set_len(drive.size_bytes).map_err(files)?;
         }
@@ -162,19 +162,19 @@ impl Prepared<'_> {
         Ok(())
     }
 
-    /// What the command has stored, if it has: the store that its `iotrail` finds by default.
+    /// The store of the command, if it exists: the default store of its `iotrail`.
     pub fn store(&self) -> Option<PathBuf> {
         let path = self.folder.path().join(SHARED).join(STATE).join("iotrail/iotrail.db");
         path.exists().then_some(path)
     }
 
-    /// Copies what else it has left into `to`: files, with their folders. How many.
+    /// Copies its other results into `to`: files with their directories. Returns their number.
     pub fn bring(&self, to: &Path, existing: Existing) -> Result<usize> {
         bring(&self.folder.path().join(SHARED).join(LEFT), to, existing)
     }
 }
 
-/// Asked before the machine starts: what a command leaves is known at its end only, and is not to be lost for a file of its name.
+/// Checked before the machine starts: the results are known only at the end, and a conflicting file name may not lose them.
 pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
     let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
     if existing == Existing::Replace || to.symlink_metadata().is_err() || is_empty() {
@@ -217,8 +217,8 @@ pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
     packages::Packages::of(cache, arch).refresh(tell)
 }
 
-/// The caller's folder and variables, where the guest sees this machine's files; but its store is the lab's, and so is what its
-/// experiments read from.
+/// The caller's directory and variables, if the guest sees this machine's files; but its store is the lab's, and so is the target
+/// of its experiments.
 fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
     let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
     let here =
@@ -245,7 +245,7 @@ fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Orde
     Ok(Order { command, working_folder: here.into(), environment })
 }
 
-/// The caller's, or what a C library takes where there is none; `iotrail` is this program, whatever is installed.
+/// The caller's PATH, or a C library's default; `iotrail` is this program, independent of installed ones.
 fn path(of_caller: Option<OsString>) -> OsString {
     let mut path = OsString::from(Path::new(FOLDER).join(PROGRAM).parent().unwrap_or(Path::new(FOLDER)));
     path.push(":");
@@ -253,12 +253,12 @@ fn path(of_caller: Option<OsString>) -> OsString {
     path
 }
 
-/// In the guest: what it is to run.
+/// In the guest: the command to run.
 pub fn handed_over() -> Result<Order> {
     Order::read(Path::new(FOLDER))
 }
 
-/// What a guest needs before it sees this machine's files.
+/// Modules that a guest needs before it sees this machine's files.
 const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
 fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
@@ -268,7 +268,8 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     let closure = modules::closure(modules, &wanted)?;
     // The drives' driver is loaded when their order is assured.
     let boot: Vec<&str> = closure.to_load.iter().map(String::as_str).filter(|name| *name != "nvme").collect();
-    // modprobe looks where the kernel says that it is; a folder of another name can only be of the same kernel.
+    // modprobe searches in the directory of the kernel's own release; a directory of a different name can only belong to the same
+    // kernel.
     let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
         Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
     })?;

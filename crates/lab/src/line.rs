@@ -1,9 +1,9 @@
-//! What host and guest say to each other on the control port: one line each.
+//! Messages of host and guest on the control port: one line each.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Said by the guest.
+/// A message of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromGuest {
     /// It is up, and the command begins.
@@ -12,12 +12,12 @@ pub enum FromGuest {
     End { status: u8, stdout_bytes: u64, stderr_bytes: u64 },
 }
 
-/// Said by the host.
+/// A message of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromHost {
     /// For the command and its children.
     Signal(i32),
-    /// Standard input ends after so many bytes.
+    /// Standard input ends after this many bytes.
     InputEnds(u64),
 }
 

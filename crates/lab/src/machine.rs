@@ -19,7 +19,7 @@ use super::guest::{PORTS, Ports};
 use super::tools::Program;
 use iotrail_base::error::{Error, Result};
 
-/// What the machine consists of.
+/// Components of the machine.
 #[derive(Debug)]
 pub struct Parts<'a> {
     pub qemu: &'a Program,
@@ -31,20 +31,20 @@ pub struct Parts<'a> {
     pub memory_bytes: u64,
     pub drives: &'a [Drive],
     pub kernel: &'a Path,
-    /// What the guest sees as its files,
+    /// Files that the guest sees,
     pub root: &'a Path,
-    /// and the folder of its kernel's modules, where that is not among them.
+    /// and the directory of its kernel's modules, if not among them.
     pub modules: Option<&'a Path>,
-    /// Parameters for the kernel beside the lab's own.
+    /// Kernel parameters in addition to the lab's own.
     pub append: &'a str,
-    /// Of the run: the initramfs, the console, the drives' files, and [`SHARED`].
+    /// Directory of the run: the initramfs, the console, the drives' files, and [`SHARED`].
     pub folder: &'a Path,
 }
 
-/// In the folder of a run.
+/// In the directory of a run.
 pub const INITRAMFS: &str = "initramfs";
 pub const CONSOLE: &str = "console";
-/// The folder that the guest writes to.
+/// The directory that the guest writes to.
 pub const SHARED: &str = "shared";
 
 impl Parts<'_> {
@@ -91,7 +91,7 @@ impl Parts<'_> {
         options
     }
 
-    /// What the kernel is told. A panic ends the machine at once.
+    /// Kernel parameters. A panic ends the machine at once.
     fn parameters(&self) -> String {
         let mut text = self.arch.parameters().to_owned();
         if let Some(poll) = self.drives.iter().map(|d| d.poll).max().filter(|n| *n > 0) {
@@ -122,19 +122,19 @@ impl Parts<'_> {
             .stdin(Stdio::null())
             .stdout(said.try_clone().map_err(fail)?)
             .stderr(said)
-            // Ctrl-C on a terminal is for us: the guest is told by us.
+            // iotrail handles the terminal's Ctrl-C and forwards it to the guest.
             .process_group(0);
-        // SAFETY: between fork and exec only plain system calls are made.
+        // SAFETY: only plain system calls between fork and exec.
         unsafe { command.pre_exec(move || prepare(&theirs)) };
         let child = command.spawn().map_err(fail)?;
         Ok(Machine { child, ports: Ports { stdin, stdout, stderr, control } })
     }
 }
 
-/// What QEMU itself says, in the folder of a run.
+/// QEMU's own messages, in the directory of a run.
 pub const SAID: &str = "qemu";
 
-/// In the child: it dies with us, and keeps its ends of the ports.
+/// In the child: it dies with this process, and keeps its ends of the ports.
 fn prepare(ports: &[UnixStream]) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for port in ports {
@@ -147,21 +147,21 @@ fn prepare(ports: &[UnixStream]) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
-    /// Our ends.
+    /// The ends of this process.
     pub ports: Ports<UnixStream>,
 }
 
 impl Machine {
     /// How it ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // A child of ours can always be asked; what it cannot tell is no end.
+        // The state of a child is always available; an error does not mean that it ended.
         self.child.try_wait().ok().flatten()
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Nothing in it is worth more time: what is kept was written through. An error says that it has ended.
+        // Nothing in it needs a clean shutdown: kept data was written through. An error means that it has ended.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }

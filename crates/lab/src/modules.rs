@@ -1,4 +1,4 @@
-//! The kernel modules that a guest needs before it sees the host's files, with what they need themselves.
+//! The kernel modules that a guest needs before it sees the host's files, with their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct Module {
     pub bytes: Vec<u8>,
 }
 
-/// What is to be packed for a guest: modules, and the lists that modprobe reads, cut to them.
+/// Files for the initramfs of a guest: modules, and modprobe's lists restricted to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closure {
     pub modules: Vec<Module>,
@@ -24,7 +24,7 @@ pub struct Closure {
     pub to_load: Vec<String>,
 }
 
-/// `names` and all that they need, of the modules in `folder` (`lib/modules/RELEASE`). What is built into the kernel needs no file.
+/// `names` and all their dependencies, from the modules in `folder` (`lib/modules/RELEASE`). Built-in modules need no file.
 ///
 /// Errors: the kernel has one of them neither as a module nor built in.
 pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
@@ -90,7 +90,7 @@ impl<'a> Dependencies<'a> {
         Dependencies(text.lines().filter_map(entry).collect())
     }
 
-    /// Adds the module's path and those that it needs. False: there is no such module.
+    /// Adds the path of the module and those of its dependencies. False: there is no such module.
     fn add(&self, name: &str, to: &mut BTreeSet<&'a str>) -> bool {
         let Some((path, needs)) = self.0.get(&plain(name)) else { return false };
         if to.insert(path) {

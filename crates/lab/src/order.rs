@@ -1,4 +1,4 @@
-//! What the guest is to run: handed over as a file in the folder that both sides see, every byte as it is.
+//! The command for the guest: a file in the shared directory, byte by byte.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use iotrail_base::error::{Error, Result};
 
-/// Where the folder is in the guest.
+/// The path of the directory in the guest.
 pub use iotrail_base::folders::OF_A_GUEST as FOLDER;
 
-/// In the folder: the order, this program, what the command stores, and what else it wants to leave.
+/// In the directory: the order, this program, the command's store, and its other results.
 const ORDER: &str = "order.json";
 pub const PROGRAM: &str = "bin/iotrail";
 pub const STATE: &str = "state";

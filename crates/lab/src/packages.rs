@@ -16,10 +16,10 @@ const SECURITY: [&str; 2] = ["bookworm-security", "trixie-security"];
 /// The keys that Debian signs with, as its own package installs them.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Lists that are older are read again where the newest is asked for.
+/// Older lists are read again if the newest is requested.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// apt with folders of its own, for packages of one processor.
+/// apt with directories of its own, for packages of one processor.
 pub struct Packages<'a> {
     cache: &'a Cache,
     arch: Arch,
@@ -37,7 +37,7 @@ impl<'a> Packages<'a> {
         self.stamp().exists()
     }
 
-    /// Reads the registry's lists, unless they are from today. `tell` is told before it takes time.
+    /// Reads the registry's lists, unless they are from today. `tell` receives a message before a slow step.
     pub fn refresh(&self, tell: &dyn Fn(&str)) -> Result<()> {
         if self.is_fresh() {
             return Ok(());
@@ -86,14 +86,14 @@ impl<'a> Packages<'a> {
             .chain(SECURITY.iter().map(|suite| line(mirror.security(), suite)))
             .collect();
         std::fs::write(self.folder.join("sources.list"), sources)?;
-        // Nothing is installed: what a package needs is named whole.
+        // Nothing is installed: all dependencies of a package are listed.
         std::fs::write(self.folder.join("status"), "")
     }
 
-    /// All its folders are the cache's, wherever that is now.
+    /// All its directories are in the cache, at its current path.
     fn configuration(&self) -> String {
         let at = |name: &str| self.folder.join(name).display().to_string();
-        // The host's proxies and credentials still apply; what it does after an update (cleaning its own cache) must not.
+        // The host's proxies and credentials still apply; its hooks after an update (cleaning its own cache) must not run.
         format!(
             "Dir::State::Lists \"{}\";\nDir::State::status \"{}\";\nDir::State::extended_states \"{}\";\nDir::Cache \"{}\";\n\
              Dir::Etc::SourceList \"{}\";\nDir::Etc::SourceParts \"/dev/null\";\nAcquire::Languages \"none\";\n\
@@ -109,7 +109,7 @@ impl<'a> Packages<'a> {
         )
     }
 
-    /// The packages whose names begin so. None without lists.
+    /// The packages whose names have this prefix. None without lists.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         if !self.listed() {
             return Ok(Vec::new());
@@ -125,7 +125,7 @@ impl<'a> Packages<'a> {
         Ok(said.lines().filter_map(simulated).collect())
     }
 
-    /// Downloads packages and unpacks them into `into`; no script of theirs is run.
+    /// Downloads packages and unpacks them into `into`; their scripts do not run.
     pub fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let archives = tempfile::Builder::new()
             .prefix(".debs-")
@@ -154,7 +154,7 @@ impl<'a> Packages<'a> {
     }
 }
 
-/// Runs it with nothing to read; its standard output. What it says of an error is the cause.
+/// Runs it without input; returns its standard output. Its error message is the cause.
 pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
     let output = command.output().map_err(|e| {

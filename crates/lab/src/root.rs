@@ -1,4 +1,4 @@
-//! The files that a guest sees: this machine's, or another folder's with the program in it.
+//! The files that a guest sees: this machine's, or another directory with the program in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ pub struct Root {
     pub program: PathBuf,
 }
 
-/// What the program and a small script need, in Debian's packages; the guest's own busybox is the shell.
+/// Debian packages for the program and a small script; the guest's own busybox is the shell.
 const PACKAGES: [&str; 4] = ["libelf1t64", "zlib1g", "libgcc-s1", "e2fsprogs"];
 
-/// What a guest of that processor sees: `None` stands for this machine's files. `folder` and `program` are what was named.
+/// The root of a guest of that processor: `None` is this machine's files. `folder` and `program` are the options.
 pub fn root(
     arch: Arch,
     folder: Option<&Path>,
@@ -56,7 +56,7 @@ pub fn root(
     Ok(Some(Root { folder, program }))
 }
 
-/// Made of packages, unpacked in the cache.
+/// Created from packages that are unpacked in the cache.
 fn smallest(arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
     cache.entry(&format!("roots/{arch}"), |folder| {
         let packages = Packages::of(cache, arch);
@@ -64,7 +64,7 @@ fn smallest(arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
         let wanted = packages.with_needed(&PACKAGES)?;
         tell(&format!("fetching a root for {arch} ({} packages; nothing is installed)", wanted.len()));
         packages.unpack(&wanted, folder)?;
-        // As base-files has it, where no package has brought a folder of that name.
+        // As in base-files, if no package contains a directory of that name.
         for name in ["bin", "sbin", "lib"].map(|name| folder.join(name)).iter().filter(|path| !path.exists()) {
             let to = Path::new("usr").join(name.file_name().unwrap_or_default());
             std::fs::create_dir_all(folder.join(&to)).map_err(|e| cannot_write(folder, e))?;

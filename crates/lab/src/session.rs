@@ -21,9 +21,9 @@ use iotrail_base::words::quoted;
 /// How a session is to go.
 pub struct Options<'a> {
     pub limit: Duration,
-    /// The signal that the user has sent us, if one has come: asked again and again.
+    /// The signal that the user has sent to this process, if any; polled.
     pub stop: &'a dyn Fn() -> Option<i32>,
-    /// Told of what the user should know.
+    /// Receives messages for the user.
     pub tell: &'a dyn Fn(&str),
 }
 
@@ -41,20 +41,20 @@ fn boot_limit(prepared: &Prepared) -> Duration {
 /// QEMU prints these and stops the guest, but does not exit.
 const KVM_ERRORS: [&str; 3] = ["KVM internal error", "KVM: entry failed", "error: kvm run failed"];
 
-/// So long the command may take to end after it was asked to.
+/// Time that the command may take to end after the request.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// How often the user's signals and the machine's process are looked at.
+/// Interval at which the user's signals and the machine's process are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After the last word, what is still on its way comes at once.
+/// After the last message, the remaining data arrives at once.
 const REST: Duration = Duration::from_secs(10);
 
 enum Event {
     Said(FromGuest),
-    /// So much of an output has passed through, in all.
+    /// Total number of bytes of an output that have passed.
     Passed(Output, u64),
-    /// Who reads our standard output has gone away.
+    /// The reader of standard output closed it.
     NobodyReads,
     /// Nothing more comes from the machine's control port.
     Closed,
@@ -108,12 +108,12 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
     }
 }
 
-/// What every machine under emulation has to say.
+/// Reported for every machine under emulation.
 pub const EMULATED: &str = "under emulation, counts mean what they say and times mean nothing";
 
 enum Attempt {
     Ended(u8),
-    /// Before the guest said a word.
+    /// Before the first message of the guest.
     Hung,
     /// The same; how.
     Died(String),
@@ -260,7 +260,7 @@ fn pass(mut port: UnixStream, to: io::Result<impl Write>, which: Output, tell: &
     }
 }
 
-/// Carries our standard input into the guest, and says where it ends. A thread that waits for a terminal ends with the process.
+/// Transfers standard input into the guest, and reports its end. A thread that waits for a terminal ends with the process.
 fn feed(machine: &Machine) {
     let (Ok(mut port), Ok(mut control)) = (machine.ports.stdin.try_clone(), machine.ports.control.try_clone()) else {
         return;
@@ -282,7 +282,7 @@ fn feed(machine: &Machine) {
     std::thread::Builder::new().name("lab-in".into()).spawn(carry).map(drop).unwrap_or(());
 }
 
-/// Reading from a terminal in the background would stop us.
+/// Reading from a terminal in the background would stop this process.
 fn is_background_terminal() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal() && tcgetpgrp(&stdin) != Ok(getpgrp())

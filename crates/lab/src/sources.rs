@@ -1,4 +1,4 @@
-//! Which mirror the host takes Debian's packages from: its own apt sources say, in one of two forms.
+//! The host's mirror of Debian's packages, from its own apt sources in either of two formats.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ impl Mirror {
         self.security.as_deref().unwrap_or("http://deb.debian.org/debian-security")
     }
 
-    /// What the sources below `etc` (`/etc/apt`) name.
+    /// The mirrors in the sources under `etc` (`/etc/apt`).
     pub fn of_host(etc: &Path) -> Self {
         let mut files = vec![etc.join("sources.list")];
         if let Ok(folder) = std::fs::read_dir(etc.join("sources.list.d")) {
@@ -38,7 +38,7 @@ impl Mirror {
         mirror
     }
 
-    /// The first of each kind. What has no suite of Debian's name is another's archive.
+    /// The first of each kind. A source without a Debian suite belongs to another archive.
     fn take(&mut self, sources: Vec<(String, String)>) {
         for (address, suite) in sources {
             let (name, part) = suite.split_once(['-', '/']).unwrap_or((&suite, ""));
@@ -72,7 +72,7 @@ fn lines(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(entry).collect()
 }
 
-/// Stanzas of `Field: values`, in which a line that begins with a space goes on with the one before.
+/// Stanzas of `Field: values`; a line that starts with a space continues the previous one.
 fn stanzas(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let (mut addresses, mut suites, mut binary, mut enabled) = (Vec::new(), Vec::new(), false, true);

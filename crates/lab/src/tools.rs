@@ -1,4 +1,4 @@
-//! The programs that the lab needs beside the kernel: from this machine, else from packages that are unpacked in the cache.
+//! The programs that the lab needs in addition to the kernel: this machine's, or from packages unpacked in the cache.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use iotrail_host::programs;
 pub struct Program {
     pub words: Vec<OsString>,
     pub variables: Vec<(OsString, OsString)>,
-    /// Where it comes from, for people.
+    /// Its origin, as text.
     pub from: &'static str,
 }
 
 /// The first release whose emulation sees every write to code. Before it (deba78709ae8, accel/tcg: Always lock pages before
-/// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever: a kernel in which
-/// probes come and go then runs into a breakpoint that is not there any more, and hangs or ends with "Oops: int3".
+/// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever. A kernel with
+/// changing probes then hits a breakpoint that no longer exists, and hangs or ends with "Oops: int3".
 const SOUND: (u32, u32) = (8, 1);
 
-/// The emulator: this machine's, else the package's with all the libraries that it needs. To emulate a processor it must be new
-/// enough; where none can be fetched, the old one is taken, and `tell` told so.
+/// The emulator: this machine's, or the package's with all its libraries. To emulate a processor it has to be new
+/// enough; if none can be downloaded, the old one is used, and `tell` receives a message.
 pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
     let here = programs::on_path(arch.qemu().0).map(|path| Program {
         words: vec![path.into()],
@@ -48,7 +48,7 @@ pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn
     })
 }
 
-/// Its major and minor number, if it tells.
+/// Its major and minor number, if it prints them.
 fn version(qemu: &Program) -> Option<(u32, u32)> {
     let output = Command::new(&qemu.words[0]).arg("--version").stdin(Stdio::null()).output().ok()?;
     told_version(&String::from_utf8_lossy(&output.stdout))
@@ -72,7 +72,7 @@ fn packaged(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<Program> {
     unpacked(&folder, arch)
 }
 
-/// The cache's entry of what is there for each guest's processor: with its name, where that is not this machine's.
+/// The cache entry per guest processor: with its name, if it is not this machine's.
 fn of_guest(entry: &str, arch: Arch) -> String {
     if arch == Arch::host() { entry.to_owned() } else { format!("{entry}-{arch}") }
 }
@@ -95,7 +95,7 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
         Error::input("the cache's path holds a colon", "name another folder with --cache DIR").because(e)
     })?);
     words.push(program.into());
-    // It looks for its firmware beside itself, and takes the loader for itself.
+    // It searches its firmware next to itself, and takes the loader for itself.
     for data in ["usr/share/qemu", "usr/share/seabios"] {
         words.extend(["-L".into(), folder.join(data).into()]);
     }
@@ -103,7 +103,7 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
     Ok(Program { words, variables: vec![("QEMU_MODULE_DIR".into(), modules.into())], from: "the cache's" })
 }
 
-/// A static busybox: what the guest starts with. The package's always: others lack applets, or need libraries.
+/// A static busybox, the initial program of the guest. Always the package's: others lack applets, or need libraries.
 pub fn busybox(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<PathBuf> {
     let folder = cache.entry(&of_guest("tools/busybox", arch), |folder| {
         let packages = Packages::of(cache, arch);

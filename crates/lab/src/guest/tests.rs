@@ -25,7 +25,7 @@ fn start(command: &[&str]) -> (Host, JoinHandle<io::Result<()>>) {
     (Ports { stdin, stdout, stderr, control }, keeper)
 }
 
-/// What the guest said, and what came through both outputs.
+/// Messages of the guest, and the data of both outputs.
 fn end(host: Host, keeper: JoinHandle<io::Result<()>>) -> (FromGuest, Vec<u8>, String) {
     keeper.join().unwrap().unwrap();
     let mut lines = BufReader::new(host.control).lines().map(io::Result::unwrap);

@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-/// `vmlinux` (ELF), from itself or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` is booted as it is
+/// `vmlinux` (ELF), from itself or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` boots unmodified
 /// (Documentation/arch/arm64/booting.rst).
 ///
-/// Errors: what is wrong with the image, for people.
+/// Errors: the problem of the image as text.
 pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
     if image.starts_with(ELF) || is_arm64(&image) {
         return Ok(image);
@@ -21,15 +21,15 @@ pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
         let bytes = image.get(at..at + size)?;
         Some(bytes.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
     };
-    // Protocol 2.08 (Linux 2.6.26) says where the packed kernel is.
+    // Protocol 2.08 (Linux 2.6.26) has the position of the packed kernel.
     let place = || {
         let (version, sectors) = (number(0x206, 2)?, number(0x1f1, 1)?);
-        // 0 means 4, says the protocol.
+        // By the protocol 0 means 4.
         let start = (if sectors == 0 { 4 } else { sectors } + 1) * 512 + number(0x248, 4)?;
         image.get(start..start.checked_add(number(0x24c, 4)?)?).filter(|p| version >= 0x208 && p.len() > 4)
     };
     let payload = place().ok_or("its packed kernel is cut short")?;
-    // The kernel's build appends how long it is unpacked, in a format that says so itself too but for gzip's.
+    // The kernel's build appends the unpacked length. All formats except gzip's also contain it.
     let (packed, length) = payload.split_at(payload.len() - 4);
     let length = length.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
     let whole = if packed.starts_with(GZIP) { payload } else { packed };
@@ -46,7 +46,7 @@ const GZIP: &[u8] = b"\x1f\x8b";
 const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Bytes that gzip, xz or zstd has packed. `expected` bytes are made room for, and no more are unpacked.
+/// Unpacks gzip, xz or zstd. Memory is allocated for `expected` bytes, and no more are unpacked.
 pub fn unpack(packed: &[u8], expected: usize) -> Result<Vec<u8>, String> {
     let mut reader: Box<dyn Read + '_> = match packed {
         p if p.starts_with(XZ) => Box::new(lzma_rust2::XzReader::new(p, false)),
@@ -58,7 +58,7 @@ pub fn unpack(packed: &[u8], expected: usize) -> Result<Vec<u8>, String> {
         }
         _ => return Err("it is packed in a way that is not known here (xz, zstd and gzip are)".into()),
     };
-    // A limit that only what is damaged comes to.
+    // A limit that only damaged images reach.
     const MOST: usize = 1 << 30;
     let mut out = Vec::with_capacity(expected.min(MOST));
     reader.by_ref().take(MOST as u64).read_to_end(&mut out).map_err(|e| format!("it does not unpack: {e}"))?;
@@ -103,7 +103,7 @@ mod tests {
     fn the_kernel_comes_out_of_its_image() {
         assert_eq!(vmlinux(KERNEL.to_vec()).unwrap(), KERNEL);
         assert_eq!(vmlinux(image(&gzip(KERNEL))).unwrap(), KERNEL);
-        // Made by `xz --check=crc32 --x86 --lzma2` and `zstd -19`, with the length that the kernel's build appends.
+        // Created by `xz --check=crc32 --x86 --lzma2` and `zstd -19`, with the length that the kernel's build appends.
         for packed in [XZ_SAMPLE, ZSTD_SAMPLE] {
             let payload = [packed, &(KERNEL.len() as u32).to_le_bytes()].concat();
             assert_eq!(vmlinux(image(&payload)).unwrap(), KERNEL);

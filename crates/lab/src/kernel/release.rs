@@ -1,4 +1,4 @@
-//! Names of releases: their order, and what a shortened one stands for.
+//! Names of releases: their order, and the expansion of prefixes.
 
 use std::cmp::Ordering;
 
@@ -30,7 +30,7 @@ fn parts(release: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// What Debian builds beside the plain kernels: for real time, for virtual machines alone, with pages of 16 KiB.
+/// Debian's additional kernel flavours: real-time, virtual machines only, 16 KiB pages.
 const FLAVOURS: [&str; 3] = ["rt", "cloud", "16k"];
 
 /// Which of them a release is, or the beginning of one; `None`: a plain kernel.
@@ -38,8 +38,8 @@ pub fn flavour(release: &str) -> Option<&str> {
     release.split('-').find(|part| FLAVOURS.contains(part))
 }
 
-/// Whether the release is what `asked` stands for: its whole name, or a beginning of it that ends where a number does (`6.1` is no
-/// `6.12`). A flavour comes after it (`6.12-rt`, or `rt` for the newest); without one it stands for plain kernels alone.
+/// Whether `asked` selects the release: its full name, or a prefix that ends at a number boundary (`6.1` does not select
+/// `6.12`). A flavour comes after it (`6.12-rt`, or `rt` for the newest); without one, only plain kernels are selected.
 pub fn stands_for(asked: &str, release: &str) -> bool {
     if asked == release {
         return true;
@@ -56,7 +56,7 @@ pub fn stands_for(asked: &str, release: &str) -> bool {
     !rest.starts_with(|c: char| c.is_ascii_digit()) || !beginning.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// The release that a package of Debian's is the image of, where it is a kernel for that processor.
+/// The release of a Debian package, if it is a kernel image for that processor.
 pub fn of_package(name: &str, arch: Arch) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
     let parts: Vec<&str> = release.split('-').filter(|part| !FLAVOURS.contains(part)).collect();
