@@ -14,8 +14,8 @@ use iotrail_base::error::{Error, Result};
 
 /// Connections that the kernel keeps until they are accepted (it takes net.core.somaxconn if that is less).
 const BACKLOG: i32 = 4096;
-/// An address in use is tried again after pauses that double, for 1.3 s in all: the kernel takes a ring down after its process has ended
-/// (5 to 16 ms after a kill, measured with 16 connections), and with it the sockets that its requests wait at.
+/// An address in use is retried after pauses that double, for 1.3 s in total. The kernel removes a ring after its process has ended
+/// (5 to 16 ms after a kill, measured with 16 connections), and with it the sockets on which its requests wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(640);
 
@@ -111,12 +111,12 @@ impl Address {
         Ok(socket)
     }
 
-    /// A UNIX socket that a killed server has left, with nobody behind it.
+    /// Removes a UNIX socket of a killed server that has no listener.
     fn clear_stale_socket(&self) {
         let Address::Unix(path) = self else { return };
         let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
         if is_socket && self.connect().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-            // What cannot be removed is told by the bind that follows.
+            // The following bind reports a socket that cannot be removed.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -131,8 +131,8 @@ impl Address {
         Ok(socket)
     }
 
-    /// Where nobody listens at a port that the kernel also gives to those who connect, a socket may be given that very port and reach
-    /// itself; a server could not listen there then.
+    /// If there is no listener on a port of the ephemeral range, a socket may get that port itself and connect to itself; a server
+    /// could not listen there then.
     fn not_to_itself(&self, socket: &Socket) -> io::Result<()> {
         match self {
             Address::Tcp(at) if socket.local_addr()?.as_socket() == Some(*at) => {

@@ -5,10 +5,10 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::limits;
 
-/// For what opens a few beside the connections.
+/// Reserve for descriptors other than connections.
 const SPARE: u64 = 32;
 
-/// Raises the limit of open files as far as it goes; what it is then.
+/// Raises the soft limit of open files to the hard limit, and returns it.
 pub fn raise() -> Result<u64> {
     let limit = limits::now(Resource::Nofile)
         .map_err(|e| Error::machine("cannot read the limit of open files", "").because(e))?;

@@ -1,15 +1,15 @@
-//! The network load: a server that answers requests, and a sender that asks and checks every answer.
+//! The network load: a server that answers requests, and a sender that checks every answer.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `address` | where a server is: TCP or a UNIX socket |
-//! | `wire` | what crosses it: requests, and the responses that are made of them |
-//! | `options` | what can be asked for, on the command line and in an experiment |
+//! | `address` | the address of a server: TCP or a UNIX socket |
+//! | `wire` | the data: requests, and the responses derived from them |
+//! | `options` | the options, on the command line and in an experiment |
 //! | `namespace`, `netlink` | two network namespaces with a veth pair between them |
-//! | `descriptors` | how many files may be open |
+//! | `descriptors` | the limit of open files |
 //! | `sender` | requests in flight on many connections, every response checked |
-//! | `server` | the server: threads, engines, what they counted |
-//! | `control` | what sender and server agree on beside the requests, and how the server's half of a measurement comes back |
+//! | `server` | the server: threads, engines, counts |
+//! | `control` | the negotiation of sender and server, and the server's half of a measurement |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`.
 

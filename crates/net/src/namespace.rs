@@ -1,8 +1,8 @@
-//! Two network namespaces with a veth pair between them, for a server and a sender on one machine whose traffic takes the way through
-//! the network stack and touches no interface of the machine.
+//! Two network namespaces with a veth pair between them, for a server and a sender on one machine whose traffic passes
+//! the network stack without any interface of the machine.
 //!
-//! They have no name: they live as long as a thread is in them or a descriptor is open, and the pair goes with them. So nothing is left
-//! of them when their maker is gone, however it went.
+//! They have no name: they exist while a thread is in them or a descriptor is open, and the pair is removed with them. So they
+//! disappear with their creator, however it ends.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use super::netlink;
 use iotrail_base::error::{Error, Result};
 
-/// Addresses for measurements between network devices (RFC 2544, RFC 5180): nobody's in the world outside.
+/// Addresses for measurements between network devices (RFC 2544, RFC 5180), which are not used on the Internet.
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 pub const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1));
 const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2));
@@ -49,7 +49,7 @@ impl Namespaces {
         self.server.as_fd()
     }
 
-    /// Takes the calling thread, and the threads that it starts from now on, into the sender's namespace, until what is returned is
+    /// Moves the calling thread, and threads that it starts later, into the sender's namespace, until the returned value is
     /// dropped.
     pub fn enter_sender(&self) -> Result<Inside> {
         let fail = |e| Error::machine("cannot enter a network namespace", "mount /proc, and run it as root").because(e);
@@ -68,7 +68,7 @@ pub struct Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // Whoever could leave its namespace can return to it.
+        // A thread that could leave its namespace can return to it.
         enter(self.home.as_fd()).unwrap_or(());
     }
 }

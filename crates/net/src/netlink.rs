@@ -1,4 +1,4 @@
-//! What is asked of the kernel's routing netlink, rtnetlink(7), in the network namespace of the calling thread.
+//! Requests to the kernel's routing netlink, rtnetlink(7), in the network namespace of the calling thread.
 
 use std::io;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub fn set_up(name: &str) -> io::Result<()> {
     Request::new(libc::RTM_NEWLINK, 0, &link(index(name)?, libc::IFF_UP as u32)).ask()
 }
 
-/// The address can be used at once: nobody else is there to have it, so nobody is asked (IFA_F_NODAD).
+/// The address is usable at once: duplicate detection is off (IFA_F_NODAD), because there is no other node.
 pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
     let (family, octets) = match address {
         IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
@@ -81,7 +81,7 @@ impl Request {
         self.nest(kind, |r| r.bytes.extend(text.bytes().chain([0])));
     }
 
-    /// An attribute made of what `inside` adds.
+    /// A nested attribute that `inside` fills.
     fn nest(&mut self, kind: u16, inside: impl FnOnce(&mut Self)) {
         let at = self.bytes.len();
         self.bytes.extend([[0, 0], kind.to_ne_bytes()].as_flattened());

@@ -1,29 +1,29 @@
-//! What crosses the connection.
+//! The data on a connection.
 //!
-//! A **request** is a header of two 32-bit little-endian numbers, the bytes of its body and the bytes of the response wanted, and then
-//! the body. The **response** has no header: it is the body, cut off or repeated from its first [`TAG`] bytes to the length wanted. So a
-//! server needs no more of a request than it has just received, and the sender can tell every response from every other. The last byte
-//! of a response comes after the last byte of its request was read: a sender that has all responses knows that the server has counted
-//! all requests. netbench's requests look the same, and its server's responses have the right length and another content.
+//! A **request** is a header of two 32-bit little-endian numbers, the length of its body and the length of the response, followed
+//! by the body. The **response** has no header: it is the body, truncated or repeated from its first [`TAG`] bytes to the requested
+//! length. So a server needs only the data that it has just received, and the sender can distinguish every response from every other. The last
+//! byte of a response is sent after the last byte of its request was read: a sender with all responses knows that the server has counted
+//! all requests. netbench's requests have the same form, and its server's responses have the same length and different content.
 
 use iotrail_stats::random::SplitMix64;
 
 pub const HEADER: usize = 8;
-/// A longer response than the body repeats so many of the body's first bytes.
+/// A response that is longer than the body repeats this many of the body's first bytes.
 pub const TAG: usize = 64;
-/// Longest body and longest response; what says more is no request.
+/// Longest body and longest response; a larger number is not a request.
 pub const MOST: u32 = 64 << 20;
 
-/// The stream that came is no stream of requests.
+/// The received stream does not consist of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbage;
 
-/// What one call of [`Responder::respond`] did.
+/// Result of one call of [`Responder::respond`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of the input that were used.
     pub consumed: usize,
-    /// Requests whose response is whole now.
+    /// Requests whose response is complete now.
     pub requests: u32,
 }
 
@@ -36,9 +36,9 @@ pub struct Responder {
     tag: [u8; TAG],
     body_left: u32,
     response_left: u32,
-    /// Of the response, so far.
+    /// Bytes of the response so far.
     responded: u32,
-    /// The response's last byte, where it waits for the rest of the request.
+    /// The response's last byte, held until the request is complete.
     last: Option<u8>,
 }
 
@@ -58,8 +58,8 @@ impl Default for Responder {
 }
 
 impl Responder {
-    /// Takes what it can of `input` and puts the responses at the end of `out`, of which no more than `room` bytes are made. What is
-    /// left of the input has to come again, first, when there is room.
+    /// Consumes as much of `input` as possible and appends at most `room` bytes of responses to `out`. The remaining
+    /// input has to be passed again, first, when there is space.
     pub fn respond(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<Progress, Garbage> {
         let end = out.len() + room;
         let mut rest = input;
@@ -142,7 +142,7 @@ impl Responder {
         self.body_left -= bytes.len() as u32;
     }
 
-    /// The request is whole, and its response is not for want of room.
+    /// The request is complete, and its response is not, for lack of space.
     pub fn owes(&self) -> bool {
         usize::from(self.header_bytes) == HEADER && self.body_left == 0 && self.response_left > 0
     }
@@ -158,12 +158,12 @@ fn read_header(bytes: [u8; HEADER]) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// What a sender's requests are made of: the same for the same connection and number, different for any two others.
+/// Source of a sender's requests: equal for the same connection and number, different for any two others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// Of the connection, different in every run.
+    /// The connection, different in every run.
     pub connection: u64,
-    /// Of the request on its connection, from 0.
+    /// Number of the request on its connection, from 0.
     pub number: u64,
 }
 
@@ -193,7 +193,7 @@ impl Content {
         self.body_at(0, &mut out[at..]);
     }
 
-    /// Fills `out` with the body's bytes from `offset` on; any part of it can be made without the rest.
+    /// Fills `out` with the body's bytes from `offset` on; any part can be generated without the rest.
     pub fn body_at(self, offset: usize, out: &mut [u8]) {
         let mut index = (offset / 8) as u64;
         let (head, words) = out.split_at_mut((offset.next_multiple_of(8) - offset).min(out.len()));

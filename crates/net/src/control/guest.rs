@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why there is no server at the other end of a control connection.
 pub enum Unmet {
-    /// Nobody of ours is there: no connection, or nothing that is one of iotrail's messages.
+    /// The peer is not iotrail: no connection, or no valid message.
     NotOurs(String),
     /// It is iotrail, and refuses.
     Refused(Error),
@@ -30,12 +30,12 @@ pub struct Guest {
     address: Address,
     welcome: Welcome,
     seconds: Vec<ServerCounts>,
-    /// As soon as it is said: a server that is stopped says it unasked.
+    /// Stored on arrival: a server that is stopped sends it without a request.
     measured: Option<Box<Measured>>,
 }
 
 impl Guest {
-    /// Connects, and agrees with the server on what is to be measured.
+    /// Connects, and negotiates the measurement with the server.
     pub fn greet(address: &Address, asked: &SenderPlan) -> std::result::Result<Self, Unmet> {
         let not_ours = |why: &dyn std::fmt::Display| Unmet::NotOurs(why.to_string());
         let socket = address.connect().map_err(|e| not_ours(&e))?;
@@ -66,7 +66,7 @@ impl Guest {
         &self.welcome
     }
 
-    /// What the server counted second by second, as far as it has told.
+    /// Counts of the server per second, as far as received.
     pub fn seconds(&self) -> &[ServerCounts] {
         &self.seconds
     }
@@ -82,7 +82,7 @@ impl Guest {
         }
     }
 
-    /// Takes in what the server has said meanwhile. Errors: it has gone.
+    /// Reads the messages received meanwhile. Errors: the server is gone.
     pub fn listen(&mut self) -> Result<()> {
         while let Some(line) = self.lines.take().map_err(|e| self.lost(e))? {
             let message = serde_json::from_str(&line).map_err(|_| self.lost(Broken::Garbage))?;
@@ -91,14 +91,15 @@ impl Guest {
         Ok(())
     }
 
-    /// What the server measured since [`begin`](Self::begin). Called with nothing in flight, or when the data connections are broken.
+    /// The server's measurement since [`begin`](Self::begin). Called with nothing in flight, or when the data connections are
+    /// broken.
     pub fn end(&mut self) -> Result<Box<Measured>> {
-        // First, since what is said to one who has gone may take with it what he had said.
+        // Read first: a write to a closed connection may discard received data.
         let there = self.listen();
         let deadline = Instant::now() + ANSWER;
         if self.measured.is_none() {
             there?;
-            // One that was just stopped does not hear it, and has said what it has: what is read tells.
+            // A stopped server does not read it, but has sent its measurement: the next read decides.
             let _ = self.lines.write_by(&FromSender::End, deadline);
         }
         loop {

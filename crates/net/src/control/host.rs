@@ -1,5 +1,5 @@
-//! The server's end: one sender at a time. Whoever else comes, or says what is no message, is refused with a line and counted; no one
-//! who connects and is silent takes the place.
+//! The server's end: one sender at a time. A second sender, or an invalid message, is refused with a line and counted; a
+//! connection that stays silent does not occupy the slot.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,14 +16,14 @@ use iotrail_base::error::{Error, Result};
 
 /// Bytes of a sender's longest line.
 const LONGEST: usize = 64 << 10;
-/// So long a sender may take to say hello, or to take what is said to it.
+/// Time that a sender has for its hello, or to accept a message.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Those that have not said hello yet; more are closed at once.
+/// Connections before their hello; further ones are closed at once.
 const ARRIVING: usize = 16;
 /// No new connection is accepted for so long after one could not be.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What has happened.
+/// An event of the control socket.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// A sender has the place now.
@@ -73,7 +73,7 @@ impl Host {
         self.refused
     }
 
-    /// What happens next; `None`: nothing until then, or a signal came.
+    /// The next event; `None`: none until then, or a signal came.
     pub fn next(&mut self, until: Instant) -> Result<Option<Event>> {
         if let Some(event) = self.happened.pop_front() {
             return Ok(Some(event));
@@ -182,7 +182,7 @@ impl Host {
         }
     }
 
-    /// Says something to the one who has the place; one that cannot be told has left.
+    /// Sends a message to the current sender; if it fails, that sender has left.
     pub fn say(&mut self, message: &FromServer) {
         if let Some(lines) = &mut self.seated
             && lines.write_by(message, Instant::now() + PATIENCE).is_err()

@@ -1,4 +1,4 @@
-//! Lines over a stream socket, bounded in size and time: whatever the other end does, nobody waits longer than he meant to.
+//! Lines over a stream socket, limited in size and time: neither end waits longer than its own limit, whatever the other end does.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 use socket2::{Socket, TcpKeepalive};
 
-/// Why no more can be said or heard.
+/// Why the connection is not usable any longer.
 #[derive(Debug)]
 pub enum Broken {
     /// The other end has closed it.
@@ -39,7 +39,7 @@ impl std::error::Error for Broken {}
 pub struct Lines {
     socket: Socket,
     read: Vec<u8>,
-    /// Of `read`: known to hold no line end.
+    /// Length of the prefix of `read` without a line end.
     searched: usize,
     most: usize,
 }
@@ -130,7 +130,7 @@ fn of_peer(e: io::Error) -> Broken {
 
 /// Waits for one of these, so long at most; a signal ends it too.
 pub fn poll(fds: &mut [PollFd<'_>], patience: Duration) -> io::Result<()> {
-    // Longer than can be said is for ever.
+    // A longer time than poll can express is unlimited.
     match event::poll(fds, Timespec::try_from(patience).ok().as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),

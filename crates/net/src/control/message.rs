@@ -1,4 +1,4 @@
-//! What the two ends say to each other, one JSON value a line.
+//! Messages of both ends, one JSON value per line.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,10 +49,10 @@ pub struct Welcome {
     pub machine: Machine,
 }
 
-/// Tells whether two processes are on one machine and in one network.
+/// Decides whether two processes are on one machine and in one network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The kernel's, different in every boot; null where /proc does not say.
+    /// The kernel's boot ID; null: /proc does not report it.
     pub boot_id: Option<String>,
     /// The network namespace's inode.
     pub net_namespace: Option<String>,
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// What lies between the two, as a measurement names it.
+    /// The connection between the two, as a measurement names it.
     pub fn between(&self, other: &Machine) -> &'static str {
         match self {
             Machine { boot_id: Some(id), .. } if other.boot_id.as_ref() != Some(id) => "hosts",
@@ -82,9 +82,9 @@ impl Machine {
 /// The server's half.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// False: the server was stopped before the sender had said that the span ends.
+    /// False: the server was stopped before the sender ended the span.
     pub whole: bool,
-    /// Without what the sender alone knows: latency is empty, `net` null.
+    /// Without the sender's part: latency is empty, `net` null.
     pub measurement: Measurement,
     pub server: ServerRecord,
 }
@@ -103,7 +103,7 @@ struct Greeting {
     version: String,
 }
 
-/// Why a first word's protocol is not ours; `None`: it is, or the line is no first word.
+/// Why the protocol of a hello is not supported; `None`: it is, or the line is not a hello.
 pub fn other_protocol(line: &str) -> Option<String> {
     let FirstWord::Hello(them) = serde_json::from_str(line).ok()?;
     (them.protocol != PROTOCOL).then(|| {

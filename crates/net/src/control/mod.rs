@@ -1,10 +1,10 @@
-//! The control connection: beside the requests, sender and server agree on what is measured, and the server's half of the measurement
-//! comes back.
+//! The control connection, separate from the requests: sender and server negotiate the measurement, and the server returns its half
+//! of it.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `message` | what is said, one JSON value a line |
-//! | `line` | lines that are bounded in size and time |
+//! | `message` | the messages, one JSON value per line |
+//! | `line` | lines that are limited in size and time |
 //! | `host` | the server's end: one sender at a time |
 //! | `guest` | the sender's end |
 //!
@@ -15,15 +15,15 @@
 //!   (warm-up, then nothing in flight)
 //!   begin                            →    resets its counters and probes
 //!                                       ← begun
-//!                                       ← second {…}, once a second
+//!                                       ← second {…}, once per second
 //!   (nothing in flight)
 //!   end                              →    reads them
 //!                                       ← measured {…}
 //!   bye                              →
 //! ```
 //!
-//! A server that is stopped in between says `measured` unasked, of what was until then. Whoever finds the other gone goes on with what
-//! has come.
+//! A server that is stopped in between sends `measured` without a request, for the span so far. An end that finds the other one
+//! gone continues with the data received.
 
 pub mod guest;
 pub mod host;
@@ -38,13 +38,13 @@ use std::path::PathBuf;
 use crate::address::Address;
 use iotrail_base::error::{Error, Result};
 
-/// Raised when what is said changes its meaning.
+/// Incremented when a message changes its meaning.
 pub const PROTOCOL: u32 = 1;
 
-/// Where the control connection is, as asked for.
+/// Requested address of the control connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Place {
-    /// Beside the data: the next port, or `PATH.control`.
+    /// Next to the data: the next port, or `PATH.control`.
     #[default]
     Beside,
     At(Address),

@@ -54,7 +54,7 @@ fn next(host: &mut Host) -> Event {
     panic!("nothing happened");
 }
 
-/// Until so many were refused.
+/// Until this many were refused.
 fn refuses(host: &mut Host, many: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     while host.refused() < many && Instant::now() < until {
@@ -72,7 +72,7 @@ fn connect(host: &Host) -> TcpStream {
 
 fn rest(mut stream: &TcpStream) -> String {
     let mut text = String::new();
-    // What closes a connection with something unread resets it.
+    // Closing a connection with unread data resets it.
     let _ = stream.read_to_string(&mut text);
     text
 }
@@ -179,7 +179,7 @@ fn one_sender_at_a_time_and_one_that_vanishes_frees_the_place() {
     let mut fourth = connect(&host);
     fourth.write_all(hello(PROTOCOL).as_bytes()).unwrap();
     assert!(matches!(next(&mut host), Event::Hello(_)));
-    // It listens no more; nothing of that is an error of ours.
+    // It no longer listens; an error here is expected.
     fourth.shutdown(Shutdown::Both).unwrap();
     host.say(&FromServer::Begun);
     assert_eq!(next(&mut host), Event::Left);

@@ -1,10 +1,10 @@
-//! Responses against their requests, in pieces of any size, and what exactly is wrong with one that differs.
+//! Checks responses against their requests, in pieces of any size, and describes the first difference.
 
 use std::fmt;
 
 use crate::wire::Content;
 
-/// What every request and every response of a load is like.
+/// Sizes of all requests and responses of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub request: u32,
@@ -25,9 +25,9 @@ impl Run {
         Content { connection: self.first.wrapping_add(serial), number: number.wrapping_add(beginning(serial)) }
     }
 
-    /// The connection and request that a response says it belongs to, if it can be one of this run.
+    /// The connection and request named in a response, if they can belong to this run.
     fn read(self, words: [u8; 16]) -> Option<(u64, u64)> {
-        // Any bytes say something; hardly any say so little.
+        // Random bytes hardly ever give numbers this small.
         const MOST: u64 = 1 << 40;
         let [number, connection] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| words[at + i])));
         let serial = connection.wrapping_sub(self.first);
@@ -40,7 +40,7 @@ fn beginning(serial: u64) -> u64 {
     serial.wrapping_mul(0xd134_2543_de82_ef95)
 }
 
-/// Makes what should have come, piece by piece.
+/// Generates the expected data, piece by piece.
 #[derive(Debug)]
 pub struct Checker {
     run: Run,
@@ -48,13 +48,13 @@ pub struct Checker {
     wanted: Box<[u8]>,
 }
 
-/// What is in flight on the connection, requests by number from 0.
+/// Requests in flight on the connection, by number from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct InFlight {
     pub serial: u64,
     /// The next to be answered.
     pub answered: u64,
-    /// Requests of which some has been sent.
+    /// Requests that are at least partly sent.
     pub begun: u64,
 }
 
@@ -84,7 +84,7 @@ impl Checker {
     pub fn explain(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize) -> Wrong {
         let content = self.run.content(asked.serial, asked.answered);
         let enough = 8.min(self.shape.response as usize);
-        // The response as far as it is here.
+        // The part of the response received so far.
         let mut here = vec![0; offset];
         content.response_at(self.shape.request, 0, &mut here);
         here.extend_from_slice(&input[..input.len().min(self.shape.response as usize - offset)]);
@@ -116,7 +116,7 @@ impl Checker {
         on_this.chain(said).find(|&(serial, number)| self.differs(self.run.content(serial, number), 0, here).is_none())
     }
 
-    /// Where the response ends, if the next one follows at once.
+    /// The end of the response, if the next one follows at once.
     fn cut_at(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize, enough: usize) -> Option<usize> {
         let next = self.run.content(asked.serial, asked.answered + 1);
         // The next one may begin with bytes that belonged here.
@@ -148,15 +148,15 @@ pub enum What {
         connection: u64,
         request: u64,
     },
-    /// The next response begins after so many bytes.
+    /// The next response starts after this many bytes.
     TooShort {
         bytes: usize,
     },
-    /// So many bytes lie between the response before and this one.
+    /// This many bytes are between the previous response and this one.
     TooLong {
         extra: usize,
     },
-    /// Bytes where no response was asked for.
+    /// Bytes without a request.
     Unasked {
         bytes: usize,
     },
@@ -218,7 +218,7 @@ mod tests {
         out
     }
 
-    /// Of request 4 of connection 2, with 5 and 6 in flight behind it.
+    /// For request 4 of connection 2, with 5 and 6 in flight after it.
     fn explained(shape: Shape, offset: usize, input: &[u8]) -> Option<What> {
         let mut checker = Checker::new(RUN, shape);
         let asked = InFlight { serial: 2, answered: 4, begun: 7 };

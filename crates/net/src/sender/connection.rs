@@ -1,5 +1,5 @@
-//! One connection's requests and responses: what may be sent, what has been, what has to come. No system call is made here, and no
-//! byte is kept: requests and responses are made again from their numbers.
+//! The requests and responses of one connection: to be sent, sent, to be received. It makes no system call and stores no
+//! data: requests and responses are generated again from their numbers.
 
 use iotrail_load::clock::Clock;
 
@@ -9,10 +9,10 @@ use super::tally::Tally;
 use crate::options::Check;
 use crate::wire::HEADER;
 
-/// A peer lives that answers a whole request, or takes or gives so many bytes.
+/// A peer that answers a complete request, or transfers this many bytes, is alive.
 const SIGN_OF_LIFE: u64 = 16 << 10;
 
-/// What is the same for all connections of a thread.
+/// Parameters common to all connections of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub shape: Shape,
@@ -50,12 +50,12 @@ pub struct Connection {
     admitted: u64,
     /// Wholly sent.
     sent: u64,
-    /// Of the next one: header and body.
+    /// Sent bytes of the next request: header and body.
     sent_bytes: u32,
     answered: u64,
-    /// Of the next response.
+    /// Received bytes of the next response.
     answered_bytes: u32,
-    /// What the latency of each request in flight counts from, by number; a power of two of them.
+    /// Start of the latency of each request in flight, by number; the length is a power of two.
     since: Box<[u64]>,
     /// When the peer last gave a sign of life, or the first request after a silence was sent.
     alive_at: u64,
@@ -63,7 +63,7 @@ pub struct Connection {
     moved: u64,
 }
 
-/// How many requests a connection takes that has room for `free`: whole bursts, but for the last one, where no more than `most` are
+/// Number of requests that a connection with `free` slots accepts: whole bursts, except the last one, when at most `most` are
 /// left.
 pub fn admissible(free: u64, burst: u64, most: u64) -> u64 {
     let group = burst.min(most);
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Begins anew, as the `serial`-th connection of the run.
+    /// Restarts it as the `serial`-th connection of the run.
     pub fn begin(&mut self, serial: u64) {
         *self = Self { serial, since: std::mem::take(&mut self.since), ..Self::new(0) };
     }
@@ -95,14 +95,14 @@ impl Connection {
         self.serial
     }
 
-    /// How many requests it may be given, of `most`.
+    /// Number of requests that it accepts, out of `most`.
     #[inline]
     pub fn room(&self, terms: &Terms, most: u64) -> u64 {
         let free = terms.window - (self.admitted - self.answered);
         admissible(free, terms.burst, most.min(terms.life - self.admitted))
     }
 
-    /// Takes on `count` requests, whose latency counts from `since` (in a closed loop from when they are sent).
+    /// Accepts `count` requests, whose latency starts at `since` (in a closed loop: when they are sent).
     #[inline]
     pub fn admit(&mut self, count: u64, since: u64) {
         for number in self.admitted..self.admitted + count {
@@ -117,7 +117,7 @@ impl Connection {
         &mut self.since[number as usize & mask]
     }
 
-    /// Requests of which some was sent.
+    /// Requests that are at least partly sent.
     pub fn begun(&self) -> u64 {
         self.sent + u64::from(self.sent_bytes > 0)
     }
@@ -143,12 +143,12 @@ impl Connection {
         self.answered == terms.life && self.is_quiet()
     }
 
-    /// Its peer owes something, and gave its last sign of life before `since`.
+    /// Its peer owes a response, and was last active before `since`.
     pub fn is_silent(&self, since: u64) -> bool {
         !self.is_quiet() && self.alive_at < since
     }
 
-    /// What it was at, for the text of an error.
+    /// Its current position in the exchange, for the text of an error.
     pub fn midway(&self, shape: Shape) -> Option<String> {
         let request = self.answered + 1;
         (self.answered_bytes > 0).then(|| {
@@ -156,7 +156,7 @@ impl Connection {
         })
     }
 
-    /// Writes what is to be sent next into `out`, as much as it holds; the bytes. `now` is before the send.
+    /// Writes the next data to send into `out`, as much as fits; returns the number of bytes. `now` is before the send.
     #[inline]
     pub fn compose(&mut self, terms: &Terms, now: u64, out: &mut [u8], tally: &mut Tally) -> usize {
         let mut at = 0;
@@ -182,7 +182,7 @@ impl Connection {
         at
     }
 
-    /// The kernel took so many of the bytes composed.
+    /// The kernel accepted this many of the composed bytes.
     #[inline]
     pub fn taken(&mut self, bytes: usize, terms: &Terms, now: u64, tally: &mut Tally) {
         let begun = self.begun();

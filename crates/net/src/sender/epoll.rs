@@ -64,7 +64,7 @@ impl Epoll {
         }
     }
 
-    /// Whose, and what.
+    /// The connection and its events.
     #[inline]
     pub fn event(&self, n: usize) -> (usize, EventFlags) {
         let event = self.events[n];

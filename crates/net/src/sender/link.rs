@@ -24,11 +24,11 @@ pub enum State {
 pub struct Link {
     pub socket: Option<Socket>,
     pub state: State,
-    /// The kernel took less than it was given: nothing is sent before it says that it takes more.
+    /// The kernel accepted only a part: no send before it reports the socket writable.
     pub blocked: bool,
-    /// What a send has failed with; responses that came before can still be received.
+    /// Error of a send; earlier responses can still be received.
     pub error: Option<io::Error>,
-    /// Open loop: it stands in the queue of those with room.
+    /// Open loop: it is in the queue of connections with free slots.
     pub has_turn: bool,
     pub talk: Connection,
 }

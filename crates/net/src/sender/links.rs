@@ -16,7 +16,7 @@ use iotrail_load::gate::Stage;
 const OPENING: usize = 64;
 
 impl Thread<'_, '_> {
-    /// Begins to open what is closed, some at a time.
+    /// Starts opening closed connections, some at a time.
     pub fn open_closed(&mut self, now: u64) -> Result<()> {
         if self.ending {
             return Ok(());
@@ -92,7 +92,7 @@ impl Thread<'_, '_> {
         self.end(cannot_connect(self.shared.address, e))
     }
 
-    /// All its requests were answered: it goes, and another one comes.
+    /// All its requests were answered: it is replaced by a new connection.
     pub fn renew(&mut self, at: usize, now: u64) {
         // At once: `now` may be later than the round that opens it.
         self.close(at, State::Closed { since: now, again_at: 0 });
@@ -108,7 +108,7 @@ impl Thread<'_, '_> {
         }
     }
 
-    /// The server has closed it, or it broke for the reason given.
+    /// The server has closed it, or it broke for this reason.
     pub fn broke(&mut self, at: usize, now: u64, cause: Option<io::Error>) -> Result<()> {
         if at >= self.speaking {
             self.tally.sums.broken += 1;
@@ -131,7 +131,7 @@ impl Thread<'_, '_> {
         self.give_up(at, now, why)
     }
 
-    /// The connection is of no more use; what is in flight on it stays unanswered.
+    /// The connection is unusable; its requests in flight stay unanswered.
     fn give_up(&mut self, at: usize, now: u64, why: Error) -> Result<()> {
         let talk = &self.links[at].talk;
         self.tally.sums.broken += 1;
@@ -147,7 +147,7 @@ impl Thread<'_, '_> {
         self.end(why)
     }
 
-    /// Ends the load: with what was measured so far, if anything was.
+    /// Ends the load, with the measurement so far, if any.
     fn end(&self, why: Error) -> Result<()> {
         if self.stage != Some(Stage::Measured) {
             return Err(why);
@@ -208,7 +208,7 @@ fn cannot_connect(address: &crate::address::Address, e: io::Error) -> Error {
     Error::machine(format!("cannot connect to {address}"), remedy).because(e)
 }
 
-/// Where nobody listens, a socket may by chance be given the very port that it connects to, and then it is connected with itself.
+/// Without a listener, a socket may by chance get the same port to which it connects, and connects to itself.
 fn is_own_end(socket: &Socket) -> bool {
     match (socket.local_addr(), socket.peer_addr()) {
         (Ok(here), Ok(there)) => here.as_socket().is_some() && here.as_socket() == there.as_socket(),

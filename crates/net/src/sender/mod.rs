@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `spec` | the options, checked |
 //! | `thread` | one thread through the stages of the load, closed loop and open loop |
-//! | `link`, `links`, `traffic` | its sockets: opened, lost; what is sent and received on them |
+//! | `link`, `links`, `traffic` | its sockets: open, lose; sends and receives |
 //! | `connection`, `check` | one connection's requests in flight; responses against their requests |
-//! | `epoll` | waiting, to the nanosecond |
-//! | `tally`, `outcome` | sums and latency of a thread; all threads added up |
+//! | `epoll` | waiting with nanosecond resolution |
+//! | `tally`, `outcome` | sums and latency of a thread; totals |
 //!
-//! The stages are those of every load ([`iotrail_load`]): at the two quiet points every request was answered, and what a server
-//! counts between them is what the sender counts.
+//! The stages are those of every load ([`iotrail_load`]): at the two quiet points every request was answered, so between them the
+//! counts of server and sender agree.
 
 mod check;
 mod connection;
@@ -43,17 +43,17 @@ pub use outcome::Sent;
 use spec::SenderSpec;
 use thread::Shared;
 
-/// Sends as `spec` says to the server at `address`. The calling thread only waits; the sender's threads are others.
+/// Runs the load of `spec` against the server at `address`. The calling thread only waits; the sender has its own threads.
 ///
 /// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. An error of `boundary`
-/// ends the load; one at `MeasureEnds` comes after everything was measured, and is handed back as [`Sent::broken_off`]. Setting
-/// `stop` ends the load at a quiet point; what was measured until then is handed back, marked `interrupted`.
+/// ends the load; one at `MeasureEnds` comes after the measurement, and is returned as [`Sent::broken_off`]. Setting
+/// `stop` ends the load at a quiet point; the measurement so far is returned, marked `interrupted`.
 ///
-/// A connection that breaks or is given up in the measured stage ends it, and what was measured until then is handed back with the
-/// reason, `broken_off`; with [`SenderSpec::reconnect`] the load goes on.
+/// A connection that breaks or is given up in the measured stage ends it; the measurement so far is returned with the
+/// reason, `broken_off`. With [`SenderSpec::reconnect`] the load continues.
 ///
-/// Errors: no connection; too few file descriptors; a wrong response, whenever it comes; a connection that breaks or is given up
-/// before anything was measured.
+/// Errors: no connection; too few file descriptors; a wrong response, at any time; a connection that breaks or is given up
+/// before the measured stage.
 pub fn run(
     spec: &SenderSpec,
     address: &Address,
@@ -135,22 +135,22 @@ fn unix_time() -> Result<std::time::Duration> {
         .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))
 }
 
-/// The calling thread's part: opens the gate between the stages, tells of progress, stops the load when asked to.
+/// The calling thread's part: opens the gate between the stages, reports progress, stops the load on request.
 struct Conductor<'a, 'b> {
     shared: &'a Shared<'b>,
     boundary: &'a mut dyn FnMut(Boundary) -> Result<()>,
     progress: &'a mut dyn FnMut(Progress),
     stop: &'a AtomicBool,
     started_unix_s: u64,
-    /// Of the measured stage.
+    /// Completions of the measured stage over time.
     series: Series,
-    /// What the caller has ended the load for.
+    /// The caller's error that ended the load.
     refused: Option<Error>,
 }
 
 impl Conductor<'_, '_> {
     fn conduct(&mut self) {
-        // Nothing was measured and there is nothing to tell: a stop ends it.
+        // Nothing is measured yet: a stop ends it.
         while !self.shared.gate.all_stand(TICK) {
             if self.stop.load(Ordering::Relaxed) {
                 self.shared.halt.store(true, Ordering::Relaxed);
@@ -170,8 +170,8 @@ impl Conductor<'_, '_> {
         self.pass(Boundary::MeasureEnds);
     }
 
-    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed or the caller
-    /// wants it.
+    /// All threads are at the gate: calls the caller and releases them; or cancels the load if one has failed or the caller
+    /// requests it.
     fn pass(&mut self, at: Boundary) -> bool {
         let mut off = self.shared.gate.someone_left();
         if !off && let Err(e) = (self.boundary)(at) {

@@ -1,4 +1,4 @@
-//! What a load yields, put together from its threads.
+//! The result of a load, combined from its threads.
 
 use hdrhistogram::Histogram;
 
@@ -12,7 +12,7 @@ use iotrail_load::usage::Usage;
 use iotrail_schema::measurement::{Throughput, Warning};
 use iotrail_schema::net_record::{SenderPlan, SenderRecord};
 
-/// From this share of a thread's time on, the sender may be what limits the load.
+/// From this share of a thread's time, the sender may limit the load.
 const BUSY: f64 = 0.9;
 const LAG_NS: u64 = 1_000_000;
 
@@ -37,16 +37,16 @@ pub struct Sent {
     pub usage: Usage,
     /// The sender's threads.
     pub tids: Vec<i32>,
-    /// `tsc`, `cntvct` or `monotonic`: what latency was taken with.
+    /// `tsc`, `cntvct` or `monotonic`: the clock of the latency.
     pub clock: &'static str,
-    /// The user stopped it; what was measured until then counts.
+    /// The user stopped it; the measurement so far is valid.
     pub interrupted: bool,
-    /// Why it ended before its time: the server went away or fell silent. What was measured until then counts. It is to be told to
-    /// the user, whose command has failed.
+    /// Why it ended early: the server went away or fell silent. The measurement so far is valid. The caller reports it to
+    /// the user, since the command has failed.
     pub broken_off: Option<Error>,
 }
 
-/// What the calling thread knows beside the threads' outcomes.
+/// Data of the calling thread in addition to the threads' results.
 pub struct CallerTotals {
     pub started_unix_s: u64,
     pub throughput: Option<Throughput>,
@@ -79,7 +79,7 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ca
         return Err(why);
     }
     if around.broken_off.is_some() {
-        // Waiting for what did not come is no part of what was measured.
+        // Waiting for a missing response is not part of the measurement.
         ended = sums.last;
     }
     let record = SenderRecord {

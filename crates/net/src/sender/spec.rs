@@ -24,7 +24,7 @@ pub struct SenderSpec {
     pub response_bytes: u32,
     /// Not more than connections.
     pub threads: u32,
-    /// Of the threads, round-robin; empty: not bound.
+    /// CPUs of the threads, round-robin; empty: not pinned.
     pub cpus: Vec<u32>,
     /// Requests per second over all connections; `None`: closed loop.
     pub rate: Option<f64>,
@@ -110,7 +110,7 @@ impl SenderSpec {
         self.cpus.get(thread as usize % self.cpus.len().max(1)).copied()
     }
 
-    /// Of `of` things that belong to the connections, or are shared out by them, those of one thread: all threads' add up to `of`.
+    /// One thread's part of `of` items that belong to connections or are divided by them; the parts of all threads sum to `of`.
     pub fn share(&self, of: u64, thread: u32) -> u64 {
         let up_to = |connections: u32| (u128::from(of) * u128::from(connections) / u128::from(self.connections)) as u64;
         up_to(self.first_connection(thread + 1)) - up_to(self.first_connection(thread))

@@ -1,4 +1,4 @@
-//! What one thread's connections add up to in one stage. Memory: one histogram and a few numbers, whatever the length.
+//! Sums over the connections of one thread in one stage. Memory: one histogram and a few numbers, for any duration.
 
 use hdrhistogram::Histogram;
 
@@ -14,7 +14,7 @@ pub struct Tally {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Of which some was sent.
+    /// Requests that are at least partly sent.
     pub requests: u64,
     pub responses: u64,
     /// Requests whose connection broke.

@@ -22,7 +22,7 @@ use iotrail_load::pace::Pace;
 use iotrail_load::spec::End;
 use iotrail_load::{cpus, usage};
 
-/// What all threads share.
+/// State that all threads share.
 pub struct Shared<'a> {
     pub spec: &'a SenderSpec,
     pub address: &'a Address,
@@ -33,7 +33,7 @@ pub struct Shared<'a> {
     /// Responses of the stage that runs, by thread.
     pub done: Vec<AtomicU64>,
     pub run: Run,
-    /// Of the next connection.
+    /// Number of the next connection.
     pub serial: AtomicU64,
     /// Why the measured stage ended before its time.
     pub broken_off: Mutex<Option<Error>>,
@@ -51,7 +51,7 @@ impl Shared<'_> {
     }
 }
 
-/// What one thread did in the measured stage.
+/// Result of one thread in the measured stage.
 pub struct Done {
     pub tally: Tally,
     pub usage: usage::Usage,
@@ -61,13 +61,13 @@ pub struct Done {
     /// First and last stamp.
     pub began: u64,
     pub ended: u64,
-    /// Open loop: requests whose time came and that were not sent.
+    /// Open loop: due requests that were not sent.
     pub unsent: Option<u64>,
     /// Idle connections that the server has closed, from the beginning.
     pub idle_lost: u64,
 }
 
-/// No thread is longer away than this from a look at `halt`.
+/// Longest time between two checks of `halt`.
 const NAP: Duration = Duration::from_millis(100);
 /// How soon a connection that cannot be opened is tried again.
 pub const RETRY: Duration = Duration::from_millis(10);
@@ -85,7 +85,7 @@ pub struct Thread<'a, 'b> {
     /// Those to be opened.
     pub closed: Vec<usize>,
     pub connecting: usize,
-    /// Open loop: those with room, the next one first.
+    /// Open loop: connections with free slots, the next one first.
     pub turns: VecDeque<usize>,
     /// Those that have just taken on requests.
     due: Vec<usize>,
@@ -99,7 +99,7 @@ pub struct Thread<'a, 'b> {
     pace: Option<Pace>,
     /// Nothing is taken on or opened any more.
     pub ending: bool,
-    /// The stage's end; beyond every stamp where it ends by count.
+    /// The stage's end; later than every stamp if it ends by count.
     until: u64,
     /// When connections are looked through for silent ones.
     look_at: u64,
@@ -187,7 +187,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         })
     }
 
-    /// One stage, from quiet to quiet; its first and last stamp, and what an open loop has left unsent.
+    /// One stage, from quiet to quiet; returns its first and last stamp, and the unsent requests of an open loop.
     fn stage(&mut self, stage: Stage) -> Result<(u64, u64, Option<u64>)> {
         let (shared, spec, clock) = (self.shared, self.shared.spec, self.shared.clock);
         self.tally.clear();
@@ -205,7 +205,7 @@ impl<'a, 'b> Thread<'a, 'b> {
             Pace::new(&clock, began, bursts, f64::from(self.number) / f64::from(spec.threads))
         });
         (self.ending, self.quiet_below) = (false, 0);
-        // What was closed as the stage before ended; standing at the gate was no try.
+        // Connections closed at the end of the previous stage; waiting at the gate was not an attempt to open them.
         for &at in &self.closed {
             self.links[at].state = State::Closed { since: began, again_at: began };
         }
@@ -238,7 +238,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         Ok((began, now, unsent))
     }
 
-    /// Waits once and does what there is to do; the time then.
+    /// Waits once and handles the events; returns the time afterwards.
     fn turn(&mut self, now: u64) -> Result<u64> {
         self.open_closed(now)?;
         let n = self.epoll.wait(self.patience(now))?;
@@ -273,7 +273,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         Duration::from_nanos(self.shared.clock.ns(wake.saturating_sub(now))).min(NAP)
     }
 
-    /// Open loop: takes on the requests whose time has come by `now`, in turn over the connections that have room, and sends them.
+    /// Open loop: accepts the requests that are due by `now`, round-robin over the connections with free slots, and sends them.
     fn send_due(&mut self, now: u64) -> Result<()> {
         let Some(pace) = &mut self.pace else { return Ok(()) };
         while self.quota > 0
@@ -293,7 +293,7 @@ impl<'a, 'b> Thread<'a, 'b> {
                 self.turns.push_back(at);
             }
         }
-        // What has become due on one connection meanwhile goes with one send.
+        // Requests that became due on one connection meanwhile share one send.
         while let Some(at) = self.due.pop() {
             self.flush(at)?;
         }
@@ -308,7 +308,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         }
     }
 
-    /// After responses, or in the beginning: takes on what there is room for.
+    /// After responses, or at the start: accepts as many requests as fit.
     pub fn go_on(&mut self, at: usize) -> Result<()> {
         let link = &mut self.links[at];
         if self.ending || self.stage.is_none() || !link.is_open() {
@@ -344,8 +344,8 @@ impl<'a, 'b> Thread<'a, 'b> {
     }
 }
 
-/// The kernel may let a sleeper lie 50 µs longer than it asked for, to save wake-ups; not this thread.
+/// The kernel may wake a thread up to 50 µs late to save wake-ups (timer slack); not this thread.
 fn wake_in_time() {
-    // Where it is refused, requests are late, and are counted so.
+    // If it is refused, requests are late, and are counted as late.
     set_current_timer_slack(Some(NonZeroU64::MIN)).unwrap_or(());
 }

@@ -1,4 +1,4 @@
-//! What a thread sends and receives on its connections.
+//! Sends and receives of a thread on its connections.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -10,7 +10,7 @@ use super::thread::Thread;
 use iotrail_base::error::{Error, Result};
 
 impl Thread<'_, '_> {
-    /// What epoll has said of a connection.
+    /// Handles epoll's events of a connection.
     pub fn ready(&mut self, at: usize, events: EventFlags, now: u64) -> Result<()> {
         match self.links[at].state {
             State::Connecting { since } => return self.connected(at, since, now),
@@ -32,7 +32,7 @@ impl Thread<'_, '_> {
         Ok(())
     }
 
-    /// Takes what has come, checks it, and goes on with what there is room for then.
+    /// Receives and checks data, then sends as many requests as fit.
     fn receive(&mut self, at: usize) -> Result<()> {
         loop {
             let link = &mut self.links[at];
@@ -47,7 +47,7 @@ impl Thread<'_, '_> {
                 Err(e) => return self.broke(at, now, Some(e.into())),
             };
             if at >= self.speaking {
-                // Nobody has asked it anything.
+                // Data without a request.
                 return self.broke(at, now, None);
             }
             let input = &self.input[..n];
@@ -72,7 +72,7 @@ impl Thread<'_, '_> {
         self.go_on(at)
     }
 
-    /// Sends what there is to be sent, as far as the kernel takes it.
+    /// Sends the pending data, as much as the kernel accepts.
     pub fn flush(&mut self, at: usize) -> Result<()> {
         loop {
             let link = &mut self.links[at];
@@ -89,7 +89,7 @@ impl Thread<'_, '_> {
                 Ok(sent) => sent,
                 Err(Errno::WOULDBLOCK | Errno::INTR) => 0,
                 Err(e @ (Errno::PIPE | Errno::CONNRESET)) => {
-                    // epoll tells it too, and then the rest is received.
+                    // epoll reports the error too; then the remaining data is received.
                     (link.blocked, link.error) = (true, Some(e.into()));
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! One connection's state, the same for every engine: what is between two of its receives. An idle one has no buffer.
+//! State of one connection between two of its receives, common to all engines. An idle one has no buffer.
 
 use std::os::fd::AsFd;
 
@@ -14,15 +14,15 @@ pub struct Connection {
     responder: Responder,
     /// Responses that the kernel has not taken yet; empty and without memory when there are none.
     pub unsent: Vec<u8>,
-    /// Of `unsent`: taken already.
+    /// Bytes of `unsent` that were accepted.
     pub taken: usize,
-    /// Received, and not answered for want of room.
+    /// Received, not yet answered because `out` was full.
     held: Vec<u8>,
 }
 
 impl Connection {
-    /// Answers what can be answered of `held` and `input`; the responses go to the end of `out`, or wait behind `unsent`. The number of
-    /// requests answered.
+    /// Answers as much of `held` and `input` as possible; the responses are appended to `out`, or wait after `unsent`. Returns the
+    /// number of requests answered.
     pub fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<u32, Garbage> {
         let mut requests = 0;
         if !self.held.is_empty() || self.waiting() > 0 {
@@ -48,26 +48,26 @@ impl Connection {
         self.unsent.len() - self.taken
     }
 
-    /// Keeps what the kernel did not take.
+    /// Keeps the bytes that the kernel did not accept.
     pub fn keep(&mut self, rest: &[u8]) {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// The kernel has taken so many of the bytes that waited.
+    /// The kernel has accepted this many of the waiting bytes.
     pub fn sent(&mut self, bytes: usize) {
         self.taken += bytes;
         if self.taken == self.unsent.len() {
-            // Its memory goes too: most connections never have any.
+            // The memory is freed too: most connections never need it.
             (self.unsent, self.taken) = (Vec::new(), 0);
         }
     }
 
-    /// There is input that was not answered for want of room, or a response that is not whole.
+    /// There is unanswered input because `out` was full, or an incomplete response.
     pub fn is_held(&self) -> bool {
         !self.held.is_empty() || (self.responder.is_midway() && self.responder.owes())
     }
 
-    /// In the middle of a request: a peer that goes now leaves half a one.
+    /// Within a request: a peer that disconnects now leaves an incomplete one.
     pub fn is_midway(&self) -> bool {
         self.responder.is_midway()
     }

@@ -1,4 +1,4 @@
-//! What the server's threads counted and took between two looks.
+//! Counts and CPU time of the server's threads between two samples.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::seat::Shared;
 use iotrail_load::usage::{self, ThreadUsage};
 use iotrail_schema::net_record::{Counts, ServerCounts};
 
-/// One thread's counts, and what it took; `None`: not known.
+/// Counts and CPU time of one thread; `None`: not known.
 type Thread = (Counts, Option<ThreadUsage>);
 
 /// The server at one moment.
@@ -32,7 +32,7 @@ impl Look {
         Look { at, threads: vec![(Counts::default(), Some(nothing)); threads] }
     }
 
-    /// Thread by thread what lies between an earlier look and this one, and the sum.
+    /// Differences per thread from an earlier sample to this one, and their sum.
     pub fn since(&self, before: &Look) -> (Vec<ServerCounts>, ServerCounts) {
         let wall_ns = self.at.duration_since(before.at).as_nanos() as u64;
         let of_thread = |((counts, taken), (earlier, taken_earlier)): (&Thread, &Thread)| {

@@ -1,4 +1,4 @@
-//! Readiness: epoll_wait, then recv and send for each connection that is ready. What one receive asked is answered with one send.
+//! Readiness: epoll_wait, then recv and send for each ready connection. All requests of one receive are answered with one send.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,16 +26,16 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 struct Peer {
     fd: OwnedFd,
     connection: Connection,
-    /// What epoll was told to wait for.
+    /// Events registered with epoll.
     interest: EventFlags,
 }
 
 struct Server<'a> {
     seat: &'a Seat<'a>,
     epoll: OwnedFd,
-    /// Beside what is waited for; empty: by level.
+    /// Additional flags; empty: level-triggered.
     edge: EventFlags,
-    /// In boxes: a peer is taken out and put back for each of its events.
+    /// Boxed: a peer is moved out and back for each of its events.
     peers: Vec<Option<Box<Peer>>>,
     free: Vec<usize>,
     input: Vec<u8>,
@@ -80,7 +80,7 @@ fn busy_poll(epoll: BorrowedFd<'_>, us: u128) -> Result<()> {
         prefer_busy_poll: u8,
         pad: u8,
     }
-    // NAPI_POLL_WEIGHT: more than so many packets at a time need a privilege.
+    // NAPI_POLL_WEIGHT: more packets at a time need a privilege.
     const BUDGET: u16 = 64;
     let usecs = u32::try_from(us).unwrap_or(u32::MAX);
     let what = Params { busy_poll_usecs: usecs, busy_poll_budget: BUDGET, prefer_busy_poll: 0, pad: 0 };
@@ -194,7 +194,7 @@ impl Server<'_> {
             }
         }
         loop {
-            // Before more is taken, what was held for want of room is answered.
+            // Held input is answered before more is received.
             while peer.connection.is_held() && peer.connection.waiting() == 0 {
                 if !self.answer(peer, 0) {
                     return false;
@@ -216,8 +216,9 @@ impl Server<'_> {
                     if !self.answer(peer, n) {
                         return false;
                     }
-                    // By level, what is left is told again. By edge, a buffer that was not filled has emptied the socket, but for
-                    // an end that had come already.
+                    // Level-triggered: remaining data is reported again. Edge-triggered: a buffer that was not filled has emptied
+                    // the socket, except for
+                    // an earlier end of the connection.
                     let ended = events.intersects(EventFlags::RDHUP | EventFlags::HUP);
                     let emptied = self.edge.is_empty() || (n < self.input.len() && !ended);
                     if emptied && !peer.connection.is_held() {
@@ -234,7 +235,7 @@ impl Server<'_> {
         }
     }
 
-    /// Answers the first `n` bytes of the input, and what was held before them.
+    /// Answers the first `n` bytes of the input, after the held ones.
     fn answer(&mut self, peer: &mut Peer, n: usize) -> bool {
         let counts = self.seat.counts();
         self.output.clear();
@@ -290,7 +291,7 @@ impl Server<'_> {
         }
     }
 
-    /// Waits for room to send where something waits, else for input.
+    /// Waits for the socket to become writable if data is pending, otherwise for input.
     fn await_more(&mut self, peer: &mut Peer, at: usize) -> bool {
         let what = if peer.connection.waiting() > 0 { EventFlags::OUT } else { EventFlags::IN };
         let interest = what | self.edge;

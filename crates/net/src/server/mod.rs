@@ -3,12 +3,12 @@
 //! | file | responsible for |
 //! |---|---|
 //! | `spec` | the options, checked |
-//! | `connection` | one connection's state, the same for every engine |
+//! | `connection` | one connection's state, common to all engines |
 //! | `epoll` | readiness: epoll_wait, recv, send |
 //! | `io_uring` | completions: receives, sends and accepts in a ring |
-//! | `seat` | what a thread of any engine is given, and how it learns that it has to stop |
-//! | `counted` | what the threads counted and took between two looks |
-//! | `record` | the options by name, as a measurement has them |
+//! | `seat` | the environment of a thread of any engine, and its stop signal |
+//! | `counted` | counts and CPU time of the threads between two samples |
+//! | `record` | the options by name, as in a measurement |
 
 mod connection;
 pub mod counted;
@@ -82,7 +82,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Where it is; with the port that the kernel chose.
+    /// Its address, with the port that the kernel chose.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -96,17 +96,17 @@ impl Server {
         self.shared.granted()
     }
 
-    /// What its threads counted and took before it was started: nothing.
+    /// The sample before its start: zero.
     pub fn start_look(&self) -> counted::Look {
         counted::Look::at_start(self.started, self.shared.spec.threads)
     }
 
-    /// What its threads counted and took so far.
+    /// Counts and CPU time of its threads so far.
     pub fn look(&self) -> counted::Look {
         counted::look(&self.shared)
     }
 
-    /// What its threads counted since it was started.
+    /// Counts of its threads since its start.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.shared.counts.iter().for_each(|c| sum.add(&c.read()));
@@ -119,13 +119,13 @@ impl Server {
         tids.map(|tid| if tid == 0 { None } else { usage::of_tid(tid) }).sum()
     }
 
-    /// Waits until every thread sleeps with nothing left to do; false: one did not within this time. With nothing under way on any
-    /// connection, what is counted then stays as it is.
+    /// Waits until every thread sleeps with nothing to do; false: one did not within this time. If no connection has anything in
+    /// flight, the counts do not change afterwards.
     pub fn settle(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let counts = || self.shared.counts.iter().map(LiveCounts::read).collect::<Vec<_>>();
         loop {
-            // A thread that sleeps between two looks with the same counts sleeps in its wait.
+            // A thread that sleeps at two samples with equal counts sleeps in its wait.
             let before = counts();
             let asleep = self.shared.tids.iter().all(|tid| usage::sleeps(tid.load(Ordering::Relaxed)));
             if asleep && before == counts() {
@@ -148,7 +148,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A thread that broke down has said so.
+            // A failed thread has reported its error.
             let _ = thread.join();
         }
         if let Address::Unix(path) = &self.address {

@@ -6,7 +6,7 @@ use super::spec::ServerSpec;
 use crate::options::ServerEngine;
 
 impl ServerSpec {
-    /// Those that mean something to the engine, as resolved, under the command line's names; null: not asked for.
+    /// The options that apply to the engine, as resolved, by their names on the command line; null: not specified.
     pub fn record(&self) -> Map<String, Value> {
         let o = &self.options;
         let cpus = (!self.cpus.is_empty()).then_some(&self.cpus);
@@ -35,7 +35,7 @@ impl ServerSpec {
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// What is registered with the ring.
+    /// Objects registered with the ring.
     pub fn registered(&self) -> Vec<String> {
         let each = [("files", self.register_files), ("ring", self.register_ring)];
         each.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect()

@@ -1,4 +1,4 @@
-//! What a thread of the server is given, and how it learns that it has to stop.
+//! The environment of a server thread, and its stop signal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use super::spec::ServerSpec;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::net_record::LiveCounts;
 
-/// What all threads share.
+/// State that all threads share.
 pub struct Shared {
     pub spec: ServerSpec,
     pub counts: Vec<LiveCounts>,
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Plain values: whoever panicked did not leave them half-written.
+        // Plain values: a panic cannot leave them half-written.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,7 +110,7 @@ impl Seat<'_> {
         &self.shared.counts[self.number]
     }
 
-    /// Said once, when everything is set up and connections are accepted.
+    /// Called once, when the setup is complete and connections are accepted.
     pub fn serves(&self, granted: Vec<String>) {
         let mut state = self.shared.state();
         state.serving += 1;

@@ -9,7 +9,7 @@ use iotrail_load::engine::io_uring::flags::{Flag, Refusal, Setup};
 pub const SQ_ENTRIES: u32 = 512;
 /// Receive buffers may be so small and so large.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
-/// The kernel's limit for a ring of buffers, and ours for what they take: they are there from the beginning.
+/// The kernel's limit for a ring of buffers, and iotrail's limit for their memory, which is allocated at the start.
 const MOST_BUFFERS: u32 = 1 << 15;
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct ServerSpec {
     pub options: ServerOptions,
     pub threads: usize,
-    /// Of the threads, round-robin; empty: not bound.
+    /// CPUs of the threads, round-robin; empty: not pinned.
     pub cpus: Vec<u32>,
     /// Where threads that are not bound may run.
     pub online: Vec<u32>,

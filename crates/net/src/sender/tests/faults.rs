@@ -1,4 +1,4 @@
-//! Servers that do wrong, each its own way: every load ends, with one line that says what it was.
+//! Faulty servers, each with its own fault: every load ends, with one line that names the fault.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ fn breaks_off(options: &SenderOptions, address: &Address, responses: u64, said: 
     let r = &sent.record;
     assert_eq!((r.responses, r.requests - r.unanswered, r.broken), (responses, responses, 1), "{e}");
     assert!(sent.warnings.iter().any(|w| w.code == "broken_off"));
-    // The time of which it was given up is not measured.
+    // The time before giving up is not measured.
     assert!(u128::from(sent.elapsed_ns) < options.give_up.0.as_nanos());
 }
 
@@ -100,7 +100,7 @@ fn swapped_responses() {
 fn the_response_to_another_connection() {
     let held = std::sync::Mutex::new(None);
     let turn = std::sync::Barrier::new(2);
-    // Each of two connections gets what the other one has asked.
+    // Each of two connections gets the response for the other one.
     let at = after(0, move |socket, bytes| {
         held.lock().unwrap().get_or_insert_with(Vec::new).push((socket.peer_addr().unwrap(), bytes));
         turn.wait();
@@ -186,7 +186,7 @@ fn silence() {
     breaks_off(&giving_up(1000), &midway, 5, said);
 }
 
-/// A trickle is no answer: it would end some day, but nobody waits for it.
+/// A trickle does not count as an answer: it would end at some time, but the sender does not wait for it.
 #[test]
 fn a_trickle() {
     let at = after(2, |socket, bytes| {
@@ -206,7 +206,7 @@ fn a_server_that_never_reads() {
     let at = Address::Tcp(listener.local_addr().unwrap());
     let o = SenderOptions { request: Bytes(16 << 20), ..giving_up(200) };
     fails(&o, &at, "connection 1 was given up after 200ms");
-    // A UNIX socket whose queue takes no more, and nobody accepts.
+    // A UNIX socket whose full queue is never accepted.
     let dir = tempfile::tempdir().unwrap();
     let (_listener, at) = Address::Unix(dir.path().join("s")).listen(false).unwrap();
     fails(&o, &at, "was given up after 200ms");
@@ -247,12 +247,12 @@ fn closed_and_reset() {
         socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();
     });
     breaks_off(&two_in_flight(), &reset, 3, "connection 1 broke (requests in flight: ");
-    // Before anything was measured it is no result.
+    // Before the measured stage there is no result.
     let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..two_in_flight() };
     fails(&o, &midway, "was closed by the server");
 }
 
-/// The measured stage lasts until somebody ends it.
+/// The measured stage lasts until the test ends it.
 fn long() -> SenderOptions {
     SenderOptions { count: None, runtime: Some(Span(Duration::from_secs(3600))), window: 2, ..options() }
 }
@@ -295,7 +295,7 @@ fn a_server_that_is_killed_and_started_again() {
                 if p.doing != Doing::Measuring || p.done == 0 {
                     return;
                 }
-                // Killed at the first look, there again at the second, and asked at the last.
+                // Killed at the first call, restarted at the second, checked at the last.
                 if running.take().is_some() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The sender against our own server, whose counts are known, and against servers that do wrong.
+//! The sender against iotrail's server, whose counts are known, and against faulty servers.
 
 mod faults;
 mod options;
@@ -21,7 +21,7 @@ fn options() -> SenderOptions {
     SenderOptions {
         count: Some(1000),
         warmup: Span(Duration::from_millis(10)),
-        // Long enough for a machine that is busy with something else.
+        // Long enough for a busy machine.
         give_up: Span(Duration::from_secs(60)),
         ..SenderOptions::default()
     }
@@ -40,7 +40,7 @@ fn send(options: &SenderOptions, address: &Address) -> Result<Sent> {
     run(&spec(options), address, &mut |_| Ok(()), &mut |_| {}, &NOT_STOPPED)
 }
 
-/// What the sender says, and what the server counted between the two quiet points.
+/// The sender's record, and the server's counts between the two quiet points.
 fn both(options: &SenderOptions, server: &Server) -> (Sent, Counts) {
     let mut looks = vec![];
     let sent = run(

@@ -1,4 +1,4 @@
-//! Servers that are slow: what an open loop says of them, and how bursts go.
+//! Slow servers: the record of an open loop, and bursts.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::faults::{bad, next};
 use super::*;
 
-/// Latency of an open loop counts from the intended time: what a server held up is seen in all requests that were to come meanwhile.
+/// The latency of an open loop starts at the intended time: a pause of the server shows in all requests that were due meanwhile.
 #[test]
 fn a_pause_is_seen_in_every_request_that_it_delayed() {
     let pause = || after_pause(Duration::from_millis(300));
@@ -36,7 +36,7 @@ fn after_pause(pause: Duration) -> Address {
     })
 }
 
-/// What could not be sent before the end is told.
+/// Requests that could not be sent before the end are reported.
 #[test]
 fn an_open_loop_says_what_it_could_not_send() {
     let count = Arc::new(AtomicU64::new(0));
@@ -64,10 +64,10 @@ fn an_open_loop_says_what_it_could_not_send() {
     assert!(sent.warnings.iter().any(|w| w.code == "rate_not_met"));
 }
 
-/// A burst is sent only when there is room for all of it.
+/// A burst is sent only if all of it fits.
 #[test]
 fn bursts_come_whole() {
-    // Answers four at a time, and only once four have come: with anything less the load would be given up.
+    // Answers four at a time, and only after four have arrived: smaller bursts would make the load fail.
     let fours = bad(|mut socket| {
         loop {
             let four: Option<Vec<_>> = (0..4).map(|_| next(&mut socket)).collect();

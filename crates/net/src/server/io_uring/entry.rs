@@ -1,4 +1,4 @@
-//! What the submission entries say, and the word by which a completion is told.
+//! Contents of the submission entries, and the user data that identifies a completion.
 
 use linux_raw_sys::io_uring as sys;
 use sys::io_uring_op::*;
@@ -6,7 +6,7 @@ use sys::io_uring_sqe;
 
 use super::provided::GROUP;
 
-/// What a completion is of.
+/// The source of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Ignored,
@@ -20,7 +20,7 @@ pub enum Word {
     Receive(u32),
     /// Connection and output slot.
     Send(u32, u32),
-    /// Of one that completes while it is submitted, or not at all: this says that it failed, or took less.
+    /// A send that completes during its submission, or without a completion: a completion means failure or a partial send.
     SendAtOnce(u32),
 }
 
@@ -106,7 +106,7 @@ pub fn send(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32, zero_cop
     sqe.__bindgen_anon_3.msg_flags = libc::MSG_WAITALL as u32;
 }
 
-/// Takes what the socket has room for while it is submitted, and completes only if that is not all. `at` is read until then.
+/// Sends as much as the socket accepts during the submission, and completes only if that is not all. `at` is read until then.
 #[inline]
 pub fn send_at_once(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32) {
     send(sqe, fd, at, bytes, false);

@@ -1,4 +1,4 @@
-//! A connection's receives, answers and sends: what is queued for it after each of its completions.
+//! Receives, answers and sends of a connection: the requests queued after each of its completions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ pub struct Exchange<'a> {
     pub receive: Receive,
     /// Descriptors are places of direct ones.
     pub direct: bool,
-    /// Sends of at least so many bytes are zero-copy.
+    /// Minimum size of a zero-copy send.
     pub zero_copy: usize,
     /// `single`: bytes of a buffer; buffers in use, and some that are not.
     pub input_bytes: usize,
@@ -33,7 +33,7 @@ pub struct Exchange<'a> {
     pub spare: Vec<Box<[u8]>>,
     /// Answers that cannot be sent yet, on their way to their connection.
     pub scratch: Vec<u8>,
-    /// Connections for which something follows when their send at once is settled.
+    /// Connections that continue when their immediate send is settled.
     pub follow: Vec<u32>,
 }
 
@@ -43,7 +43,7 @@ fn take_back(counter: &AtomicU64, by: u64) {
 }
 
 impl Exchange<'_> {
-    /// A receive has completed. False: the kernel knows no such receive.
+    /// A receive has completed. False: the kernel does not know this kind of receive.
     #[inline]
     pub fn received(&mut self, at: u32, peer: &mut Peer, cqe: Cqe) -> bool {
         if !cqe.more() {
@@ -75,7 +75,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Answers what lies in the provided buffers from `id` on, and gives them back.
+    /// Answers the provided buffers from `id` on, and returns them.
     fn take_provided(&mut self, at: u32, peer: &mut Peer, mut id: u16, bytes: usize) {
         let Some(mut provided) = self.provided.take() else { return };
         let mut left = bytes;
@@ -95,14 +95,14 @@ impl Exchange<'_> {
         self.provided = Some(provided);
     }
 
-    /// Answers `input`, after what is held: with a send, or behind the one that is under way.
+    /// Answers `input`, after the held input: with a new send, or after the one in flight.
     #[inline]
     fn answer(&mut self, at: u32, peer: &mut Peer, input: &[u8]) {
         if peer.end == Some(End::Garbage) || peer.end == Some(End::Reset) {
             return;
         }
         self.notice_settled(peer);
-        // A small send that was not handed over yet is made longer; none other may be touched.
+        // A small send that was not submitted yet is extended; others may not be modified.
         let (begins, had, entry) = match peer.sending {
             None => (self.output.end(), 0, None),
             Some(Sending::AtOnce(piece, number))
@@ -147,7 +147,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// A send at once of which no failure is known took everything, once it is settled.
+    /// An immediate send without a known failure has sent everything, once it is settled.
     #[inline]
     fn notice_settled(&self, peer: &mut Peer) {
         if let Some(Sending::AtOnce(_, number)) = peer.sending
@@ -157,7 +157,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends what was put into the block.
+    /// Sends the new data of the block.
     #[inline]
     fn send(&mut self, at: u32, peer: &mut Peer, piece: Piece) {
         if piece.len as usize >= self.zero_copy {
@@ -175,7 +175,7 @@ impl Exchange<'_> {
         self.count_send(piece);
     }
 
-    /// Sends what is held.
+    /// Sends the waiting data.
     fn send_waiting(&mut self, at: u32, peer: &mut Peer, piece: Piece, zero_copy: bool) {
         let bytes = self.output.bytes(piece).as_ptr();
         let (sqe, _) = self.queue.push(Word::Send(at, piece.slot));
@@ -188,7 +188,7 @@ impl Exchange<'_> {
         self.count_send(piece);
     }
 
-    /// Counted when it is queued, that a quiet server's figures are whole; what is not taken after all is taken back.
+    /// Counted when queued, so that the counts of a quiet server are complete; corrected if it is not sent.
     #[inline]
     fn count_send(&self, piece: Piece) {
         bump(&self.counts.sends, 1);
@@ -213,7 +213,7 @@ impl Exchange<'_> {
         if (cqe.result.max(0) as u32) < piece.len {
             self.sent_less(at, peer, piece, zero_copy, cqe.result);
         }
-        // Else the notification that follows releases it.
+        // Otherwise the following notification releases it.
         if held && !cqe.more() {
             self.output.release(piece.slot);
         }
@@ -241,7 +241,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Queues what comes next. `readable`: there is more to receive. True: the connection is closed.
+    /// Queues the next requests. `readable`: there is more to receive. True: the connection is closed.
     #[inline]
     pub fn settle(&mut self, at: u32, peer: &mut Peer, readable: bool) -> bool {
         self.notice_settled(peer);
@@ -258,7 +258,7 @@ impl Exchange<'_> {
             Some(end) => self.finish(at, peer, end),
             None => {
                 if peer.connection.is_held() {
-                    // What it asks is not taken any more until it has taken some answers.
+                    // Its requests are not read until it has received some answers.
                     if peer.receiving == Receiving::Armed && self.is_multishot() {
                         self.cancel_receive(at, peer);
                     }
@@ -294,7 +294,7 @@ impl Exchange<'_> {
             peer.input = Some(self.spare.pop().unwrap_or_else(|| vec![0; self.input_bytes].into_boxed_slice()));
             self.inputs += 1;
         }
-        // Where nothing is there yet, trying first is in vain.
+        // If no data is available yet, a first attempt would fail.
         let mut flags = if readable { 0 } else { sys::IORING_RECVSEND_POLL_FIRST };
         let (into, bytes) = match (self.receive, &mut peer.input) {
             (Receive::Single, Some(input)) => (input.as_mut_ptr(), input.len()),
@@ -321,7 +321,7 @@ impl Exchange<'_> {
         peer.receiving = Receiving::Cancelled;
     }
 
-    /// Closes once nothing of the connection is under way, and what can be answered is.
+    /// Closes once the connection has nothing in flight, and all possible answers are sent.
     fn finish(&mut self, at: u32, peer: &mut Peer, end: End) -> bool {
         if matches!(peer.receiving, Receiving::Armed | Receiving::Polling) {
             self.cancel_receive(at, peer);

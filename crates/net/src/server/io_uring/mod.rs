@@ -1,19 +1,19 @@
-//! Completions: one io_uring_enter per round hands over the round's receives and sends and waits for more.
+//! Completions: one io_uring_enter per round submits the round's receives and sends, and waits for more.
 //!
 //! | file | responsible for |
 //! |---|---|
 //! | `queue` | both queues of the ring, and entering the kernel |
-//! | `entry` | what the submission entries say |
-//! | `provided` | buffers that the kernel chooses from |
-//! | `output` | memory that sends read from |
-//! | `peer` | what is under way for a connection |
-//! | `exchange` | what follows on the completions of a connection |
+//! | `entry` | contents of the submission entries |
+//! | `provided` | buffers that the kernel selects from |
+//! | `output` | memory of sends |
+//! | `peer` | requests in flight of a connection |
+//! | `exchange` | actions after the completions of a connection |
 //! | `serve` | the loop; accepting |
 //!
-//! What one round's receives of a connection asked is answered with one send. It takes what the socket has room for while it is
-//! submitted (MSG_DONTWAIT), and has a completion only if that was not all (IOSQE_CQE_SKIP_SUCCESS): so it neither ends the wait
-//! that is part of the same system call, nor keeps memory. What the socket did not take gets memory of its own and a send that
-//! waits. There is never more than one send of a connection under way: completions of sends are looked for before all others.
+//! All requests that a connection's receives of one round contain are answered with one send. It sends as much as the socket
+//! accepts during the submission (MSG_DONTWAIT), and has a completion only if that was not all (IOSQE_CQE_SKIP_SUCCESS). So it does not end
+//! the wait of the same system call, and does not keep memory. The remainder gets its own memory and a send that
+//! waits. A connection has at most one send in flight: completions of sends are handled before all others.
 
 mod entry;
 mod exchange;
@@ -87,7 +87,8 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         Receive::Single => None,
         _ => Some(register_buffers(&ring, spec)?),
     };
-    // A request that waits for a connection or for room must do so in the kernel, where an O_NONBLOCK of old kernels fails it.
+    // A request that waits for a connection or for buffer space has to wait in the kernel, but O_NONBLOCK makes it fail on old
+    // kernels.
     let listening = |e| Error::machine("cannot make the listening socket wait", "report this").because(e);
     seat.listener.set_nonblocking(false).map_err(listening)?;
     // Accepted connections inherit it, direct ones too.
@@ -108,7 +109,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
 
 /// An empty table of direct descriptors, as large as the limit of open files allows; its places.
 fn register_files(ring: &Ring) -> Result<u32> {
-    // Each takes 8 bytes of the kernel's.
+    // Each needs 8 bytes in the kernel.
     const MOST: u64 = 1 << 16;
     let nr = descriptors::raise()?.min(MOST) as u32;
     let what = sys::io_uring_rsrc_register { nr, flags: sys::IORING_RSRC_REGISTER_SPARSE, resv2: 0, data: 0, tags: 0 };
@@ -135,7 +136,7 @@ fn register_napi(ring: &Ring, us: u128) -> Result<()> {
         op_param: sys::io_uring_napi_tracking_strategy::IO_URING_NAPI_TRACKING_DYNAMIC as u32,
         resv: 0,
     };
-    // SAFETY: one live structure, which the kernel reads, and writes what was set before.
+    // SAFETY: one live structure, which the kernel reads, and fills with the previous values.
     let done = unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_NAPI, (&raw mut what).cast(), 1) };
     done.map_err(|e| {
         let what = format!("this kernel ({}) refuses busy polling by io_uring: it is there since 6.9", release());
@@ -156,7 +157,7 @@ fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
     })
 }
 
-/// Asks for one on what is no socket: a kernel that knows such sends says so, and one that does not finds the request invalid.
+/// Requests one on a descriptor that is not a socket: a kernel with these sends reports that, an older one rejects the request.
 fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
     let (sqe, _) = queue.push(Word::Ignored);
     entry::send(sqe, seat.stop_fd().as_raw_fd(), std::ptr::null(), 0, true);

@@ -1,10 +1,10 @@
-//! Memory that sends read from, kept until the kernel is done with it: shared blocks for answers that are sent at once, and memory
-//! of one's own for what a socket did not take.
+//! Memory of sends, kept until the kernel no longer uses it: shared blocks for immediate answers, and separate memory
+//! for the remainder that a socket did not accept.
 
 use crate::server::connection::ROOM;
 
-/// Answers are put into a block while it has less than `ROOM`; one call adds at most `ROOM`, and a batch that is appended to is
-/// copied only if it is small. So a block's memory never moves. Only what is written to becomes resident.
+/// Answers go into a block while it has less than `ROOM`; one call adds at most `ROOM`, and a batch is copied before it is extended
+/// only if it is small. So a block's memory never moves. Only written pages become resident.
 const BLOCK: usize = 3 * ROOM;
 /// A batch of answers up to this length is moved to the end of the block to be appended to.
 pub const MOVABLE: usize = 16 << 10;
@@ -14,7 +14,7 @@ const KEPT: usize = 8;
 #[derive(Default)]
 struct Slot {
     bytes: Vec<u8>,
-    /// Sends that say when they are done.
+    /// Sends that report when they are done.
     users: u32,
     /// Sends at once, up to this submission entry, read from it.
     until: u64,
@@ -61,7 +61,7 @@ impl Output {
         &mut self.slots[self.current as usize].bytes
     }
 
-    /// The block's end, with room for `ROOM` bytes and `MOVABLE` ones behind it.
+    /// The block's end, with `ROOM` free bytes and `MOVABLE` ones after them.
     #[inline]
     pub fn end(&mut self) -> usize {
         if self.block().len() > ROOM {
@@ -70,7 +70,7 @@ impl Output {
         self.block().len()
     }
 
-    /// What was put into the block from `at` on.
+    /// The data of the block from `at` on.
     #[inline]
     pub fn piece_from(&mut self, at: usize) -> Piece {
         Piece { slot: self.current, at: at as u32, len: (self.block().len() - at) as u32 }
@@ -83,7 +83,7 @@ impl Output {
         *until = (*until).max(number + 1);
     }
 
-    /// Makes `piece` the block's end, for more to be put behind it; where it begins then.
+    /// Moves `piece` to the block's end, so that it can be extended; returns its new start.
     pub fn move_to_end(&mut self, piece: Piece) -> usize {
         let end = self.end();
         let begins = piece.at as usize;
@@ -95,8 +95,8 @@ impl Output {
         end
     }
 
-    /// What is left of `piece` behind its first `taken` bytes, in use from now on: where it is if it may keep its slot from being
-    /// used again, else on its own.
+    /// The remainder of `piece` after its first `taken` bytes, in use from now on: in place if its slot may be kept, otherwise
+    /// copied.
     pub fn rest(&mut self, piece: Piece, taken: u32, in_place: bool) -> Piece {
         let rest = Piece { slot: piece.slot, at: piece.at + taken, len: piece.len - taken };
         if self.slots[piece.slot as usize].shared && !in_place {
@@ -155,7 +155,7 @@ impl Output {
         }
     }
 
-    /// Goes on with another block.
+    /// Continues with another block.
     fn turn(&mut self) {
         self.blocks.push(self.current);
         let free = self.blocks.iter().position(|b| self.slots[*b as usize].is_free(self.settled));
@@ -177,7 +177,7 @@ impl Output {
         }
     }
 
-    /// What all sends read from: given up for good if the kernel may still read it.
+    /// The memory of all sends: leaked if the kernel may still read it.
     pub fn leak(self) {
         std::mem::forget(self);
     }

@@ -1,5 +1,4 @@
-//! A connection as the ring sees it: what is under way for it. An idle one has one receive (or poll) pending, and no memory but
-//! this.
+//! The requests in flight of a connection. An idle one has one receive (or poll) pending, and no other memory.
 
 use super::output::Piece;
 use crate::server::connection::Connection;
@@ -7,25 +6,25 @@ use crate::server::connection::Connection;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiving {
     No,
-    /// Waits for something to read, without a buffer.
+    /// Waits until the socket is readable, without a buffer.
     Polling,
     Armed,
-    /// Asked to end; its last completion is still to come.
+    /// Cancelled; its last completion is still to come.
     Cancelled,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Sending {
-    /// Takes what the socket has room for while it is submitted; the number of its submission entry.
+    /// Sends as much as the socket accepts during the submission; the number of its submission entry.
     AtOnce(Piece, u64),
-    /// Waits for room until all is taken.
+    /// Waits until all is sent.
     Waiting { piece: Piece, zero_copy: bool },
 }
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The peer sends no more; what it asked is still answered.
+    /// The peer does not send any more; its requests are still answered.
     NoMore,
     Reset,
     Garbage,
@@ -38,12 +37,12 @@ pub struct Peer {
     pub connection: Connection,
     pub receiving: Receiving,
     pub sending: Option<Sending>,
-    /// A send that waits was asked to end.
+    /// A waiting send was cancelled.
     pub send_cancelled: bool,
     pub end: Option<End>,
-    /// Something follows as soon as its send at once is settled.
+    /// The connection continues as soon as its immediate send is settled.
     pub follows: bool,
-    /// Has received something since the last sweep.
+    /// Has received data since the last sweep.
     pub spoke: bool,
     /// `single`: the buffer of its own.
     pub input: Option<Box<[u8]>>,
@@ -64,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// There are answers, or requests to answer, beside what is being sent.
+    /// There are answers, or requests to answer, in addition to the data being sent.
     pub fn has_more(&self) -> bool {
         self.connection.waiting() > 0 || self.connection.is_held()
     }

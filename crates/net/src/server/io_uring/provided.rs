@@ -1,4 +1,4 @@
-//! Buffers that the kernel chooses from: a ring of them (IORING_REGISTER_PBUF_RING, 5.19), given back in batches.
+//! Buffers that the kernel selects from: a ring of them (IORING_REGISTER_PBUF_RING, 5.19), returned in batches.
 
 use std::io;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -12,7 +12,7 @@ use iotrail_load::engine::io_uring::ring::Ring;
 pub const GROUP: u16 = 0;
 
 pub struct Provided {
-    /// `count` descriptions of buffers; the kernel reads them between its own head and our tail.
+    /// `count` descriptions of buffers; the kernel reads them between its head and this tail.
     ring: Buffers,
     data: Buffers,
     /// A power of two.
@@ -50,12 +50,12 @@ impl Provided {
         self.size
     }
 
-    /// The first bytes of a buffer that the kernel has filled and that was not given back.
+    /// The first bytes of a buffer that the kernel has filled and that is not yet returned.
     #[inline]
     pub fn bytes(&self, id: u16, n: usize) -> &[u8] {
         debug_assert!(usize::from(id) < self.count && n <= self.size);
-        // SAFETY: within our mapping, initialised when it was made; the kernel writes to it again only after it was given back,
-        // for which `self` has to be borrowed anew.
+        // SAFETY: within this process's mapping, initialised at creation; the kernel writes to it again only after its return,
+        // which needs another borrow of `self`.
         unsafe { std::slice::from_raw_parts(self.address(id), n) }
     }
 

@@ -1,4 +1,4 @@
-//! Both queues of a ring, used by one thread: one system call hands over what was queued and waits for what completes.
+//! Both queues of a ring, used by one thread: one system call submits the queued entries and waits for completions.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -9,7 +9,7 @@ use super::entry::Word;
 use iotrail_load::engine::io_uring::ring::{Handle, Ring};
 use iotrail_schema::net_record::{LiveCounts, bump};
 
-/// What a completion says.
+/// A completion.
 #[derive(Debug, Clone, Copy)]
 pub struct Cqe {
     pub word: Word,
@@ -23,7 +23,7 @@ impl Cqe {
         self.flags & sys::IORING_CQE_F_MORE != 0
     }
 
-    /// The provided buffer that holds what was received, or the first of them.
+    /// The provided buffer of the received data, or the first of several.
     pub fn buffer(self) -> Option<u16> {
         (self.flags & sys::IORING_CQE_F_BUFFER != 0).then_some((self.flags >> sys::IORING_CQE_BUFFER_SHIFT) as u16)
     }
@@ -41,11 +41,11 @@ pub struct Queue<'a> {
     head: u32,
     searched: u32,
     seen: u32,
-    /// What the kernel had taken when `seen` was read.
+    /// Entries that the kernel had taken when `seen` was read.
     taken_when_seen: u64,
-    /// Entries before this one have done what they do while they are submitted, and their failures are known.
+    /// Entries before this one have finished their submission, and their failures are known.
     pub settled: u64,
-    /// What was found came by way of the kernel's list of overflown completions.
+    /// The completions found came from the kernel's overflow list.
     overflown: bool,
     /// Requests that have a completion to come.
     pub outstanding: u64,
@@ -87,7 +87,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// The next entry, all zero but for `word`, and its number; there must be [`Queue::room`].
+    /// The next entry, zeroed except for `word`, and its number; requires [`Queue::room`].
     #[inline]
     pub fn push(&mut self, word: Word) -> (&mut sys::io_uring_sqe, u64) {
         debug_assert!(self.room() > 0);
@@ -108,7 +108,7 @@ impl<'a> Queue<'a> {
     /// An entry that was queued and not handed over yet.
     #[inline]
     pub fn queued(&mut self, number: u64) -> Option<&mut sys::io_uring_sqe> {
-        // SAFETY: between what the kernel has taken and our tail, so ours.
+        // SAFETY: between the kernel's head and this tail, so the kernel does not use it.
         (self.taken..self.tail).contains(&number).then(|| unsafe { &mut *self.ring.sqe(number as u32) })
     }
 
@@ -117,7 +117,7 @@ impl<'a> Queue<'a> {
         self.seen.wrapping_sub(self.head)
     }
 
-    /// Hands over what is queued and waits until `min` completions are there.
+    /// Submits the queued entries and waits for `min` completions.
     #[inline]
     pub fn enter(&mut self, min: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
         // Release: the entries are written before the kernel sees the tail, and completions read before it sees the head.
@@ -149,7 +149,8 @@ impl<'a> Queue<'a> {
             bump(&self.counts.syscalls, 1);
             match self.handle.enter(submit, min, flags, arg.as_ref()) {
                 Ok(taken) if !self.sqpoll => self.taken += u64::from(taken),
-                // Interrupted, out of time, no memory for a request, or no room for completions: what there is, is looked at.
+                // Interrupted, timed out, out of memory for a request, or the completion queue is full: the available completions
+                // are handled.
                 Ok(_) | Err(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY) => {}
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
@@ -164,8 +165,8 @@ impl<'a> Queue<'a> {
         // Acquire: the entries up to the tail are written.
         self.seen = self.ring.cq_tail().load(Ordering::Acquire);
         if self.overflown {
-            // While there are overflown completions all others queue behind them, so these came off the kernel's list: so
-            // many had no room (and perhaps one or the other that came after the list was empty).
+            // While there are overflown completions all others queue after them, so these came from the kernel's list: this
+            // many did not fit (and possibly a few that came after the list was empty).
             bump(&self.counts.cq_overflows, u64::from(self.seen.wrapping_sub(before)));
         }
         self.overflown = self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_CQ_OVERFLOW != 0;
@@ -181,7 +182,7 @@ impl<'a> Queue<'a> {
     }
 
     fn read(&self, at: u32) -> Cqe {
-        // SAFETY: between our head and a tail read with acquire order.
+        // SAFETY: between this head and a tail read with acquire order.
         let (word, result, flags) = unsafe { self.ring.cqe(at) };
         Cqe { word: Word::unpack(word), result, flags }
     }
@@ -192,8 +193,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Completions of sends, before all others of the round: what becomes of a connection's next answers depends on them. After the
-    /// last one all that was submitted is settled.
+    /// Completions of sends, before all others of the round, because a connection's next answers depend on them. After the
+    /// last one all submitted entries are settled.
     #[inline]
     pub fn pop_send(&mut self) -> Option<Cqe> {
         while self.searched != self.seen {

@@ -1,4 +1,4 @@
-//! The loop: enter, look at what completed, queue what follows; accepting, pausing, and the end.
+//! The loop: enter, handle completions, queue requests; accepting, pausing, and the end.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ const ENTRIES_EACH: u32 = 8;
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A connection with a buffer of its own that has been silent for so long gives it away.
 static SILENCE: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-/// A sweep for which there was no more room goes on so soon.
+/// Delay until an incomplete sweep continues.
 static SOON: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// The kernel accepts and closes a connection for which the table of direct descriptors has no place. Where so few are left, one is
-/// accepted at a time, and none when there is no place.
+/// The kernel accepts and closes a connection if the table of direct descriptors is full. Below this many free slots, one
+/// connection is accepted at a time, and none without a slot.
 const FEW_PLACES: u32 = 256;
-/// So many buffers of silent connections are worth giving back to the system.
+/// Minimum number of silent connections' buffers to return to the system.
 const MANY_INPUTS: usize = 256;
 /// The kernel has so long to end everything.
 const END: Duration = Duration::from_millis(500);
@@ -38,13 +38,13 @@ pub struct Server<'a> {
     exchange: Exchange<'a>,
     peers: Vec<Option<Peer>>,
     free: Vec<u32>,
-    /// Of direct descriptors.
+    /// Free direct descriptors.
     places: Option<u32>,
     accepting: bool,
     /// A timeout that ends the pause, and one that begins a sweep, is under way.
     paused: bool,
     sweeping: bool,
-    /// Where a sweep goes on; 0: at the beginning.
+    /// Position at which a sweep continues; 0: the start.
     swept: usize,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Accepts, and says so.
+    /// Starts accepting, and reports it.
     pub fn begin(&mut self, granted: Vec<String>) -> Result<()> {
         let (sqe, _) = self.exchange.queue.push(Word::Stop);
         entry::poll_in(sqe, self.seat.stop_fd().as_raw_fd());
@@ -111,7 +111,7 @@ impl<'a> Server<'a> {
             bump(&counts.completions, completions);
             idle = completions == 0 && min > 0;
             if completions == 0 && (self.exchange.queue.left() > 0 || !self.exchange.follow.is_empty()) {
-                // SQPOLL's thread has not taken yet what was queued.
+                // The SQPOLL thread has not yet taken the queued entries.
                 bump(&counts.syscalls, 1);
                 std::thread::yield_now();
             }
@@ -119,7 +119,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Does what follows on the completions that are there, as far as there is room to queue it; how many they were.
+    /// Handles the available completions, as long as the queue has free entries; returns their number.
     fn look(&mut self) -> Result<u64> {
         let mut completions = 0;
         loop {
@@ -132,7 +132,7 @@ impl<'a> Server<'a> {
         }
         self.exchange.output.settle(self.exchange.queue.settled);
         for at in std::mem::take(&mut self.exchange.follow) {
-            // Whom there is no room for follows later.
+            // Connections that do not fit continue later.
             let has_room = self.exchange.queue.room() >= ENTRIES_EACH;
             let Some(peer) = &mut self.peers[at as usize] else { continue };
             peer.follows = false;
@@ -295,7 +295,7 @@ impl<'a> Server<'a> {
         self.sweep_later();
     }
 
-    /// Ends everything that is under way, and closes what is open. What the kernel may still use is left to it.
+    /// Cancels all requests in flight, and closes all descriptors. Memory that the kernel may still use is leaked.
     pub fn end(mut self) {
         let until = Instant::now() + END;
         let step = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };

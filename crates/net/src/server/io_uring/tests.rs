@@ -1,4 +1,4 @@
-//! What only a ring has: few buffers, few completion entries, sends that wait; nothing lost in any of them.
+//! Cases that only a ring has: few buffers, few completion entries, sends that wait; nothing is lost in any of them.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -33,7 +33,7 @@ fn all_at_once(sockets: &mut [Socket], sizes: &[(u32, u32)]) {
 }
 
 fn counted_when(server: &Server, done: impl Fn(&Counts) -> bool) -> Counts {
-    // A server that stands still says what it has done.
+    // A server that stops making progress prints its state.
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let counts = server.shared.counts[0].read();
@@ -86,7 +86,7 @@ fn receives_that_find_no_buffer_are_counted_and_repeated() {
     }
 }
 
-/// More is asked than all buffers on the way hold, by a peer that reads only afterwards.
+/// A peer sends more requests than all buffers on the path hold, and reads only afterwards.
 #[test]
 fn a_peer_that_does_not_read_holds_up_nobody_and_gets_all_it_asked_later() {
     let each = [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle];
