@@ -1,4 +1,4 @@
-//! Results over srun's streams: a thread for each node, with a step beside the task, or in a small job once that is over.
+//! Results over srun's streams: a thread per node, with a step next to the task, or in a small job after the task's end.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -23,7 +23,7 @@ pub struct ResultTransfer {
     began: Instant,
 }
 
-/// What is carried.
+/// The data to transfer.
 pub struct Transfer {
     pub program: Program,
     /// On the node.
@@ -32,7 +32,7 @@ pub struct Transfer {
     pub inbox: Outbox,
     /// The job has this second node.
     pub second: Option<String>,
-    /// Options that say where a job that fetches it waits.
+    /// Options for the queue of a job that fetches it.
     pub queue: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ const LATER: Duration = Duration::from_secs(60);
 pub const OFTEN: u32 = 5;
 
 impl ResultTransfer {
-    /// Beside the task with this number of Slurm's; a program that is to be shipped goes there first.
+    /// Next to the task with this Slurm job number; a program to be shipped is transferred first.
     pub fn beside(job: u64, freight: Transfer) -> Self {
         let place = Place::Beside { job, paired: freight.second.is_some() };
         Self::start(move || {
@@ -54,7 +54,7 @@ impl ResultTransfer {
         })
     }
 
-    /// Of a task that is over.
+    /// For a task that has ended.
     pub fn after(node: String, freight: Transfer) -> Self {
         Self::start(move || {
             let minutes = queue::minutes(&freight.queue);
@@ -93,7 +93,7 @@ impl ResultTransfer {
         !self.is_under_way() && self.began.elapsed() > after
     }
 
-    /// Of one that is no longer under way: why it failed.
+    /// For a transfer that has ended: why it failed.
     pub fn failed(&mut self) -> Option<String> {
         self.thread.take()?.join().ok()?.err().map(|e| e.to_string())
     }
@@ -133,7 +133,7 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
             if [Item::Ended, Item::Whole].contains(&item)
                 && let Some(mut stdin) = stdin.take()
             {
-                // Whoever does not read it has left it there, where it does no harm.
+                // A step that does not read it leaves the data on the node, which is harmless.
                 _ = writeln!(stdin, "{TAKEN}");
             }
         }
@@ -144,7 +144,7 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
     let why_not = watch.and_then(Watch::end);
     drop((stdin, from));
     if taken.is_err() {
-        // It would send on to nobody.
+        // Its data would have no receiver.
         _ = kill_process(Pid::from_child(&step), Signal::TERM);
     }
     let ended = ended(step);
@@ -164,7 +164,7 @@ struct Watched {
     why_not: Option<String>,
 }
 
-/// srun itself gives up after a minute where the node is busy, and does not say why.
+/// srun itself gives up after a minute if the node is busy, without a reason.
 const PATIENCE: Duration = Duration::from_secs(55);
 
 impl Watch {
@@ -183,7 +183,7 @@ impl Watch {
                 }
             }
             if watched.why_not.is_some() {
-                // Its job goes with it.
+                // Its job ends with it.
                 _ = kill_process(id, Signal::TERM);
             }
         });
@@ -207,7 +207,7 @@ fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a step; an error says why it failed.
+/// Waits for a step; an error has the reason of a failure.
 fn ended(mut step: Child) -> io::Result<()> {
     let mut said = String::new();
     if let Some(stderr) = &mut step.stderr {

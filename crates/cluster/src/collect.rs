@@ -1,4 +1,4 @@
-//! What has come back goes into the store: a run for each node that measured, and what became of the others.
+//! Stores the results: a run per node with measurements, and the state of the other nodes.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use iotrail_slurm::control;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
-/// What the nodes have measured, as the store has it now.
+/// The nodes' results, as stored.
 pub struct Collected {
     pub record: FleetRecord,
     /// How many nodes the jobs had, with those of servers.
@@ -40,7 +40,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
     let is_waiting = take_in(submitted, nodes.iter().filter(is_open), store)?;
     if !is_waiting {
         store.finish_fleet(submitted.fleet, clock::unix_s())?;
-        // None is left, unless Slurm has told us of them wrongly: nobody would find it again.
+        // None is left, unless Slurm has reported them wrongly: they would be orphaned.
         _ = control::cancel(&submitted.jobs);
         submitted.forget(&path);
     }
@@ -59,7 +59,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
     Ok(Collected { record, nodes, attach })
 }
 
-/// What nodes said: each reason once, with the nodes that gave it.
+/// Messages of nodes: each reason once, with its nodes.
 fn together(all: Vec<(&str, &str)>) -> String {
     let mut reasons: Vec<(Vec<String>, &str)> = Vec::new();
     for (node, why) in all {
@@ -72,11 +72,11 @@ fn together(all: Vec<(&str, &str)>) -> String {
     reasons.join(". ")
 }
 
-/// Takes in what has come of these nodes. True: more is to come from one of them.
+/// Stores the results of these nodes. True: one of them has more to come.
 fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, store: &mut Store) -> Result<bool> {
     let mut is_waiting = false;
     for node in nodes {
-        // What cannot be read of one keeps nobody from the others.
+        // An unreadable result of one node does not affect the others.
         let brought = brought(node, submitted, store).unwrap_or_else(|e| unread(node, &e));
         is_waiting |= !brought.state.has_ended();
         store.set_node(submitted.fleet, &brought)?;
@@ -96,16 +96,16 @@ fn unsubmitted(submitted: &Submitted) -> impl Iterator<Item = FleetNode> {
     submitted.nodes.iter().skip(submitted.jobs.len()).map(node)
 }
 
-/// What it brought stays where it is.
+/// Its data is left in place.
 fn unread(node: &Node, e: &Error) -> FleetNode {
     let said = Some(format!("what it brought cannot be stored: {}", without_advice(e)));
     FleetNode { node: node.called.clone(), state: NodeState::Waiting, run: None, said }
 }
 
-/// Takes in what a node has brought; nothing while more of it lies there, since what has ended is not asked again.
+/// Stores the results of a node; nothing while more is pending, since a node that has ended is not queried again.
 fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<FleetNode> {
     if let Some(other) = node.ran_elsewhere() {
-        // What one machine measured is not another's.
+        // Measurements of one machine do not belong to another.
         let said = Some(format!("Slurm ran it on {other}; what that node measured is not kept"));
         return Ok(FleetNode { node: node.called.clone(), state: NodeState::Failed, run: None, said });
     }
@@ -129,7 +129,7 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         _ if node.left_behind => NodeState::Waiting,
         (Some(_), _) => NodeState::Partial,
         (None, _) if is_lost => NodeState::Lost,
-        // What the machine does not allow.
+        // Not allowed by the machine.
         (None, Some(3)) => NodeState::CannotTest,
         (None, _) => NodeState::Failed,
     };
@@ -139,18 +139,18 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         let all = outline.as_ref().map_or(0, |record| record.cells.len());
         format!("{} of {} not testable there: {why}", untestable.len(), plural(all, "cell"))
     });
-    // What srun or a program says may hold anything.
+    // Messages of srun or of a program may contain any character.
     let said: Vec<String> = node.said.iter().map(|said| sanitise(said)).chain(cells).collect();
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
 }
 
-/// Whether it measured all that it can: by its own store, also where its process could not say so any more.
+/// Whether it made all measurements that it can: by its own store, even if its process could not report it any more.
 fn is_done(record: &RunRecord, status: Option<i32>) -> bool {
     let is_status = status.is_none_or(|status| status == 0 || status == i32::from(NOT_LEFT));
     is_status && record.finished_unix_s.is_some() && record.corruption.is_none()
 }
 
-/// What a node measured, by its own store.
+/// The run of a node, from its own store.
 fn last_run(file: &Path) -> Result<Option<RunRecord>> {
     let Some(theirs) = Store::open(file)? else { return Ok(None) };
     let last = theirs.list()?.into_iter().next_back();
@@ -166,7 +166,7 @@ mod tests {
     use iotrail_testing::run::two_by_two;
     use iotrail_testing::sample;
 
-    /// A node whose store has come back, with so many measurements.
+    /// A node whose store has returned, with this many measurements.
     fn node(dir: &tempfile::TempDir, task: u32, measured: u32) -> Node {
         let name = format!("n{task}");
         let node = Node::new(task, 40 + u64::from(task), &name, name.clone(), Outbox::new(dir.path(), task));

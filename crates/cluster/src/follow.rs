@@ -1,4 +1,4 @@
-//! All nodes of a job, looked at once a second until the last is over; Ctrl-C ends those that wait and asks the others to stop.
+//! All nodes of a job, polled once per second until the last has ended; Ctrl-C cancels waiting ones and asks the others to stop.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A controller that is started again answers sooner.
 const AWAY: Duration = Duration::from_secs(600);
 
-/// Who was asked to stop has stored what it measured by then.
+/// A node that was asked to stop has stored its measurements by then.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// How long nodes are waited for.
@@ -37,7 +37,7 @@ struct Followed<'a> {
     nodes: Vec<Node>,
     shown: Shown,
     context: Context<'a>,
-    /// What became of jobs that the controller has forgotten, as far as accounting tells: asked once of each.
+    /// Accounting data of jobs that the controller has forgotten: queried once per job.
     forgotten: BTreeMap<u64, Option<Job>>,
     /// Since when the controller has not answered.
     away: Option<Instant>,
@@ -46,7 +46,7 @@ struct Followed<'a> {
     cancelled: bool,
 }
 
-/// Returns when none of the jobs is left in the queue. `attach`: the command line that watches them again.
+/// Returns when none of the jobs is left in the queue. `attach`: the command line that attaches to them again.
 pub fn follow(
     submitted: &Submitted,
     store: &Path,
@@ -114,7 +114,7 @@ impl Followed<'_> {
         Ok(())
     }
 
-    /// Adds what accounting tells of those that the controller has forgotten.
+    /// Adds accounting data of the jobs that the controller has forgotten.
     fn remember(&mut self, asked: &[u64], jobs: &mut BTreeMap<u64, Job>) {
         let missing = || asked.iter().copied().filter(|job| !jobs.contains_key(job));
         let new: Vec<u64> = missing().filter(|job| !self.forgotten.contains_key(job)).collect();
@@ -142,7 +142,7 @@ impl Followed<'_> {
         }
     }
 
-    /// Whoever ends this one process does not mean the jobs.
+    /// A signal that ends only this process does not apply to the jobs.
     fn killed(&self, signal: &str) -> Error {
         let what = match self.stopping {
             None => format!("ended by {signal}; the job goes on"),
@@ -151,7 +151,7 @@ impl Followed<'_> {
         Error::disturbed(what, format!("collect it: {}", self.context.attach))
     }
 
-    /// What cannot be asked now is asked at the next look.
+    /// A query that fails now is repeated at the next poll.
     fn stop(&mut self) {
         let jobs = &self.context.submitted.jobs;
         if self.stopping.is_none() {

@@ -1,16 +1,16 @@
-//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs come back as one fleet.
+//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs return as one fleet.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `submitting` | the jobs, submitted: all or none |
-//! | `submitted` | what was submitted, kept until all of it has come back |
+//! | `submitting` | submits the jobs: all or none |
+//! | `submitted` | the submitted jobs, kept until all results have returned |
 //! | `node` | one node, from the queue to its end |
-//! | `second` | the server's node, of a job of two |
-//! | `follow` | all of them, once a second; Ctrl-C |
+//! | `second` | the server's node, in a job of two |
+//! | `follow` | all nodes, once per second; Ctrl-C |
 //! | `carry` | results over srun's streams |
 //! | `shown` | lines and bars |
-//! | `collect` | what has come back, into the store |
-//! | `on_node` | the other end of all that: `iotrail slurm-node` |
+//! | `collect` | stores the results |
+//! | `on_node` | the other end: `iotrail slurm-node` |
 
 mod carry;
 mod collect;
@@ -126,20 +126,20 @@ fn sbatch(text: &str) -> std::result::Result<Words, String> {
     words::split(text).map(Words)
 }
 
-/// What the nodes run: a command of ours that stores a run.
+/// The command of the nodes: an iotrail command that stores a run.
 pub struct Work<'a> {
     /// Its name, as `run`.
     pub command: &'a str,
     pub experiment: &'a str,
     /// The experiment's text, for `iotrail run` on a node; `None`: it is another command.
     pub text: Option<&'a str>,
-    /// Of `iotrail run` there, but for the experiment and the store; or the words of that other command.
+    /// Options of `iotrail run` there, except experiment and store; or the arguments of another command.
     pub options: Vec<String>,
-    /// What has to be the same on all of them.
+    /// The part of the plan that is equal on all of them.
     pub plan: serde_json::Value,
     /// The command line that makes it again.
     pub again: String,
-    /// A program of the user's runs in this folder.
+    /// Working directory of a user's program.
     pub within: Option<PathBuf>,
     /// Where.
     pub wanted: Wanted,
@@ -149,17 +149,17 @@ pub struct Work<'a> {
 
 /// The server's node.
 pub struct Served {
-    /// Where the others reach it, in place of what Slurm knows.
+    /// Address for the other nodes, if it differs from Slurm's.
     pub address: Option<String>,
 }
 
-/// The folder that a program of the user's runs in here.
+/// Working directory of a user's program on this machine.
 pub fn here() -> Result<PathBuf> {
     std::env::current_dir()
         .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
 }
 
-/// The command line that was given, with the seed if that was drawn.
+/// The command line, with the seed if it was random.
 pub fn again(seed: u32) -> String {
     let given: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let is_seed = |word: &String| word == "--seed" || word.starts_with("--seed=");
@@ -241,7 +241,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Optio
     watch(fleet, (submitted, watching), (store, named), stop).map(Some)
 }
 
-/// Goes on with a job of before, from wherever its results are.
+/// Continues with an earlier job, wherever its results are.
 pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected> {
     let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let none = || {
@@ -256,7 +256,7 @@ pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected
     watch(fleet, (submitted, watching), (store, named), interrupt::raise_flag()?)
 }
 
-/// A lost node may be away for so long, where nobody says.
+/// Default time that a lost node may be away.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 fn watch(
@@ -277,7 +277,7 @@ fn watch(
     collected
 }
 
-/// Of a store that nobody has named with --store: the advice is about that option.
+/// For a store that was not named with --store: the remedy is about that option.
 fn without_advice(e: &Error) -> String {
     e.source.as_ref().map_or_else(|| e.what.clone(), |cause| format!("{}: {cause}", e.what))
 }

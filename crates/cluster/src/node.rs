@@ -16,14 +16,14 @@ use super::carry::{OFTEN, ResultTransfer, Transfer};
 use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 
-/// Where it is.
+/// The state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodePlace {
     Waiting,
     Running,
     /// It was lost, and may come back; or a job with more priority has its node.
     Requeued,
-    /// Its job has ended; something may be on its way.
+    /// Its job has ended; results may be on their way.
     Ended(Ending),
     Over(Ending),
 }
@@ -33,13 +33,13 @@ pub struct Node {
     /// Slurm's number.
     pub job: u64,
     pub name: String,
-    /// With the node beside it, if there is one.
+    /// With the second node, if there is one.
     pub called: String,
     pub at: NodePlace,
     pub inbox: Outbox,
     /// Why it has not measured everything.
     pub said: Option<String>,
-    /// What it measured may still lie on it.
+    /// Its measurements may still be on the node.
     pub left_behind: bool,
     /// It ended well, and none of its results came.
     pub is_missing: bool,
@@ -47,39 +47,39 @@ pub struct Node {
     pub stopped: bool,
     /// How often its job went back into the queue.
     requeued: u32,
-    /// Why it waits, as that was last told.
+    /// The reason for waiting that was last reported.
     reason: String,
     since: Instant,
     /// Why it is waited for no longer.
     because: Option<String>,
-    /// All of it had come before, and what lies on the node could not be fetched; why.
+    /// All results had arrived before, and the rest on the node could not be fetched; the reason.
     pub whole_without: Option<String>,
     carrier: Option<ResultTransfer>,
     /// How often carrying has failed in a row.
     failures: u32,
     fetched: bool,
-    /// Why what lies there could not be fetched.
+    /// Why the results on the node could not be fetched.
     unfetched: Option<String>,
 }
 
-/// What all have in common.
+/// Data common to all nodes.
 pub struct Context<'a> {
     pub submitted: &'a Submitted,
-    /// The command line that watches all of them again.
+    /// The command line that attaches to all of them again.
     pub attach: &'a str,
     pub lost_after: Duration,
-    /// How long what lies on a node that cannot be used is waited for; `None`: it is left for another time.
+    /// How long to wait for the results of an unusable node; `None`: they are left for later.
     pub give_up: Option<Duration>,
-    /// Beside the store: where what is fetched goes, whatever has become of a folder that nodes share.
+    /// Directory next to the store for fetched files, independent of a shared directory.
     pub beside: &'a Path,
     /// How the nodes are, as far as that could be read.
     pub nodes: BTreeMap<String, nodes::Node>,
 }
 
-/// A shared folder of another machine's shows what was left there after this time at the latest.
+/// A shared directory of a different machine shows new files after this time at the latest.
 const SHARED: Duration = Duration::from_secs(10);
 
-/// The job begins anew as often as it is requeued: once.
+/// A job restarts as often as it is requeued: once.
 const REQUEUES: u32 = 1;
 
 impl Node {
@@ -111,7 +111,7 @@ impl Node {
         matches!(self.at, NodePlace::Over(_))
     }
 
-    /// How the node is decides what becomes of it, unless it goes on at work.
+    /// The state of the node decides, unless the job continues.
     pub fn needs_state(&self, job: Option<&Job>) -> bool {
         let works = self.at == NodePlace::Running && job.is_some_and(|job| job.state == State::Running);
         !works && !self.is_over()
@@ -121,7 +121,7 @@ impl Node {
         self.inbox.progress().unwrap_or_default()
     }
 
-    /// Looks at what Slurm tells of its job; what is to be said of it.
+    /// Evaluates Slurm's report on its job; returns the messages.
     pub fn step(&mut self, job: Option<&Job>, context: &Context<'_>) -> Option<String> {
         if self.is_over() {
             return None;
@@ -129,9 +129,9 @@ impl Node {
         match job.map_or(State::Ended(Ending::Other), |job| job.state) {
             State::Waiting => self.waits(job.and_then(|j| j.reason.as_deref()).unwrap_or_default(), context),
             State::Running => self.runs(context),
-            // No step can be started there any more; what it has ended with is about to be known.
+            // No step can start there any more; its end will soon be known.
             State::Completing => None,
-            // What Slurm has forgotten may have run.
+            // A job that Slurm has forgotten may have run.
             State::Ended(ending) => {
                 let has_run = self.requeued > 0 || job.is_none_or(|j| j.node.is_some());
                 self.has_ended(ending, has_run, context)
@@ -149,7 +149,7 @@ impl Node {
             // Cancelled a moment ago.
             return None;
         }
-        // A job that others have submitted may have lost a node before we came; Slurm says then when it may begin.
+        // A job submitted by another process may have lost a node earlier; Slurm then reports when it may start.
         let is_back_in_queue = self.at == NodePlace::Running
             || (self.at == NodePlace::Waiting
                 && reason == "BeginTime"
@@ -164,7 +164,7 @@ impl Node {
         {
             self.because = Some(why.clone());
             if self.requeued > 0 && self.unusable(context).is_none() && context.nodes.contains_key(&self.name) {
-                // Its own node is there: what it has left is fetched, and goes.
+                // Its own node is available: the results are fetched and removed.
                 self.go(NodePlace::Ended(Ending::NodeFailed));
                 return None;
             }
@@ -188,7 +188,7 @@ impl Node {
     fn is_requeued(&mut self, context: &Context<'_>) -> String {
         self.requeued += 1;
         self.carrier = None;
-        // What it said of an end is not true any more.
+        // Its earlier end is no longer valid.
         self.inbox.begin_again();
         self.go(NodePlace::Requeued);
         let after = after(self.progress());
@@ -207,7 +207,7 @@ impl Node {
         self.names(context).all(|name| context.nodes.get(name).is_some_and(nodes::Node::is_idle))
     }
 
-    /// Nothing starts there before somebody has seen to it. Of one that was lost, also: nobody knows it.
+    /// No job starts there before an administrator acts. Also for a lost node: it is unknown.
     fn is_out(&self, context: &Context<'_>) -> bool {
         self.names(context).any(|name| match context.nodes.get(name) {
             Some(node) => node.unusable().is_some(),
@@ -245,7 +245,7 @@ impl Node {
         }
         match &mut self.carrier {
             None => self.carrier = Some(ResultTransfer::beside(self.job, self.freight(context))),
-            // It has said how it ended, and the job is about to.
+            // It has reported its end, and the job will end soon.
             Some(_) if self.inbox.ended().is_some() => {}
             Some(carrier) if carrier.may_start_again(self.failures) => {
                 let failed = carrier.failed();
@@ -263,7 +263,7 @@ impl Node {
             program: context.submitted.program.clone(),
             folder: folder(rustix::process::geteuid().as_raw(), self.job),
             task: self.task,
-            // A folder that nodes share may be full, or gone.
+            // A shared directory may be full or removed.
             inbox: Outbox::new(context.beside, self.task),
             second: context.submitted.second.as_ref().map(|second| second.node.clone()),
             queue: context.submitted.queue.clone(),
@@ -293,7 +293,7 @@ impl Node {
         if self.left_behind {
             let unusable = self.unusable(context).map(|why| format!("Slurm has it {why}"));
             let why = unusable.or(self.unfetched.clone()).map_or_else(String::new, |why| format!(": {why}"));
-            // What is measured is here, but for the end of the run.
+            // All measurements are here, except the end of the run.
             if planned > 0 && done >= planned && self.has_store() {
                 self.left_behind = false;
                 let folder = folder(rustix::process::geteuid().as_raw(), self.job);
@@ -307,7 +307,7 @@ impl Node {
         }
         self.go(NodePlace::Over(ending));
         let why = self.said.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        // Of one that never told of its plan nothing is counted.
+        // Without a reported plan nothing is counted.
         let count = match planned {
             0 => String::new(),
             planned => format!(", {done} of {}", plural(planned as usize, "measurement")),
@@ -315,7 +315,7 @@ impl Node {
         Some(format!("has ended{count}{why}"))
     }
 
-    /// Why it ended as it did: Slurm's reason first, where it has one.
+    /// Why it ended: Slurm's reason first, if there is one.
     fn why_ended(&mut self, ending: Ending, ended: Option<&Ended>, context: &Context<'_>) -> Option<String> {
         use Ending::{Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut};
         let of_slurm = [Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut].contains(&ending) && !self.stopped;
@@ -327,7 +327,7 @@ impl Node {
                 Some(more.map_or_else(|| ending.words().to_owned(), |own| format!("{}: {own}", ending.words())))
             }
             Some(_) => own,
-            // What it brought tells how far it came.
+            // Its results show its progress.
             None if ending == Ending::Failed => self.why_failed(&context.submitted.program),
             None if self.has_store() && ending == Ending::Completed => None,
             None if ending == Ending::Completed => {
@@ -342,7 +342,7 @@ impl Node {
         }
     }
 
-    /// Whether something is still to come from a job that has ended without saying how.
+    /// Whether a job that ended without a report still has results to come.
     fn is_expected(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> bool {
         if !has_run {
             return false;
@@ -379,7 +379,7 @@ impl Node {
         true
     }
 
-    /// Whether what lies there is waited for no longer; `why` it cannot be had.
+    /// Whether to stop waiting for the results there; `why`: the reason that they are unavailable.
     fn is_given_up(&mut self, why: &str, context: &Context<'_>) -> bool {
         let Some(after) = context.give_up.filter(|after| self.since.elapsed() > *after) else { return false };
         self.because = Some(format!("given up after {} s: {why}", after.as_secs()));
@@ -387,7 +387,7 @@ impl Node {
         true
     }
 
-    /// Starts fetching what a job has left on its node, if that makes sense and can be done now.
+    /// Starts fetching the results that a job has left on its node, if useful and possible now.
     fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
         let never_began =
             || detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit, &context.submitted.program).is_some());
@@ -395,7 +395,7 @@ impl Node {
             return false;
         }
         if let Some(why) = self.unusable(context) {
-            // What was on a node that is lost may be gone with it; on one that is drained it lies until that is in use again.
+            // Data on a lost node may be lost with it; on a drained node it stays until the node is used again.
             self.left_behind = ending != Ending::NodeFailed;
             return self.left_behind
                 && context.give_up.is_some()
@@ -415,7 +415,7 @@ impl Node {
     fn why_failed(&self, program: &Program) -> Option<String> {
         let exit = detail(self.job).map_or(0, |Detail { exit, .. }| exit);
         match why_it_did_not_begin(exit, program) {
-            // What it could not leave has been fetched.
+            // The result that it could not store has been fetched.
             None if exit == u32::from(NOT_LEFT) && self.has_store() => None,
             why => Some(why.unwrap_or_else(|| Ending::Failed.words().to_owned())),
         }
@@ -426,13 +426,13 @@ impl Node {
         self.inbox.ended().map(|ended| ended.node).filter(|node| !node.is_empty() && *node != self.name)
     }
 
-    /// What came back.
+    /// Results that have returned.
     pub fn has_store(&self) -> bool {
         self.inbox.path(Item::Store).exists()
     }
 }
 
-/// What is said of carrying that has failed so often in a row. Once is nothing: Slurm ends that step with its job.
+/// Message about repeated transfer failures. A single one is normal: Slurm ends that step with its job.
 fn said_of_failure(failures: u32, why: &str) -> Option<String> {
     match failures {
         2 => Some(format!("its results cannot be carried now: {why}")),

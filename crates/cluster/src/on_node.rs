@@ -1,4 +1,4 @@
-//! `iotrail slurm-node`: what `--slurm` starts on a node. Nobody else does.
+//! `iotrail slurm-node`: started on a node only by `--slurm`.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, Write as _};
@@ -65,7 +65,7 @@ fn cannot_leave(e: io::Error) -> Error {
         .because(e)
 }
 
-/// How often the run is looked at: from outside, once a second, and what changed is copied then.
+/// Interval at which the run is polled from outside, and changes are copied.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Copying takes this part of the time at most.
@@ -74,13 +74,13 @@ const COPYING: u32 = 50;
 /// A task is requeued once: whatever took its node twice takes it again.
 const RESTARTS: u32 = 1;
 
-/// Slurm notices a lost node within its SlurmdTimeout (five minutes, where nobody has set it).
+/// Slurm detects a lost node within its SlurmdTimeout (default: five minutes).
 const NOTICED: Duration = Duration::from_secs(600);
 
 /// As sysexits.h has it (EX_IOERR): it has measured, and cannot hand that over.
 pub const NOT_LEFT: u8 = 74;
 
-/// A node that answers again without Slurm having missed it goes on so often.
+/// A node that answers again, without Slurm having missed it, continues this many times.
 const AGAIN: u32 = 3;
 
 /// How the command ended.
@@ -124,10 +124,10 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
             Some(End::failed(3, why + "start it from a folder that every node has"))
         }
-        // Whoever collects hears why; this error would be heard by nobody.
+        // The collector receives the reason; this error would not be visible anywhere.
         _ => node.run_to_its_end(args).unwrap_or_else(|e| Some(End::failed(e.exit_status(), e.to_string()))),
     };
-    // Slurm has lost the node beside this one: it ends this job, and begins it anew.
+    // Slurm has lost the second node: it ends this job and restarts it.
     let Some(ended) = ended else { return Ok(3) };
     let End { status, said, has_reason, .. } = node.left(ended, folder).map_err(cannot_leave)?;
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
@@ -140,7 +140,7 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
         Some(_) => remove(folder).map_err(cannot_leave)?,
         None => {
             wait_for_collector(folder, &node.outbox, stop);
-            // Nobody comes for what was stopped before it measured anything.
+            // A run that was stopped before its first measurement is not collected.
             if stop.load(Ordering::Relaxed) && folder.exists() && !node.work.exists() {
                 remove(folder).map_err(cannot_leave)?;
             }
@@ -149,7 +149,7 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     Ok(to_slurm(status))
 }
 
-/// 2 is what a program of another version says of the words that it is given, and then nothing has been measured.
+/// A program of a different version exits with 2 because of unknown arguments, and nothing has been measured.
 fn to_slurm(status: u8) -> u8 {
     if status == 2 { 1 } else { status }
 }
@@ -177,7 +177,7 @@ impl Node<'_> {
         Ok(Some(ended))
     }
 
-    /// Waits for the server's node. An error says why it is waited for no longer; `None`: this job is being ended.
+    /// Waits for the server's node. An error has the reason for no longer waiting; `None`: this job is being ended.
     fn second_is_back(&self) -> Option<std::result::Result<(), String>> {
         let began = Instant::now();
         loop {
@@ -188,7 +188,7 @@ impl Node<'_> {
                 return Some(Ok(()));
             }
             match pair::ended() {
-                // Slurm ends this part too, and begins both anew.
+                // Slurm ends this part too, and restarts both.
                 None | Some(Ending::NodeFailed) if began.elapsed() < NOTICED => std::thread::sleep(LOOK),
                 None | Some(Ending::NodeFailed) => {
                     return Some(Err("the server's node was lost, and did not come back".into()));
@@ -198,7 +198,7 @@ impl Node<'_> {
         }
     }
 
-    /// Runs the command, or what is left of it; its exit status, and why it failed.
+    /// Runs the command, or its remaining part; returns its exit status, and why it failed.
     fn run(&mut self, args: &MeasureArgs) -> Result<End> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
         let words: Vec<&String> = match &begun {
@@ -237,7 +237,7 @@ impl Node<'_> {
         Ok(match error {
             _ if status.success() => End::default(),
             _ if self.stop.load(Ordering::Relaxed) => generic("it was told to stop".into()),
-            // Without the place in the experiment's file, which nobody has written on this node.
+            // Without the position in the experiment file, which was generated on this node.
             Some(e) => {
                 let is_lost = e.kind == Kind::Lost;
                 End { is_lost, ..End::failed(code, Error { place: None, ..e }.to_string()) }
@@ -252,7 +252,7 @@ impl Node<'_> {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 if looked >= self.next {
-                    // What cannot be left now is left later.
+                    // A result that cannot be stored now is stored later.
                     _ = self.leave(false);
                 }
             }
@@ -260,7 +260,7 @@ impl Node<'_> {
         })
     }
 
-    /// The last of it is left. What cannot be left stays on the node, beside the folder, which goes.
+    /// Stores the last results. A result that cannot be stored stays on the node, next to the directory, which is removed.
     fn left(&mut self, end: End, folder: &Path) -> io::Result<End> {
         let Err(e) = self.leave(true) else { return Ok(end) };
         let kept = folder.with_extension("db");
@@ -269,7 +269,7 @@ impl Node<'_> {
         Ok(End::failed(NOT_LEFT, end.said.map_or_else(|| why.clone(), |said| format!("{said}; {why}"))))
     }
 
-    /// What has been measured so far, where that is more than before. `last`: in any case.
+    /// Stores the measurements so far, if there are new ones. `last`: always.
     fn leave(&mut self, last: bool) -> io::Result<()> {
         let Some(store) = Store::open(&self.work).map_err(why)? else { return Ok(()) };
         let Some(run) = store.list().map_err(why)?.into_iter().next_back() else { return Ok(()) };
@@ -284,7 +284,7 @@ impl Node<'_> {
     }
 
     fn put(&mut self, store: &Store, progress: Progress) -> io::Result<()> {
-        // SQLite writes on the node's own disk: a folder that others see need not have its locks.
+        // SQLite writes on the node's own disk: a shared directory may not support locks.
         let copy = self.work.with_extension("copy");
         _ = fs::remove_file(&copy);
         let copied = store.copy_to(&copy).map_err(why);
@@ -306,12 +306,12 @@ fn moved(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to).or_else(|_| {
         let mut copy = File::create(to)?;
         io::copy(&mut File::open(from)?, &mut copy)?;
-        // A quota may be told only now.
+        // A quota may be reported only now.
         copy.sync_all()
     })
 }
 
-/// A store, with what a process that was killed has left half-written in it.
+/// Copies a store, with the incomplete transaction of a killed process.
 fn kept_as(store: &Path, name: &Path) -> io::Result<()> {
     let with = |path: &Path, end: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -324,12 +324,12 @@ fn kept_as(store: &Path, name: &Path) -> io::Result<()> {
     fs::rename(store, name)
 }
 
-/// Of this job to Slurm.
+/// The Slurm job number.
 fn job() -> u64 {
     std::env::var("SLURM_JOB_ID").ok().and_then(|n| n.parse().ok()).unwrap_or_default()
 }
 
-/// Tells the command where its server is to be. True: this program was brought there for that.
+/// Passes the server's node to the command. True: this program was copied there.
 fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<bool> {
     let ours = std::env::current_exe()?;
     let came = ours.starts_with(folder);
@@ -339,22 +339,22 @@ fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<boo
     Ok(came)
 }
 
-/// With the folder above it, unless that holds another task's or a scratch file.
+/// Removes it, and its parent unless that contains another task or a scratch file.
 fn remove(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)?;
     _ = folder.parent().map(fs::remove_dir);
     Ok(())
 }
 
-/// Touched by whoever sends.
+/// Touched by the sender.
 fn sign_of_sender(folder: &Path) -> PathBuf {
     folder.join("sender")
 }
 
-/// Without a sign of a sender the task ends after this time; what it leaves can be fetched later.
+/// Without a sign of a sender the task ends after this time; its results can be fetched later.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The task lasts until its outbox has been collected, as long as somebody does.
+/// The task lasts until its outbox has been collected, as long as a collector is active.
 fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
     let ended = Instant::now();
     let is_sent = || {
@@ -370,7 +370,7 @@ fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
     }
 }
 
-/// `once`: of a task that is over. All that it has left is sent, also where it was killed before it could say how it ended.
+/// `once`: for a task that has ended. All its files are sent, also if it was killed before it could report its end.
 fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     let outbox = Outbox::new(folder, task);
     let kept = folder.with_extension("db");
@@ -379,7 +379,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     }
     let mut out = io::stdout().lock();
     let has_ended = stream::send(&outbox, &mut out, &mut || {
-        // Before the folder is there, nothing was left yet.
+        // Before the directory exists, there are no results.
         _ = File::create(sign_of_sender(folder));
         !once
     })?;
@@ -390,7 +390,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     if !has_ended && !once {
         return Ok(0);
     }
-    // Whoever has it all answers; what nobody has taken stays.
+    // The receiver answers when it has everything; unsent results stay.
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     if answer.trim() == TAKEN {
@@ -402,7 +402,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     Ok(0)
 }
 
-/// Of a task that is over: what it could not leave itself.
+/// For a task that has ended: the results that it could not store itself.
 fn gather(folder: &Path, kept: &Path, outbox: &Outbox) {
     let own = folder.join("work.db");
     let work = match (kept.exists(), outbox.path(Item::Ended).exists()) {
@@ -410,12 +410,12 @@ fn gather(folder: &Path, kept: &Path, outbox: &Outbox) {
         (false, false) if own.exists() => own,
         (false, _) => return,
     };
-    // It says of what is sent now that it cannot be sent.
+    // It would otherwise report that these results cannot be sent.
     outbox.begin_again();
     _ = fs::create_dir(folder);
     let stop = &AtomicBool::new(false);
     let mut node = Node { outbox: outbox.clone(), work, progress: Progress::default(), next: Instant::now(), stop };
-    // What cannot be read stays where it is, and what was left before is sent.
+    // An unreadable store stays in place, and the earlier results are sent.
     _ = node.leave(true);
 }
 
@@ -427,7 +427,7 @@ mod tests {
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
-    /// In a task's folder, with one measurement; it leaves that in `shared`.
+    /// In a task's directory, with one measurement; it stores that in `shared`.
     fn node(folder: &Path, shared: &Path) -> Node<'static> {
         fs::create_dir(folder).unwrap();
         let work = folder.join("work.db");
@@ -483,7 +483,7 @@ mod tests {
         let measured =
             |node: &Node<'_>| Store::open(&node.outbox.path(Item::Store)).unwrap().unwrap().list().unwrap()[0].done;
         assert_eq!(measured(&node), 1);
-        // One that could not be left lies beside the folder, and has more.
+        // The store that could not be copied is next to the directory, and has more.
         let mut store = Store::open(&node.work).unwrap().unwrap();
         store.save(1, 1, 2, &sample::measurement(), &sample::histogram()).unwrap();
         drop(store);

@@ -55,7 +55,7 @@ impl Shown {
 
 fn set(bar: &ProgressBar, nodes: &[Node], message: &str) {
     let (done, planned) = nodes.iter().map(Node::progress).fold((0, 0), |(d, p), n| (d + n.done, p + n.planned));
-    // Before a node has told of its plan nothing is done of it.
+    // Before a node has reported its plan, nothing counts as done.
     bar.set_length(planned.max(1));
     bar.set_position(done);
     let count = if planned == 0 {

@@ -1,4 +1,4 @@
-//! What was submitted: kept beside the store, with what has come back, until all of it is collected.
+//! The submitted jobs: kept next to the store, with the results so far, until everything is collected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,38 +14,38 @@ use iotrail_store::named;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Submitted {
-    /// The command of ours that did it.
+    /// The iotrail command that submitted it.
     #[serde(default = "run")]
     pub command: String,
     /// The first of its jobs: the fleet's name on a command line.
     pub job: u64,
-    /// Of each node, in their order; fewer than nodes where it was killed before it had submitted all.
+    /// One per node, in their order; fewer than nodes if it was killed before it had submitted all.
     pub jobs: Vec<u64>,
     /// Its fleet in the store.
     pub fleet: i64,
     /// Task N runs on the Nth.
     pub nodes: Vec<String>,
-    /// The node beside the one, with its server.
+    /// The second node, with its server.
     #[serde(default)]
     pub second: Option<Second>,
     /// Where they have the program from.
     pub program: Program,
-    /// The folder that every node sees, with their outboxes.
+    /// The shared directory with the outboxes of all nodes.
     pub shared: Option<PathBuf>,
-    /// Options of srun's for what is fetched later: in which queue it waits, on whose account.
+    /// srun options for later fetches: queue and account.
     #[serde(default)]
     pub queue: Vec<String>,
-    /// Whose the jobs are, where that is known.
+    /// The owner of the jobs, if known.
     #[serde(default)]
     pub user: Option<u32>,
 }
 
-/// Whoever did not say which it was knew of one alone.
+/// Older records do not have a command: there was only one.
 fn run() -> String {
     "run".into()
 }
 
-/// Beside the store `path`: of this job.
+/// The directory of this job next to the store `path`.
 fn folder(path: &Path, job: u64) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!("-slurm-{job}"));
@@ -55,12 +55,12 @@ fn folder(path: &Path, job: u64) -> PathBuf {
 const PLAN: &str = "submitted.json";
 
 impl Submitted {
-    /// What a node of its is called.
+    /// The name of one of its nodes.
     pub fn called(&self, node: &str) -> String {
         self.second.as_ref().map_or_else(|| node.to_owned(), |second| second.called(node))
     }
 
-    /// The command line that watches it.
+    /// The command line that attaches to it.
     pub fn attach(&self, store: Option<&Path>) -> String {
         format!("iotrail {} --attach {}{}", self.command, self.job, named(store))
     }
@@ -95,17 +95,17 @@ impl Submitted {
         })
     }
 
-    /// Beside the store: what has been kept of it.
+    /// The directory of its results next to the store.
     pub fn beside(&self, store: &Path) -> PathBuf {
         folder(store, self.job)
     }
 
-    /// Where the nodes' outboxes are, or what has come of them.
+    /// The directory of the nodes' outboxes, or of their copies.
     pub fn inbox(&self, store: &Path) -> PathBuf {
         self.shared.clone().unwrap_or_else(|| folder(store, self.job))
     }
 
-    /// A task's store, where SQLite can open it: a folder that nodes share need not have its locks.
+    /// A task's store at a path where SQLite can open it: a shared directory may not support locks.
     pub fn at_hand(&self, store: &Path, inbox: &Outbox, task: u32) -> Result<PathBuf> {
         let from = inbox.path(Item::Store);
         let folder = folder(store, self.job);
@@ -128,13 +128,13 @@ impl Submitted {
     }
 }
 
-/// Held while one process watches a job, so that no other takes what comes for it.
+/// Held while one process watches a job, so that no other process stores its results.
 pub struct Watching(#[expect(dead_code, reason = "its lock ends with it")] Option<fs::File>);
 
 /// Refused while another process watches this job.
 pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     let path = folder(store, job).join("watched");
-    // Of a job that is not there nothing is made; and a file system may have no locks.
+    // A missing job is not created; and a file system may not support locks.
     let Ok(locked) = lock(&path) else { return Ok(Watching(None)) };
     match locked {
         Locked::Ours(file) => {
@@ -150,7 +150,7 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     }
 }
 
-/// A folder of this job's in the shared one.
+/// A directory of this job in the shared one.
 pub fn make_shared(dir: &Path) -> Result<PathBuf> {
     let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
     let made = made.map_err(|e| {

@@ -1,4 +1,5 @@
-//! The jobs, submitted: all of them or none. What is needed to collect them is kept from the first one on, in case this is killed before the last.
+//! Submits the jobs: all or none. The data for collecting them is stored from the first one on, in case this process is killed
+//! before the last.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ impl SubmitOptions<'_> {
         Submission { given: self, record, submitted, store }.all(stop)
     }
 
-    /// Where the nodes have it from; it goes into the folder that they share, if it is to be there.
+    /// The path from which the nodes run it; it is copied into the shared directory if needed.
     fn program(&self, shared: Option<&Path>) -> Result<Program> {
         let ours = std::env::current_exe()
             .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;

@@ -1,4 +1,4 @@
-//! What becomes of a node, by what Slurm tells of it and of its job.
+//! The state of a node, by Slurm's reports on the node and its job.
 
 use super::*;
 
@@ -130,7 +130,7 @@ fn slurms_reason_goes_first() {
     ] {
         assert_eq!(node.why_ended(ending, of_node.as_ref(), &context).as_deref(), said, "{ending:?} {of_node:?}");
     }
-    // Ours: the node says what happened.
+    // Requested by this process: the node reports the result.
     node.stopped = true;
     let stopped = without_reason(1, "it was told to stop");
     assert_eq!(node.why_ended(Ending::Failed, Some(&stopped), &context), stopped.said);
