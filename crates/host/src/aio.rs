@@ -14,7 +14,7 @@ pub fn native(circumstances: &Circumstances) -> Result<(), Refusal> {
     if rc < 0 {
         return Err(circumstances.native_aio(last_errno()));
     }
-    // SAFETY: the context was made above, has no requests and is not used after.
+    // SAFETY: the context was created above, has no requests and is not used afterwards.
     let rc = unsafe { libc::syscall(libc::SYS_io_destroy, context) };
     if rc < 0 { Err(circumstances.native_aio(last_errno())) } else { Ok(()) }
 }
@@ -77,7 +77,7 @@ mod tests {
         // SAFETY: as in `native`; the context is destroyed below.
         assert_eq!(unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) }, 0);
         assert!(super::has_context(here));
-        // SAFETY: made above.
+        // SAFETY: created above.
         assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, context) }, 0);
         assert!(super::has_context(u32::MAX), "not known");
     }

@@ -9,13 +9,13 @@ use super::files::{self, ROOT};
 /// The groups that can throttle a process.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
-    /// Their folders: its own first, then those above it, up to where the hierarchy is mounted.
+    /// Directories of the groups: its own first, then its ancestors up to the mount point of the hierarchy.
     pub dirs: Vec<PathBuf>,
     /// Version 2.
     pub unified: bool,
 }
 
-/// Of this process. Empty where no CPU controller is mounted.
+/// Groups of this process. Empty if no CPU controller is mounted.
 pub(crate) fn of_this_process() -> Groups {
     of_this_process_in(Path::new(ROOT))
 }
@@ -87,7 +87,7 @@ impl Groups {
         self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
     }
 
-    /// Time that each group was kept off its CPUs so far, summed over them, ns; empty where the kernel does not tell.
+    /// Time that each group's quota stopped it so far, summed over CPUs, ns; empty if the kernel does not report it.
     pub fn throttled_ns(&self) -> Vec<Option<u64>> {
         self.dirs.iter().map(|dir| throttled_ns(dir)).collect()
     }
@@ -98,7 +98,7 @@ pub fn throttled_ns(dir: &Path) -> Option<u64> {
     throttled(&files::text(dir, "cpu.stat")?)
 }
 
-/// Of the group that was throttled most; throttled are all below it too, so a sum would count twice.
+/// The most throttled group; the ancestors' throttling includes their descendants, so a sum would count twice.
 pub(crate) fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<u64> {
     after.iter().zip(before).filter_map(|(after, before)| Some((*after)?.saturating_sub((*before)?))).max()
 }

@@ -1,4 +1,4 @@
-//! What else goes on around a measured span, read before and after it: nothing runs in between on its account.
+//! Other activity around a measured span, read before and after it, with nothing in between.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::page_cache::{Cache, Cached};
 use super::{cgroup, cpu, files, procfs};
 use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, PageCache};
 
-/// What is read of.
+/// The subject of the readings.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub target: Option<&'a Path>,
@@ -35,7 +35,7 @@ pub struct Before<'a> {
     load_average: Option<f64>,
 }
 
-/// Called where nothing of the load is in flight. Costs some milliseconds; the counters of which differences are taken are
+/// Called with no I/O of the load in flight. Costs some milliseconds; the counters for differences are
 /// read last.
 pub fn before(of: Subject<'_>) -> Before<'_> {
     let root = Path::new(files::ROOT);
@@ -62,7 +62,7 @@ pub fn before(of: Subject<'_>) -> Before<'_> {
 }
 
 impl Before<'_> {
-    /// What changed since. What the load alone knows is left at null, and its bytes at 0.
+    /// The changes since. Fields that only the load knows stay null, and its bytes 0.
     pub fn after(self) -> Circumstances {
         let root = Path::new(files::ROOT);
         let of = self.of;
@@ -111,7 +111,7 @@ fn steal_ns(cpus: &[u32]) -> Option<u64> {
     cpus.iter().map(ticks).sum::<Option<u64>>().map(procfs::ticks_to_ns)
 }
 
-/// The kernel counts per core, and for each CPU of a package what the package as a whole did.
+/// The kernel counts per core, and for each CPU of a package the events of the package.
 fn thermal_throttles(root: &Path, cpus: &[u32]) -> Option<u64> {
     let count = |cpu: u32, what: &str| {
         files::number::<u64>(root, format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{what}_throttle_count"))
@@ -121,7 +121,7 @@ fn thermal_throttles(root: &Path, cpus: &[u32]) -> Option<u64> {
     (!cpus.is_empty()).then_some(cores + package.unwrap_or(0))
 }
 
-/// The mean over the CPUs; `None` where one does not tell, as in most virtual machines.
+/// The mean over the CPUs; `None` if one is unknown, as in most virtual machines.
 fn frequency_khz(root: &Path, cpus: &[u32]) -> Option<u64> {
     let of = |cpu| files::number::<u64>(root, format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
     let sum = cpus.iter().map(of).sum::<Option<u64>>()?;

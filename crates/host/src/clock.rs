@@ -1,4 +1,4 @@
-//! The clocks: what the kernel keeps time with, whether the processor's counter can be used in its place, and the tick.
+//! Clocks: the kernel's clock source, whether the processor's counter can replace it, and the tick.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::files::{self, ROOT};
 
 const SOURCE: &str = "sys/devices/system/clocksource/clocksource0";
 
-/// This moment by the kernel's own CLOCK_MONOTONIC, which the probes stamp with. In a time namespace a program is shown another one.
+/// Now by the kernel's own CLOCK_MONOTONIC, which the probes use. A program in a time namespace sees a different one.
 pub fn monotonic_ns() -> u64 {
     static OFFSET_NS: LazyLock<i64> = LazyLock::new(|| {
         let text = files::text(Path::new(ROOT), "proc/self/timens_offsets");
@@ -37,14 +37,14 @@ pub fn of_this_thread() -> Duration {
 pub fn of_process_ns(tgid: u32) -> Option<u64> {
     let mut clock = 0;
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write to the place that they are given.
+    // SAFETY: both write only to the pointer that they receive.
     let told = unsafe {
         libc::clock_getcpuclockid(tgid as libc::pid_t, &mut clock) == 0 && libc::clock_gettime(clock, &mut at) == 0
     };
     told.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
 }
 
-/// What the time namespace adds to CLOCK_MONOTONIC: `monotonic SECONDS NANOSECONDS`.
+/// Offset that the time namespace adds to CLOCK_MONOTONIC: `monotonic SECONDS NANOSECONDS`.
 fn parse_offset(text: &str) -> Option<i64> {
     let line = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
     let mut numbers = line.split_whitespace().map(|n| n.parse::<i64>().ok());
@@ -63,7 +63,7 @@ pub fn source() -> Option<String> {
 pub struct Tsc {
     /// Counts at one rate, whatever the CPU's frequency (`constant_tsc`).
     pub constant: bool,
-    /// Goes on counting in every sleep state (`nonstop_tsc`).
+    /// Counts in every sleep state (`nonstop_tsc`).
     pub nonstop: bool,
 }
 
@@ -97,7 +97,7 @@ pub fn tick_hz() -> Option<u32> {
 
 /// The kernel rounds 10⁹/HZ to whole nanoseconds; rounding back restores every HZ that can be configured.
 fn hz_of(tick_ns: i64) -> Option<u32> {
-    // Below 100 µs it is no tick: some sandboxes answer 1 ns for every clock.
+    // Less than 100 µs is not a tick: some sandboxes report 1 ns for every clock.
     if tick_ns < 100_000 { None } else { u32::try_from((1_000_000_000 + tick_ns / 2) / tick_ns).ok() }
 }
 

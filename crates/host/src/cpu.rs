@@ -1,4 +1,4 @@
-//! The CPUs: which there are, what they share, what is kept off them, what a hypervisor takes from them.
+//! The CPUs: online ones, shared hardware, isolation, time stolen by a hypervisor.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -92,12 +92,12 @@ pub(super) fn cpuinfo(info: &str, key: &str) -> Option<String> {
     info.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
 }
 
-/// What is kept off some CPUs at boot. `None`: could not be read; an empty list: nothing is.
+/// Isolation of CPUs at boot. `None`: unreadable; an empty list: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolation {
     /// Left out of scheduling (`isolcpus=`, or an isolated cpuset partition).
     pub isolated: Option<Vec<u32>>,
-    /// Without a tick while a single task runs (`nohz_full=`). A kernel without CONFIG_NO_HZ_FULL has no such file.
+    /// Without a tick while a single task runs (`nohz_full=`). A kernel without CONFIG_NO_HZ_FULL does not have this file.
     pub nohz_full: Option<Vec<u32>>,
 }
 
@@ -125,7 +125,7 @@ pub fn smt_siblings(cpu: u32) -> Option<Vec<u32>> {
 }
 
 fn siblings_in(root: &Path, cpu: u32) -> Option<Vec<u32>> {
-    // `core_cpus_list` since 5.4; `thread_siblings_list`, the older name, is kept beside it.
+    // `core_cpus_list` since 5.4; the older name `thread_siblings_list` also remains.
     ["core_cpus_list", "thread_siblings_list"]
         .iter()
         .find_map(|f| parse_list(&files::text(root, format!("{CPU}/cpu{cpu}/topology/{f}"))?).ok())
@@ -173,14 +173,14 @@ fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
     if all.is_empty() { None } else { Some(all) }
 }
 
-/// Time that all CPUs together ran something, up to now, of which only the difference to another moment's means anything; `None` where
-/// /proc/stat does not say. It is what they were not idle for, which the kernel measures: the rest of /proc/stat it samples at ticks, where
-/// what runs shortly after each is never seen. `now_ns` is of any steady clock.
+/// Busy time of all CPUs up to now; only differences are meaningful; `None` if /proc/stat does not have it. It is the complement of
+/// the idle time, which the kernel measures exactly. The other times in /proc/stat are sampled at ticks, which miss work shortly after
+/// a tick. `now_ns` may be from any steady clock.
 pub fn busy_ns(now_ns: u64) -> Option<u64> {
     parse_busy(&files::text(Path::new(ROOT), "proc/stat")?, now_ns)
 }
 
-/// The times that are subtracted from one another there are told to a tick each.
+/// The idle times that are subtracted there have a resolution of one tick each.
 pub fn busy_resolution_ns() -> u64 {
     3 * ticks_to_ns(1)
 }
@@ -189,7 +189,7 @@ fn parse_busy(stat: &str, now_ns: u64) -> Option<u64> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let [_, _, _, idle, iowait, _, _, steal] = ticks(all.split_whitespace())?;
     let cpus = parse_steal(stat)?.len() as u64;
-    // Of a CPU that was not there all the time less is known: only the difference counts, which goes round.
+    // A CPU that was offline for some time has less; only the difference counts, which wraps.
     Some((cpus * now_ns).wrapping_sub(ticks_to_ns(idle + iowait + steal)))
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let now = || began.elapsed().as_nanos() as u64;
         let before = busy_ns(now()).unwrap();
         while now() < 200_000_000 {}
-        // Of this CPU at least, whatever the others do.
+        // At least this CPU, independent of the others.
         assert!(busy_ns(now()).unwrap().wrapping_sub(before) + busy_resolution_ns() >= 150_000_000);
     }
 

@@ -1,7 +1,7 @@
-//! Reading the one-value files of sysfs and procfs below a root.
+//! Reads the single-value files of sysfs and procfs below a root.
 //!
-//! Every reader in `host` takes that root, so that its tests read small trees with known answers instead of the
-//! machine they run on. A file that is missing or refused is `None`: the caller knows what its absence means.
+//! Every reader in `host` takes that root, so that its tests read small trees with known values instead of the
+//! machine on which they run. A missing or refused file is `None`: the caller knows the meaning of its absence.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The machine itself.
 pub const ROOT: &str = "/";
 
-/// The whole file, without the white space around it. `path` may begin with a slash.
+/// The complete file without surrounding white space. `path` may start with a slash.
 pub fn text(root: &Path, path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(below(root, path)).ok().map(|s| s.trim().to_owned())
 }
@@ -19,7 +19,7 @@ pub fn number<T: std::str::FromStr>(root: &Path, path: impl AsRef<Path>) -> Opti
     text(root, path)?.parse().ok()
 }
 
-/// Names of a folder's entries, sorted; empty when there is no such folder.
+/// Sorted names of a directory's entries; empty if there is no such directory.
 pub fn entries(root: &Path, path: impl AsRef<Path>) -> Vec<String> {
     let Ok(dir) = fs::read_dir(below(root, path)) else { return Vec::new() };
     let mut names: Vec<String> = dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();

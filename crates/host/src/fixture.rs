@@ -1,4 +1,4 @@
-//! A small sysfs and procfs in a temporary folder, for tests with known answers.
+//! A small sysfs and procfs in a temporary directory, for tests with known values.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ impl Tree {
         self
     }
 
-    /// A symbolic link at `path` to `target`, which is given from the root, as sysfs paths are.
+    /// A symbolic link from `path` to `target`, which is relative to the root, like sysfs paths.
     pub fn link(self, path: &str, target: &str) -> Self {
         let at = self.root().join(path);
         fs::create_dir_all(at.parent().expect("a path below the root")).expect("a folder of the tree");

@@ -1,6 +1,6 @@
-//! What this kernel's io_uring gives to this process, by asking for it: rings with each setup flag, opcodes, registration.
+//! Capabilities of this kernel's io_uring for this process, by trying them: rings with each setup flag, opcodes, registration.
 //!
-//! Nothing is submitted. Every ring that is made is closed at once.
+//! Nothing is submitted. Every ring is closed at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -20,12 +20,12 @@ use iotrail_schema::uring::{self, Name};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
     pub name: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
     pub answer: Result<(), Refusal>,
 }
 
-/// What can be registered with a ring, and the kernel's answer.
+/// A registration, and the kernel's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
     pub name: &'static str,
@@ -46,7 +46,7 @@ pub struct Opcodes {
     pub unnamed: usize,
 }
 
-/// Those that need more than their bit: a ring whose workers are shared, memory of the program's own, a CPU.
+/// Flags that need more than their bit: a ring with shared workers, memory of the program, a CPU.
 const NOT_TRIED: [&str; 4] = ["sq_aff", "attach_wq", "no_mmap", "registered_fd_only"];
 
 fn tried() -> impl Iterator<Item = &'static SetupFlag> {
@@ -93,7 +93,7 @@ fn named(supported: &[bool]) -> Opcodes {
         name: o.name,
         answer: match supported.get(number) {
             Some(true) => Ok(()),
-            // Known and refused: left out of the kernel's configuration (the network's, epoll's, futexes').
+            // Known and refused: disabled in the kernel's configuration (network, epoll, futexes).
             Some(false) => Err(Refusal::new(
                 "this kernel was built without it",
                 format!("{}, with the subsystem it belongs to", refusal::or_later((o.since.0, o.since.1, 0))),
@@ -129,7 +129,7 @@ pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
     ]
 }
 
-/// One kind of name, and what the kernel answers for each of its names.
+/// One kind of name, and the kernel's answer for each of its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
@@ -152,7 +152,7 @@ impl Kind {
     }
 }
 
-/// The kind whose names [`flags`] tries.
+/// The kind whose names [`flags`] tests.
 pub const SETUP_FLAGS: &str = "setup flags reported";
 
 /// The names that the kernel reports, from IORING_REGISTER_QUERY (6.18), which needs no ring.
@@ -230,7 +230,7 @@ fn setup(flags: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -239,8 +239,8 @@ fn setup_again(flags: u32) -> io::Result<OwnedFd> {
     again(|| setup(flags))
 }
 
-/// The kernel gives back a closed ring's locked memory a moment later, and until then the limit may seem used up by the
-/// rings that were made here: so a first refusal for want of memory (and some more, half a second in all) does not count.
+/// The kernel releases a closed ring's locked memory a moment later. Until then the limit may seem used up by the
+/// rings created here, so refusals for lack of memory within half a second do not count.
 fn again<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
@@ -253,7 +253,7 @@ fn again<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// # Safety
-/// `arg` is what `opcode` expects, with `count` elements, valid for the call and as long as the kernel keeps it.
+/// `arg` is of the type that `opcode` expects, with `count` elements, valid for the call and as long as the kernel keeps it.
 unsafe fn register(ring: &OwnedFd, opcode: u32, arg: *mut libc::c_void, count: u32) -> io::Result<i64> {
     // SAFETY: the descriptor is an open ring; the rest is the caller's promise.
     let rc = unsafe { libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), opcode, arg, count) };
@@ -290,7 +290,7 @@ fn register_file(ring: &OwnedFd) -> io::Result<()> {
 }
 
 fn register_buffer(ring: &OwnedFd) -> io::Result<()> {
-    // A mapping of its own: the kernel charges the whole folio that a buffer lies in, and the heap may lie in a huge one.
+    // A separate mapping: the kernel charges the complete folio of a buffer, and the heap may be in a huge one.
     const LENGTH: usize = 4096;
     let page = Mapping::anonymous(LENGTH, MapFlags::PRIVATE)?;
     let mut one = libc::iovec { iov_base: page.base().as_ptr().cast(), iov_len: LENGTH };
@@ -308,7 +308,7 @@ fn register_ring(ring: &OwnedFd) -> io::Result<()> {
     let arg: *mut libc::c_void = (&raw mut update).cast();
     // SAFETY: one update, read and written during the call.
     unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_RING_FDS as u32, arg, 1)? };
-    // Giving the slot back names it by its offset alone.
+    // Releasing the slot names it only by its offset.
     update.data = 0;
     // SAFETY: as above. The slot belongs to this thread, and nothing was submitted through it.
     unsafe {

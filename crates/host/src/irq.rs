@@ -20,7 +20,7 @@ pub struct Interrupts {
 /// One source of interrupts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// `36` for an interrupt line, else the mnemonic: `LOC`, `RES`, `CAL`, …; x86's on arm64 too, its timer's line included.
+    /// `36` for an interrupt line, otherwise the mnemonic: `LOC`, `RES`, `CAL`, …; those of x86 also on arm64, including the timer.
     pub vector: String,
     /// The handlers' names (`virtio1-req.0`), or a mnemonic's description; empty without a handler.
     pub name: String,
@@ -85,7 +85,7 @@ fn parse_row(line: &str, columns: usize) -> Option<Row> {
     Some(Row { vector, name: name.to_owned(), counts })
 }
 
-/// What x86 calls a row that is named otherwise: on arm64 IPIs have numbers (`IPI0`, arch/arm64/kernel/smp.c).
+/// x86's mnemonic of a row with a different name: on arm64 IPIs have numbers (`IPI0`, arch/arm64/kernel/smp.c).
 fn mnemonic(vector: &str, name: &str) -> Option<&'static str> {
     Some(match name {
         _ if !vector.starts_with("IPI") => return None,
@@ -96,7 +96,7 @@ fn mnemonic(vector: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// The handlers of an interrupt line: what follows the chip and its input, which are padded, after two spaces
+/// The handlers of an interrupt line: the text after the chip and its input, which are padded, after two spaces
 /// (`show_interrupts` in kernel/irq/proc.c). Several handlers are separated by a comma and one space.
 fn actions(rest: &str) -> &str {
     let rest = rest.trim();
@@ -112,13 +112,13 @@ impl Interrupts {
         self.rows.iter().find(|r| r.vector == vector)
     }
 
-    /// How many of `vector` arrived on `cpu`; `None` where the kernel has no such row or column.
+    /// Number of `vector` interrupts on `cpu`; `None` if the kernel has no such row or column.
     pub fn count(&self, vector: &str, cpu: u32) -> Option<u64> {
         let column = self.cpus.iter().position(|&c| c == cpu)?;
         self.row(vector)?.counts.get(column).copied()
     }
 
-    /// Adds what arrived in another span of time. What only one of the two has is left as it is there.
+    /// Adds the interrupts of another span. A row in only one of the two is unchanged.
     pub fn add(&mut self, other: &Interrupts) {
         if self.cpus != other.cpus {
             return;
@@ -131,8 +131,8 @@ impl Interrupts {
         }
     }
 
-    /// What arrived after `earlier`, on the CPUs that are in both. A row that is new since then, or whose number was
-    /// given to another handler, counts from zero, as the kernel's counter did.
+    /// Interrupts after `earlier`, on the CPUs in both. A new row, or one whose number was
+    /// assigned to a different handler, counts from zero, like the kernel's counter.
     pub fn since(&self, earlier: &Interrupts) -> Interrupts {
         let kept: Vec<usize> = (0..self.cpus.len()).filter(|&i| earlier.cpus.contains(&self.cpus[i])).collect();
         let rows = self.rows.iter().map(|now| {
@@ -164,10 +164,10 @@ impl Interrupts {
 pub struct Affinity {
     /// The CPUs that it may go to (smp_affinity_list).
     pub allowed: Option<Vec<u32>>,
-    /// The CPUs that it goes to at present (effective_affinity_list).
+    /// The CPUs to which it is delivered at present (effective_affinity_list).
     pub effective: Option<Vec<u32>>,
-    /// Whether the kernel lets root change it. `Some(false)`: it manages the affinity itself, as drivers ask for
-    /// with one queue per CPU; `None`: it can't be told with these privileges.
+    /// Whether root can change it. `Some(false)`: the kernel manages the affinity, as drivers request
+    /// with one queue per CPU; `None`: unknown with these privileges.
     pub movable: Option<bool>,
 }
 
@@ -178,14 +178,14 @@ pub fn affinity(irq: u32) -> Affinity {
 pub(super) fn affinity_in(root: &Path, irq: u32) -> Affinity {
     let list = |name: &str| parse_list(&files::text(root, format!("proc/irq/{irq}/{name}"))?).ok();
     let allowed = list("smp_affinity_list");
-    // An interrupt that was never started has no effective CPU yet; kernels without the file deliver to what is allowed.
+    // An interrupt that was never started has no effective CPU; kernels without the file deliver to the allowed CPUs.
     let effective = list("effective_affinity_list").filter(|cpus| !cpus.is_empty()).or_else(|| allowed.clone());
     Affinity { allowed, effective, movable: movable(&root.join(format!("proc/irq/{irq}/smp_affinity_list"))) }
 }
 
-/// Recent kernels take the write permission off the file of a managed interrupt. Older ones show it writable and refuse:
-/// they are asked with a text that is no list, which they only read after that check (EINVAL: it could be set;
-/// EPERM, before 6.11 EIO: it could not). Neither answer changes anything.
+/// Recent kernels remove the write permission from the file of a managed interrupt. Older ones show it writable and refuse.
+/// To distinguish them, an invalid list is written, which they parse only after that check (EINVAL: it could be set;
+/// EPERM, before 6.11 EIO: it could not). Neither changes anything.
 fn movable(file: &Path) -> Option<bool> {
     if fs::metadata(file).ok()?.permissions().mode() & 0o200 == 0 {
         return Some(false);

@@ -1,4 +1,4 @@
-//! The kernel: its release, and the settings that decide what programs may ask of it.
+//! The kernel: its release, and the settings that limit programs.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,14 +18,14 @@ pub fn version() -> Option<Version> {
     parse_version(&release()?)
 }
 
-/// Of `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`: the leading numbers; a missing patch level is 0.
+/// For `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`: the leading numbers; a missing patch level is 0.
 pub(crate) fn parse_version(release: &str) -> Option<Version> {
     let digits =
         |s: &str| -> Option<u32> { s[..s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len())].parse().ok() };
     let mut parts = release.splitn(3, '.');
     let (major, minor) = (digits(parts.next()?)?, parts.next()?);
     let patch = match parts.next() {
-        // `7.2-rc1.x` has no patch level, whatever follows the suffix.
+        // `7.2-rc1.x` has no patch level, whatever comes after the suffix.
         Some(patch) if minor.bytes().all(|b| b.is_ascii_digit()) => digits(patch)?,
         _ => 0,
     };
@@ -59,16 +59,16 @@ fn shows_addresses(kallsyms: &str) -> Option<bool> {
     Some(addresses.any(|a| a.bytes().any(|b| b != b'0')))
 }
 
-/// Settings under /proc/sys; `None`: this kernel has no such setting, or it can't be read.
+/// Settings under /proc/sys; `None`: this kernel does not have it, or it is unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// 0: everyone may make a ring; 1: CAP_SYS_ADMIN or the group; 2: nobody. Since 6.6.
+    /// 0: all processes may create a ring; 1: CAP_SYS_ADMIN or the group; 2: none. Since 6.6.
     pub io_uring_disabled: Option<u32>,
     /// The group for 1; -1: none.
     pub io_uring_group: Option<i64>,
-    /// 0: addresses for everyone who may have them; 1: with CAP_SYSLOG; 2: nobody.
+    /// 0: addresses for all processes that may see them; 1: with CAP_SYSLOG; 2: none.
     pub kptr_restrict: Option<u32>,
-    /// 0: anyone may load simple programs; 1: nobody without CAP_BPF, until reboot; 2: the same, changeable.
+    /// 0: all processes may load simple programs; 1: only with CAP_BPF, until reboot; 2: the same, changeable.
     pub unprivileged_bpf_disabled: Option<u32>,
     pub perf_event_paranoid: Option<i32>,
     /// Native aio requests that all processes may have, and have.

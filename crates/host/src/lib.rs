@@ -1,22 +1,22 @@
-//! Facts of this machine: read, never changed but in [`settings`], which puts back what it has changed.
+//! Facts of this machine. They are only read, except in [`settings`], which restores its changes.
 //!
 //! | module | facts |
 //! |---|---|
-//! | [`cpu`] | which CPUs are online, what they share, what is kept off them, stolen time |
-//! | [`irq`] | interrupts by vector and CPU; where each may be delivered |
-//! | [`block`] | the disks under a path: queues, scheduler, the interrupts that carry completions |
-//! | [`circumstances`] | what else went on around a measured span; with `page_cache` and [`cgroup`] |
-//! | [`pci`] | a function on the bus: its class, driver, IOMMU, and what uses it |
+//! | [`cpu`] | online CPUs, shared hardware, isolation, stolen time |
+//! | [`irq`] | interrupts by vector and CPU; their affinity |
+//! | [`block`] | the disks under a path: queues, scheduler, the interrupts of completions |
+//! | [`circumstances`] | other activity around a measured span; with `page_cache` and [`cgroup`] |
+//! | [`pci`] | a PCI function: its class, driver, IOMMU, and users |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
-//! | [`lockdown`], [`privileges`], `virtualisation` | what is allowed, to whom, on whose machine |
-//! | [`limits`] | what they are; of open files: the soft limit raised, and given back to what is started |
-//! | [`procfs`] | processes and threads, from the texts of /proc |
-//! | [`programs`] | where a program is, and whether it may be run |
-//! | [`settings`] | conditions that an experiment asks for: changed, journalled, put back |
-//! | [`io_uring`], [`aio`] | what the interfaces give, by asking; [`refusal`]: why not, in words |
+//! | [`lockdown`], [`privileges`], `virtualisation` | permissions, and the hypervisor |
+//! | [`limits`] | limits; for open files: the soft limit raised, and restored for child programs |
+//! | [`procfs`] | processes and threads, from /proc |
+//! | [`programs`] | the path of a program, and whether it is executable |
+//! | [`settings`] | conditions of an experiment: changed, journalled, restored |
+//! | [`io_uring`], [`aio`] | capabilities of the interfaces, by trying them; [`refusal`]: the reason of a refusal |
 //!
-//! What can't be read is `None`; readers take the root of sysfs and procfs, so that tests run on small trees.
+//! Unreadable values are `None`; readers take the root of sysfs and procfs, so that tests run on small trees.
 //!
 //! It uses `iotrail-base`, `iotrail-schema`.
 
@@ -49,7 +49,7 @@ use std::path::Path;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Host;
 
-/// The host as a measurement records it, with what the load runs against.
+/// The host as in a measurement, with the target of the load.
 ///
 /// Errors: the target is missing (wrong input); sysfs is not readable (machine).
 pub fn facts(target: Option<&Path>) -> Result<Host> {

@@ -1,5 +1,6 @@
-//! Limits of this process. A file that reaches its limit of size is an error of the write, and no signal that kills. Of open files the soft limit is raised to the hard one at start, and what is started gets back what
-//! was given: soft limits are low for programs that use select(2), which ours is none of.
+//! Limits of this process. A file that reaches its size limit is an error of the write instead of a signal that kills. The soft
+//! limit of open files is raised to the hard one at the start, and child programs get the
+//! original one: soft limits are low for programs that use select(2), which iotrail does not.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +15,7 @@ static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 /// SIGXFSZ was not ignored then.
 static SIZE_KILLS: AtomicBool = AtomicBool::new(false);
 
-/// As it is now. rustix has no answer for a seccomp filter that refuses to tell, so libc is asked.
+/// The current limit. rustix cannot report a seccomp filter that refuses the call, so libc is used.
 pub fn now(of: Resource) -> io::Result<Rlimit> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live structure that the call fills.
@@ -25,7 +26,7 @@ pub fn now(of: Resource) -> io::Result<Rlimit> {
     Ok(Rlimit { current: bounded(limit.rlim_cur), maximum: bounded(limit.rlim_max) })
 }
 
-/// To be called once, first. Where it is not allowed, what needs more files than it gets says so.
+/// Called once, first. If it is not allowed, operations that need more files report it.
 pub fn raise() {
     // SAFETY: no handler is installed.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -42,7 +43,7 @@ pub fn open_files() -> Option<u64> {
     now(Resource::Nofile).ok().map(|limit| limit.current.unwrap_or(u64::MAX))
 }
 
-/// The program that this becomes has the limits that were given to us.
+/// The program that this process executes gets the original limits.
 pub fn give_back(command: &mut Command) {
     let give_back = || {
         if SIZE_KILLS.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Whether the kernel is locked down, told by its file or, where securityfs is not mounted, by what lockdown forbids.
+//! Kernel lockdown, from its file or, without securityfs, from operations that lockdown forbids.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -12,9 +12,9 @@ use super::files::{self, ROOT};
 /// The mode and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lockdown {
-    /// `none`, `integrity`, `confidentiality`; `None` where it can't be told.
+    /// `none`, `integrity`, `confidentiality`; `None`: not known.
     pub mode: Option<String>,
-    /// How it was told, for people.
+    /// The evidence, as text.
     pub how: String,
 }
 
@@ -41,8 +41,8 @@ fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdow
     Lockdown { mode: mode.map(str::to_owned), how: how.into() }
 }
 
-/// Lockdown (integrity and up) refuses every ioctl on /proc/bus/pci/*/* before it looks at it, whoever asks
-/// (`proc_bus_pci_ioctl`, since 5.4). Without it, the one that is tried answers with the number of the bus's PCI domain and
+/// Lockdown (integrity and above) refuses every ioctl on /proc/bus/pci/*/* before it examines it, for all users
+/// (`proc_bus_pci_ioctl`, since 5.4). Without lockdown, the ioctl used here returns the number of the bus's PCI domain and
 /// changes nothing.
 fn pci_configuration_locked(buses: &Path) -> Option<bool> {
     const PCIIOC_CONTROLLER: Opcode = (b'P' as Opcode) << 24 | (b'C' as Opcode) << 16 | (b'I' as Opcode) << 8;
@@ -58,7 +58,7 @@ fn pci_configuration_locked(buses: &Path) -> Option<bool> {
 }
 
 /// Lockdown (confidentiality) refuses a perf event that samples registers at interrupts (`LOCKDOWN_PERF`, since 5.4). The
-/// same event without them has to be allowed for that to tell anything: perf_event_paranoid and seccomp refuse too.
+/// same event without them has to be allowed for a conclusion: perf_event_paranoid and seccomp also refuse.
 fn register_samples_locked() -> Option<bool> {
     const PERF_SAMPLE_REGS_INTR: u64 = 1 << 18;
     perf_event(0).ok()?;
@@ -115,7 +115,7 @@ fn perf_event(sample_type: u64) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

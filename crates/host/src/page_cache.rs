@@ -1,7 +1,7 @@
-//! How much of a file is in the page cache, without touching it.
+//! The share of a file in the page cache, without touching the file.
 //!
-//! Cost: some milliseconds at most. Of more than [`WHOLE`] bytes, [`WINDOWS`] evenly spread windows are looked at, each as
-//! large as fits into [`WHOLE`]: what is cached in one piece is then known to about one part in [`WINDOWS`].
+//! Cost: at most some milliseconds. Above [`WHOLE`] bytes, [`WINDOWS`] evenly spread windows are sampled, each as
+//! large as fits into [`WHOLE`]: a contiguous cached range is then known to about one part in [`WINDOWS`].
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -24,17 +24,17 @@ pub struct Cached {
     pub dirty: Option<f64>,
 }
 
-/// An open file, of which the first `bytes` are looked at.
+/// An open file, of which the first `bytes` are checked.
 pub struct Cache {
     file: File,
     bytes: u64,
 }
 
 impl Cache {
-    /// `bytes`: how much of it is used; `None`: all. `None` where it can't be opened or is empty.
+    /// `bytes`: the used part; `None`: all. Returns `None` if it cannot be opened or is empty.
     pub fn of(path: &Path, bytes: Option<u64>) -> Option<Self> {
         let mut file = File::open(path).ok()?;
-        // Of a device too, where metadata has no length.
+        // Also for a device, whose metadata has no length.
         let all = file.seek(SeekFrom::End(0)).ok()?;
         let bytes = bytes.map_or(all, |b| b.min(all));
         (bytes > 0).then_some(Self { file, bytes })
@@ -79,12 +79,12 @@ fn cachestat(file: &File, offset: u64, length: u64) -> Option<Pages> {
     let range = [offset, length];
     // Pages: cached, dirty, under writeback, evicted, recently evicted.
     let mut counts = [0u64; 5];
-    // SAFETY: a live descriptor and two live structures of linux/mman.h (cachestat_range, cachestat), made of u64.
+    // SAFETY: a live descriptor and two live structures of linux/mman.h (cachestat_range, cachestat), which consist of u64.
     let done = unsafe { libc::syscall(NUMBER, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
     (done == 0).then(|| Pages { resident: counts[0], dirty: Some(counts[1] + counts[2]) })
 }
 
-/// mincore(2) tells those who may not know that everything is resident, so it is asked only where it answers.
+/// Without permission mincore(2) reports that everything is resident, so it is used only with permission.
 fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
     let uid = rustix::process::geteuid().as_raw();
     if uid != 0 && file.metadata().ok()?.uid() != uid {
@@ -92,7 +92,7 @@ fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
     }
     let map = Mapping::shared(file, offset, usize::try_from(length).ok()?, ProtFlags::READ).ok()?;
     let mut pages = vec![0u8; length.div_ceil(page) as usize];
-    // SAFETY: a live mapping, of which nothing is read, and a byte for each of its pages.
+    // SAFETY: a live mapping, which is not read, and a byte per page.
     let done = unsafe { libc::mincore(map.base().as_ptr().cast(), map.bytes(), pages.as_mut_ptr()) };
     (done == 0).then(|| pages.iter().filter(|p| **p & 1 != 0).count() as u64)
 }
@@ -110,7 +110,7 @@ mod tests {
         let cache = Cache::of(&path, None).unwrap();
         assert_eq!(cache.look().unwrap().resident, 1.0);
         assert_eq!(mincore(&cache.file, 0, 1 << 20, 4096), Some(256));
-        // A part of it that is no whole number of pages.
+        // A part that is not a whole number of pages.
         assert_eq!(Cache::of(&path, Some(5000)).unwrap().look().unwrap().resident, 1.0);
         let empty = dir.path().join("empty");
         File::create(&empty).unwrap();

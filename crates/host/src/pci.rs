@@ -1,4 +1,4 @@
-//! A function on the PCI bus: what it is, whose it is at present, and what stands between it and memory.
+//! A function on the PCI bus: its class, its current user, and its path to memory.
 
 use std::fmt;
 use std::fs;
@@ -40,12 +40,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// What translates a function's addresses.
+/// Address translation of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Iommu {
     /// Number of its group.
     pub group: u32,
-    /// `identity`: it sees memory as it is; `DMA` and others: through page tables.
+    /// `identity`: physical addresses; `DMA` and others: through page tables.
     pub kind: Option<String>,
 }
 
@@ -56,13 +56,13 @@ pub struct Function {
     pub driver: Option<String>,
     /// `None`: no IOMMU is in use for it.
     pub iommu: Option<Iommu>,
-    /// Its disks (`nvme0n1`), where a driver has made some.
+    /// Its disks (`nvme0n1`), if a driver has created any.
     pub disks: Vec<String>,
-    /// What uses one of them: `nvme0n1: mounted at /srv`.
+    /// A user of one of them: `nvme0n1: mounted at /srv`.
     pub user: Option<String>,
 }
 
-/// The folder of a function in sysfs.
+/// The directory of a function in sysfs.
 pub fn folder(address: &Address) -> PathBuf {
     folder_in(Path::new(ROOT), address)
 }

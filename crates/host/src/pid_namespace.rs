@@ -1,19 +1,20 @@
-//! PID namespaces: in which one this process is, and of which one /proc is. What the kernel itself calls a process only a program of
-//! its own can tell: see `probe::numbers`.
+//! PID namespaces: that of this process, and that of /proc. Only a BPF program knows the kernel's own process IDs: see
+//! `probe::numbers`.
 
 use super::procfs::Status;
 
 /// The initial PID namespace's inode (PROC_PID_INIT_INO, include/linux/proc_ns.h).
 const INITIAL: &str = "pid:[4026531836]";
 
-/// Where this process stands.
+/// The namespace of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// In the initial namespace, with its /proc: all numbers are the kernel's own.
     Initial,
-    /// In another one, as in a container, or /proc does not tell.
+    /// A nested one, as in a container, or /proc does not report it.
     Other {
-        /// /proc is of the namespace so many levels further out; 0: of ours. `None`: none is mounted that shows this process.
+        /// Number of levels by which /proc's namespace is further out; 0: this process's. `None`: no /proc that shows this process
+        /// is mounted.
         proc_outwards: Option<u32>,
     },
 }

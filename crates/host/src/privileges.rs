@@ -1,4 +1,4 @@
-//! What this process may do: identity, capabilities, system-call filter, memory lock limit.
+//! Permissions of this process: identity, capabilities, system-call filter, memory lock limit.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rustix::process::Resource;
 use super::files::{self, ROOT};
 use super::limits;
 
-/// A capability that something here asks for; the number is its bit (linux/capability.h).
+/// A capability that iotrail needs; the number is its bit (linux/capability.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     IpcLock = 14,
@@ -51,7 +51,7 @@ pub enum Seccomp {
     Filter,
 }
 
-/// From /proc/self/status and getrlimit; `None` where it can't be read.
+/// From /proc/self/status and getrlimit; `None`: unreadable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
     pub euid: u32,
@@ -60,7 +60,7 @@ pub struct Privileges {
     pub seccomp: Option<Seccomp>,
     /// Set: a program that this process starts gains no privileges (sudo and file capabilities have no effect).
     pub no_new_privileges: Option<bool>,
-    /// `false`: in a user namespace of its own, where capabilities reach only what belongs to it.
+    /// `false`: in a nested user namespace, where capabilities apply only to its own resources.
     pub initial_namespace: Option<bool>,
     /// Soft and hard limit on locked memory; `None` in one of them: unlimited.
     pub memlock_bytes: Option<(Option<u64>, Option<u64>)>,
@@ -98,8 +98,8 @@ impl Privileges {
         }
     }
 
-    /// Whether the capability is effective over the machine, which is what BPF, io_uring's setting and locked memory ask
-    /// for; `None` where that can't be read.
+    /// Whether the capability is effective for the machine, as BPF, io_uring's setting and locked memory require;
+    /// `None`: unreadable.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         let held = self.effective? & (1 << capability as u32) != 0;
         Some(held && self.initial_namespace != Some(false))

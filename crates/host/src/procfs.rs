@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Of a process, times are of all its threads, ended ones and
-/// io_uring's helpers included.
+/// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Times of a process include all its threads, ended ones and
+/// io_uring's helpers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     pub comm: String,
@@ -13,7 +13,7 @@ pub struct Stat {
     /// In ticks: see [`ticks_to_ns`].
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// After the boot; tells a process from a later one of the same number.
+    /// Since boot; distinguishes a process from a later one with the same ID.
     pub start_ticks: u64,
 }
 
@@ -75,7 +75,7 @@ impl Status {
         Some(Status { tgid, numbers, voluntary_switches })
     }
 
-    /// Of any thread, by its own number.
+    /// Status of any thread by its TID.
     pub fn of(tid: u32) -> Option<Status> {
         Self::parse(&text(format!("/proc/{tid}/status"))?)
     }
@@ -116,7 +116,7 @@ fn list(text: &str) -> Vec<u32> {
     text.split_whitespace().filter_map(|n| n.parse().ok()).collect()
 }
 
-/// The entries of a folder that are numbers.
+/// The numeric entries of a directory.
 pub fn numbers(folder: impl Into<PathBuf>) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder.into()) else { return Vec::new() };
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
@@ -127,7 +127,7 @@ pub fn text(path: impl Into<PathBuf>) -> Option<String> {
     fs::read(path.into()).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Of so many ticks (USER_HZ), which the times in /proc count in.
+/// Converts ticks (USER_HZ), the unit of times in /proc.
 pub fn ticks_to_ns(ticks: u64) -> u64 {
     ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
@@ -138,7 +138,7 @@ pub fn descendants(tgid: u32) -> Vec<u32> {
     let mut open = vec![tgid];
     while let Some(parent) = open.pop() {
         for child in children(parent, &threads(parent)) {
-            // Numbers are reused while this looks: nobody is met twice.
+            // IDs can be reused during the search: each process is visited only once.
             if child != tgid && !found.contains(&child) {
                 found.push(child);
                 open.push(child);

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 /// The first program of that name that may be run, as execvp(3) looks for it.
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let name = name.as_ref();
-    // What execvp searches where PATH is not set.
+    // The default search path of execvp.
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file() && may_run(file))
 }

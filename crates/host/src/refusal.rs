@@ -1,4 +1,4 @@
-//! Why the kernel refuses an interface, in words: one errno has several causes, which the machine's settings tell apart.
+//! Why the kernel refuses an interface, as text: one errno has several causes, which the machine's settings distinguish.
 
 use super::kernel::{self, Settings, Version};
 use super::privileges::{Capability, Privileges, Seccomp};
@@ -16,7 +16,7 @@ impl Refusal {
     }
 }
 
-/// What tells causes apart.
+/// Facts that distinguish causes.
 #[derive(Debug, Clone)]
 pub struct Circumstances {
     pub version: Option<Version>,
@@ -33,7 +33,7 @@ impl Circumstances {
         self.version.is_some_and(|v| v < version)
     }
 
-    /// Rings were charged to RLIMIT_MEMLOCK until 5.12 charged them to the memory cgroup, and again since 6.14 made them
+    /// Rings were charged to RLIMIT_MEMLOCK until 5.12 charged them to the memory cgroup, and again since 6.14, which made them
     /// regions.
     fn rings_are_locked_memory(&self) -> bool {
         let charged = self.version.is_some_and(|v| !((5, 12, 0)..(6, 14, 0)).contains(&v));
@@ -169,7 +169,7 @@ pub(super) fn or_later(since: Version) -> String {
     format!("Linux {} or later", name(since))
 }
 
-/// A cause that no case above knows: the kernel's own words, after what they are about.
+/// An unknown cause: the kernel's own text, after the object.
 pub(super) fn unexplained(what: &str, errno: i32) -> Refusal {
     let cause = std::io::Error::from_raw_os_error(errno);
     Refusal::new(format!("{what}: {cause}"), "report this with the kernel's release")

@@ -1,11 +1,11 @@
-//! Whether this is a virtual machine, and whose.
+//! Whether this is a virtual machine, and its hypervisor.
 
 use std::path::Path;
 
 use super::files::{self, ROOT};
 
 /// The hypervisor's name (`kvm`, `qemu` for its software emulation, `xen`, `vmware`, `hyperv`, …), `none` on bare
-/// metal, `None` where nothing tells.
+/// metal, `None`: not known.
 pub fn detect() -> Option<String> {
     match by_cpuid() {
         Some(answer) => Some(answer),
@@ -36,7 +36,7 @@ fn by_cpuid() -> Option<String> {
     None
 }
 
-/// The name for CPUID's twelve bytes; a signature that isn't known is given as it is.
+/// The name for CPUID's twelve bytes; an unknown signature is returned unmodified.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 fn by_signature(bytes: &[u8]) -> String {
     let text: String = bytes.iter().filter(|b| b.is_ascii_graphic() || **b == b' ').map(|&b| b as char).collect();
@@ -55,7 +55,7 @@ fn by_signature(bytes: &[u8]) -> String {
     }
 }
 
-/// What firmware and kernel leave in files, for processors that can't be asked.
+/// Evidence in files of firmware and kernel, for processors without CPUID.
 fn by_files(root: &Path) -> Option<String> {
     if let Some(kind) = files::text(root, "sys/hypervisor/type") {
         return Some(kind);
@@ -72,7 +72,7 @@ fn by_files(root: &Path) -> Option<String> {
         .iter()
         .filter_map(|f| files::text(root, format!("sys/class/dmi/id/{f}")))
         .collect();
-    // What systemd-detect-virt looks for. Firmware of a physical machine names its maker: then it is bare metal.
+    // The strings that systemd-detect-virt uses. Firmware of a physical machine names its manufacturer: then it is bare metal.
     const KNOWN: [(&str, &str); 8] = [
         ("KVM", "kvm"),
         ("Amazon EC2", "kvm"),
@@ -84,7 +84,7 @@ fn by_files(root: &Path) -> Option<String> {
         ("Hyper-V", "hyperv"),
     ];
     match KNOWN.iter().find(|(mark, _)| dmi.iter().any(|d| d.contains(mark))) {
-        // EC2's bare-metal instances say so in their product name.
+        // EC2's bare-metal instances have this suffix in their product name.
         Some(_) if dmi.iter().any(|d| d.ends_with(".metal")) => Some("none".into()),
         Some((_, name)) => Some((*name).into()),
         None if dmi.is_empty() => by_device_tree(root),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::{files, irq};
 use iotrail_schema::measurement::TargetInterrupt;
 
-/// `dir`: the disk's folder in sysfs, links followed. Empty where the device has none of its own (a network's disk,
-/// a virtual one) or they can't be read.
+/// `dir`: the disk's directory in sysfs, links resolved. Empty if the device has no interrupts of its own (a network disk,
+/// a virtual one) or they are unreadable.
 pub(super) fn of(root: &Path, dir: &Path) -> Vec<TargetInterrupt> {
     let Ok(table) = irq::snapshot_in(root) else { return Vec::new() };
     // A vector may be allocated and have no handler: nothing arrives there.
@@ -31,7 +31,7 @@ pub(super) fn of(root: &Path, dir: &Path) -> Vec<TargetInterrupt> {
         .collect()
 }
 
-/// The nearest PCI function above the disk. (Further up are bridges, whose interrupts are their own.)
+/// The nearest PCI function above the disk. (Functions above it are bridges with their own interrupts.)
 fn pci_function(root: &Path, dir: &Path) -> Option<PathBuf> {
     let devices = root.join("sys/devices");
     let mut above = dir.ancestors().take_while(|a| a.starts_with(&devices));
@@ -44,8 +44,8 @@ fn vectors(function: &Path) -> Vec<u32> {
     if msi.is_empty() { files::number(function, "irq").into_iter().filter(|&n| n != 0).collect() } else { msi }
 }
 
-/// Of a device's interrupts, those that complete I/O. Known: NVMe's `nvme0q0` is the admin queue; virtio names its
-/// configuration, control and event vectors. Where nothing else is left (one vector for all), all are kept.
+/// The interrupts of a device that complete I/O. Known exceptions: NVMe's `nvme0q0` is the admin queue; virtio names its
+/// configuration, control and event vectors. If none remains (one vector for all), all are kept.
 fn completing<'a>(own: &[(u32, &'a str)]) -> Vec<(u32, &'a str)> {
     let kept: Vec<_> =
         own.iter().filter(|(_, name)| name.split(", ").any(|action| !is_housekeeping(action))).copied().collect();
@@ -60,7 +60,7 @@ fn is_housekeeping(action: &str) -> bool {
         && action.split_once('-').is_some_and(|(_, of)| matches!(of, "config" | "control" | "event"))
 }
 
-/// Whether a handler's name stands for one I/O queue: NVMe's `nvme0q3`, virtio_blk's `virtio1-req.0`.
+/// Whether a handler belongs to one I/O queue: NVMe's `nvme0q3`, virtio_blk's `virtio1-req.0`.
 pub(super) fn is_queue(action: &str) -> bool {
     nvme_queue(action).is_some_and(|q| q > 0)
         || action.starts_with("virtio") && action.split_once("-req.").is_some_and(|(_, n)| n.parse::<u32>().is_ok())

@@ -9,11 +9,11 @@ use serde::Serialize;
 use crate::files;
 use iotrail_base::error::{Error, Result};
 
-/// What the path is.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A regular file, or a folder: what lies under its file system.
+    /// A regular file or a directory, on a file system.
     File,
     Block,
     Character,
@@ -22,10 +22,10 @@ pub enum Kind {
 /// A path as the kernel sees it; everything after this reads below a root and can be tested on a small tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Absolute, links followed.
+    /// Absolute, links resolved.
     pub path: PathBuf,
     pub kind: Kind,
-    /// Of the file's file system, or of the device itself.
+    /// Device number of the file's file system, or of the device itself.
     pub major: u32,
     pub minor: u32,
 }
@@ -57,7 +57,7 @@ pub(super) fn place(path: &Path) -> Result<Place> {
 pub(super) struct WholeDisk {
     /// As the user names it: `vda`, `nvme0n1`.
     pub name: String,
-    /// The folders in sysfs that have its queues: its own, or those of each controller's path where NVMe multipath
+    /// The sysfs directories of its queues: its own, or those of each controller's path if NVMe multipath
     /// puts a head in front of them.
     pub dirs: Vec<PathBuf>,
 }
@@ -66,8 +66,8 @@ pub(super) struct WholeDisk {
 pub(super) struct Below {
     pub filesystem: Option<String>,
     pub disks: Vec<WholeDisk>,
-    /// The devices whose queues take what is submitted to the path: the disks, or what stands above them and has a queue of
-    /// requests of its own (a loop device, request-based device-mapper).
+    /// The devices whose queues take the path's requests: the disks, or devices above them with their own
+    /// request queue (a loop device, request-based device-mapper).
     pub queues: Vec<WholeDisk>,
     pub layers: Vec<String>,
 }
@@ -115,7 +115,7 @@ fn follow_place(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
             if place.major != 0 {
                 follow_dev(root, place, below, depth);
             } else if let Some(mount) = mount.filter(|m| m.filesystem == "btrfs") {
-                // An anonymous st_dev: btrfs gives each subvolume one. The disks are in its own folder of sysfs.
+                // An anonymous st_dev: btrfs assigns one per subvolume. The disks are in btrfs's own sysfs directory.
                 for dir in btrfs_devices(root, &mount.source) {
                     follow_block(root, &dir, below, depth.down());
                 }
@@ -131,7 +131,7 @@ fn follow_dev(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
     }
 }
 
-/// `dir`: a block device's folder in sysfs, links followed.
+/// `dir`: a block device's directory in sysfs, links resolved.
 fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
     let Some(name) = dir.file_name().and_then(|n| n.to_str()).map(str::to_owned) else { return };
     if depth.devices > DEEPEST {
@@ -149,7 +149,7 @@ fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
         .filter_map(|s| fs::canonicalize(dir.join("slaves").join(s)).ok())
         .collect();
     if !slaves.is_empty() {
-        // Most of device-mapper and md hands bios on; what has hardware queues makes requests itself.
+        // Most of device-mapper and md forwards bios; a device with hardware queues creates requests itself.
         if !files::entries(dir, "mq").is_empty() {
             below.take_requests(dir, &name, &mut depth);
         }
@@ -184,7 +184,7 @@ impl Below {
     }
 }
 
-/// The paths of an NVMe multipath head: it stands under its subsystem, and each of the subsystem's controllers has a
+/// The paths of an NVMe multipath head: it is under its subsystem, and each of the subsystem's controllers has a
 /// hidden disk for the same namespace (`nvme0n1` → `nvme0c0n1`, `nvme0c1n1`).
 fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     let Some(subsystem) = dir.parent() else { return Vec::new() };
@@ -210,7 +210,7 @@ fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The folders in sysfs that have the queues of the disk that the user calls `name`; empty where there is no such disk.
+/// The sysfs directories with the queues of the disk named `name`; empty if there is no such disk.
 pub(crate) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(dir) = fs::canonicalize(root.join("sys/block").join(name)) else { return Vec::new() };
     let paths = multipath(&dir, name);
@@ -226,7 +226,7 @@ fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     if numbered("ng") {
         let disk = name.replacen("ng", "nvme", 1);
         let block = dir.parent()?.join(&disk);
-        // A namespace whose command set the block layer does not know has a character device only.
+        // A namespace with a command set that the block layer does not know has only a character device.
         if !block.exists() {
             return Some(WholeDisk { name, dirs: vec![dir] });
         }
@@ -236,7 +236,7 @@ fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     if numbered("nvme") { Some(WholeDisk { name, dirs: vec![dir] }) } else { None }
 }
 
-/// The folders of all devices of the btrfs that `source` belongs to.
+/// The directories of all devices of the btrfs that `source` belongs to.
 fn btrfs_devices(root: &Path, source: &str) -> Vec<PathBuf> {
     // /dev/mapper/x is a link to ../dm-0, which is the name that sysfs has.
     let Ok(real) = fs::canonicalize(files::below(root, source)) else { return Vec::new() };

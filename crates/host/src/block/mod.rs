@@ -1,7 +1,7 @@
-//! The device under a path: its driver, queues and scheduler, and the interrupts that carry its completions.
+//! The device under a path: its driver, queues and scheduler, and the interrupts of its completions.
 //!
-//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` what they moved, `usage` whose
-//! they are at present.
+//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` reads the bytes they moved, `usage`
+//! finds their current users.
 
 mod interrupts;
 mod locate;
@@ -20,7 +20,7 @@ use super::files::ROOT;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Target;
 
-/// What lies under a path.
+/// The devices under a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
     pub path: String,
@@ -29,7 +29,7 @@ pub struct Description {
     pub filesystem: Option<String>,
     /// The physical disks; empty where the file is on none (tmpfs, network, overlay) or they can't be found.
     pub disks: Vec<Disk>,
-    /// What takes the requests that are submitted to the path: the disks, or what above them has a queue of its own (loop).
+    /// The devices that take the path's requests: the disks, or devices above them with their own queue (loop).
     pub queues: Vec<Disk>,
     /// Block devices between the path and the disks, topmost first: partitions, device-mapper, md, loop.
     pub layers: Vec<String>,
@@ -43,7 +43,7 @@ pub fn target(path: &Path) -> Result<Target> {
     describe(path).map(|d| d.target())
 }
 
-/// The same target once more: its disks may have been given to their driver anew, with other queues and interrupts.
+/// Reads the same target again: its disks may have been bound to their driver again, with different queues and interrupts.
 pub(crate) fn again(root: &Path, target: &Target) -> Target {
     let read = |names: Option<&str>| -> Vec<Disk> {
         let names = names.into_iter().flat_map(|names| names.split('+'));
@@ -54,7 +54,7 @@ pub(crate) fn again(root: &Path, target: &Target) -> Target {
     of_disks(target.path.clone(), target.filesystem.clone(), &disks, &queues)
 }
 
-/// Everything that sysfs tells of what lies under `path`. Errors as [`target`].
+/// All sysfs data about the devices under `path`. Errors as for [`target`].
 pub fn describe(path: &Path) -> Result<Description> {
     let place = locate::place(path)?;
     Ok(describe_in(Path::new(ROOT), &place))

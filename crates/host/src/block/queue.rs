@@ -7,7 +7,7 @@ use super::locate::WholeDisk;
 use crate::files;
 use iotrail_schema::measurement::TargetInterrupt;
 
-/// A physical disk (or a virtual machine's): what takes requests from the block layer.
+/// A physical disk (or a virtual machine's disk) that takes requests from the block layer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk {
     /// `vda`, `nvme0n1`, `sda`.
@@ -16,7 +16,7 @@ pub struct Disk {
     pub dev: Option<(u32, u32)>,
     /// The driver that completes its requests: `virtio_blk`, `nvme`, `ahci` (for SCSI the host's, not `sd`).
     pub driver: Option<String>,
-    /// What it calls itself; `None`: nothing, as those of a virtual machine.
+    /// Its model; `None`: not reported, as for disks of a virtual machine.
     pub model: Option<String>,
     /// Hardware queues, polled ones included; with NVMe multipath those of all paths.
     pub queues: Option<u32>,
@@ -88,7 +88,7 @@ fn driver(root: &Path, dir: &Path) -> Option<String> {
     block.lines().filter_map(|l| l.trim().split_once(' ')).find(|(m, _)| *m == major).map(|(_, n)| n.to_owned())
 }
 
-/// A folder per hardware queue that some CPU is mapped to.
+/// Number of hardware queues that a CPU is mapped to.
 fn hardware_queues(dir: &Path) -> Option<u32> {
     if !dir.join("mq").exists() {
         return None;
@@ -96,8 +96,8 @@ fn hardware_queues(dir: &Path) -> Option<u32> {
     u32::try_from(files::entries(dir, "mq").len()).ok()
 }
 
-/// How many hardware queues are polled. `queue/io_poll` says whether any is. The module's parameter is what was asked
-/// for, which the device may not have granted: so the queues that have an interrupt are counted, by the drivers' names
+/// Number of polled hardware queues. `queue/io_poll` reports whether there are any. The module's parameter is only the request,
+/// which the device may not have granted. So the queues with an interrupt are counted, by the drivers' names
 /// for them, and the others are polled.
 fn poll_queues(dir: &Path, queues: Option<u32>, irqs: &[TargetInterrupt]) -> Option<u32> {
     if files::text(dir, "queue/io_poll")? == "0" {

@@ -10,7 +10,7 @@ fn at(kind: Kind, major: u32, minor: u32) -> Place {
     Place { path: PathBuf::from("/data/file"), kind, major, minor }
 }
 
-/// A disk's folder with a queue and `queues` hardware queues, and the links to it.
+/// A disk's directory with a queue and `queues` hardware queues, and the links to it.
 fn disk(mut t: Tree, dir: &str, dev: &str, queues: u32, io_poll: &str) -> Tree {
     let name = dir.rsplit('/').next().unwrap();
     for q in 0..queues {
@@ -202,7 +202,7 @@ fn loops() -> Tree {
         let place = locate::place(&file).unwrap();
         (place.major, place.minor)
     };
-    // The file that the test made stands on vda1, whatever it stands on (a file system without a device number is btrfs).
+    // The test's file appears on vda1, whatever its real device is (a file system without a device number is treated as btrfs).
     let vda1 = format!("{PCI}/0000:00:02.0/virtio1/block/vda/vda1");
     let link = format!("sys/dev/block/{major}:{minor}");
     let t = if t.root().join(&link).exists() { t } else { t.link(&link, &vda1) };

@@ -1,4 +1,4 @@
-//! What the disks under a path have moved since they appeared, by whoever's order.
+//! Bytes that the disks under a path have moved since they appeared, for all processes.
 
 use std::path::{Path, PathBuf};
 

@@ -51,7 +51,7 @@ fn is_same(root: &Path, path: &str, meta: &Metadata) -> bool {
     }
 }
 
-/// File systems such as erofs mount an image without a loop device (Linux 6.12).
+/// File systems such as erofs can mount an image without a loop device (Linux 6.12).
 fn mount_of(root: &Path, meta: &Metadata) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let mounted = mounts.lines().find_map(|line| {
@@ -177,7 +177,7 @@ fn processes(root: &Path) -> impl Iterator<Item = String> {
     files::entries(root, "proc").into_iter().filter(|p| p.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// As [`user_of`], of the device whose directory in sysfs is `dir`, of its partitions, and of the whole disk if it is a partition.
+/// Like [`user_of`], for the device with sysfs directory `dir`, its partitions, and the whole disk if it is a partition.
 pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let swaps = files::text(root, "proc/swaps").unwrap_or_default();
@@ -220,7 +220,7 @@ pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
     None
 }
 
-/// The device's own folder, then those of its partitions: folders of it that have a `dev`.
+/// The device's own directory, then those of its partitions: subdirectories with a `dev` file.
 fn with_partitions(dir: &Path) -> Vec<PathBuf> {
     let partitions = files::entries(dir, "").into_iter().map(|e| dir.join(e)).filter(|p| p.join("dev").is_file());
     std::iter::once(dir.to_owned()).chain(partitions).collect()

@@ -1,4 +1,4 @@
-//! A change is made, and undone.
+//! Makes a change, and undoes it.
 
 use std::io;
 use std::path::Path;
@@ -8,11 +8,11 @@ use super::roots::{Roots, present, write, write_checked};
 use super::{cgroup, driver};
 
 impl Change {
-    /// Makes the change. The error says what the kernel refused.
+    /// Makes the change. The error is the kernel's.
     pub fn make(&self, roots: &Roots) -> io::Result<()> {
         match self {
             Change::Value { path, old, new } => write_checked(path, new).inspect_err(|_| {
-                // What it has made of it would look like somebody else's.
+                // A value that the kernel adjusted would look like another program's change.
                 write(path, old).unwrap_or(());
             }),
             Change::Along { .. } => Ok(()),
@@ -22,7 +22,7 @@ impl Change {
         }
     }
 
-    /// Undoes it, if it was made. With `force` what somebody else has set since is overwritten.
+    /// Undoes it, if it was made. With `force` a later change of another program is overwritten.
     pub fn undo(&self, roots: &Roots, force: bool) -> Undone {
         match self {
             Change::Value { path, old, new } => undo_value(path, old, Some(new), force),
@@ -45,7 +45,7 @@ impl Change {
     }
 }
 
-/// `set`: what it was set to; `None`: to something that the kernel chose.
+/// `set`: the value that was set; `None`: a value that the kernel chose.
 fn undo_value(path: &Path, old: &str, set: Option<&str>, force: bool) -> Undone {
     let failed = |e: io::Error| Undone::Failed { before: old.to_owned(), cause: cause(&e) };
     let now = match present(path) {
@@ -65,7 +65,7 @@ fn undo_value(path: &Path, old: &str, set: Option<&str>, force: bool) -> Undone 
     }
 }
 
-/// `false`: it was not given.
+/// `false`: it was not enabled.
 fn give_no_more(path: &Path, name: &str) -> io::Result<bool> {
     match present(path) {
         Ok(given) if given.split(' ').any(|n| n == name) => write(path, &format!("-{name}")).map(|()| true),

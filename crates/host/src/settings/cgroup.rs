@@ -1,7 +1,7 @@
-//! The load's share of CPU time: a cgroup of ours with a quota, version 1 or 2, which this process moves into.
+//! The load's share of CPU time: a cgroup with a quota, version 1 or 2, which this process creates and enters.
 //!
-//! All threads of the process are in it: the load's, those of the rings, and the tool's own, which only wait meanwhile; so
-//! are the busy neighbours that it starts.
+//! All threads of the process are in it: those of the load and of the rings, and iotrail's own, which only wait meanwhile. The
+//! busy neighbours that it starts are in it too.
 
 use std::fs;
 use std::io;
@@ -69,7 +69,7 @@ pub fn leave(group: &Cgroup) -> io::Result<bool> {
         };
         for process in members.lines() {
             let back = write(&group.from.join("cgroup.procs"), process);
-            // Where we were is gone: to the cgroup that ours is in.
+            // The original cgroup is gone: move to the parent of the created one.
             let back = match (back, group.made.parent()) {
                 (Err(e), Some(parent)) if is_gone(&e) => write(&parent.join("cgroup.procs"), process),
                 (back, _) => back,
@@ -91,7 +91,7 @@ pub fn leave(group: &Cgroup) -> io::Result<bool> {
     }
 }
 
-/// Where our cgroup is to be made.
+/// Where the cgroup is created.
 #[derive(Debug)]
 struct Place {
     groups: Groups,
@@ -118,8 +118,8 @@ fn place(roots: &Roots) -> Result<Place> {
         }
         return Ok(Place { parent: own.clone(), above: 0, groups, gives: None });
     }
-    // In version 2 a cgroup with processes gives no controller to others (but for the root): ours stands beside, below the
-    // nearest that gives this one.
+    // In version 2 a cgroup with processes cannot enable a controller for children (except the root). So the new one is a sibling,
+    // below the nearest ancestor that enables this one.
     let has = |folder: &Path, file: &str| {
         fs::read_to_string(folder.join(file)).is_ok_and(|t| t.split_whitespace().any(|c| c == "cpu"))
     };

@@ -1,55 +1,55 @@
-//! One change of the host, made so that whoever reads the journal afterwards can undo it, at whatever moment its maker died.
+//! One change of the host that a reader of the journal can undo, at whatever moment the writer died.
 //!
-//! A change is in the journal before it is made, and is taken out after it is undone. So what is found there may have been
-//! made, half made or not at all: undoing looks at what is there, and may be done twice.
+//! A change is in the journal before it is made, and is removed after it is undone. So a journalled change may have been
+//! made, half made or not made: undoing checks the current state, and may be repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// What is changed, what it was, and what it becomes. Paths are absolute.
+/// A change with its old and new value. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
     /// A file of sysfs or procfs that holds one value.
     Value { path: PathBuf, old: String, new: String },
-    /// A value that the kernel sets anew of its own when `of` is changed: a scheduler brings its own `nr_requests`.
-    /// It is put back after `of`.
+    /// A value that the kernel changes together with `of`: a scheduler has its own `nr_requests`.
+    /// It is restored after `of`.
     Along { path: PathBuf, old: String, of: PathBuf },
-    /// A cgroup of ours that this process moves into.
+    /// A cgroup that this process creates and enters.
     Cgroup(Cgroup),
     /// A controller that a cgroup v2 gives to those below it.
     Controller { path: PathBuf, name: String },
-    /// A device that its driver is given anew, with another parameter.
+    /// A device that is bound to its driver again, with a new parameter.
     Driver(Rebinding),
 }
 
-/// A cgroup that is made for a run.
+/// A cgroup that is created for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub made: PathBuf,
-    /// Where this process was, and goes back to.
+    /// The cgroup of this process before and afterwards.
     pub from: PathBuf,
     /// Files of the new one and their values, in order.
     pub limits: Vec<(String, String)>,
 }
 
-/// A device, and the module's parameter that it is given to its driver with.
+/// A device, and the module parameter with which it is bound to its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebinding {
-    /// The driver's folder: `/sys/bus/pci/drivers/nvme`.
+    /// The driver's directory: `/sys/bus/pci/drivers/nvme`.
     pub driver: PathBuf,
     /// The name that the driver knows it by: `0000:00:04.0`.
     pub device: String,
     pub parameter: PathBuf,
     pub old: String,
     pub new: String,
-    /// The folders of its disks, which are there again when it is done.
+    /// The directories of its disks, which exist again when it is done.
     pub disks: Vec<PathBuf>,
 }
 
-/// What came of undoing one change.
+/// Outcome of undoing one change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Undone {
@@ -57,15 +57,15 @@ pub enum Undone {
         from: String,
         to: String,
     },
-    /// A cgroup of ours.
+    /// iotrail's cgroup was removed.
     Removed,
-    /// It had not been made, or was put back before.
+    /// It had not been made, or was already restored.
     AsBefore {
         value: String,
     },
     /// It went with its device, or with the process.
     Gone,
-    /// Somebody else has changed it since.
+    /// Another program has changed it since.
     ChangedSince {
         present: String,
         set: String,
@@ -83,7 +83,7 @@ impl Undone {
         !matches!(self, Undone::ChangedSince { .. } | Undone::Failed { .. })
     }
 
-    /// The outcome in words, of what is named `subject`.
+    /// The outcome as text, for the setting `subject`.
     pub fn text(&self, subject: &Path) -> String {
         let it = subject.display();
         match self {
@@ -101,7 +101,7 @@ impl Undone {
 }
 
 impl Change {
-    /// What it is about, as it is shown.
+    /// Its setting, as shown.
     pub fn subject(&self) -> &Path {
         match self {
             Change::Value { path, .. } | Change::Along { path, .. } | Change::Controller { path, .. } => path,
@@ -110,7 +110,7 @@ impl Change {
         }
     }
 
-    /// What is to be done, in words: `/sys/… to none`.
+    /// The change as text: `/sys/… to none`.
     pub fn text(&self) -> String {
         let it = self.subject().display();
         match self {
@@ -136,7 +136,7 @@ pub(super) fn is_gone(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// What the kernel said, and what helps where that is known.
+/// The kernel's error, and the remedy if known.
 pub(super) fn cause(e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => format!("{e}; run as root"),

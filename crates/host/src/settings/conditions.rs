@@ -1,4 +1,4 @@
-//! What an experiment asks of the host beside the load: values, checked for sense, not yet for what this host can do.
+//! Conditions of the host for an experiment, in addition to the load: values that are valid, but not yet checked for this host.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::cpu::{format_list, parse_list};
 
-/// Host conditions of a cell; what is `None` stays as it is found.
+/// Host conditions of a cell; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Conditions {
@@ -23,7 +23,7 @@ pub struct Conditions {
     /// Whether the target's queues can be polled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_poll: Option<bool>,
-    /// Hardware queues without an interrupt, by giving the device to its driver anew; only for a device that nothing uses.
+    /// Hardware queues without an interrupt, by binding the device to its driver again; only for an unused device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_queues: Option<u32>,
     /// The frequency governor of every CPU.
@@ -43,8 +43,8 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// One setting for each condition, in the order in which they are made: giving a device to its driver anew resets what
-    /// its queues were set to, and a scheduler brings its own `nr_requests`.
+    /// One setting per condition, in the order in which they are set: binding a device to its driver again resets its queues,
+    /// and a scheduler has its own `nr_requests`.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let all = [
             self.poll_queues.map(Setting::PollQueues),
@@ -144,7 +144,7 @@ impl Quota {
         self.0
     }
 
-    /// Of each [`Self::PERIOD_US`].
+    /// Microseconds per [`Self::PERIOD_US`].
     pub fn us(self) -> u64 {
         (self.0 * Self::PERIOD_US as f64).round() as u64
     }

@@ -1,7 +1,7 @@
-//! Poll queues: hardware queues without an interrupt, which a driver makes when it is given its device.
+//! Poll queues: hardware queues without an interrupt, which a driver creates when it is bound to its device.
 //!
-//! The module's parameter is set, and this one device is taken from its driver and given back. `modprobe -r` would do it to
-//! every device of the driver, that of the root file system among them. Either is only for a device that nothing uses.
+//! The module's parameter is set, and this device is unbound from its driver and bound again. `modprobe -r` would affect
+//! every device of the driver, including that of the root file system. Only unused devices are changed.
 
 use std::fs;
 use std::io;
@@ -17,13 +17,13 @@ use crate::files;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Target;
 
-/// A controller that is given to its driver looks for its disks afterwards.
+/// After the bind, a controller needs time to scan for its disks.
 const APPEARING: Duration = Duration::from_secs(10);
 
 /// The last that the kernel does to a new disk, after all that can be seen: it sets its read-ahead (device_add_disk).
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// A device whose driver can poll.
+/// A device whose driver supports polling.
 #[derive(Debug)]
 pub struct Device {
     driver: PathBuf,
@@ -62,7 +62,7 @@ pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
     let name = device.file_name().and_then(|n| n.to_str()).ok_or_else(unknown)?.to_owned();
     let parameter = parameter(roots, device).ok_or_else(unknown)?;
     let below = |n: &String| fs::canonicalize(roots.path("sys/block").join(n)).is_ok_and(|d| d.starts_with(device));
-    // The head in front of NVMe's paths is a disk of its own, and what uses them uses that.
+    // The head in front of NVMe's paths is a separate disk, and its users use the paths.
     let mut disks: Vec<String> = files::entries(&roots.system, "sys/block").into_iter().filter(below).collect();
     disks.extend(names.split('+').filter(|n| !disks.iter().any(|d| d == n)).map(str::to_owned).collect::<Vec<_>>());
     let disks = disks.iter().map(|n| roots.path("sys/block").join(n)).collect();
@@ -78,14 +78,14 @@ fn parameter(roots: &Roots, device: &Path) -> Option<PathBuf> {
 }
 
 impl Device {
-    /// What uses it; `None`: nothing does.
+    /// Its user; `None`: unused.
     pub fn user(&self, roots: &Roots) -> Option<String> {
         user(roots, &self.disks)
     }
 }
 
 fn user(roots: &Roots, disks: &[PathBuf]) -> Option<String> {
-    // Links followed, since a disk's partitions are found in its own folder.
+    // Links resolved, since a disk's partitions are in its own directory.
     let dirs: Vec<PathBuf> = disks.iter().filter_map(|d| fs::canonicalize(d).ok()).collect();
     let used = dirs.iter().find_map(|d| usage::user_in(&roots.system, d));
     used.or_else(|| dirs.iter().find_map(|d| usage::opener_in(&roots.system, d)))
@@ -133,13 +133,12 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     let old = present(&device.parameter).map_err(|e| {
         Error::machine(format!("cannot read {}", device.parameter.display()), "leave poll-queues out").because(e)
     })?;
-    // What the queues of its disks were set to, those included that are not the target's, is the driver's own choice again
-    // afterwards.
+    // Queue settings of its disks, including those that are not the target's, are reset to the driver's defaults by the bind.
     let mut changes = Vec::new();
     for disk in &device.disks {
         let queue = disk.join("queue");
         let last = ["nr_requests", "scheduler"];
-        // Whether it polls is what is changed.
+        // Only the number of poll queues changes.
         let others =
             files::entries(&queue, "").into_iter().filter(|n| !last.contains(&n.as_str()) && !n.starts_with("io_poll"));
         let all = others.map(|n| queue.join(n)).filter(|p| p.is_file()).chain(parameters(&queue));
@@ -156,7 +155,7 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     Ok(changes)
 }
 
-/// Whether the device has as many queues as it was given to its driver with: it may have fewer than are asked for.
+/// Whether the device has the requested number of queues: it may have granted fewer.
 pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     match block::again(&roots.system, target).poll_queues {
         Some(n) if n != wanted => Err(Error::machine(
@@ -193,14 +192,14 @@ fn wait_for_disks(roots: &Roots, r: &Rebinding) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a disk has its queue, and a device file that can be opened: the kernel lets nobody do that before it has
-/// looked for partitions. (The hidden paths of NVMe multipath have no number and no file.)
+/// Whether a disk has its queue, and a device file that can be opened: the kernel allows that only after it has
+/// scanned for partitions. (The hidden paths of NVMe multipath have neither number nor file.)
 fn is_there(roots: &Roots, disk: &Path) -> bool {
     let node = disk.file_name().map(|n| roots.path("dev").join(n));
     disk.join("queue").is_dir() && (!disk.join("dev").exists() || node.is_some_and(|n| fs::File::open(n).is_ok()))
 }
 
-/// The driver's folder has a link for each of its devices.
+/// The driver's directory has a link per device.
 fn is_bound(r: &Rebinding) -> bool {
     r.driver.join(&r.device).symlink_metadata().is_ok()
 }
@@ -224,14 +223,14 @@ pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
         return Undone::Gone;
     }
     if now == r.old && is_bound(r) {
-        // Its driver may just have been given it.
+        // It may just have been bound to its driver.
         return wait_for_disks(roots, r).map_or_else(failed, |()| Undone::AsBefore { value: now });
     }
     if now != r.old && now != r.new && !force {
         return Undone::ChangedSince { present: now, set: r.new.clone(), before: r.old.clone() };
     }
     match rebind(roots, r, &r.old) {
-        // It was set, and taken back before the device was given with it again.
+        // It was set, and reset before the device was bound again.
         Ok(()) if now == r.old => Undone::PutBack { from: r.new.clone(), to: now },
         Ok(()) => Undone::PutBack { from: now, to: r.old.clone() },
         Err(e) => failed(e),
@@ -291,7 +290,7 @@ mod tests {
             "poll-queues cannot be set: nvme0n1 would have to be taken from its driver, and is in use (mounted at /srv); \
              release it first, or choose a device that nothing uses: --file /dev/nvme1n1"
         );
-        // Another namespace of the same drive goes with it.
+        // Another namespace of the same drive is rebound with it.
         let t = t.file("proc/self/mountinfo", "").file("proc/swaps", "Filename\n/dev/nvme0n2 partition 1 0 -2\n");
         assert!(says(&t).contains("in use (nvme0n2 is swap)"));
         let t = nvme().dir(&format!("{PCI}/nvme/nvme0/nvme0n1/nvme0n1p1/holders/md0"));
@@ -316,7 +315,7 @@ mod tests {
         let changes = changes(&roots(&t), Some(&drive()), 2).unwrap();
         let (rebinding, along) = changes.split_last().unwrap();
         let names: Vec<_> = along.iter().map(|c| c.subject().file_name().unwrap().to_str().unwrap()).collect();
-        // Of the other namespace too, which goes with it.
+        // Also for the other namespace, which is rebound with it.
         assert_eq!(names, ["nomerges", "nr_requests", "scheduler"].repeat(2));
         assert!(along.iter().all(|c| c.hangs_on(rebinding)));
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::AsBefore { value: "0".into() });
@@ -331,7 +330,7 @@ mod tests {
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::PutBack { .. }));
         let t = t.file("sys/module/nvme/parameters/poll_queues", "7");
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::ChangedSince { .. }));
-        // What is overwritten is what somebody else has set.
+        // The overwritten value is another program's.
         assert_eq!(rebinding.undo(&roots(&t), true), Undone::PutBack { from: "7".into(), to: "0".into() });
         fs::remove_file(t.root().join("sys/bus/pci/devices/0000:00:04.0")).unwrap();
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::Gone);

@@ -10,7 +10,7 @@ use iotrail_base::error::{Error, Result};
 
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
 
-/// The folders of the policies that any CPU which is online belongs to.
+/// The directories of the policies of all online CPUs.
 fn policies(roots: &Roots) -> Vec<PathBuf> {
     let all = files::entries(&roots.system, POLICIES).into_iter().filter(|n| n.starts_with("policy"));
     all.map(|n| roots.path(POLICIES).join(n))

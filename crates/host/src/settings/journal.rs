@@ -1,8 +1,8 @@
-//! The journal: what is changed at present and by whom, on disk before it is changed.
+//! The journal: current changes and their owner, on disk before a change is made.
 //!
-//! JSON lines: the owner, then what was changed (`{"change":…}`, in the order of making) and how many of the last of these
-//! are undone (`{"undone":2}`). A line without its end was being written when its writer was killed: what it announces was
-//! not begun. The file is there as long as anything is changed. Who reads or writes it holds a lock on the file beside it.
+//! JSON lines: the owner, then changes (`{"change":…}`, in the order of making) and the number of the last ones that
+//! are undone (`{"undone":2}`). A line without its end was being written when its writer was killed: its change was
+//! not started. The file exists while anything is changed. Readers and writers hold a lock on the file next to it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -39,7 +39,7 @@ enum Line {
     Undone(usize),
 }
 
-/// What a journal holds.
+/// Contents of a journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     pub owner: Owner,
@@ -51,7 +51,7 @@ pub fn file(roots: &Roots) -> PathBuf {
     roots.state.join("settings.journal")
 }
 
-/// What is in the journal, without the lock: for a look in passing. `None`: nobody has changed anything, or it can't be read.
+/// The contents without the lock. `None`: no changes, or unreadable.
 pub fn peek(roots: &Roots) -> Option<Content> {
     parse(&fs::read_to_string(file(roots)).ok()?).ok()?
 }
@@ -64,7 +64,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Takes the lock, making the folder where there is none. Refused while another process has it.
+    /// Takes the lock, and creates the directory if missing. Refused while another process has it.
     pub fn lock(roots: &Roots) -> Result<Self> {
         let cannot = |what: &str, path: &Path, e: io::Error| {
             Error::machine(
@@ -83,7 +83,7 @@ impl Journal {
         let path = roots.state.join("settings.lock");
         let mut options = OpenOptions::new();
         options.custom_flags(libc::O_NOFOLLOW);
-        // Of another user's run it can only be read, which is enough for a lock and for what there is to say.
+        // Another user's journal is only readable, which suffices for a lock and for messages.
         let lock =
             options.create(true).append(true).mode(0o644).open(&path).or_else(|e| File::open(&path).map_err(|_| e));
         let lock = lock.map_err(|e| cannot("open", &path, e))?;
@@ -107,7 +107,7 @@ impl Journal {
         &self.path
     }
 
-    /// What a process that is no more has left; `None`: nothing.
+    /// Changes left by a process that no longer exists; `None`: none.
     pub fn read(&self) -> Result<Option<Content>> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -123,7 +123,7 @@ impl Journal {
         })
     }
 
-    /// Root writes what a journal says where it says so: none that another user may have made up.
+    /// Root writes the values of a journal to its paths: so the journal may not belong to another user.
     fn check_user(&self) -> Result<()> {
         let user = fs::metadata(&self.path).map_err(|e| self.cannot("read", e))?.uid();
         if user == 0 || user == rustix::process::geteuid().as_raw() {
@@ -135,7 +135,7 @@ impl Journal {
         ))
     }
 
-    /// Notes changes that are about to be made; they are on disk when this returns.
+    /// Records changes that are about to be made; they are on disk when this returns.
     pub fn begin(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
         let head = if self.path.exists() { String::new() } else { head(owner) };
         self.append(&(head + &lines(changes))).map_err(|e| self.cannot("write", e))
@@ -146,7 +146,7 @@ impl Journal {
         self.append(&line(&Line::Undone(n))).map_err(|e| self.cannot("write", e))
     }
 
-    /// Appends and waits for the disk; of what cannot be written whole nothing stays.
+    /// Appends and syncs; an incomplete line is removed.
     fn append(&self, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new();
         let mut file = file.create(true).append(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(&self.path)?;
@@ -158,7 +158,7 @@ impl Journal {
         written.and_then(|()| if before == 0 { self.sync_folder() } else { Ok(()) })
     }
 
-    /// The journal with nothing but these in it: what is still to be undone. Without any it is removed.
+    /// Replaces the contents with these changes, which are still to be undone. Without any the file is removed.
     pub fn keep(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
         if changes.is_empty() {
             return match fs::remove_file(&self.path) {
@@ -168,7 +168,7 @@ impl Journal {
         }
         let new = self.path.with_extension("new");
         let replace = || {
-            // What a killed process has left of that name is none of ours to write into.
+            // An existing file of that name, left by a killed process, is not reused.
             fs::remove_file(&new).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
             let mut file = File::create_new(&new)?;
             file.write_all((head(owner) + &lines(changes)).as_bytes())?;
@@ -202,8 +202,8 @@ fn take(lock: &File) -> io::Result<bool> {
 }
 
 fn line<T: Serialize>(value: &T) -> String {
-    // Paths that are no UTF-8 are the one thing that cannot be JSON; those of sysfs, procfs and cgroups are ASCII, but for
-    // names of cgroups, which are read as text before they get here.
+    // Only paths that are not UTF-8 cannot be JSON; those of sysfs, procfs and cgroups are ASCII, except for
+    // names of cgroups, which are read as text before.
     let mut line = serde_json::to_string(value).expect("plain fields with UTF-8 paths");
     line.push('\n');
     line
@@ -217,7 +217,7 @@ fn lines(changes: &[Change]) -> String {
     changes.iter().map(|c| line(&Line::Change(c.clone()))).collect()
 }
 
-/// The error is the line's number and what is wrong with it.
+/// The error has the line number and the problem.
 fn parse(text: &str) -> std::result::Result<Option<Content>, (usize, String)> {
     // After the last line end there is nothing, or a line that was being written.
     let Some((whole, _torn)) = text.rsplit_once('\n') else { return Ok(None) };
@@ -273,7 +273,7 @@ mod tests {
         journal.keep(&owner(), &[]).unwrap();
         assert!(!journal.path().exists());
         assert_eq!(peek(&roots), None);
-        // It can begin anew.
+        // A new journal can be started.
         journal.begin(&owner(), &[change("/e")]).unwrap();
         assert_eq!(journal.read().unwrap().unwrap().changes, [change("/e")]);
     }

@@ -1,4 +1,4 @@
-//! What a killed run has left: told by the next command, put back by `iotrail restore`.
+//! Settings left by a killed run: reported by the next command, restored by `iotrail restore`.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::owner::Owner;
 use super::roots::Roots;
 use iotrail_base::error::{Error, Result};
 
-/// What has become of one change.
+/// Outcome of one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     pub change: Change,
@@ -31,14 +31,14 @@ impl Item {
     }
 }
 
-/// What `restore` found and did.
+/// Result of `restore`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
     /// The journal's file.
     pub journal: std::path::PathBuf,
-    /// Who has left something; `None`: nobody.
+    /// The process that left changes; `None`: there are none.
     pub tgid: Option<u32>,
-    /// The machine was restarted since: what was changed went with that.
+    /// The machine was restarted since, which reset the changes.
     pub restarted: bool,
     pub items: Vec<Item>,
 }
@@ -57,7 +57,7 @@ impl Serialize for Item {
     }
 }
 
-/// What every command says where a process that is no more has left settings changed; `None`: nothing is left.
+/// The message of every command if a process that no longer exists has left changed settings; `None`: none are left.
 pub fn notice() -> Option<String> {
     notice_in(&Roots::of_this_machine().ok()?)
 }
@@ -73,16 +73,16 @@ fn notice_in(roots: &Roots) -> Option<String> {
     })
 }
 
-/// Puts back what a killed run has left; with `force` also what somebody else has changed since.
+/// Restores the changes of a killed run; with `force` also those that another program has changed since.
 ///
-/// Errors: the run is still going on; the journal is damaged or of another machine.
+/// Errors: the run is still active; the journal is damaged or belongs to another machine.
 pub fn restore(force: bool) -> Result<Restored> {
     restore_in(&Roots::of_this_machine()?, force)
 }
 
 fn restore_in(roots: &Roots, force: bool) -> Result<Restored> {
     let nothing = Restored { journal: journal::file(roots), tgid: None, restarted: false, items: Vec::new() };
-    // Where there is none, nothing is made for it.
+    // Without a journal nothing is created.
     if !nothing.journal.exists() {
         return Ok(nothing);
     }
@@ -113,7 +113,7 @@ pub(super) fn elsewhere(journal: &Journal, owner: &Owner) -> Error {
     )
 }
 
-/// Undoes changes from the last to the first; after each of them the journal has what is still to be undone.
+/// Undoes changes from the last to the first; after each the journal has the remaining ones.
 pub(super) fn undo(
     roots: &Roots,
     journal: &Journal,
@@ -124,7 +124,7 @@ pub(super) fn undo(
     let mut items: Vec<Item> = Vec::new();
     // In the order of making.
     let mut left: Vec<Change> = changes.to_vec();
-    // On a full disk the host is put back all the same; that the journal is right is for its last state.
+    // On a full disk the host is still restored; only the final state of the journal has to be correct.
     let mut noted = Ok(());
     for (at, change) in changes.iter().enumerate().rev() {
         let waits = items.iter().any(|i| !i.is_done() && change.hangs_on(&i.change));
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::fixture::Tree;
 
-    /// Leaves what a killed process leaves: the journal as it was, and another process number in it.
+    /// Simulates a killed process: the journal is kept, with a different process ID in it.
     fn kill(t: &Tree, settings: Settings) {
         let file = journal::file(&roots(t));
         let text = fs::read_to_string(&file).unwrap();
@@ -209,7 +209,7 @@ mod tests {
                 fs::write(t.root().join(super::super::test::file_of(name)), value).unwrap();
             }
             fs::write(&file, &whole).unwrap();
-            // So many are undone, and the journal knows of all but the last of these.
+            // This many are undone, and the journal has all of them except the last.
             for change in changes.iter().rev().take(undone) {
                 assert!(change.undo(&roots, false).is_done());
             }

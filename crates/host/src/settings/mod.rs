@@ -1,17 +1,17 @@
-//! Conditions of this machine that an experiment asks for: refused beforehand where they cannot be had, changed, and put
-//! back, whatever becomes of the process that has changed them.
+//! Conditions of this machine for an experiment: refused in advance if they are impossible, changed, and
+//! restored, even if the process that changed them is killed.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `conditions` | what is asked for, and in which order it is made |
-//! | `interrupts`, `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it cannot be had; what to change |
-//! | `change` | one change: made, and undone wherever its maker died |
-//! | `journal`, `owner` | what is changed at present and by whom, on disk before it is changed |
-//! | `left` | what a killed run has left: told, and put back |
-//! | `roots` | where the machine's files are; reading and writing one value |
+//! | `conditions` | the requested values, and their order |
+//! | `interrupts`, `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it is impossible; its changes |
+//! | `change` | one change: made, and undone wherever its process died |
+//! | `journal`, `owner` | current changes and their owner, on disk before a change is made |
+//! | `left` | changes of a killed run: reported, and restored |
+//! | `roots` | the machine's files; reading and writing one value |
 //!
-//! Changes are a stack. What the next cell of a run wants otherwise is undone down to the first difference, then its own
-//! changes are made on top of what stays.
+//! Changes are a stack. For the next cell of a run, changes are undone down to the first difference, then its own
+//! changes are made on top.
 
 mod apply;
 mod cgroup;
@@ -42,8 +42,8 @@ use owner::Owner;
 use roots::Roots;
 
 impl Conditions {
-    /// Why these cannot be had on this machine, with this target and these privileges, as far as that can be told without
-    /// changing anything. Errors say what helps.
+    /// Why these conditions are impossible on this machine, with this target and these privileges, as far as known without
+    /// changing anything. Errors have the remedy.
     pub fn refusal(&self, target: Option<&Target>) -> Option<Error> {
         match Roots::of_this_machine() {
             _ if self.is_empty() => None,
@@ -65,18 +65,18 @@ impl Conditions {
     }
 }
 
-/// The host as a run has set it. Put back by [`Settings::restore`], or else when it is dropped.
+/// The host as set by a run. Restored by [`Settings::restore`], or when it is dropped.
 #[derive(Debug)]
 pub struct Settings {
     roots: Roots,
     owner: Owner,
     journal: Journal,
     made: Vec<Applied>,
-    /// A device was given to its driver anew: what a caller knew of it before is of another time.
+    /// A device was bound to its driver again: a caller's earlier facts about it are outdated.
     rebound: bool,
 }
 
-/// A setting of a target's disks, and what had to be changed for it; nothing where it was so already.
+/// A setting of a target's disks, and its changes; none if the setting was already as required.
 #[derive(Debug)]
 struct Applied {
     setting: Setting,
@@ -98,9 +98,9 @@ impl Devices {
 }
 
 impl Settings {
-    /// For a run that changes anything; one at a time.
+    /// For a run with changes; only one at a time.
     ///
-    /// Errors: another process has settings changed; a killed one has left some, which have to be put back first.
+    /// Errors: another process has changed settings; a killed one has left changes, which have to be restored first.
     pub fn open() -> Result<Self> {
         Self::open_in(Roots::of_this_machine()?)
     }
@@ -123,10 +123,10 @@ impl Settings {
         Ok(Self { roots, owner, journal, made: Vec::new(), rebound: false })
     }
 
-    /// Makes the host as `conditions` ask for; what an earlier call has changed and this one does not want is put back.
+    /// Sets the host to `conditions`; changes of an earlier call that these conditions do not include are undone.
     ///
-    /// Errors: the kernel refuses, or somebody else has changed what is set ([`Kind::Disturbed`](iotrail_base::error::Kind)). The
-    /// conditions that were made by then stay until the next call, or the end.
+    /// Errors: the kernel refuses, or another program has changed a setting ([`Kind::Disturbed`](iotrail_base::error::Kind)). The
+    /// conditions set so far stay until the next call or the end.
     pub fn set(&mut self, conditions: &Conditions, target: Option<&Target>) -> Result<()> {
         let wanted = conditions.settings();
         let of = target.map(Devices::of);
@@ -168,18 +168,18 @@ impl Settings {
         });
         self.made.push(Applied { setting, of, changes });
         if made.is_err() {
-            // Half a setting is none. What cannot be undone now is tried again at the end.
+            // A partial setting is undone. A change that cannot be undone now is retried at the end.
             self.undo_down_to(self.made.len() - 1).unwrap_or(());
         }
         made
     }
 
-    /// Told apart from what an earlier process of the same number may have left.
+    /// Distinct from a cgroup left by an earlier process with the same ID.
     fn cgroup_name(&self) -> String {
         format!("iotrail-{}-{}", self.owner.tgid, self.owner.started_ticks)
     }
 
-    /// Whether all is still as it was set; the error names what is not.
+    /// Whether all settings still have their values; the error names the one that does not.
     pub fn check(&self) -> Result<()> {
         for change in self.made.iter().flat_map(|m| &m.changes) {
             if let Change::Value { path, new, .. } = change
@@ -216,7 +216,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Puts everything back. What could not be is said, one line each; it stays in the journal, for `iotrail restore`.
+    /// Restores everything. Returns a message per change that could not be restored; it stays in the journal, for `iotrail
+    /// restore`.
     pub fn restore(&mut self) -> Result<Vec<String>> {
         let changes: Vec<Change> = self.made.drain(..).flat_map(|m| m.changes).collect();
         if changes.is_empty() {
@@ -229,7 +230,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // What fails is in the journal, and the next command says so.
+        // A failed change is in the journal, and the next command reports it.
         self.restore().map(drop).unwrap_or(());
     }
 }
@@ -280,7 +281,7 @@ mod tests {
         let known = target("vda");
         let goes = |irq: u32| fs::read_to_string(t.root().join(format!("proc/irq/{irq}/smp_affinity_list"))).unwrap();
         settings.set(&conditions("poll-queues = 1"), Some(&known)).unwrap();
-        // Taken and given back once more, and that is over: what the caller knows is still of before.
+        // Bound to its driver once more, which is complete: the caller's facts are still older.
         settings.set(&conditions("irq-affinity = 1"), Some(&known)).unwrap();
         assert_eq!((goes(36).as_str(), goes(40).as_str()), ("0-1\n", "1"));
         assert_eq!(settings.restore().unwrap(), [""; 0]);
@@ -340,7 +341,7 @@ mod tests {
         let e = settings.set(&none, Some(&target("vda"))).unwrap_err();
         assert!(e.to_string().contains("scheduler is kyber and no longer none: somebody else has changed it"), "{e}");
         assert_eq!((e.kind, settings.check().unwrap_err().kind), (Kind::Disturbed, Kind::Disturbed));
-        // Nor can the next cell be given what it wants.
+        // The next cell cannot be set either.
         let e = settings.set(&conditions(""), Some(&target("vda"))).unwrap_err();
         assert!(e.to_string().contains("changed by somebody else since it was set to none"), "{e}");
         assert_eq!(e.kind, Kind::Disturbed);
@@ -357,7 +358,7 @@ mod tests {
     fn what_the_kernel_refuses_leaves_nothing_changed() {
         let t = vda();
         let before = disk_values(&t);
-        // The second disk's file cuts what is written to it, as a thread's name is cut.
+        // The second disk's file truncates the written value, like the name of a thread.
         let t = t.dir("sys/block/vdb/queue");
         let file = t.root().join("sys/block/vdb/queue/scheduler");
         std::os::unix::fs::symlink("/proc/thread-self/comm", &file).unwrap();

@@ -1,4 +1,4 @@
-//! Who has changed the host: a process of one start of one machine, told apart from a later one with the same number.
+//! The owner of changes: a process of one boot of one machine, distinguished from a later one with the same ID.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// This process; `None` where /proc does not tell.
+    /// This process; `None`: /proc does not report it.
     pub fn this(roots: &Roots) -> Option<Self> {
         let tgid = std::process::id();
         Some(Self {
@@ -36,7 +36,7 @@ impl Owner {
         boot_id(roots).is_none_or(|now| now == self.boot_id)
     }
 
-    /// Whether it was another machine, which shares the folder of the journal with this one.
+    /// Whether it was a different machine, which shares the directory of the journal.
     pub fn is_elsewhere(&self, roots: &Roots) -> bool {
         !self.is_of_this_start(roots) && hostname(roots).is_some_and(|here| here != self.hostname)
     }

@@ -13,17 +13,17 @@ use crate::kernel::parse_version;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Target;
 
-/// What the kernel makes of less (BLKDEV_MIN_RQ), and the most that a scheduler takes (MAX_SCHED_RQ).
+/// The kernel's minimum (BLKDEV_MIN_RQ), and the maximum of a scheduler (MAX_SCHED_RQ).
 const LEAST_REQUESTS: u32 = 4;
 pub const MOST_REQUESTS: u32 = 2048;
 
 /// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
 const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
 
-/// What the block queues of a target have and offer at present.
+/// Current settings and choices of a target's block queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
-    /// Their folders, as `/sys/block/vda/queue`; the rest is of the first.
+    /// Their directories, as `/sys/block/vda/queue`; the other fields are those of the first.
     pub folders: Vec<PathBuf>,
     pub scheduler: String,
     /// Those that can be chosen, the present one too.
@@ -50,13 +50,13 @@ impl Queue {
     }
 }
 
-/// The schedulers that a queue can be given; empty: none can be told.
+/// The available schedulers of a queue; empty: not known.
 fn offered(queue: &Path) -> Vec<String> {
     let text = fs::read_to_string(queue.join("scheduler")).unwrap_or_default();
     text.split_whitespace().map(|w| w.trim_matches(['[', ']']).to_owned()).collect()
 }
 
-/// The `queue` folders of the devices that take the load's requests: of a loop device its own, not those of the disk below it.
+/// The `queue` directories of the devices that take the load's requests: for a loop device its own, not those of the disk below.
 pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     let names = target.and_then(Target::queue_device).unwrap_or_default();
     let dirs = names.split('+').filter(|n| !n.is_empty()).flat_map(|n| queue_folders(&roots.system, n));
@@ -70,7 +70,7 @@ pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// `/sys/block/vda`, where that stands for the folder.
+/// `/sys/block/vda`, if that is the same directory.
 fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
     let short = dir.file_name().map(|n| roots.path("sys/block").join(n));
     short.filter(|s| s.exists()).unwrap_or(dir)
@@ -98,7 +98,7 @@ pub fn scheduler(roots: &Roots, target: Option<&Target>, wanted: &str) -> Result
     each_value(roots, target, "scheduler", wanted)
 }
 
-/// `all`: the other conditions, of which the scheduler and the poll queues are made before.
+/// `all`: the other conditions; the scheduler and the poll queues are set before.
 pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, all: &Conditions) -> Option<Error> {
     each(roots, target, |queue| {
         let file = queue.join("nr_requests");
@@ -113,7 +113,7 @@ pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, 
             return refuse(why, "choose a number of these");
         }
         let scheduler = all.scheduler.clone().or_else(|| present(&queue.join("scheduler")).ok());
-        // Another scheduler, or the device given to its driver anew, brings its own.
+        // A new scheduler, or a rebound device, has its own value.
         let stays =
             scheduler.as_deref().is_none_or(|s| is_so(&queue.join("scheduler"), s)) && all.poll_queues.is_none();
         if stays && is_so(&file, &wanted.to_string()) {
@@ -133,7 +133,7 @@ pub fn nr_requests(roots: &Roots, target: Option<&Target>, wanted: u32) -> Resul
 }
 
 pub fn io_poll_refusal(roots: &Roots, target: Option<&Target>, wanted: bool, all: &Conditions) -> Option<Error> {
-    // With poll queues of the same conditions the file says what they make of it.
+    // If the same conditions include poll queues, the file depends on them.
     if all.poll_queues.is_some_and(|n| (n > 0) == wanted) {
         return None;
     }
@@ -176,7 +176,7 @@ fn each(roots: &Roots, target: Option<&Target>, refusal: impl Fn(&Path) -> Optio
     }
 }
 
-/// Sets one file of each queue, where it is not so already. What the kernel changes along with it is noted before.
+/// Sets one file per queue, if it differs. Values that the kernel changes with it are recorded before.
 fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for queue in folders(roots, target)? {
@@ -194,7 +194,7 @@ fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) 
     Ok(changes)
 }
 
-/// A file whose value may change along with `of`; `None`: it has none, or none that can be written.
+/// A file whose value may change together with `of`; `None`: it does not exist, or is not writable.
 pub(super) fn along(path: PathBuf, of: &Path) -> Option<Change> {
     let writable = fs::metadata(&path).ok()?.permissions().mode() & 0o200 != 0;
     let old = present(&path).ok().filter(|_| writable)?;

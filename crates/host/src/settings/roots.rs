@@ -16,12 +16,12 @@ use iotrail_base::folders;
 pub struct Roots {
     /// Below which /sys and /proc are.
     pub system: PathBuf,
-    /// The folder of the journal.
+    /// The directory of the journal.
     pub state: PathBuf,
 }
 
 impl Roots {
-    /// The machine itself, with the journal under `$XDG_STATE_HOME/iotrail`, else `~/.local/state/iotrail`.
+    /// The machine itself, with the journal under `$XDG_STATE_HOME/iotrail`, otherwise `~/.local/state/iotrail`.
     pub fn of_this_machine() -> Result<Self> {
         let state = folders::state().ok_or_else(|| {
             Error::input(
@@ -51,7 +51,7 @@ pub fn present(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Whether a value is what is wanted: that takes no right to change it.
+/// Whether a file has the required value; this needs no write permission.
 pub fn is_so(path: &Path, wanted: &str) -> bool {
     present(path).is_ok_and(|now| now == wanted)
 }
@@ -61,7 +61,7 @@ pub fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Writes a value and reads it back: what is requested is not always what is granted.
+/// Writes a value and reads it back: the kernel may grant a different value.
 pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
     write(path, value)?;
     match present(path)? {

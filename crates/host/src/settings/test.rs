@@ -1,4 +1,4 @@
-//! The machine that the tests of this folder change: one disk with one interrupt.
+//! The machine that these tests change: one disk with one interrupt.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub fn file_of(name: &str) -> String {
     }
 }
 
-/// What of [`vda`] can be changed.
+/// The changeable values of [`vda`].
 pub fn disk_values(t: &Tree) -> BTreeMap<String, String> {
     let names = ["scheduler", "nr_requests", "wbt_lat_usec", "io_poll", "iosched/fifo_batch", "affinity"];
     names.iter().map(|n| ((*n).to_owned(), present(&t.root().join(file_of(n))).expect("its value"))).collect()
