@@ -1,4 +1,4 @@
-//! The primitives of the link between the two threads.
+//! What the link between the two threads is made of.
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -72,7 +72,7 @@ impl Submitter for Sync {
             if done >= 0 {
                 return Queued::Completed(done as i32);
             }
-            // errno is always set after -1; EIO is used for a libc that does not.
+            // An errno is always set after -1; EIO stands for a libc that forgot.
             match last_error().raw_os_error().unwrap_or(libc::EIO) {
                 libc::EINTR => continue,
                 errno => return Queued::Completed(-errno),

@@ -1,9 +1,9 @@
-//! The data of a drive's Identify pages.
+//! What a drive says of itself: the pages that Identify returns.
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// The kind of a page: CNS of Identify.
+/// What a page is of: CNS of Identify.
 pub const NAMESPACE: u32 = 0;
 pub const CONTROLLER: u32 = 1;
 pub const NAMESPACES: u32 = 2;
@@ -16,7 +16,7 @@ fn u64_at(page: &[u8; PAGE], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| page[at + i]))
 }
 
-/// The format of a namespace.
+/// A namespace as it is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespace {
     pub id: u32,
@@ -28,7 +28,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// `None`: there is no namespace with that number, or its page is unusable.
+    /// `None`: there is no namespace of that number, or its page says nothing that can be used.
     pub fn parse(id: u32, page: &[u8; PAGE]) -> Option<Self> {
         let blocks = u64_at(page, 0);
         // FLBAS: bits 3:0 and 6:5 are the index of the format in use.

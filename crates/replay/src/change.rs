@@ -1,0 +1,138 @@
+//! The program with another depth or batch, or with its synchronous calls as requests.
+
+use crate::program::{Op, OpKind, Program, Step, Thread, Wait};
+use iotrail_schema::replay_log::{ReplayInterface, ReplayRing};
+
+/// The most ends of chains that a thread has outstanding on one ring.
+pub fn depth(program: &Program) -> u32 {
+    program.threads.iter().map(|t| depths(t, program.rings.len()).into_iter().max().unwrap_or(0)).max().unwrap_or(0)
+}
+
+fn depths(thread: &Thread, rings: usize) -> Vec<u32> {
+    let (mut submitted, mut most) = (vec![0u32; rings], vec![0u32; rings]);
+    for (step, ops) in thread.each() {
+        let Some(ring) = step.ring.map(usize::from) else { continue };
+        submitted[ring] += tails(ops);
+        most[ring] = most[ring].max(submitted[ring].saturating_sub(step.needs));
+    }
+    most
+}
+
+fn tails(ops: &[Op]) -> u32 {
+    ops.iter().filter(|op| op.ends_chain()).count() as u32
+}
+
+/// With `n` chains outstanding per thread and ring. If that is more than recorded, it is an upper bound: whether a request depends on
+/// the data of an earlier one is unknown.
+pub fn with_depth(mut program: Program, n: u32) -> Program {
+    let rings = program.rings.len();
+    for thread in &mut program.threads {
+        let recorded = depths(thread, rings);
+        let mut submitted = vec![0u32; rings];
+        let mut ops = thread.ops.as_slice();
+        for step in &mut thread.steps {
+            let (of_step, rest) = ops.split_at(step.ops as usize);
+            ops = rest;
+            let Some(ring) = step.ring.map(usize::from) else { continue };
+            let before = submitted[ring];
+            submitted[ring] += tails(of_step);
+            step.needs = match n.checked_sub(recorded[ring]) {
+                Some(more) => step.needs.saturating_sub(more),
+                None => step.needs.max(submitted[ring].saturating_sub(n)).min(before),
+            };
+        }
+        thread.most_in_flight = thread.most_in_flight.max(n);
+    }
+    program
+}
+
+/// With `n` requests per submission, and as many completions per wait.
+pub fn with_batch(mut program: Program, n: u32) -> Program {
+    let rings = program.rings.len();
+    for thread in &mut program.threads {
+        let mut steps: Vec<Step> = Vec::with_capacity(thread.steps.len());
+        let mut submitted = vec![0u32; rings];
+        // Chains that were submitted before the batch that is being filled.
+        let (mut before, mut is_open) = (0, false);
+        let mut ops = thread.ops.as_slice();
+        for step in &thread.steps {
+            let (of_step, rest) = ops.split_at(step.ops as usize);
+            ops = rest;
+            let ring = step.ring.map(usize::from);
+            match steps.last_mut().filter(|last| is_open && last.ring == step.ring && ring.is_some()) {
+                Some(last) => {
+                    last.needs = step.needs.max(last.needs).min(before);
+                    last.ops += step.ops;
+                    last.think_before_ns = last.think_before_ns.saturating_add(step.think_before_ns);
+                    last.think_ns = last.think_ns.saturating_add(step.think_ns);
+                    last.min_complete = last.min_complete.max(step.min_complete);
+                    last.gets_events |= step.gets_events;
+                }
+                None => {
+                    before = ring.map_or(0, |ring| submitted[ring]);
+                    steps.push(*step);
+                }
+            }
+            if let Some(ring) = ring {
+                submitted[ring] += tails(of_step);
+            }
+            if let Some(last) = steps.last_mut() {
+                last.wait_for = last.wait_for.max(n);
+                if last.min_complete > 0 {
+                    last.min_complete = n;
+                }
+                is_open = last.ops < n;
+            }
+        }
+        thread.steps = steps;
+        thread.merges = false;
+    }
+    program
+}
+
+/// Synchronous calls as requests of a ring of each thread, with `n` outstanding. With more than one, a sync waits for all requests before
+/// it, and all after it wait for the sync. A request waits for earlier ones on the same bytes of a file if one of the two writes.
+/// All others count as independent: it is an upper bound.
+pub fn overlapped(mut program: Program, n: u32) -> Program {
+    let ring = program.rings.len() as u16;
+    let entries = n.max(8).next_power_of_two();
+    program.rings.push(ReplayRing {
+        ring: u32::MAX,
+        interface: ReplayInterface::IoUring,
+        sq_entries: entries,
+        cq_entries: entries * 2,
+        setup_flags: 0,
+    });
+    for thread in &mut program.threads {
+        thread.waits.push(Wait::Sleep);
+        // A thread that has requests already is asynchronous, and its calls have their place between them.
+        if thread.steps.iter().any(|step| step.ring.is_some() || step.ops != 1) {
+            continue;
+        }
+        let (mut needs, mut submitted) = (0u32, 0u32);
+        for (at, (step, op)) in thread.steps.iter_mut().zip(&thread.ops).enumerate() {
+            let in_flight = submitted.saturating_sub(needs).min(n) as usize;
+            let earlier = &thread.ops[at.saturating_sub(in_flight)..at];
+            let waits_for_all = is_barrier(op) || earlier.iter().any(|e| is_barrier(e) || conflict(e, op));
+            needs = needs.max(if waits_for_all { submitted } else { (submitted + 1).saturating_sub(n) });
+            (step.ring, step.needs, step.wait_for) = (Some(ring), needs, 1);
+            (step.min_complete, step.gets_events) = (1, true);
+            submitted += 1;
+        }
+        thread.most_in_flight = thread.most_in_flight.max(n);
+    }
+    program
+}
+
+fn is_barrier(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Fsync | OpKind::SyncFileRange | OpKind::Fallocate)
+}
+
+fn conflict(a: &Op, b: &Op) -> bool {
+    let end = |op: &Op| op.offset.saturating_add(op.len.into());
+    (a.writes() || b.writes()) && a.file == b.file && a.offset < end(b) && b.offset < end(a)
+}
+
+#[cfg(test)]
+#[path = "change_tests.rs"]
+mod tests;

@@ -1,0 +1,66 @@
+use super::*;
+
+fn op(kind: OpKind, block: u64) -> Op {
+    Op { kind, sqe_flags: 0, file: 0, flags: 0, len: 4096, offset: block * 4096 }
+}
+
+/// One request per step, of which `depth` are outstanding.
+fn queue(n: u32, depth: u32) -> Program {
+    let steps = (0..n).map(|i| Step {
+        ring: Some(0),
+        ops: 1,
+        needs: (i + 1).saturating_sub(depth),
+        wait_for: 1,
+        ..Step::default()
+    });
+    let thread = Thread {
+        steps: steps.collect(),
+        ops: (0..n).map(|i| op(OpKind::Read, u64::from(i))).collect(),
+        waits: vec![Wait::Sleep],
+        ..Thread::default()
+    };
+    let ring =
+        ReplayRing { ring: 0, interface: ReplayInterface::IoUring, sq_entries: 64, cq_entries: 128, setup_flags: 0 };
+    Program { rings: vec![ring], threads: vec![thread], ..Program::default() }
+}
+
+fn needs(program: &Program) -> Vec<u32> {
+    program.threads[0].steps.iter().map(|s| s.needs).collect()
+}
+
+#[test]
+fn another_depth_moves_the_needs() {
+    assert_eq!(depth(&queue(40, 16)), 16);
+    for n in [1, 4, 16, 32] {
+        let changed = with_depth(queue(40, 16), n);
+        assert_eq!(needs(&changed), needs(&queue(40, n)), "depth {n}");
+        assert_eq!(depth(&changed), n);
+    }
+}
+
+#[test]
+fn a_batch_needs_what_its_last_submission_needed() {
+    let changed = with_batch(queue(40, 16), 8);
+    let steps = &changed.threads[0].steps;
+    assert_eq!(steps.iter().map(|s| s.ops).collect::<Vec<_>>(), [8; 5]);
+    assert_eq!(needs(&changed), [0, 0, 8, 16, 24]);
+    assert!(steps.iter().all(|s| s.wait_for == 8));
+    // A batch cannot wait for its own requests.
+    assert_eq!(needs(&with_batch(queue(40, 4), 8)), [0, 8, 16, 24, 32]);
+}
+
+#[test]
+fn synchronous_calls_overlap_unless_they_conflict() {
+    use OpKind::{Fsync, Read, Write};
+    let ops = vec![op(Read, 0), op(Read, 1), op(Write, 2), op(Read, 2), op(Fsync, 0), op(Read, 9), op(Read, 8)];
+    let thread = Thread { steps: vec![Step { ops: 1, ..Step::default() }; ops.len()], ops, ..Thread::default() };
+    let program = Program { threads: vec![thread], ..Program::default() };
+    assert!(program.is_synchronous());
+    let one_by_one = overlapped(program.clone(), 1);
+    assert_eq!(needs(&one_by_one), [0, 1, 2, 3, 4, 5, 6]);
+    let overlapping = overlapped(program, 4);
+    // The read of block 2 waits for its write, the sync for all, and all after it for the sync.
+    assert_eq!(needs(&overlapping), [0, 0, 0, 3, 4, 5, 5]);
+    assert_eq!((overlapping.rings.len(), overlapping.threads[0].waits.len()), (1, 1));
+    assert!(!overlapping.is_synchronous());
+}

@@ -1,0 +1,381 @@
+//! Events of a recording → a program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use linux_raw_sys::io_uring as sys;
+
+use crate::batches::{self, Batches};
+use crate::observed::{InOrder, Observed};
+use crate::program::{Op, OpKind, Program, ProgramFile, Step, Thread, Wait};
+use iotrail_base::error::{Error, Result};
+use iotrail_schema::replay_log::{
+    ReplayCall, ReplayCallKind, ReplayEvent, ReplayFile, ReplayInterface, ReplayOp, ReplayRequest, ReplayRing,
+    ReplaySync,
+};
+
+const FIXED_FILE: u8 = 1 << 0;
+const ASYNC: u8 = 1 << 4;
+const DRAIN: u8 = 1 << 1;
+const SKIP_SUCCESS: u8 = 1 << 6;
+/// The flags that are replayed. A skipped completion is asked for: without it a buffer would never be free again.
+const KEPT: u8 = crate::program::LINKED | DRAIN | ASYNC;
+/// RWF_HIPRI, RWF_DSYNC, RWF_SYNC and RWF_NOWAIT: RWF_APPEND would move the request to the end of the file.
+const RWF_KEPT: u32 = 0xf;
+
+/// Takes the events of a recording one by one. Memory: 24 bytes per request and 48 per submission.
+pub struct Compiler {
+    most: u64,
+    taken: u64,
+    program: Program,
+    files: BTreeMap<u32, FileSlot>,
+    rings: BTreeMap<u32, usize>,
+    states: Vec<RingState>,
+    threads: BTreeMap<u32, Building>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+/// Where a file of the recording is in the program.
+struct FileSlot {
+    index: Option<u16>,
+    /// The assumed file position, for requests that name none.
+    position: u64,
+}
+
+/// One ring so far.
+#[derive(Default)]
+struct RingState {
+    /// Requests that post a completion and are followed by a linked one.
+    heads: u64,
+    /// Ends of chains.
+    tails: u64,
+    /// Ends of chains that were reaped, at least.
+    reaped_tails: u64,
+    in_order: InOrder,
+    users: BTreeSet<u32>,
+}
+
+/// One thread so far.
+#[derive(Default)]
+struct Building {
+    thread: Thread,
+    /// Requests whose call has not returned, by ring.
+    pending: BTreeMap<usize, Vec<Pending>>,
+    rings: BTreeMap<usize, OfRing>,
+    /// Since the step before: user time up to the first wait, and after it.
+    think_before_ns: u64,
+    think_ns: u64,
+    /// Completions that the last sleeping call waited for.
+    waited_for: Option<u32>,
+    began_ns: Option<u64>,
+    last_exit_ns: u64,
+}
+
+struct Pending {
+    /// `None`: it is not replayed.
+    op: Option<Op>,
+    is_tail: bool,
+    posts: bool,
+    at_ns: u64,
+}
+
+/// A thread's use of one ring.
+#[derive(Default)]
+struct OfRing {
+    tails: u64,
+    reaped_tails: u64,
+    outstanding: u32,
+    sleeps: u64,
+    asks: u64,
+    min_complete: u32,
+    submissions: Vec<(u32, u32)>,
+}
+
+impl Compiler {
+    /// Takes `most` requests at most.
+    pub fn new(most: u64) -> Self {
+        Self {
+            most,
+            taken: 0,
+            program: Program::default(),
+            files: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            states: Vec::new(),
+            threads: BTreeMap::new(),
+            first_ns: None,
+            last_ns: 0,
+        }
+    }
+
+    /// The events are those of a log without calls and completions.
+    pub fn imported(&mut self) {
+        self.program.observed.doubts.imported = true;
+    }
+
+    /// Breaks when there are as many requests as may be.
+    pub fn take(&mut self, event: &ReplayEvent) -> ControlFlow<()> {
+        match event {
+            ReplayEvent::File(file) => self.file(file),
+            ReplayEvent::Ring(ring) => self.ring(ring),
+            ReplayEvent::Request(request) => self.request(request),
+            ReplayEvent::Call(call) => self.call(call),
+            ReplayEvent::Sync(sync) => self.sync(sync),
+            ReplayEvent::Lost { events } => {
+                let lost = &mut self.program.observed.doubts.lost_events;
+                *lost = lost.saturating_add(*events);
+            }
+        }
+        if self.taken < self.most {
+            return ControlFlow::Continue(());
+        }
+        self.program.observed.is_part = true;
+        ControlFlow::Break(())
+    }
+
+    /// The program. Errors: there is nothing to replay (wrong input).
+    pub fn finish(mut self) -> Result<Program> {
+        let observed = &mut self.program.observed;
+        let mut largest = 0;
+        let (mut requests, mut submissions) = (0, 0);
+        for (tid, building) in self.threads {
+            observed.doubts.unexplained += building.pending.values().map(|p| p.len() as u64).sum::<u64>();
+            let ns = building.last_exit_ns.saturating_sub(building.began_ns.unwrap_or(u64::MAX));
+            observed.threads_ns = observed.threads_ns.saturating_add(ns);
+            let mut thread = Thread { tid, ..building.thread };
+            thread.waits = vec![Wait::default(); self.states.len()];
+            let mut kind = batches::Kind::Unknown;
+            for (ring, of) in &building.rings {
+                thread.waits[*ring] = match () {
+                    () if of.sleeps == 0 && of.asks == 0 => Wait::Peek,
+                    () if of.sleeps >= of.asks => Wait::Sleep,
+                    () => Wait::Ask,
+                };
+                kind = kind.max(batches::kind(&of.submissions));
+            }
+            thread.merges = kind == batches::Kind::AsReaped;
+            if thread.ops.is_empty() {
+                continue;
+            }
+            requests += thread.ops.len();
+            submissions += thread.steps.len();
+            if thread.ops.len() > largest {
+                (largest, observed.batches.kind) = (thread.ops.len(), kind);
+            }
+            self.program.threads.push(thread);
+        }
+        observed.batches = Batches { mean: requests as f64 / submissions.max(1) as f64, ..observed.batches };
+        observed.doubts.shared_rings = self.states.iter().filter(|s| s.users.len() > 1).count() as u64;
+        let first = self.first_ns.unwrap_or(0);
+        observed.elapsed_ns = self.last_ns.saturating_sub(first);
+        for step in self.program.threads.iter_mut().flat_map(|t| &mut t.steps) {
+            step.at_ns = step.at_ns.saturating_sub(first);
+        }
+        if self.program.threads.is_empty() {
+            return Err(Error::input(
+                "no request of the recording can be replayed: it has no read, write or sync of a file",
+                "record a program that reads or writes files, with `iotrail trace --record FILE --for-replay -- CMD`",
+            ));
+        }
+        Ok(self.program)
+    }
+
+    fn file(&mut self, file: &ReplayFile) {
+        let next = self.program.files.len();
+        let index = u16::try_from(next).ok().filter(|_| file.replayable && file.path.starts_with('/'));
+        if index.is_some() {
+            let kept = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME;
+            self.program.files.push(ProgramFile {
+                path: PathBuf::from(&file.path),
+                open_flags: file.open_flags as i32 & kept,
+                size: file.size,
+                ..ProgramFile::default()
+            });
+        }
+        self.files.insert(file.file, FileSlot { index, position: 0 });
+    }
+
+    fn ring(&mut self, ring: &ReplayRing) {
+        if self.states.len() > usize::from(u16::MAX) {
+            return;
+        }
+        self.rings.insert(ring.ring, self.states.len());
+        self.program.observed.doubts.sqpoll_rings += u64::from(ring.setup_flags & sys::IORING_SETUP_SQPOLL != 0);
+        self.program.observed.doubts.posix_aio |= ring.interface == ReplayInterface::PosixAio;
+        self.program.rings.push(ring.clone());
+        self.states.push(RingState::default());
+    }
+
+    fn request(&mut self, r: &ReplayRequest) {
+        let Some(&ring) = self.rings.get(&r.ring) else {
+            self.program.observed.doubts.unexplained += 1;
+            return;
+        };
+        let op = self.op(r.op, r.file, r.offset, u64::from(r.len), r.op_flags, r.sqe_flags & KEPT);
+        let observed = &mut self.program.observed;
+        observed.registered_files |= op.is_some() && r.sqe_flags & FIXED_FILE != 0;
+        observed.registered_buffers |= op.is_some() && r.buffer.is_some();
+        let posts = r.sqe_flags & SKIP_SUCCESS == 0;
+        observed.doubts.skipped_completions += u64::from(!posts);
+        let is_tail = r.sqe_flags & crate::program::LINKED == 0 && posts && op.is_some();
+        self.taken += u64::from(op.is_some());
+        self.states[ring].users.insert(r.tid);
+        let pending = Pending { op, is_tail, posts, at_ns: r.at_ns };
+        self.threads.entry(r.tid).or_default().pending.entry(ring).or_default().push(pending);
+    }
+
+    /// `None`: it is not replayed, and is counted as such.
+    fn op(&mut self, op: ReplayOp, file: Option<u32>, offset: u64, len: u64, flags: u32, sqe_flags: u8) -> Option<Op> {
+        let observed = &mut self.program.observed;
+        let (kind, kept) = match op {
+            ReplayOp::Read => (OpKind::Read, RWF_KEPT),
+            ReplayOp::Write => (OpKind::Write, RWF_KEPT),
+            ReplayOp::Fsync => (OpKind::Fsync, 1),
+            ReplayOp::Fdatasync => (OpKind::Fsync, 1),
+            ReplayOp::SyncFileRange => (OpKind::SyncFileRange, 7),
+            ReplayOp::Fallocate => (OpKind::Fallocate, 0x3f),
+            ReplayOp::Nop => (OpKind::Nop, 0),
+            ReplayOp::Other => {
+                observed.doubts.other_requests += 1;
+                return None;
+            }
+        };
+        let datasync = if op == ReplayOp::Fdatasync { sys::IORING_FSYNC_DATASYNC } else { 0 };
+        let op = Op { kind, sqe_flags, file: 0, flags: flags & kept | datasync, len: 0, offset: 0 };
+        if kind == OpKind::Nop {
+            observed.ios += 1;
+            return Some(op);
+        }
+        let slot = file.and_then(|file| self.files.get_mut(&file));
+        let Some((slot, index)) = slot.and_then(|slot| slot.index.map(|index| (slot, index))) else {
+            observed.doubts.other_files += 1;
+            return None;
+        };
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let at = match offset {
+            u64::MAX => {
+                observed.doubts.at_position += 1;
+                slot.position
+            }
+            at => at,
+        };
+        let end = at.saturating_add(u64::from(len));
+        let file = &mut self.program.files[usize::from(index)];
+        match kind {
+            OpKind::Read => file.read_to = file.read_to.max(end),
+            OpKind::Write | OpKind::Fallocate => file.written_to = file.written_to.max(Some(end)),
+            _ => {}
+        }
+        if matches!(kind, OpKind::Read | OpKind::Write) {
+            slot.position = end;
+            observed.bytes += u64::from(len);
+        }
+        file.uses += 1;
+        observed.ios += 1;
+        Some(Op { file: index, len, offset: at, ..op })
+    }
+
+    fn call(&mut self, c: &ReplayCall) {
+        let Some(&ring) = self.rings.get(&c.ring) else { return };
+        let state = &mut self.states[ring];
+        state.users.insert(c.tid);
+        let observed = &mut self.program.observed;
+        observed.calls += 1;
+        let take = &mut observed.latencies;
+        state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at)));
+        // Completions beyond the submitted heads are those of ends.
+        state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(state.heads)).min(state.tails);
+
+        let building = self.threads.entry(c.tid).or_default();
+        building.begin(c.enter_ns, c.exit_ns, c.think_ns, observed);
+        let gets_events = c.kind == ReplayCallKind::GetEvents || c.flags & sys::IORING_ENTER_GETEVENTS != 0;
+        let of = building.rings.entry(ring).or_default();
+        if gets_events {
+            *(if c.min_complete > 0 { &mut of.sleeps } else { &mut of.asks }) += 1;
+        }
+        let pending = building.pending.remove(&ring).unwrap_or_default();
+        let sleeps_for = (gets_events && c.min_complete > 0).then_some(c.min_complete);
+        if !pending.is_empty() {
+            self.first_ns.get_or_insert(c.enter_ns);
+            let outstanding = state.tails - state.reaped_tails;
+            let needs = of.tails.saturating_sub(outstanding);
+            let reaped = needs.saturating_sub(of.reaped_tails);
+            of.reaped_tails = of.reaped_tails.max(needs);
+            let ops: Vec<Op> = pending.iter().filter_map(|p| p.op).collect();
+            for p in pending.iter().filter(|p| p.posts) {
+                state.in_order.submit(p.at_ns.max(c.enter_ns));
+            }
+            let tails = pending.iter().filter(|p| p.is_tail).count() as u64;
+            state.heads += pending.iter().filter(|p| p.posts && !p.is_tail).count() as u64;
+            state.tails += tails;
+            of.tails += tails;
+            of.outstanding = of.outstanding.max((state.tails + state.heads).saturating_sub(c.reaped) as u32);
+            if !ops.is_empty() {
+                of.submissions.push((tails as u32, reaped as u32));
+                let wait_for = building.waited_for.unwrap_or(of.min_complete).max(1);
+                of.min_complete = sleeps_for.unwrap_or(0);
+                let step = Step {
+                    ring: Some(ring as u16),
+                    needs: u32::try_from(needs).unwrap_or(u32::MAX),
+                    wait_for,
+                    min_complete: sleeps_for.unwrap_or(0),
+                    gets_events,
+                    ..Step::default()
+                };
+                building.thread.most_in_flight = building.rings.values().map(|r| r.outstanding).sum();
+                building.push(step, c.enter_ns, &ops);
+            }
+        } else if let Some(min) = sleeps_for {
+            building.waited_for.get_or_insert(min);
+        }
+        self.last_ns = self.last_ns.max(c.exit_ns);
+    }
+
+    fn sync(&mut self, s: &ReplaySync) {
+        let Some(op) = self.op(s.op, s.file, s.offset, s.len, s.op_flags, 0) else { return };
+        self.taken += 1;
+        self.first_ns.get_or_insert(s.enter_ns);
+        self.last_ns = self.last_ns.max(s.exit_ns);
+        let observed = &mut self.program.observed;
+        observed.calls += 1;
+        observed.latencies.take(s.exit_ns.saturating_sub(s.enter_ns));
+        let building = self.threads.entry(s.tid).or_default();
+        building.begin(s.enter_ns, s.exit_ns, s.think_ns, observed);
+        building.thread.most_in_flight = building.thread.most_in_flight.max(1);
+        building.push(Step::default(), s.enter_ns, &[op]);
+    }
+}
+
+impl Building {
+    /// A call begins: the time since the one before.
+    fn begin(&mut self, enter_ns: u64, exit_ns: u64, think_ns: u64, observed: &mut Observed) {
+        if self.began_ns.is_some() {
+            let gap = enter_ns.saturating_sub(self.last_exit_ns);
+            let think = think_ns.min(gap);
+            let of_step = if self.waited_for.is_some() { &mut self.think_ns } else { &mut self.think_before_ns };
+            for (sum, ns) in [(of_step, think), (&mut observed.think_ns, think), (&mut observed.idle_ns, gap - think)] {
+                *sum = sum.saturating_add(ns);
+            }
+        }
+        self.began_ns.get_or_insert(enter_ns);
+        self.last_exit_ns = self.last_exit_ns.max(exit_ns);
+    }
+
+    fn push(&mut self, step: Step, enter_ns: u64, ops: &[Op]) {
+        let brief = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+        self.thread.steps.push(Step {
+            ops: ops.len() as u32,
+            think_before_ns: brief(self.think_before_ns),
+            think_ns: brief(self.think_ns),
+            at_ns: enter_ns,
+            ..step
+        });
+        self.thread.ops.extend_from_slice(ops);
+        (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
+    }
+}
+
+#[cfg(test)]
+#[path = "compile_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+use super::*;
+use iotrail_schema::replay_log::ReplayEvent::{Call, Request};
+
+const LINK: u8 = 1 << 2;
+
+fn file(number: u32) -> ReplayEvent {
+    let path = format!("/data/{number}");
+    ReplayEvent::File(ReplayFile { file: number, path, replayable: true, open_flags: 0, size: 1 << 20 })
+}
+
+fn ring(number: u32) -> ReplayEvent {
+    ReplayEvent::Ring(ReplayRing {
+        ring: number,
+        interface: ReplayInterface::IoUring,
+        sq_entries: 16,
+        cq_entries: 32,
+        setup_flags: 0,
+    })
+}
+
+fn read(tid: u32, ring: u32, at_ns: u64, sqe_flags: u8) -> ReplayEvent {
+    Request(ReplayRequest {
+        tid,
+        ring,
+        at_ns,
+        op: if sqe_flags & LINK != 0 { ReplayOp::Write } else { ReplayOp::Read },
+        opcode: 22,
+        sqe_flags,
+        file: Some(1),
+        offset: at_ns * 4096 % (1 << 20),
+        len: 4096,
+        buffer: None,
+        op_flags: 0,
+        reaped: 0,
+    })
+}
+
+fn call(tid: u32, ring: u32, at: u64, submits: u32, min_complete: u32, reaped: u64) -> ReplayEvent {
+    Call(ReplayCall {
+        tid,
+        ring,
+        kind: ReplayCallKind::Enter,
+        enter_ns: at,
+        exit_ns: at + 5,
+        think_ns: 3,
+        to_submit: submits,
+        min_complete,
+        flags: u32::from(min_complete > 0),
+        result: submits as i32,
+        reaped,
+    })
+}
+
+fn compiled(events: &[ReplayEvent]) -> Program {
+    let mut compiler = Compiler::new(u64::MAX);
+    events.iter().for_each(|event| assert!(compiler.take(event).is_continue()));
+    compiler.finish().unwrap()
+}
+
+/// A queue of 4 that is kept full: fills, then waits for one and submits one.
+fn steady(n: u64) -> Vec<ReplayEvent> {
+    let mut all = vec![file(1), ring(7)];
+    for i in 0..n {
+        let at = 100 + i * 20;
+        if i >= 4 {
+            all.push(call(1, 7, at - 10, 0, 1, i - 4));
+        }
+        all.push(read(1, 7, at, 0));
+        all.push(call(1, 7, at, 1, 0, i.saturating_sub(3)));
+    }
+    all
+}
+
+#[test]
+fn a_submission_needs_the_completions_that_were_reaped() {
+    let program = compiled(&steady(30));
+    let thread = &program.threads[0];
+    let needs: Vec<u32> = thread.steps.iter().map(|s| s.needs).collect();
+    assert_eq!(needs, (0..30u32).map(|i| i.saturating_sub(3)).collect::<Vec<_>>());
+    assert_eq!((thread.waits[0], thread.merges, thread.most_in_flight), (Wait::Sleep, false, 4));
+    let late = &thread.steps[10];
+    assert_eq!((late.wait_for, late.think_before_ns, late.think_ns, late.at_ns), (1, 3, 3, 200));
+    let o = &program.observed;
+    assert_eq!((o.ios, o.bytes, o.calls, o.elapsed_ns), (30, 30 * 4096, 56, 29 * 20 + 5));
+    // The n-th was reaped before the submission of the one 4 later.
+    assert_eq!(o.latencies.count(), 26);
+    assert_eq!(o.batches.kind, batches::Kind::Fixed);
+}
+
+#[test]
+fn only_ends_of_chains_are_needed() {
+    let mut all = vec![file(1), ring(1)];
+    // Two chains of a write and a read in flight; a new one whenever the end of one was reaped.
+    for i in 0..40u64 {
+        let at = 100 + i * 20;
+        all.extend([read(1, 1, at, LINK), read(1, 1, at, 0)]);
+        // The chain in flight has its write reaped, and its read has not completed.
+        let reaped = if i < 2 { 0 } else { 2 * (i - 1) + 1 };
+        all.push(call(1, 1, at, 2, 1, reaped));
+    }
+    let program = compiled(&all);
+    let needs: Vec<u32> = program.threads[0].steps.iter().map(|s| s.needs).collect();
+    assert_eq!(needs, (0..40u32).map(|i| i.saturating_sub(1)).collect::<Vec<_>>());
+    assert!(program.threads[0].ops[0].sqe_flags & LINK != 0);
+}
+
+#[test]
+fn rings_are_apart_and_threads_are_apart() {
+    let mut all = vec![file(1), ring(1), ring(2)];
+    for i in 0..10u64 {
+        for (tid, ring) in [(1, 1), (1, 2), (2, 2)] {
+            let at = 100 + i * 50 + u64::from(tid + ring) * 10;
+            // Ring 2 is shared: 2 of its requests are outstanding after each round, one of each thread.
+            let reaped = if ring == 1 { i } else { 2 * i };
+            all.extend([read(tid, ring, at, 0), call(tid, ring, at, 1, 1, reaped)]);
+        }
+    }
+    let program = compiled(&all);
+    assert_eq!(program.threads.iter().map(|t| t.steps.len()).collect::<Vec<_>>(), [20, 10]);
+    let needs =
+        |ring| program.threads[0].steps.iter().filter(move |s| s.ring == Some(ring)).map(|s| s.needs).next_back();
+    assert_eq!((needs(0), needs(1)), (Some(9), Some(9)));
+    assert_eq!(program.observed.doubts.shared_rings, 1);
+}
+
+#[test]
+fn a_thread_that_submits_what_it_has_reaped_merges() {
+    let mut all = vec![file(1), ring(1)];
+    let (mut submitted, mut reaped) = (0u64, 0u64);
+    for i in 0..60u64 {
+        let n = if i == 0 { 8 } else { 1 + i % 4 };
+        reaped += if i == 0 { 0 } else { n };
+        let at = 100 + i * 20;
+        (0..n).for_each(|_| all.push(read(1, 1, at, 0)));
+        all.push(call(1, 1, at, n as u32, 1, reaped));
+        submitted += n;
+    }
+    let program = compiled(&all);
+    assert!(program.threads[0].merges);
+    assert_eq!(program.observed.batches.kind, batches::Kind::AsReaped);
+    assert_eq!(program.requests(), submitted);
+}
+
+#[test]
+fn what_cannot_be_replayed_is_counted() {
+    let socket = ReplayFile { file: 2, path: "socket:[1]".into(), replayable: false, open_flags: 0, size: 0 };
+    let ReplayEvent::Request(base) = read(1, 1, 100, 0) else { panic!() };
+    let other = ReplayRequest { op: ReplayOp::Other, ..base.clone() };
+    let on_socket = ReplayRequest { file: Some(2), ..base.clone() };
+    let unknown = ReplayRequest { ring: 9, ..base.clone() };
+    let mut all = vec![file(1), ReplayEvent::File(socket), ring(1)];
+    all.extend([other, on_socket, unknown, base].map(Request));
+    all.push(call(1, 1, 100, 3, 0, 0));
+    all.push(ReplayEvent::Lost { events: 5 });
+    all.push(read(1, 1, 200, 0));
+    let program = compiled(&all);
+    let d = &program.observed.doubts;
+    assert_eq!((d.other_requests, d.other_files, d.unexplained, d.lost_events), (1, 1, 2, 5));
+    assert_eq!(program.threads[0].ops.len(), 1);
+    let nothing = Compiler::new(9).finish().unwrap_err().to_string();
+    assert!(nothing.starts_with("no request of the recording can be replayed"), "{nothing}");
+}
+
+#[test]
+fn any_events_compile_without_a_panic() {
+    let mut random = iotrail_stats::random::SplitMix64::new(43);
+    for round in 0..3000u64 {
+        let mut events = steady(20);
+        for _ in 0..1 + round % 6 {
+            let at = random.below(events.len() as u64) as usize;
+            let odd = [0, 1, u64::MAX, u64::MAX - 1, 1 << 32, random.draw()][random.below(6) as usize];
+            match &mut events[at] {
+                ReplayEvent::File(f) => (f.size, f.file) = (odd, odd as u32 & 1),
+                ReplayEvent::Ring(r) => {
+                    (r.sq_entries, r.cq_entries, r.setup_flags) = (odd as u32, odd as u32, odd as u32)
+                }
+                Request(r) => {
+                    (r.offset, r.len, r.reaped, r.at_ns) = (odd, odd as u32, odd, odd);
+                    (r.sqe_flags, r.tid) = (odd as u8, odd as u32 % 3);
+                }
+                Call(c) => {
+                    (c.reaped, c.min_complete, c.enter_ns, c.think_ns) = (odd, odd as u32, odd, odd);
+                    c.tid = odd as u32 % 3;
+                }
+                ReplayEvent::Sync(_) | ReplayEvent::Lost { .. } => {}
+            }
+            let other = random.below(events.len() as u64) as usize;
+            if odd.is_multiple_of(2) {
+                events.swap(at, other);
+            }
+        }
+        let mut compiler = Compiler::new(1000);
+        for event in &events {
+            if compiler.take(event).is_break() {
+                break;
+            }
+        }
+        if let Ok(program) = compiler.finish() {
+            for thread in &program.threads {
+                assert_eq!(thread.steps.iter().map(|s| s.ops as usize).sum::<usize>(), thread.ops.len());
+            }
+            let deep = crate::change::with_depth(program.clone(), 2);
+            assert_eq!(crate::change::with_batch(deep, 3).requests(), program.requests());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Native aio, on raw system calls. It has no links; a no-op, sync_file_range and fallocate are made by the submitting thread.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+use super::{Engine, Memory, errno, sync};
+use crate::program::{Op, OpKind, Wait};
+use iotrail_base::error::{Error, Result, errno_name};
+
+/// linux/aio_abi.h: struct iocb (little-endian field order).
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: i32,
+    opcode: u16,
+    reqprio: i16,
+    fd: u32,
+    buf: u64,
+    nbytes: u64,
+    offset: i64,
+    reserved2: u64,
+    flags: u32,
+    resfd: u32,
+}
+
+/// linux/aio_abi.h: struct io_event.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    obj: u64,
+    res: i64,
+    res2: i64,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+
+const IOCB_CMD_PREAD: u16 = 0;
+const IOCB_CMD_PWRITE: u16 = 1;
+const IOCB_CMD_FSYNC: u16 = 2;
+const IOCB_CMD_FDSYNC: u16 = 3;
+
+pub(crate) struct Aio {
+    context: u64,
+    files: Box<[RawFd]>,
+    memory: Memory,
+    /// One per slot; the kernel copies it when it is submitted.
+    blocks: Box<[Iocb]>,
+    queued: Vec<*const Iocb>,
+    events: Vec<Event>,
+    done: VecDeque<(u32, i32)>,
+    calls: u64,
+}
+
+impl Aio {
+    pub fn open(files: &[RawFd], memory: Memory) -> Result<Self> {
+        let mut context = 0u64;
+        // SAFETY: the kernel writes one context id, which must be 0 before.
+        if unsafe { libc::syscall(libc::SYS_io_setup, memory.slots, &mut context) } != 0 {
+            return Err(Error::machine(
+                format!("cannot set up native aio for {} I/Os in flight: {}", memory.slots, errno_name(errno())),
+                "as root: sysctl fs.aio-max-nr=1048576, or use a smaller --depth",
+            ));
+        }
+        let slots = memory.slots as usize;
+        Ok(Self {
+            context,
+            files: files.into(),
+            memory,
+            blocks: vec![Iocb::default(); slots].into(),
+            queued: Vec::with_capacity(slots),
+            events: vec![Event::default(); slots],
+            done: VecDeque::with_capacity(slots),
+            calls: 0,
+        })
+    }
+
+    fn events(&mut self, min: u32, max: u32) -> Result<()> {
+        self.calls += 1;
+        let max = (max.max(min).max(1) as usize).min(self.events.len());
+        let (context, events) = (self.context, self.events.as_mut_ptr());
+        // SAFETY: memory for `max` events.
+        let got = unsafe {
+            libc::syscall(libc::SYS_io_getevents, context, min, max, events, std::ptr::null_mut::<libc::timespec>())
+        };
+        match got {
+            n if n >= 0 => {
+                self.done.extend(self.events[..n as usize].iter().map(|e| (e.data as u32, e.res as i32)));
+                Ok(())
+            }
+            _ => match errno() {
+                libc::EINTR => Ok(()),
+                e => Err(Error::machine(
+                    format!("io_getevents(2) of the replay: {}", errno_name(e)),
+                    "use --engine sync",
+                )),
+            },
+        }
+    }
+}
+
+impl Engine for Aio {
+    fn queue(&mut self, op: &Op, slot: u32) -> Result<()> {
+        let opcode = match op.kind {
+            OpKind::Read => IOCB_CMD_PREAD,
+            OpKind::Write => IOCB_CMD_PWRITE,
+            OpKind::Fsync if op.flags != 0 => IOCB_CMD_FDSYNC,
+            OpKind::Fsync => IOCB_CMD_FSYNC,
+            OpKind::Nop | OpKind::SyncFileRange | OpKind::Fallocate => {
+                let result = sync::call(op, &self.files, self.memory.address(slot));
+                self.done.push_back((slot, result));
+                return Ok(());
+            }
+        };
+        let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
+        let block = &mut self.blocks[slot as usize];
+        *block = Iocb { data: u64::from(slot), opcode, fd: self.files[usize::from(op.file)] as u32, ..Iocb::default() };
+        if moves {
+            block.rw_flags = op.flags as i32;
+            block.buf = self.memory.address(slot) as u64;
+            block.nbytes = u64::from(op.len);
+            block.offset = op.offset as i64;
+        }
+        self.queued.push(std::ptr::from_ref(block));
+        Ok(())
+    }
+
+    fn submit(&mut self, min: u32, _gets_events: bool) -> Result<()> {
+        while !self.queued.is_empty() {
+            self.calls += 1;
+            let (context, n, at) = (self.context, self.queued.len(), self.queued.as_ptr());
+            // SAFETY: addresses of live control blocks, whose buffers live as long as this engine.
+            match unsafe { libc::syscall(libc::SYS_io_submit, context, n, at) } {
+                taken if taken > 0 => drop(self.queued.drain(..taken as usize)),
+                _ => match errno() {
+                    libc::EINTR => {}
+                    // The context is full.
+                    libc::EAGAIN => self.events(1, u32::MAX)?,
+                    e => {
+                        // The first one is refused as io_uring would refuse it: with a completion.
+                        // SAFETY: the address of a control block of `blocks`.
+                        let slot = unsafe { (*self.queued.remove(0)).data } as u32;
+                        self.done.push_back((slot, -e));
+                    }
+                },
+            }
+        }
+        // Native aio waits in a call of its own.
+        let ready = self.done.len() as u32;
+        if min > ready { self.events(min - ready, u32::MAX) } else { Ok(()) }
+    }
+
+    fn available(&mut self) -> u32 {
+        self.done.len() as u32
+    }
+
+    fn take(&mut self) -> Option<(u32, i32)> {
+        self.done.pop_front()
+    }
+
+    fn wait(&mut self, wait: Wait, min: u32, max: u32) -> Result<()> {
+        self.events(if wait == Wait::Sleep { min } else { 0 }, max)
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls
+    }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        // It waits for what is in flight.
+        // SAFETY: the context of this engine, used no longer.
+        let done = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        debug_assert_eq!(done, 0);
+    }
+}

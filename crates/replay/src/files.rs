@@ -1,0 +1,335 @@
+//! The files of a program: checked, copied if they are written, opened.
+//!
+//! A recorded file is only ever opened for reading. Writes go to a copy in the scratch directory, or to the file of `--map`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate, statvfs};
+
+use crate::program::{Program, ProgramFile};
+use iotrail_base::error::{Error, Result};
+use iotrail_base::words::{bytes, list};
+use iotrail_load::device;
+use iotrail_stats::random::SplitMix64;
+
+/// Where files are, and what may be done to them.
+pub struct Places<'a> {
+    /// OLD=NEW of the user: a file, or a directory with all that is below it.
+    pub maps: &'a [(PathBuf, PathBuf)],
+    /// An existing NEW may be written.
+    pub allow_write: bool,
+    /// Where a copy of that many bytes may be made. It is asked for only if one is needed.
+    pub scratch: &'a dyn Fn(u64) -> Result<PathBuf>,
+}
+
+/// Open files. Copies are removed when it is dropped.
+pub struct Files {
+    /// By the program's numbers; `None`: nothing uses it.
+    open: Vec<Option<File>>,
+    copies: Vec<Copied>,
+    _claims: Vec<File>,
+    /// Recorded files that are gone and have been replaced: only written ones are.
+    pub replaced: Vec<PathBuf>,
+}
+
+struct Copied {
+    path: PathBuf,
+    file: File,
+    size: u64,
+}
+
+/// The use of all files of one path together.
+#[derive(Default)]
+struct Use {
+    size: u64,
+    read_to: u64,
+    written_to: Option<u64>,
+    direct: bool,
+}
+
+impl Use {
+    fn end(&self) -> u64 {
+        self.size.max(self.read_to).max(self.written_to.unwrap_or(0))
+    }
+}
+
+impl Files {
+    /// Checks all files before anything is copied. Errors (input): files are gone or too short, or a file to be written may not be;
+    /// (machine): there is too little space.
+    pub fn prepare(program: &Program, places: &Places<'_>, stop: &AtomicBool) -> Result<Self> {
+        let mut uses: BTreeMap<&Path, Use> = BTreeMap::new();
+        for file in program.files.iter().filter(|f| f.uses > 0) {
+            let all = uses.entry(&file.path).or_default();
+            all.size = all.size.max(file.size);
+            all.read_to = all.read_to.max(file.read_to);
+            all.written_to = all.written_to.max(file.written_to);
+            all.direct |= file.open_flags & libc::O_DIRECT != 0;
+        }
+        let recorded: BTreeSet<(u64, u64)> =
+            uses.keys().filter_map(|path| std::fs::metadata(path).ok()).map(|m| (m.dev(), m.ino())).collect();
+        let mut targets: BTreeMap<&Path, PathBuf> = BTreeMap::new();
+        let mut to_copy: Vec<(&Path, &Use)> = Vec::new();
+        let (mut faults, mut claims) = (Vec::new(), Vec::new());
+        for (path, all) in &uses {
+            let target = mapped(path, places.maps);
+            match (&target, all.written_to) {
+                (Some(new), Some(_)) if new.exists() => claims.extend(may_be_written(new, places, &recorded)?),
+                (_, Some(_)) => {
+                    // One that is gone is replaced; its bytes are not in the recording anyway.
+                    match std::fs::metadata(path) {
+                        Ok(m) if m.file_type().is_block_device() => {
+                            faults.push(format!("{} is a block device that the recording writes", path.display()));
+                        }
+                        Ok(_) => faults.extend(unreadable(path, all)),
+                        Err(_) => {}
+                    }
+                    to_copy.push((path, all));
+                }
+                (_, None) => faults.extend(unreadable(target.as_deref().unwrap_or(path), all)),
+            }
+            targets.insert(path, target.unwrap_or_else(|| path.to_path_buf()));
+        }
+        if !faults.is_empty() {
+            let more = faults.len().saturating_sub(MOST_NAMED);
+            faults.truncate(MOST_NAMED);
+            if more > 0 {
+                faults.push(format!("{more} more"));
+            }
+            return Err(Error::input(
+                format!("cannot replay on these files: {}", list(&faults)),
+                "restore them, or name others with --map OLD=NEW",
+            ));
+        }
+        let mut files = Self { open: Vec::new(), copies: Vec::new(), _claims: claims, replaced: Vec::new() };
+        let mut needed: BTreeMap<PathBuf, u64> = BTreeMap::new();
+        for (at, (path, all)) in to_copy.iter().enumerate() {
+            if targets[path] == **path {
+                let folder = (places.scratch)(all.end())?;
+                targets.insert(path, folder.join(format!("replay-{}-{at}", std::process::id())));
+            }
+            let folder = targets[path].parent().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+            *needed.entry(folder).or_default() += all.end();
+        }
+        for (folder, needed) in &needed {
+            check_space(folder, *needed)?;
+        }
+        for (path, all) in to_copy {
+            files.copy(path, &targets[path], all, stop)?;
+        }
+        for file in &program.files {
+            let target = targets.get(file.path.as_path()).filter(|_| file.uses > 0);
+            let writes = uses.get(file.path.as_path()).is_some_and(|all| all.written_to.is_some());
+            files.open.push(target.map(|target| open(target, file, writes)).transpose()?);
+        }
+        Ok(files)
+    }
+
+    /// Descriptors by the program's numbers; -1: nothing uses it.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.open.iter().map(|file| file.as_ref().map_or(-1, |f| f.as_raw_fd())).collect()
+    }
+
+    /// The copies have their recorded sizes again: each replay begins alike.
+    pub fn reset(&self) -> Result<()> {
+        for copy in &self.copies {
+            let is_other = copy.file.metadata().is_ok_and(|m| m.len() != copy.size);
+            if is_other {
+                copy.file.set_len(copy.size).map_err(|e| refused(&copy.path, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file was copied.
+    pub fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    fn copy(&mut self, from: &Path, to: &Path, all: &Use, stop: &AtomicBool) -> Result<()> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(to);
+        let file = file.map_err(|e| refused(to, e))?;
+        self.copies.push(Copied { path: to.to_owned(), file, size: all.size });
+        let Some(Copied { file, size, .. }) = self.copies.last_mut() else { return Ok(()) };
+        if all.end() > 0 {
+            // A file system without it (NFS) has the space checked only.
+            match fallocate(&*file, FallocateFlags::KEEP_SIZE, 0, all.end()) {
+                Err(e) if e != rustix::io::Errno::OPNOTSUPP => return Err(refused(to, e.into())),
+                _ => {}
+            }
+        }
+        let source = match File::open(from) {
+            Ok(source) => Some(source),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.replaced.push(from.to_owned());
+                None
+            }
+            Err(e) => return Err(refused(from, e)),
+        };
+        let filled = match &source {
+            Some(source) => all.size.min(source.metadata().map_err(|e| refused(from, e))?.len()),
+            None => all.size.min(all.read_to),
+        };
+        *size = (*size).min(filled);
+        fill(file, source, filled, stop).map_err(|e| refused(to, e))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::machine("stopped while copying the files that are written", "nothing of it was kept"));
+        }
+        file.sync_data().map_err(|e| refused(to, e))?;
+        if all.direct {
+            // Cached pages would have to be dropped by the first direct writes.
+            let _ = fadvise(&*file, 0, None, Advice::DontNeed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Files that an error names.
+const MOST_NAMED: usize = 8;
+
+/// NEW for a recorded path; the longest OLD decides.
+fn mapped(path: &Path, maps: &[(PathBuf, PathBuf)]) -> Option<PathBuf> {
+    let longest = maps.iter().filter(|(old, _)| path.starts_with(old)).max_by_key(|(old, _)| old.components().count());
+    longest.map(|(old, new)| match path.strip_prefix(old) {
+        Ok(rest) if !rest.as_os_str().is_empty() => new.join(rest),
+        _ => new.clone(),
+    })
+}
+
+/// Why a file cannot be read as recorded.
+fn unreadable(path: &Path, all: &Use) -> Option<String> {
+    let name = path.display();
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(format!("{name} is gone")),
+        Err(e) => return Some(format!("{name}: {e}")),
+    };
+    let has = match meta.file_type() {
+        kind if kind.is_file() => meta.len(),
+        kind if kind.is_block_device() => match File::open(path).and_then(|f| device::bytes(&f)) {
+            Ok(has) => has,
+            Err(e) => return Some(format!("{name}: {e}")),
+        },
+        _ => return Some(format!("{name} is neither a file nor a block device")),
+    };
+    // The recording may have read past the end, too.
+    let read_to = all.read_to.min(all.size.max(1));
+    (has < read_to).then(|| format!("{name} has {has} bytes, and the recording reads up to {read_to}"))
+}
+
+/// A NEW that exists. A block device is claimed.
+fn may_be_written(new: &Path, places: &Places<'_>, recorded: &BTreeSet<(u64, u64)>) -> Result<Option<File>> {
+    let name = new.display();
+    let meta = std::fs::metadata(new).map_err(|e| refused(new, e))?;
+    if recorded.contains(&(meta.dev(), meta.ino())) {
+        return Err(Error::input(
+            format!("--map: {name} is a recorded file, and a replay never writes to one"),
+            "name another file, or leave --map out: a copy is made then",
+        ));
+    }
+    if !places.allow_write {
+        return Err(Error::input(
+            format!("the replay would overwrite {name}, which exists"),
+            "add --allow-write to destroy its contents, or name a file that does not exist",
+        ));
+    }
+    if !is_usable(&meta) {
+        return Err(Error::input(format!("--map: {name} is neither a file nor a block device"), "name another"));
+    }
+    device::refuse_used(new, &meta)?;
+    if meta.file_type().is_block_device() { device::claim(new).map(Some) } else { Ok(None) }
+}
+
+fn is_usable(meta: &Metadata) -> bool {
+    meta.is_file() || meta.file_type().is_block_device()
+}
+
+fn check_space(folder: &Path, needed: u64) -> Result<()> {
+    let space = statvfs(folder).map_err(|e| refused(folder, e.into()))?;
+    let has = space.f_bavail.saturating_mul(space.f_frsize);
+    if needed <= has.saturating_sub(KEPT_FREE) {
+        return Ok(());
+    }
+    Err(Error::machine(
+        format!(
+            "copies of the files that the recording writes need {}, and {} has {} free",
+            bytes(needed),
+            folder.display(),
+            bytes(has)
+        ),
+        "make space there, or name other files with --map OLD=NEW",
+    ))
+}
+
+/// A full file system hurts others.
+const KEPT_FREE: u64 = 64 << 20;
+
+/// `to` bytes: those of the source, and random ones for what it lacks.
+fn fill(mut file: &File, mut source: Option<File>, to: u64, stop: &AtomicBool) -> io::Result<()> {
+    let mut chunk = vec![0u8; 1 << 20];
+    let mut random = SplitMix64::new(to);
+    let mut left = to;
+    while left > 0 && !stop.load(Ordering::Relaxed) {
+        let part = &mut chunk[..left.min(1 << 20) as usize];
+        let got = source.as_mut().map_or(Ok(0), |source| source.read(part))?;
+        let part = match got {
+            0 => {
+                source = None;
+                part.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.draw().to_le_bytes()[..word.len()]));
+                part
+            }
+            n => &mut part[..n],
+        };
+        file.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    Ok(())
+}
+
+fn open(path: &Path, file: &ProgramFile, writes: bool) -> Result<File> {
+    let open = |flags: i32| {
+        let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)
+    };
+    let opened = match open(file.open_flags) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(file.open_flags & !libc::O_NOATIME),
+        opened => opened,
+    };
+    let opened = opened.map_err(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) if file.open_flags & libc::O_DIRECT != 0 => Error::machine(
+            format!("the file system of {} has no direct I/O (O_DIRECT), which the recording uses", path.display()),
+            "name a file on another file system with --map OLD=NEW",
+        ),
+        _ => refused(path, e),
+    })?;
+    // The file may have been replaced since it was checked.
+    let meta = opened.metadata().map_err(|e| refused(path, e))?;
+    match is_usable(&meta) {
+        true => Ok(opened),
+        false => Err(Error::input(format!("{} is neither a file nor a block device", path.display()), "name another")),
+    }
+}
+
+fn refused(path: &Path, e: io::Error) -> Error {
+    let what = format!("cannot use {} for the replay", path.display());
+    match e.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => Error::machine(what, "make space there, or use --map OLD=NEW").because(e),
+        _ => Error::machine(what, "check its permissions, or use --map OLD=NEW").because(e),
+    }
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -1,0 +1,254 @@
+//! One replay: all threads of a program, once.
+
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::mm::MapFlags;
+
+use crate::engine::aio::Aio;
+use crate::engine::null::Null;
+use crate::engine::uring::{Setup, Uring};
+use crate::engine::{Engine, Memory};
+use crate::latencies::Latencies;
+use crate::program::{Program, Thread};
+pub use crate::thread::Speed;
+use crate::thread::{self, Done, Tools};
+use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::mapping::Mapping;
+use iotrail_load::clock::Clock;
+use iotrail_load::gate::{AtGate, Gate};
+use iotrail_load::{Boundary, buffers};
+use iotrail_stats::random::SplitMix64;
+
+/// The interface that requests are submitted through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Interface {
+    #[default]
+    IoUring,
+    Libaio,
+    /// Each request is a synchronous call.
+    Sync,
+    /// Nothing is submitted, and all completes at once.
+    Null,
+}
+
+/// How a program is replayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    pub interface: Interface,
+    /// Setup flags of all rings, and the entries of their completion queues; `None`: those of the recording.
+    pub ring: Option<(u32, Option<u32>)>,
+    pub register_files: bool,
+    pub register_buffers: bool,
+    pub speed: Speed,
+}
+
+/// The figures of one replay.
+#[derive(Debug, Clone, Default)]
+pub struct Replayed {
+    pub ios: u64,
+    pub calls: u64,
+    /// From the first submission to the last completion.
+    pub elapsed_ns: u64,
+    /// CPU time of the process without the calling thread.
+    pub cpu_ns: u64,
+    /// From submission to reaping.
+    pub latencies: Latencies,
+    /// The same by the recording's rule.
+    pub in_order: Latencies,
+    /// Requests that failed or moved fewer bytes than recorded, and the first errno.
+    pub errors: u64,
+    pub errno: Option<i32>,
+    pub interrupted: bool,
+}
+
+impl Replayed {
+    pub fn iops(&self) -> f64 {
+        self.ios as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+}
+
+/// Replays the program on these files, by their numbers. `boundary` is called on this thread when all threads are ready, and when
+/// nothing is in flight any longer.
+///
+/// Errors: a ring or context cannot be set up, there is too little memory, or the kernel refuses a call.
+pub fn run(
+    program: &Program,
+    options: &Options,
+    files: &[RawFd],
+    boundary: &mut dyn FnMut(Boundary),
+    stop: &AtomicBool,
+) -> Result<Replayed> {
+    let clock = Clock::get();
+    let longest = program.longest();
+    let slots: u32 = program.threads.iter().map(|t| slots(t, options)).fold(0, u32::saturating_add);
+    buffers::check_room(1, slots, longest.max(1))
+        .map_err(|e| Error { remedy: "use a smaller --depth, or replay on a machine with more memory".into(), ..e })?;
+    let gate = Gate::new(program.threads.len());
+    let start = std::sync::atomic::AtomicU64::new(0);
+    let finished = Mutex::new(Vec::new());
+    let mut cpu_ns = 0;
+    std::thread::scope(|scope| {
+        for thread in &program.threads {
+            let (gate, start, finished) = (&gate, &start, &finished);
+            let one = move || {
+                let leaves = AtGate(gate);
+                let run = AssertUnwindSafe(|| {
+                    let memory = buffers(thread, longest, options)?;
+                    let tools = Tools {
+                        thread,
+                        clock,
+                        speed: options.speed,
+                        files,
+                        memory: memory.1,
+                        stop,
+                        synchronous: options.interface == Interface::Sync,
+                    };
+                    let done = with_engines(program, tools, options, gate, start);
+                    // After an error, requests may still be in flight.
+                    if done.is_err() {
+                        std::mem::forget(memory.0)
+                    } else {
+                        drop(memory.0)
+                    }
+                    done
+                });
+                let done = catch_unwind(run)
+                    .unwrap_or_else(|payload| Err(Error::of_panic("a replay thread", payload.as_ref())));
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+                drop(leaves);
+            };
+            if let Err(e) = std::thread::Builder::new().name("replay".into()).spawn_scoped(scope, one) {
+                let e = Error::machine("cannot start a replay thread", "raise ulimit -u").because(e);
+                finished.lock().unwrap_or_else(PoisonError::into_inner).push(Err(e));
+                gate.leave();
+            }
+        }
+        while !gate.all_stand(TICK) {}
+        let off = gate.someone_left();
+        if !off {
+            boundary(Boundary::MeasureBegins);
+        }
+        let before = iotrail_load::usage::of_others();
+        start.store(clock.now() + clock.ticks(Duration::from_micros(200)), Ordering::Release);
+        gate.open(off);
+        // Threads that have replayed wait at the gate again: their ends are not measured.
+        while !gate.all_stand(TICK) {}
+        cpu_ns = before.and_then(|before| Ok(iotrail_load::usage::of_others()?.saturating_sub(before))).unwrap_or(0);
+        if !off {
+            boundary(Boundary::MeasureEnds);
+        }
+        gate.open(off);
+    });
+    let all = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (done, failed): (Vec<_>, Vec<_>) = all.into_iter().partition(std::result::Result::is_ok);
+    let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
+    failures.sort_by_key(|e| e.kind != Kind::Internal);
+    if let Some(e) = failures.into_iter().next() {
+        return Err(e);
+    }
+    let done: Vec<Done> = done.into_iter().flatten().flatten().collect();
+    let mut sum = Replayed { cpu_ns, interrupted: stop.load(Ordering::Relaxed), ..Replayed::default() };
+    let (mut began, mut ended) = (u64::MAX, 0);
+    for one in &done {
+        sum.ios += one.ios;
+        sum.calls += one.calls;
+        sum.errors += one.errors;
+        sum.errno = sum.errno.or(one.errno);
+        sum.latencies.add(&one.latencies);
+        sum.in_order.add(&one.in_order);
+        (began, ended) = (began.min(one.began), ended.max(one.ended));
+    }
+    sum.elapsed_ns = clock.ns(ended.saturating_sub(began));
+    Ok(sum)
+}
+
+const TICK: Duration = Duration::from_millis(250);
+
+/// Most buffers that can be registered.
+const MOST_BUFFERS: u32 = 16384;
+
+/// Buffers of a thread. More may be in flight than recorded, since the ends of chains decide.
+fn slots(thread: &Thread, options: &Options) -> u32 {
+    let largest = thread.steps.iter().map(|s| s.ops).max().unwrap_or(1);
+    if options.interface == Interface::Sync || thread.steps.iter().all(|s| s.ring.is_none()) {
+        return 1;
+    }
+    let most = if options.register_buffers { MOST_BUFFERS } else { 1 << 16 };
+    (thread.most_in_flight.saturating_mul(2)).max(thread.most_in_flight.saturating_add(largest)).clamp(8, most)
+}
+
+/// The thread's buffers, written once: blocks that are all zero would be written faster by some drives.
+fn buffers(thread: &Thread, longest: u32, options: &Options) -> Result<(Mapping, Memory)> {
+    let slots = slots(thread, options);
+    let stride = (longest.max(1) as usize).next_multiple_of(4096);
+    let mapping = Mapping::anonymous(stride * slots as usize, MapFlags::PRIVATE | MapFlags::POPULATE)
+        .map_err(|e| Error::machine("no memory for the replay's buffers", "use a smaller --depth").because(e))?;
+    let base = mapping.base().as_ptr();
+    if thread.ops.iter().any(super::program::Op::writes) {
+        let mut random = SplitMix64::new(u64::from(thread.tid));
+        for word in 0..mapping.bytes() / 8 {
+            // SAFETY: within the mapping, which only this thread has.
+            unsafe { base.cast::<u64>().add(word).write(random.draw()) };
+        }
+    }
+    Ok((mapping, Memory { base, stride, slots }))
+}
+
+/// `None`: the replay was called off.
+fn with_engines(
+    program: &Program,
+    tools: Tools<'_>,
+    options: &Options,
+    gate: &Gate,
+    start: &std::sync::atomic::AtomicU64,
+) -> Result<Option<Done>> {
+    let (files, memory, thread) = (tools.files, tools.memory, tools.thread);
+    let largest = thread.steps.iter().map(|s| s.ops).max().unwrap_or(1);
+    let uring = |ring: usize| {
+        let recorded = &program.rings[ring];
+        let (flags, cq_entries) = options.ring.unwrap_or((recorded.setup_flags, Some(recorded.cq_entries)));
+        let setup = Setup {
+            sq_entries: recorded.sq_entries.max(largest),
+            cq_entries: cq_entries.unwrap_or(0).max(memory.slots),
+            flags,
+            register_files: options.register_files,
+            register_buffers: options.register_buffers,
+        };
+        Uring::open(setup, files, memory)
+    };
+    match options.interface {
+        Interface::IoUring | Interface::Sync => {
+            stages(tools, program, options.interface == Interface::IoUring, uring, gate, start)
+        }
+        Interface::Libaio => stages(tools, program, true, |_| Aio::open(files, memory), gate, start),
+        Interface::Null => stages(tools, program, true, |_| Ok(Null::default()), gate, start),
+    }
+}
+
+fn stages<E: Engine>(
+    tools: Tools<'_>,
+    program: &Program,
+    wants_engines: bool,
+    open: impl Fn(usize) -> Result<E>,
+    gate: &Gate,
+    start: &std::sync::atomic::AtomicU64,
+) -> Result<Option<Done>> {
+    let mut is_used = vec![false; program.rings.len()];
+    tools.thread.steps.iter().filter_map(|s| s.ring).for_each(|ring| is_used[usize::from(ring)] = true);
+    let engine = |(ring, used): (usize, &bool)| (*used && wants_engines).then(|| open(ring)).transpose();
+    let engines = is_used.iter().enumerate().map(engine).collect::<Result<Vec<Option<E>>>>()?;
+    if !gate.stand() {
+        return Ok(None);
+    }
+    let done = thread::run(tools, engines, start.load(Ordering::Acquire));
+    gate.stand();
+    done.map(Some)
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

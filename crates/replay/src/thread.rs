@@ -1,0 +1,350 @@
+//! The steps of one thread, in a loop with as few clock readings as possible.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::engine::{Engine, Memory, sync};
+use crate::latencies::Latencies;
+use crate::observed::InOrder;
+use crate::program::{Op, OpKind, Step, Thread, Wait};
+use iotrail_base::error::{Error, Result};
+use iotrail_load::clock::Clock;
+
+/// How long a thread computes between its calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Speed {
+    /// As long as recorded.
+    #[default]
+    Think,
+    /// Not at all.
+    None,
+    /// Each submission is made at its recorded time, whatever has completed.
+    Timestamps,
+}
+
+/// The figures of one thread.
+#[derive(Debug, Clone, Default)]
+pub struct Done {
+    pub ios: u64,
+    pub calls: u64,
+    /// From submission to reaping.
+    pub latencies: Latencies,
+    /// The same as the recording has it: matched in order, and reaped at the next call.
+    pub in_order: Latencies,
+    pub errors: u64,
+    /// The first one.
+    pub errno: Option<i32>,
+    /// Clock ticks.
+    pub began: u64,
+    pub ended: u64,
+}
+
+/// The tools of one thread.
+pub(crate) struct Tools<'a> {
+    pub thread: &'a Thread,
+    pub clock: Clock,
+    pub speed: Speed,
+    pub files: &'a [RawFd],
+    pub memory: Memory,
+    pub stop: &'a AtomicBool,
+    /// Requests of rings are made as synchronous calls.
+    pub synchronous: bool,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    tick: u64,
+    len: u32,
+    /// The result of a complete transfer is `len`.
+    moves: bool,
+    is_tail: bool,
+}
+
+/// One ring of the thread.
+struct OfRing<E> {
+    engine: E,
+    /// Ends of chains that were reaped.
+    tails: u32,
+    in_flight: u32,
+    reaped: u64,
+    in_order: InOrder,
+}
+
+struct Loop<'a, E> {
+    tools: Tools<'a>,
+    rings: Vec<Option<OfRing<E>>>,
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    done: Done,
+    /// Ticks per nanosecond, times 2^20.
+    ticks_per_ns: u64,
+}
+
+/// Makes all steps. `engines`: one per ring of the program that this thread uses.
+pub(crate) fn run<E: Engine>(tools: Tools<'_>, engines: Vec<Option<E>>, start: u64) -> Result<Done> {
+    let slots = tools.memory.slots;
+    let ring = |engine| OfRing {
+        engine,
+        tails: 0,
+        in_flight: 0,
+        reaped: 0,
+        in_order: InOrder::with_capacity(slots as usize + 1),
+    };
+    let mut all = Loop {
+        rings: engines.into_iter().map(|e| e.map(ring)).collect(),
+        slots: vec![Slot::default(); slots as usize].into(),
+        free: (0..slots).rev().collect(),
+        done: Done::default(),
+        ticks_per_ns: (tools.clock.ticks(Duration::from_secs(1)) << 20) / 1_000_000_000,
+        tools,
+    };
+    all.steps(start)?;
+    all.done.calls += all.rings.iter().flatten().map(|r| r.engine.calls()).sum::<u64>();
+    Ok(all.done)
+}
+
+impl<E: Engine> Loop<'_, E> {
+    fn ticks(&self, ns: u64) -> u64 {
+        u64::try_from((u128::from(ns) * u128::from(self.ticks_per_ns)) >> 20).unwrap_or(u64::MAX)
+    }
+
+    fn steps(&mut self, start: u64) -> Result<()> {
+        let thread = self.tools.thread;
+        let first = thread.steps.first().map_or(0, |s| s.at_ns);
+        if self.tools.speed != Speed::None {
+            self.sleep_until(start.saturating_add(self.ticks(first)));
+        }
+        let mut last = self.tools.clock.now();
+        self.done.began = last;
+        let (mut at, mut next_op) = (0, 0);
+        while at < thread.steps.len() {
+            let step = &thread.steps[at];
+            let mut ops = next_op..next_op + step.ops as usize;
+            at += 1;
+            if at.is_multiple_of(64) && self.tools.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.tools.speed {
+                Speed::Timestamps => self.sleep_until(start.saturating_add(self.ticks(step.at_ns))),
+                Speed::Think => last = self.think(last, step.think_before_ns),
+                Speed::None => {}
+            }
+            let Some(ring) = step.ring.filter(|_| !self.tools.synchronous) else {
+                if self.tools.speed == Speed::Think {
+                    self.think(last, step.think_ns);
+                }
+                for op in &thread.ops[ops.clone()] {
+                    self.call(op);
+                }
+                last = self.tools.clock.now();
+                next_op = ops.end;
+                continue;
+            };
+            if self.tools.speed != Speed::Timestamps && self.meet(usize::from(ring), step)? {
+                last = self.tools.clock.now();
+            }
+            if self.tools.speed == Speed::Think {
+                last = self.think(last, step.think_ns);
+            }
+            let mut merged = *step;
+            if thread.merges && self.tools.speed != Speed::Timestamps {
+                at = self.merge(at, &mut merged, &mut ops, &mut last)?;
+            }
+            next_op = ops.end;
+            let needs = thread.steps.get(at).filter(|next| next.ring == step.ring).map(|next| next.needs);
+            last = self.submit(usize::from(ring), &merged, &thread.ops[ops], needs)?;
+        }
+        self.drain()?;
+        self.done.ended = self.tools.clock.now();
+        Ok(())
+    }
+
+    /// Computes as the program did since `last`. Returns now, or the moment that it should be.
+    #[inline]
+    fn think(&self, last: u64, ns: u32) -> u64 {
+        if ns == 0 {
+            return last;
+        }
+        let due = last + ((u64::from(ns) * self.ticks_per_ns) >> 20);
+        while self.tools.clock.now() < due {
+            std::hint::spin_loop();
+        }
+        due
+    }
+
+    fn sleep_until(&self, due: u64) {
+        loop {
+            let now = self.tools.clock.now();
+            if now >= due || self.tools.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let left = self.tools.clock.ns(due - now);
+            match left {
+                ..60_000 => std::hint::spin_loop(),
+                _ => std::thread::sleep(Duration::from_nanos((left - 50_000).min(100_000_000))),
+            }
+        }
+    }
+
+    /// Reaps until the needs of a step are met. Whether it had to wait.
+    #[inline]
+    fn meet(&mut self, ring: usize, step: &Step) -> Result<bool> {
+        let wait = self.tools.thread.waits[ring];
+        let mut has_waited = false;
+        loop {
+            let Some(of) = self.rings[ring].as_mut() else { return Ok(has_waited) };
+            let missing = step.needs.saturating_sub(of.tails);
+            if missing == 0 || of.in_flight == 0 {
+                return Ok(has_waited);
+            }
+            if of.engine.available() > 0 {
+                self.reap(ring, missing);
+                continue;
+            }
+            let min = missing.min(step.wait_for.max(1)).min(of.in_flight);
+            of.engine.wait(wait, min, missing)?;
+            has_waited = true;
+            if wait == Wait::Peek && self.tools.stop.load(Ordering::Relaxed) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes completions until `tails` ends of chains are among them, or none is left.
+    #[inline]
+    fn reap(&mut self, ring: usize, tails: u32) {
+        let Some(of) = self.rings[ring].as_mut() else { return };
+        let mut left = tails;
+        let mut now = 0;
+        while left > 0
+            && let Some((number, result)) = of.engine.take()
+        {
+            if now == 0 {
+                now = self.tools.clock.now();
+            }
+            let slot = self.slots[number as usize];
+            of.in_flight -= 1;
+            of.reaped += 1;
+            if slot.is_tail {
+                of.tails += 1;
+                left -= 1;
+            }
+            self.done.latencies.take(self.tools.clock.ns(now.saturating_sub(slot.tick)));
+            self.done.outcome(&slot, result);
+            self.free.push(number);
+        }
+    }
+
+    /// Adds the steps after this one whose needs are met already. Returns the next step.
+    fn merge(
+        &mut self,
+        from: usize,
+        step: &mut Step,
+        ops: &mut std::ops::Range<usize>,
+        last: &mut u64,
+    ) -> Result<usize> {
+        let thread = self.tools.thread;
+        let ring = usize::from(step.ring.unwrap_or_default());
+        let mut at = from;
+        while let Some(next) = thread.steps.get(at).filter(|next| next.ring == step.ring) {
+            let Some(of) = self.rings[ring].as_mut() else { break };
+            let missing = next.needs.saturating_sub(of.tails);
+            if missing > 0 && of.engine.available() >= missing {
+                self.reap(ring, missing);
+            }
+            let is_met = self.rings[ring].as_ref().is_some_and(|of| next.needs <= of.tails);
+            if !is_met || ops.len() + next.ops as usize > self.free.len() {
+                break;
+            }
+            if self.tools.speed == Speed::Think {
+                *last = self.think(*last, next.think_before_ns.saturating_add(next.think_ns));
+            }
+            ops.end += next.ops as usize;
+            (step.min_complete, step.gets_events) = (next.min_complete, next.gets_events);
+            at += 1;
+        }
+        Ok(at)
+    }
+
+    /// Submits the requests of a step. `next`: the needs of the step after it, on the same ring.
+    #[inline]
+    fn submit(&mut self, ring: usize, step: &Step, ops: &[Op], next: Option<u32>) -> Result<u64> {
+        while self.free.len() < ops.len().min(self.slots.len()) {
+            self.make_room(ring)?;
+        }
+        let Some(of) = self.rings[ring].as_mut() else { return Ok(self.tools.clock.now()) };
+        let now = self.tools.clock.now();
+        let (clock, take) = (self.tools.clock, &mut self.done.in_order);
+        of.in_order.reap_to(of.reaped, |at| take.take(clock.ns(now.saturating_sub(at))));
+        for op in ops {
+            // A batch larger than all memory goes in parts.
+            let Some(number) = self.free.pop() else { break };
+            let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
+            self.slots[number as usize] = Slot { tick: now, len: op.len, moves, is_tail: op.ends_chain() };
+            of.in_order.submit(now);
+            of.in_flight += 1;
+            self.done.ios += 1;
+            of.engine.queue(op, number)?;
+        }
+        // A completion that is there already is not waited for.
+        let missing = next.map_or(0, |needs| needs.saturating_sub(of.tails + of.engine.available()));
+        of.engine.submit(step.min_complete.min(missing).min(of.in_flight), step.gets_events)?;
+        Ok(self.tools.clock.now())
+    }
+
+    /// More requests are in flight than the recording had: one has to end first.
+    #[cold]
+    fn make_room(&mut self, ring: usize) -> Result<()> {
+        let busy = |of: &Option<OfRing<E>>| of.as_ref().is_some_and(|of| of.in_flight > 0);
+        let ring = if busy(&self.rings[ring]) { Some(ring) } else { self.rings.iter().position(busy) };
+        let of = ring.and_then(|ring| Some((ring, self.rings[ring].as_mut()?)));
+        let Some((ring, of)) = of else { return Err(Error::internal("a replay has no free slot and none in flight")) };
+        if of.engine.available() == 0 {
+            of.engine.wait(Wait::Sleep, 1, 1)?;
+        }
+        self.reap(ring, 1);
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        for ring in 0..self.rings.len() {
+            while let Some(of) = self.rings[ring].as_mut().filter(|of| of.in_flight > 0) {
+                if of.engine.available() == 0 {
+                    of.engine.wait(Wait::Sleep, 1, u32::MAX)?;
+                }
+                self.reap(ring, u32::MAX);
+            }
+            let now = self.tools.clock.now();
+            let (clock, take) = (self.tools.clock, &mut self.done.in_order);
+            if let Some(of) = self.rings[ring].as_mut() {
+                of.in_order.reap_to(of.reaped, |at| take.take(clock.ns(now.saturating_sub(at))));
+            }
+        }
+        Ok(())
+    }
+
+    /// One synchronous call.
+    fn call(&mut self, op: &Op) {
+        let before = self.tools.clock.now();
+        let result = sync::call(op, self.tools.files, self.tools.memory.address(0));
+        let ns = self.tools.clock.ns(self.tools.clock.now().saturating_sub(before));
+        self.done.ios += 1;
+        self.done.calls += 1;
+        self.done.latencies.take(ns);
+        self.done.in_order.take(ns);
+        let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
+        self.done.outcome(&Slot { tick: before, len: op.len, moves, is_tail: true }, result);
+    }
+}
+
+impl Done {
+    #[inline]
+    fn outcome(&mut self, slot: &Slot, result: i32) {
+        if result < 0 || slot.moves && result as u32 != slot.len {
+            self.errors += 1;
+            self.errno.get_or_insert(-result.min(0));
+        }
+    }
+}
