@@ -149,6 +149,7 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-bench" => &measure::BENCH,
         "iotrail-run" => &measure::RUN,
         "iotrail-try" => &measure::TRY,
+        "iotrail-replay" => &measure::REPLAY,
         "iotrail-advise" => &measure::ADVISE,
         "iotrail-advise-net" => &network::ADVISE,
         "iotrail-compare" => &measure::COMPARE,

@@ -33,6 +33,7 @@ pub mod net;
 mod page_file;
 mod profile;
 mod program;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod restore;
@@ -100,6 +101,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Run a program under other ring flags and settings, unchanged, in interleaved blocks
     Try(Box<r#try::TryArgs>),
+    /// Replay a recorded program's I/O under another engine, ring, batch or depth
+    Replay(Box<replay::ReplayArgs>),
     /// Find the best legal configuration of a program or a load, and confirm it
     Advise(Box<advise::AdviseArgs>),
     /// Show what each process and ring does, every second
@@ -182,6 +185,7 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::Try(args) => r#try::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Advise(args) => advise::run(args),
         Command::Net(args) => net::run(args),
         Command::Lab(args) => lab::run(args),

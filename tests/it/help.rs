@@ -68,6 +68,10 @@ fn options() -> End {
         ("restore", "--force --help --json"),
         ("explain", "--by --failed --help --json --opcode --ring --slowest --store"),
         ("export", "--csv --fio --folded --force --hdr --help --iolog --json --parquet --perfetto --store --table"),
+        (
+            "replay",
+            "--allow-write --batch --depth --engine --full --help --json --map --register --repeats --requests --ring --rings --seed --speed --trace",
+        ),
         ("completions", "--help"),
         ("man", "--force --help"),
         (

@@ -28,6 +28,7 @@ mod net;
 mod net_bench;
 mod options;
 mod output;
+mod replay;
 mod report;
 mod reproduce;
 mod restore;
@@ -88,6 +89,7 @@ fn main() {
         export::TESTS,
         store::TESTS,
         stored::TESTS,
+        replay::TESTS,
         report::TESTS,
         restore::TESTS,
         formats::TESTS,

@@ -49,7 +49,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 28] = [
+pub const PAGES: [&str; 29] = [
     "",
     "check",
     "bench",
@@ -61,6 +61,7 @@ pub const PAGES: [&str; 28] = [
     "report",
     "trace",
     "try",
+    "replay",
     "advise",
     "advise net",
     "top",

@@ -17,6 +17,7 @@ pub mod net;
 pub mod plan;
 pub mod precheck;
 pub mod program;
+pub mod replay;
 pub mod schedule;
 pub mod scratch;
 pub mod studies;

@@ -25,6 +25,7 @@ pub mod place;
 pub mod program_record;
 pub mod recorded;
 pub mod replay_log;
+pub mod replay_record;
 pub mod reproduction;
 pub mod run_record;
 pub mod runnable;

@@ -2,7 +2,7 @@
 
 use super::page::{
     ANSWERED, CORRUPT, FAULT, JOURNAL, LAB_CACHE, ON_NODE, PLAIN, Page, REFUSED, SCRATCH, STOPPED, STORE, STORE_ASKED,
-    SUBMITTED, WRONG,
+    SUBMITTED, TYPES, WRONG,
 };
 
 pub const BENCH: Page = Page {
@@ -124,6 +124,41 @@ pub const RUN: Page = Page {
         "sbatch(1)",
         "squeue(1)",
     ],
+};
+
+pub const REPLAY: Page = Page {
+    description: &[
+        "Submits the I/O of a recorded program again, without the program: unchanged, and with other options. The recording is made with iotrail \
+         trace --record FILE --for-replay. An iolog of fio (version 2 or 3) is accepted too; it has no calls and no latencies, so the replay \
+         cannot be checked against the program.",
+        "Each thread is replayed by one thread. A submission needs as many reaped completions as in the recording, and reaps exactly as many; a \
+         chain of linked requests counts once. The thread computes between its calls as long as the program did.",
+        "The unchanged recording is always replayed too, twice in each block: against the recorded figures it is the self-check, and against itself \
+         it shows the noise. The order in a block is random. An effect within the error of the self-check or within the noise is no answer.",
+        "The answer has layers: counts per I/O of one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % \
+         intervals. The limits name what the answer does not cover.",
+        "The files of the recording are only read. If the recording writes to a file, a copy of it is made beside the scratch files and removed at the \
+         end; --map names another file. An existing file is overwritten only with --allow-write, and a recorded one never.",
+        "Synchronous calls become requests with --engine io_uring or libaio: one to one, and overlapped. The second is an upper bound: reads and \
+         writes count as independent unless they touch the same bytes, and a sync waits for all requests before it.",
+    ],
+    examples: &[
+        ("iotrail replay r.iotrail", "Check how well the replay matches the recorded program."),
+        ("iotrail replay r.iotrail --register files,buffers", "Predict the effect of registered files and buffers."),
+        ("iotrail replay r.iotrail --batch 8", "Submit 8 requests per call."),
+        (
+            "iotrail replay r.iotrail --engine io_uring --depth 16",
+            "Estimate the gain of io_uring for a program with synchronous calls.",
+        ),
+        ("iotrail replay r.iotrail --map /data=/mnt/other", "Replay on another disk."),
+    ],
+    exit: &[("0", "The replays were made."), WRONG, REFUSED, FAULT],
+    files: &[
+        ("FILE", "The recording, or an iolog of fio."),
+        ("~/.cache/iotrail/replay-PID-N", "Copies of the files that the recording writes, while the replay runs."),
+        TYPES,
+    ],
+    see_also: &["iotrail(1)", "iotrail-trace(1)", "iotrail-try(1)", "iotrail-bench(1)", "fio(1)"],
 };
 
 pub const ADVISE: Page = Page {

@@ -12,6 +12,7 @@ mod history;
 pub(super) mod layout;
 pub(super) mod measured;
 mod net;
+mod replay;
 mod reproduce;
 mod run;
 pub(super) mod spent;
@@ -38,6 +39,7 @@ use iotrail_schema::fleet_answer::FleetAnswer;
 use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::ServedRecord;
+use iotrail_schema::replay_record::ReplayRecord;
 use iotrail_schema::reproduction::Reproduction;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::stored_trace::StoredTrace;
@@ -158,6 +160,11 @@ pub fn traces_compared(c: &TraceComparison, full: bool, again: &str) -> Screen {
 /// The latencies of a trace as text.
 pub fn trace_histogram(t: &TraceRecord, by: HistogramBy) -> Screen {
     trace::histogram::screen(t, by, Style::of_stdout())
+}
+
+/// A replayed recording.
+pub fn replay(r: &ReplayRecord, full: bool) -> Screen {
+    replay::screen(r, full, Style::of_stdout())
 }
 
 /// The stored traces, one a line.

@@ -1,0 +1,175 @@
+//! Comparisons, without those that the errors forbid, and the answer in one sentence.
+
+use std::collections::BTreeMap;
+
+use super::arms::Arm;
+use super::measure::Round;
+use iotrail_answer::compare::{Metric, Repeat, Side, noise_floor, together, undecided};
+use iotrail_base::words::{per_io, percent, span, three_digits};
+use iotrail_replay::observed::Observed;
+use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
+use iotrail_schema::replay_record::{Fidelity, ReplayArm};
+
+/// In layers: counts, CPU time, time. With the figure of the self-check that bounds the answer.
+const METRICS: [(Metric, &str); 6] = [
+    (Metric::SyscallsPerIo, "calls_per_io"),
+    // The recording's CPU time includes the program's own work.
+    (Metric::CpuPerIo, "iops"),
+    (Metric::Elapsed, "iops"),
+    (Metric::Iops, "iops"),
+    (Metric::LatencyP50, "latency_p50"),
+    (Metric::LatencyP99, "latency_p99"),
+];
+
+/// Each arm against its base, metric by metric.
+pub(super) fn comparisons(arms: &[Arm], rounds: &[Round], fidelity: &BTreeMap<String, Fidelity>) -> Vec<Comparison> {
+    let sides: Vec<Side<'_>> = arms.iter().zip(rounds).map(|(arm, round)| side(arm, round)).collect();
+    let control = arms.iter().position(|arm| arm.is_control);
+    let mut all = Vec::new();
+    for (metric, _) in METRICS {
+        let noise = control.and_then(|control| noise_floor(metric, &sides[0], &sides[control]));
+        for (at, arm) in arms.iter().enumerate().filter(|(at, arm)| !arm.is_control && arm.base != *at) {
+            all.push(undecided(metric, &sides[arm.base], &sides[at], true, noise));
+        }
+    }
+    together(&mut all, EQUIVALENT_WITHIN);
+    for c in &mut all {
+        let figure = METRICS.iter().find(|(metric, _)| metric.name() == c.metric).map(|(_, figure)| *figure);
+        let error = figure.and_then(|figure| fidelity.get(figure)?.error);
+        withhold(c, error);
+    }
+    all
+}
+
+fn side<'a>(arm: &Arm, round: &'a Round) -> Side<'a> {
+    let repeats = round.runs.iter().map(|run| Repeat::new(&run.measurement, Some(run.latency.clone())));
+    Side { name: arm.name.clone(), repeats: repeats.collect() }
+}
+
+/// An effect within the error of the self-check does not count as an answer.
+fn withhold(c: &mut Comparison, error: Option<f64>) {
+    let (Some(ratio), Some(error)) = (c.ratio, error) else { return };
+    let error = error.abs();
+    let effect = ratio.max(1.0 / ratio) - 1.0;
+    let is_answer = matches!(c.verdict, Verdict::Faster | Verdict::Slower) && effect <= error
+        || c.verdict == Verdict::Equivalent && error > c.equivalent_within;
+    if is_answer {
+        c.verdict = Verdict::Inconclusive;
+        let what = format!("the effect of {} is within the self-check's error of {}", percent(effect), percent(error));
+        c.reasons.insert(0, what);
+    }
+}
+
+/// The answer: what the variants change, or how far the replay is from the recording.
+pub(super) fn sentence(arms: &[ReplayArm], fidelity: &BTreeMap<String, Fidelity>, observed: &Observed) -> String {
+    let variants: Vec<String> =
+        arms.iter().filter(|arm| !arm.comparisons.is_empty()).filter_map(|arm| of_variant(&arms[0], arm)).collect();
+    if !variants.is_empty() {
+        return variants.join(" ");
+    }
+    if observed.doubts.imported {
+        return "The requests of the iolog were replayed one after the other; an iolog has no calls and no latencies to compare.".into();
+    }
+    let (iops, calls) = (fidelity.get("iops"), fidelity.get("calls_per_io"));
+    let error = iops.and_then(|f| Some((f.error?, f.ci95)));
+    let Some((error, ci95)) = error else {
+        return "The recording was replayed; it is too short for a comparison with the recorded program.".into();
+    };
+    let calls = calls.and_then(|f| f.recorded.zip(f.replayed)).map_or_else(String::new, |(recorded, replayed)| {
+        format!(", with {} system calls per I/O instead of {}", per_io(replayed), per_io(recorded))
+    });
+    format!(
+        "The unchanged replay has {} times the recorded IOPS{}{calls}.",
+        three_digits(1.0 + error),
+        of_interval(ci95.map(|c| c.map(|x| 1.0 + x)))
+    )
+}
+
+fn of_interval(ci95: Option<[f64; 2]>) -> String {
+    ci95.map_or_else(String::new, |[lo, hi]| format!(" (95 %: {} to {})", three_digits(lo), three_digits(hi)))
+}
+
+/// Counts, CPU time, time.
+fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm) -> Option<String> {
+    let of = |metric: Metric| arm.comparisons.iter().find(|c| c.metric == metric.name());
+    let iops = of(Metric::Iops)?;
+    let time = match iops.verdict {
+        Verdict::Faster | Verdict::Slower | Verdict::Equivalent => {
+            let at_most = if arm.upper_bound { "at most " } else { "" };
+            format!("{at_most}{} times the IOPS{}", three_digits(iops.ratio?), of_interval(iops.ci95))
+        }
+        _ => {
+            let why = iops
+                .reasons
+                .first()
+                .cloned()
+                .unwrap_or_else(|| format!("the interval{} is too wide", of_interval(iops.ci95)));
+            format!("no answer for the IOPS: {why}")
+        }
+    };
+    // Where there is another base, it is named.
+    let (a, b) = (unchanged.counts.calls_per_io, arm.counts.calls_per_io);
+    let calls = a.zip(b).filter(|(a, b)| per_io(*a) != per_io(*b) && iops.a == unchanged.name);
+    let calls = calls.map(|(a, b)| format!("{} instead of {} system calls per I/O, ", per_io(b), per_io(a)));
+    let cpu = of(Metric::CpuPerIo).filter(|c| matches!(c.verdict, Verdict::Faster | Verdict::Slower));
+    let cpu = cpu.and_then(|c| {
+        Some(format!("{} of CPU time per I/O ({} times), ", span(arm.cpu_per_io_ns?), three_digits(c.ratio?)))
+    });
+    Some(format!("{}: {}{}{time}.", arm.name, calls.unwrap_or_default(), cpu.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::measurement::Measurement;
+
+    fn compared(ratio: f64, error: Option<f64>) -> Comparison {
+        let run =
+            |i: u64, iops: f64| Measurement { iops: Some(iops * (1.0 + i as f64 / 1e4)), ..Measurement::default() };
+        let (a, b): (Vec<_>, Vec<_>) = (0..8).map(|i| (run(i, 1000.0), run(i, 1000.0 * ratio))).unzip();
+        let side = |name: &str, of: &'static [Measurement]| Side {
+            name: name.into(),
+            repeats: of.iter().map(|m| Repeat::new(m, None)).collect(),
+        };
+        let (a, b) = (Vec::leak(a), Vec::leak(b));
+        let mut c = undecided(Metric::Iops, &side("unchanged", a), &side("--depth 4", b), true, None);
+        together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
+        withhold(&mut c, error);
+        c
+    }
+
+    #[test]
+    fn an_effect_within_the_self_checks_error_is_no_answer() {
+        assert_eq!(compared(1.28, Some(0.04)).verdict, Verdict::Faster);
+        let withheld = compared(1.08, Some(-0.1));
+        assert_eq!(withheld.verdict, Verdict::Inconclusive);
+        assert_eq!(withheld.reasons[0], "the effect of 8 % is within the self-check's error of 10 %");
+        assert_eq!(compared(1.001, Some(0.02)).verdict, Verdict::Equivalent);
+        assert_eq!(compared(1.001, Some(0.2)).verdict, Verdict::Inconclusive);
+        assert_eq!(compared(1.08, None).verdict, Verdict::Faster);
+    }
+
+    #[test]
+    fn the_sentence_has_counts_and_the_ratio_of_the_variant() {
+        let arm = |name: &str, calls: f64, comparisons: Vec<Comparison>| ReplayArm {
+            name: name.into(),
+            upper_bound: !comparisons.is_empty(),
+            counts: iotrail_schema::replay_record::ReplayCounts { calls_per_io: Some(calls), ..Default::default() },
+            cpu_per_io_ns: None,
+            iops: None,
+            comparisons,
+        };
+        let of = |c: Comparison| {
+            sentence(
+                &[arm("unchanged", 2.0, vec![]), arm("--depth 4", 1.0, vec![c])],
+                &BTreeMap::new(),
+                &Observed::default(),
+            )
+        };
+        assert_eq!(
+            of(compared(1.28, None)),
+            "--depth 4: 1.00 instead of 2.00 system calls per I/O, at most 1.28 times the IOPS (95 %: 1.28 to 1.28)."
+        );
+        assert!(of(compared(1.08, Some(0.1))).contains("no answer for the IOPS: the effect of 8 % is within"));
+    }
+}

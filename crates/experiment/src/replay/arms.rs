@@ -1,0 +1,179 @@
+//! Options → the arms.
+
+use super::ReplayOptions;
+use iotrail_base::error::{Error, Result};
+use iotrail_load::engine::io_uring::flags::{Flag, Setup};
+use iotrail_replay::change;
+use iotrail_replay::program::{LINKED, Program};
+use iotrail_replay::run::{Interface, Options, Speed};
+use iotrail_schema::replay_log::ReplayInterface;
+
+/// One way of replaying.
+pub(super) struct Arm {
+    pub name: String,
+    pub program: Program,
+    pub options: Options,
+    pub upper_bound: bool,
+    /// The unchanged replay again: the difference to it is the noise.
+    pub is_control: bool,
+    /// The arm that it is compared with.
+    pub base: usize,
+}
+
+pub(super) const UNCHANGED: &str = "unchanged";
+const AGAIN: &str = "unchanged again";
+
+/// Requests outstanding where synchronous calls are overlapped and no depth is named.
+const OVERLAP: u32 = 16;
+
+/// Think time of more than this share of the threads' time decides the result: both extremes are measured.
+pub(super) const MOST_THINK: f64 = 0.5;
+
+/// The unchanged replay first, then its control, then the variant.
+pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
+    let base = Options { speed: asked.speed.unwrap_or_default(), ..as_recorded(program) };
+    let unchanged = |name: &str, is_control| Arm {
+        name: name.into(),
+        program: program.clone(),
+        options: base,
+        upper_bound: false,
+        is_control,
+        base: 0,
+    };
+    let mut arms = vec![unchanged(UNCHANGED, false), unchanged(AGAIN, true)];
+    let variants = variants(program, asked, base)?;
+    let has_variants = !variants.is_empty();
+    arms.extend(variants);
+    if has_variants && asked.speed.is_none() && thinks(program) {
+        let first = arms.len();
+        let without: Vec<Arm> = arms
+            .iter()
+            .filter(|arm| !arm.is_control)
+            .map(|arm| Arm {
+                name: format!("{}, no think time", arm.name),
+                program: arm.program.clone(),
+                options: Options { speed: Speed::None, ..arm.options },
+                upper_bound: arm.upper_bound,
+                is_control: false,
+                base: first,
+            })
+            .collect();
+        arms.extend(without);
+    }
+    Ok(arms)
+}
+
+/// Whether think time is most of the threads' time.
+pub(super) fn thinks(program: &Program) -> bool {
+    let o = &program.observed;
+    o.think_ns as f64 > o.threads_ns as f64 * MOST_THINK
+}
+
+fn as_recorded(program: &Program) -> Options {
+    let aio = program.rings.iter().filter(|r| r.interface != ReplayInterface::IoUring).count();
+    Options {
+        interface: if aio > 0 && aio * 2 >= program.rings.len() { Interface::Libaio } else { Interface::IoUring },
+        ring: None,
+        register_files: program.observed.registered_files,
+        register_buffers: program.observed.registered_buffers,
+        speed: Speed::default(),
+    }
+}
+
+fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<Vec<Arm>> {
+    let mut options = base;
+    let mut names = Vec::new();
+    let synchronous = program.is_synchronous();
+    if let Some(interface) = asked.interface {
+        options.interface = interface;
+        names.push(format!("--engine {}", name(interface)));
+    }
+    if let Some(ring) = &asked.ring {
+        let refused = |r: iotrail_load::engine::io_uring::flags::Refusal| Error::input(r.what, r.remedy);
+        let setup: Setup = ring.parse().map_err(refused)?;
+        setup.check(1).map_err(refused)?;
+        if setup.has(Flag::Sqpoll) {
+            return Err(Error::input(
+                "a replay has no SQPOLL thread",
+                "leave sqpoll out of --ring, or use `iotrail try`",
+            ));
+        }
+        options.ring = Some((setup.bits(), setup.cq_entries));
+        names.push(format!("--ring {}", if ring.trim().is_empty() { "none" } else { ring }));
+    }
+    if let Some(register) = &asked.register {
+        let words: Vec<&str> = register.split(',').map(str::trim).filter(|w| !w.is_empty() && *w != "none").collect();
+        if let Some(other) = words.iter().find(|w| !["files", "buffers"].contains(w)) {
+            return Err(Error::input(format!("'{other}' cannot be registered"), "use some of files, buffers, or none"));
+        }
+        options.register_files = words.contains(&"files");
+        options.register_buffers = words.contains(&"buffers");
+        names.push(format!("--register {register}"));
+    }
+    if options.interface != Interface::IoUring {
+        if asked.ring.is_some() || asked.register.is_some() {
+            return Err(Error::input(
+                format!("--ring and --register are io_uring's; --engine {} has no ring", name(options.interface)),
+                "leave them out, or use --engine io_uring",
+            ));
+        }
+        (options.register_files, options.register_buffers) = (false, false);
+    }
+    let is_linked = || program.threads.iter().flat_map(|t| &t.ops).any(|op| op.sqe_flags & LINKED != 0);
+    if options.interface == Interface::Libaio && is_linked() {
+        return Err(Error::input(
+            "the recording has linked requests, and native aio has no links",
+            "use --engine io_uring",
+        ));
+    }
+    if options.interface == Interface::Sync && (asked.depth.is_some() || asked.batch.is_some()) {
+        return Err(Error::input("synchronous calls have no --depth and no --batch", "leave them out"));
+    }
+    if synchronous && asked.interface.is_none() && (asked.ring.is_some() || asked.register.is_some()) {
+        return Err(Error::input(
+            "the recorded program has no ring: its calls are synchronous",
+            "add --engine io_uring",
+        ));
+    }
+    let mut changed = program.clone();
+    let mut upper_bound = false;
+    let mut arms = Vec::new();
+    if synchronous && options.interface != Interface::Sync && (asked.interface.is_some() || asked.depth.is_some()) {
+        let arm = |suffix: &str, program: Program, upper_bound| Arm {
+            name: format!("{}, {suffix}", if names.is_empty() { "--engine io_uring".into() } else { names.join(" ") }),
+            program,
+            options,
+            upper_bound,
+            is_control: false,
+            base: 0,
+        };
+        let depth = asked.depth.unwrap_or(OVERLAP);
+        arms.push(arm("one to one", change::overlapped(program.clone(), 1), false));
+        let many = change::overlapped(program.clone(), depth);
+        let many = asked.batch.map_or(many.clone(), |batch| change::with_batch(many, batch));
+        arms.push(arm(&format!("{depth} overlapped"), many, true));
+        return Ok(arms);
+    }
+    if let Some(depth) = asked.depth {
+        upper_bound = depth > change::depth(program);
+        changed = change::with_depth(changed, depth);
+        names.push(format!("--depth {depth}"));
+    }
+    if let Some(batch) = asked.batch {
+        changed = change::with_batch(changed, batch);
+        names.push(format!("--batch {batch}"));
+    }
+    if !names.is_empty() {
+        arms.push(Arm { name: names.join(" "), program: changed, options, upper_bound, is_control: false, base: 0 });
+    }
+    Ok(arms)
+}
+
+fn name(interface: Interface) -> &'static str {
+    match interface {
+        Interface::IoUring => "io_uring",
+        Interface::Libaio => "libaio",
+        Interface::Sync => "sync",
+        Interface::Null => "null",
+    }
+}

@@ -1,0 +1,171 @@
+//! One replay → one measurement; one traced replay → counts.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::arms::Arm;
+use crate::follow;
+use crate::watched::{self, Counted, ProbeFigures};
+use iotrail_answer::per_io;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::circumstances;
+use iotrail_load::Boundary;
+use iotrail_load::options::Trace;
+use iotrail_probe::subject::{Interface as Seen, Scope, Subject};
+use iotrail_probe::watch::ObjectSlot;
+use iotrail_replay::files::Files;
+use iotrail_replay::latencies::Latencies;
+use iotrail_replay::run::{self, Interface, Replayed};
+use iotrail_schema::measurement::{Cpu, Measurement, PerIo, SCHEMA};
+use iotrail_schema::replay_record::ReplayCounts;
+use iotrail_stats::bootstrap::Counts;
+use iotrail_stats::middle::median;
+use iotrail_stats::quantile;
+
+/// The replays of one arm.
+pub(super) struct Round {
+    pub counts: ReplayCounts,
+    /// The first errno of the traced replay.
+    pub errno: Option<i32>,
+    /// Why it was not traced.
+    pub untraced: Option<String>,
+    /// The timed ones.
+    pub runs: Vec<Run>,
+}
+
+/// One timed replay.
+pub(super) struct Run {
+    pub measurement: Measurement,
+    pub latency: Arc<Counts>,
+    /// By the recording's rule.
+    pub in_order: Latencies,
+}
+
+impl Round {
+    /// The first replay, with the probes. It also warms up whatever the others find warm.
+    pub fn traced(arm: &Arm, files: &Files, trace: Trace, stop: &AtomicBool) -> Result<Self> {
+        let mut room = ObjectSlot::default();
+        let mut warnings = Vec::new();
+        let follow = follow::follow(ONE_IN);
+        let is_ring = matches!(seen(arm), Seen::IoUring { .. });
+        let subject = Subject {
+            who: Scope::OtherThreads,
+            interface: seen(arm),
+            target_irqs: Vec::new(),
+            follow: is_ring.then_some(follow),
+            aio_awaited: false,
+            spans_timed: false,
+        };
+        let mut watch = watched::open(&mut room, subject, trace, &mut warnings)?;
+        let mut observed = None;
+        let mut failed = None;
+        let replayed = replay(arm, files, stop, &mut |at| {
+            let Some(watch) = watch.as_mut() else { return };
+            let result = match at {
+                Boundary::MeasureBegins => watch.begin(),
+                Boundary::MeasureEnds => watch.end().map(|o| observed = Some(o)),
+                Boundary::Ready => Ok(()),
+            };
+            failed = failed.take().or(result.err());
+        })?;
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        let mut m = Measurement { ios: Some(replayed.ios), ..Measurement::default() };
+        let counted = Counted {
+            ios: replayed.ios,
+            // Dropped completions and synchronous calls among requests are not a load of one kind.
+            completions: None,
+            leave_events: false,
+            syscalls: Some(replayed.calls),
+        };
+        ProbeFigures::of(observed, counted, trace)?.tell(&mut m);
+        let submissions: usize = arm.program.threads.iter().map(|t| t.steps.len()).sum();
+        let per_io = m.per_io;
+        Ok(Self {
+            counts: ReplayCounts {
+                ios: replayed.ios,
+                errors: replayed.errors,
+                calls_per_io: per_io.syscalls,
+                batch: (submissions > 0).then(|| replayed.ios as f64 / submissions as f64),
+                kicks_per_io: per_io.kicks,
+                device_irqs_per_io: per_io.device_irqs,
+                resched_ipis_per_io: per_io.resched_ipis,
+                context_switches_per_io: per_io.context_switches,
+                task_work_runs_per_io: per_io.task_work_runs,
+                punts_per_io: m
+                    .punts
+                    .filter(|_| is_ring && replayed.ios > 0)
+                    .map(|p| (p.asked + p.would_block) as f64 / replayed.ios as f64),
+            },
+            errno: replayed.errno,
+            untraced: warnings.into_iter().next().map(|w| w.text),
+            runs: Vec::new(),
+        })
+    }
+
+    /// One more replay without probes. One that was stopped does not count.
+    pub fn timed(&mut self, arm: &Arm, files: &Files, stop: &AtomicBool) -> Result<()> {
+        let online = iotrail_host::cpu::online()?;
+        let around = circumstances::Subject { target: None, bytes: None, cpus: &online };
+        let (mut before, mut found) = (None, None);
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        let replayed = replay(arm, files, stop, &mut |at| match at {
+            Boundary::MeasureBegins => before = Some(circumstances::before(around)),
+            Boundary::MeasureEnds => found = before.take().map(circumstances::Before::after),
+            Boundary::Ready => {}
+        })?;
+        if replayed.interrupted {
+            return Ok(());
+        }
+        let histogram = replayed.latencies.histogram();
+        let measurement = Measurement {
+            schema: SCHEMA.into(),
+            started_unix_s: began,
+            elapsed_ns: replayed.elapsed_ns,
+            ios: Some(replayed.ios),
+            errors: Some(replayed.errors),
+            iops: Some(replayed.iops()),
+            latency_ns: quantile::summary(&histogram),
+            // The split is not known; the sum is what is compared.
+            cpu: Cpu { user_ns: Some(replayed.cpu_ns), system_ns: Some(0), ..Cpu::default() },
+            per_io: PerIo {
+                syscalls: (replayed.ios > 0).then(|| replayed.calls as f64 / replayed.ios as f64),
+                ..PerIo::default()
+            },
+            circumstances: found.map(Into::into),
+            ..Measurement::default()
+        };
+        let latency = Arc::new(Counts::of(&histogram));
+        self.runs.push(Run { measurement, latency, in_order: replayed.in_order });
+        Ok(())
+    }
+
+    pub fn median(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        median(self.runs.iter().map(of).collect::<Option<Vec<f64>>>()?)
+    }
+}
+
+/// Requests are followed only for the counts of their opcodes.
+const ONE_IN: u32 = 1 << 20;
+
+pub(super) fn cpu_per_io(run: &Run) -> Option<f64> {
+    per_io::cpu_ns(&run.measurement)
+}
+
+fn replay(arm: &Arm, files: &Files, stop: &AtomicBool, boundary: &mut dyn FnMut(Boundary)) -> Result<Replayed> {
+    files.reset()?;
+    run::run(&arm.program, &arm.options, &files.descriptors(), boundary, stop)
+        .map_err(|e| Error { what: format!("{}: {}", arm.name, e.what), ..e })
+}
+
+/// How the arm's completions can be seen.
+fn seen(arm: &Arm) -> Seen {
+    match arm.options.interface {
+        Interface::IoUring if arm.program.is_synchronous() => Seen::OwnCalls,
+        Interface::IoUring => Seen::IoUring { iopoll: false },
+        Interface::Libaio => Seen::Aio,
+        Interface::Sync | Interface::Null => Seen::OwnCalls,
+    }
+}

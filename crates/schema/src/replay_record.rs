@@ -1,0 +1,112 @@
+//! The result of a replay: these types *are* the JSON schema `iotrail.replay/1` (`docs/formats.md`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::comparison::Comparison;
+
+pub const SCHEMA: &str = "iotrail.replay/1";
+
+/// A recording, replayed unchanged and with variants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayRecord {
+    /// `iotrail.replay/1`.
+    pub schema: String,
+    /// The recording's path.
+    pub recording: String,
+    /// The answer in one sentence.
+    pub answer: String,
+    /// Requests and synchronous calls of one replay.
+    pub ios: u64,
+    /// Threads that are replayed.
+    pub threads: usize,
+    /// Pairs that were measured.
+    pub pairs: usize,
+    /// How the program chooses the size of its submissions.
+    pub batches: BatchKind,
+    /// The self-check, by figure: `iops`, `latency_p50`, `latency_p99`, `in_flight`, `calls_per_io`.
+    pub fidelity: BTreeMap<String, Fidelity>,
+    /// The unchanged replay first.
+    pub arms: Vec<ReplayArm>,
+    /// The limits of the answer.
+    pub limits: Vec<ReplayLimit>,
+}
+
+/// How the recorded program chooses the size of its submissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchKind {
+    /// One size; a replay never merges submissions.
+    Fixed,
+    /// As many requests as were reaped; a replay merges submissions whose needs are met.
+    AsReaped,
+    /// Sizes that do not depend on the number reaped; a replay never merges submissions.
+    Varied,
+    /// There are too few submissions to decide, or only synchronous calls.
+    Unknown,
+}
+
+/// One figure of the recording and of its unchanged replay.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Fidelity {
+    /// The recorded program's value; null if the recording does not have it.
+    pub recorded: Option<f64>,
+    /// Median of the unchanged replays.
+    pub replayed: Option<f64>,
+    /// Replayed over recorded, less 1.
+    pub error: Option<f64>,
+    /// 95 % interval of the error.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// One way of replaying.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReplayArm {
+    /// `unchanged`, or the options of the variant.
+    pub name: String,
+    /// More requests are in flight than recorded, as if none depended on another.
+    pub upper_bound: bool,
+    /// Counts per I/O. They are of one traced replay, which is not timed.
+    pub counts: ReplayCounts,
+    /// CPU time per I/O in nanoseconds, of all threads: median of the timed replays.
+    pub cpu_per_io_ns: Option<f64>,
+    /// I/Os per second: median of the timed replays.
+    pub iops: Option<f64>,
+    /// This arm against the unchanged replay. Empty for that one.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Counts of one arm, per I/O. Null: the probes could not be loaded, or the interface does not have it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplayCounts {
+    /// I/Os that were counted.
+    pub ios: u64,
+    /// I/Os that failed, or moved fewer bytes than recorded.
+    pub errors: u64,
+    /// System calls that submit, wait, read, write or sync.
+    pub calls_per_io: Option<f64>,
+    /// Requests per submission.
+    pub batch: Option<f64>,
+    /// Interrupts that the kernel sent to make a thread run its completions.
+    pub kicks_per_io: Option<f64>,
+    /// Device interrupts.
+    pub device_irqs_per_io: Option<f64>,
+    /// Reschedule interrupts.
+    pub resched_ipis_per_io: Option<f64>,
+    /// Context switches.
+    pub context_switches_per_io: Option<f64>,
+    /// Runs of task work.
+    pub task_work_runs_per_io: Option<f64>,
+    /// Requests handed to io-wq.
+    pub punts_per_io: Option<f64>,
+}
+
+/// A limit of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayLimit {
+    /// Stable name: `page_cache`.
+    pub code: String,
+    /// The limit, and its effect on the numbers.
+    pub text: String,
+}

@@ -1,0 +1,191 @@
+//! `iotrail replay`: a recorded program's I/O without the program, unchanged and with other options.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use iotrail_base::error::{Error, Result};
+use iotrail_base::interrupt;
+use iotrail_experiment::replay::{Progress, ReplayOptions, replay};
+use iotrail_load::options::Trace;
+use iotrail_replay::compile::Compiler;
+use iotrail_replay::fio_log;
+use iotrail_replay::program::Program;
+use iotrail_replay::run;
+use iotrail_report::terminal;
+use iotrail_schema::recorded::Ending;
+use iotrail_watch::replay_recording::ReplayReader;
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Recording of `iotrail trace --record FILE --for-replay`, or an iolog of fio (--write_iolog)
+    #[arg(value_name = "FILE")]
+    recording: PathBuf,
+
+    /// Submit through this interface (default: as recorded)
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    engine: Option<Interface>,
+
+    /// Set up rings with exactly these flags, as `iotrail bench` takes them, or none (default: as recorded, without sqpoll)
+    #[arg(long, value_name = "LIST")]
+    ring: Option<String>,
+
+    /// Register these with the ring: files, buffers, or none (default: as recorded)
+    #[arg(long, value_name = "LIST")]
+    register: Option<String>,
+
+    /// Submit N requests per call, and wait for N completions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    batch: Option<u32>,
+
+    /// Keep N requests in flight per thread and ring. More than recorded is an upper bound
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
+    depth: Option<u32>,
+
+    /// Share rings between threads, or not
+    #[arg(long, value_enum, value_name = "RINGS", default_value = "per-thread")]
+    rings: Rings,
+
+    /// Use the file NEW for the recorded file OLD, or the directory NEW for OLD; may be repeated
+    #[arg(long = "map", value_name = "OLD=NEW", value_parser = pair)]
+    maps: Vec<(PathBuf, PathBuf)>,
+
+    /// Let the replay overwrite existing files of --map
+    #[arg(long)]
+    allow_write: bool,
+
+    /// Compute between calls as recorded (think), not at all (none), or submit at the recorded times (timestamps). By default, if think
+    /// time is most of the time, both think and none
+    #[arg(long, value_enum, value_name = "SPEED")]
+    speed: Option<Speed>,
+
+    /// Replay N times, unchanged and with the options
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Replay at most N requests, the first ones
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    requests: u64,
+
+    /// Seed the order of the replays (default: random)
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+
+    /// Trace one replay of each kind, for kicks, interrupts and punts: if possible, always or never
+    #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Trace::Auto)]
+    trace: Trace,
+
+    /// Print everything, not the answer alone
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
+    /// Print JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Interface {
+    #[value(name = "io_uring")]
+    IoUring,
+    Libaio,
+    Sync,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rings {
+    PerThread,
+    Shared,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Speed {
+    Think,
+    None,
+    Timestamps,
+}
+
+fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
+        _ => Err(format!("'{text}' is not OLD=NEW")),
+    }
+}
+
+pub fn run(args: &ReplayArgs) -> Result<u8> {
+    if args.rings == Rings::Shared {
+        return Err(Error::input(
+            "--rings shared is not supported: each thread has its own ring",
+            "use --rings per-thread",
+        ));
+    }
+    let stop = interrupt::raise_flag()?;
+    let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
+    bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
+    let program = program(&args.recording, args.requests, &bar)?;
+    let none = |list: &String| if list.trim() == "none" { String::new() } else { list.clone() };
+    let options = ReplayOptions {
+        interface: args.engine.map(|engine| match engine {
+            Interface::IoUring => run::Interface::IoUring,
+            Interface::Libaio => run::Interface::Libaio,
+            Interface::Sync => run::Interface::Sync,
+        }),
+        ring: args.ring.as_ref().map(none),
+        register: args.register.clone(),
+        batch: args.batch,
+        depth: args.depth,
+        speed: args.speed.map(|speed| match speed {
+            Speed::Think => run::Speed::Think,
+            Speed::None => run::Speed::None,
+            Speed::Timestamps => run::Speed::Timestamps,
+        }),
+        maps: args.maps.clone(),
+        allow_write: args.allow_write,
+        repeats: args.repeats,
+        seed: args.seed,
+        trace: args.trace,
+    };
+    let mut progress = |p: Progress<'_>| match p {
+        Progress::Copying => bar.set_message("checking and copying files"),
+        Progress::Replaying { arm, done, of } => bar.set_message(format!("replay {} of {of}: {arm}", done + 1)),
+    };
+    let record = replay(program, &args.recording, &options, &mut progress, stop);
+    bar.finish_and_clear();
+    let record = record?;
+    match args.json {
+        true => terminal::print_json(&record)?,
+        false => terminal::show(&terminal::replay(&record, args.full))?,
+    }
+    Ok(0)
+}
+
+/// Errors (input): no recording for replay, or one that is damaged or cut off.
+fn program(path: &Path, most: u64, bar: &ProgressBar) -> Result<Program> {
+    let mut compiler = Compiler::new(most);
+    if fio_log::is_one(path) {
+        compiler.imported();
+        fio_log::read(path, &mut |event| compiler.take(&event))?;
+        return compiler.finish();
+    }
+    let mut reader = ReplayReader::open(path)?;
+    for (n, event) in (0u64..).zip(reader.by_ref()) {
+        if let ControlFlow::Break(()) = compiler.take(&event?) {
+            return compiler.finish();
+        }
+        if n.is_multiple_of(1 << 20) {
+            bar.set_message(format!("reading the recording: {} million events", n >> 20));
+        }
+    }
+    let again = "record it again with `iotrail trace --record FILE --for-replay`, or copy it whole";
+    match reader.ending() {
+        Some(Ending::Damaged { at_byte }) => {
+            Err(Error::input(format!("the recording {} is damaged at byte {at_byte}", path.display()), again))
+        }
+        Some(Ending::Cut { at_byte }) => {
+            Err(Error::input(format!("the recording {} is cut off at byte {at_byte}", path.display()), again))
+        }
+        _ => compiler.finish(),
+    }
+}

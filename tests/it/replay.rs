@@ -1,0 +1,122 @@
+//! `replay` of fio's iologs, which need no probes: what it refuses, what it prints, and that it writes to no recorded file.
+
+use serde_json::Value;
+
+use crate::tool::{Place, run};
+use crate::{End, Test};
+
+pub const TESTS: &[Test] = &[
+    ("replay::a_recorded_file_is_unchanged_and_the_copy_is_removed", unchanged),
+    ("replay::the_json_has_the_self_check_the_arms_and_the_limits", json),
+    ("replay::what_cannot_be_replayed_is_refused_in_one_line", refused),
+    ("replay::files_that_are_gone_or_shorter_are_named_first", gone),
+];
+
+/// An iolog of `n` requests on a file of 64 blocks.
+fn iolog(place: &Place, action: &str, n: usize) -> String {
+    let data = place.write("data", vec![7u8; 64 << 12]);
+    let data = data.display();
+    let lines: String = (0..n).map(|i| format!("{i} {data} {action} {} 4096\n", (i % 64) << 12)).collect();
+    place.write("log", format!("fio version 3 iolog\n0 {data} add\n0 {data} open\n{lines}"));
+    data.to_string()
+}
+
+/// `--trace off`: these tests need no probes.
+fn replay<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [&["replay", "log", "--repeats", "2", "--trace", "off"], args].concat()
+}
+
+fn unchanged() -> End {
+    let place = Place::new();
+    iolog(&place, "write", 200);
+    let ended = run(place.tool(replay(&[])).env("XDG_CACHE_HOME", place.join("cache"))).ok();
+    assert!(
+        ended.stdout.starts_with("The requests of the iolog were replayed one after the other"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.lines().count() <= 20, "{}", ended.stdout);
+    assert!(ended.stdout.contains("(imported)"), "{}", ended.stdout);
+    assert_eq!(std::fs::read(place.join("data")).expect("it is there"), vec![7u8; 64 << 12]);
+    let left: Vec<_> = std::fs::read_dir(place.join("cache/iotrail")).expect("it was made").collect();
+    assert!(left.is_empty(), "{left:?}");
+    // The map of a directory, and a file that does not exist.
+    let map = format!("{}={}", place.join("data").display(), place.join("new").display());
+    run(&mut place.tool(replay(&["--map", &map]))).ok();
+    assert!(!place.join("new").exists());
+    End::Passed
+}
+
+fn json() -> End {
+    let place = Place::new();
+    iolog(&place, "read", 300);
+    let ended = run(&mut place.tool(replay(&["--engine", "sync", "--json"]))).ok();
+    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!((&json["schema"], &json["ios"], &json["pairs"]), (&"iotrail.replay/1".into(), &300.into(), &2.into()));
+    for figure in ["iops", "latency_p50", "latency_p99", "in_flight", "calls_per_io"] {
+        assert_eq!(json["fidelity"][figure]["recorded"], Value::Null, "an iolog does not have it: {figure}");
+        assert!(json["fidelity"][figure].get("ci95").is_some());
+    }
+    assert_eq!(json["fidelity"]["calls_per_io"]["replayed"], 1.0);
+    let arms = json["arms"].as_array().expect("arms");
+    let names: Vec<_> = arms.iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["unchanged", "--engine sync"]);
+    assert_eq!((&arms[1]["counts"]["ios"], &arms[1]["counts"]["calls_per_io"]), (&300.into(), &1.0.into()));
+    let metrics: Vec<_> = arms[1]["comparisons"].as_array().expect("some").iter().map(|c| &c["metric"]).collect();
+    assert_eq!(metrics.len(), 6, "{metrics:?}");
+    let codes: Vec<_> = json["limits"].as_array().expect("limits").iter().map(|l| &l["code"]).collect();
+    assert_eq!(codes, ["imported"]);
+    End::Passed
+}
+
+fn refused() -> End {
+    let place = Place::new();
+    let data = iolog(&place, "write", 10);
+    place.write("none", "nothing");
+    let data_twice = format!("{data}={data}");
+    let other = format!("{data}={}", place.write("other", "x").display());
+    let cases: &[(&[&str], &str)] = &[
+        (&["replay", "missing"], "cannot open missing: "),
+        (&["replay", "none"], "none is not a recording of iotrail; "),
+        (&["replay", "log", "--rings", "shared"], "--rings shared is not supported: each thread has its own ring; "),
+        (&["replay", "log", "--map", "x"], "invalid value 'x' for '--map <OLD=NEW>': 'x' is not OLD=NEW; "),
+        (
+            &["replay", "log", "--map", &data_twice],
+            &format!("--map: {data} is a recorded file, and a replay never writes"),
+        ),
+        (&["replay", "log", "--map", &data_twice, "--allow-write"], &format!("--map: {data} is a recorded file, and")),
+        (&["replay", "log", "--map", &other], "the replay would overwrite "),
+        (&["replay", "log", "--engine", "sync", "--ring", "none"], "--ring and --register are io_uring's; "),
+        (&["replay", "log", "--engine", "sync", "--depth", "4"], "synchronous calls have no --depth and no --batch; "),
+        (&["replay", "log", "--ring", "coop_taskrun"], "the recorded program has no ring: its calls are synchronous; "),
+        (&["replay", "log", "--engine", "io_uring", "--ring", "sqpoll"], "a replay has no SQPOLL thread; "),
+        (&["replay", "log", "--engine", "io_uring", "--register", "ring"], "'ring' cannot be registered; "),
+    ];
+    for (args, begins) in cases {
+        let ended = run(&mut place.tool(*args));
+        assert_eq!(ended.status, 2, "{args:?}: {}", ended.stderr);
+        assert!(ended.one_line().starts_with(begins), "{args:?}: {}", ended.stderr);
+    }
+    place.write("log", "fio version 3 iolog\n1 /data read zero 4096\n");
+    let ended = run(&mut place.tool(["replay", "log"]));
+    assert!(ended.one_line().starts_with("log:2: no number: "), "{}", ended.stderr);
+    End::Passed
+}
+
+fn gone() -> End {
+    let place = Place::new();
+    let data = iolog(&place, "read", 100);
+    place.write("data", "short");
+    let ended = run(&mut place.tool(replay(&[])));
+    assert_eq!(ended.status, 2);
+    let said = format!("cannot replay on these files: {data} has 5 bytes, and the recording reads up to 262144; ");
+    assert!(ended.one_line().starts_with(&said), "{}", ended.stderr);
+    std::fs::remove_file(&data).expect("it is there");
+    let ended = run(&mut place.tool(replay(&[])));
+    assert!(
+        ended.one_line().starts_with(&format!("cannot replay on these files: {data} is gone; ")),
+        "{}",
+        ended.stderr
+    );
+    End::Passed
+}
