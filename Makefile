@@ -1,4 +1,4 @@
-# make run · make test · make quick · make arm64-tools · make arm64-units · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make deny · make install · make deb · make deb-test
+# make run · make test · make quick · make arm64-tools · make arm64-units · make arm64 · make lab-test · make fleet-test · make peers-test · make interop · make bench · make lint · make prose · make deny · make install · make deb · make deb-test
 CARGO ?= cargo
 PREFIX ?= /usr/local
 PACKAGES = clang libelf-dev zlib1g-dev pkg-config gcc
@@ -15,7 +15,7 @@ test lab-test fleet-test: PROFILE = checked
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::what_has_no_poll_queue
 
-.PHONY: run build deps test quick arm64 arm64-tools arm64-units lab-test fleet-test peers-test interop lint deny bench install install-files deb deb-test clean
+.PHONY: run build deps test quick arm64 arm64-tools arm64-units lab-test fleet-test peers-test interop lint prose deny bench install install-files deb deb-test clean
 
 # The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
 run: build
@@ -103,6 +103,16 @@ lint: PROFILE = dev
 lint: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile $(PROFILE) --locked --workspace --all-targets -- -D warnings
+
+# The rules of styles/iotrail over the documents, the help and the manual pages. It reports, and never fails.
+PROSE = $(TARGET)/tmp/prose
+prose:
+	@command -v vale >/dev/null || { echo "vale: not installed (go install github.com/vale-cli/vale/v3/cmd/vale@v3.20.0)"; exit 0; }; \
+	rm -rf $(PROSE) && mkdir -p $(PROSE) && $(BIN) man $(PROSE)/man >/dev/null && \
+	for page in $(PROSE)/man/*.1; do \
+	    command=$$(basename $$page .1 | sed 's/^iotrail//;s/-/ /g'); $(BIN) $$command --help >$(PROSE)/$$(basename $$page .1).help.txt; \
+	    sed -e '/^\.\(ie\|el\)/d;s/^\.[A-Z]* *//;s/\\f[A-Z]//g;s/\\-/-/g' $$page >$(PROSE)/$$(basename $$page).txt; done; \
+	vale --no-exit $$(git ls-files '*.md') $(PROSE)/*.txt
 
 # Licences, sources and duplicates of the dependencies (deny.toml); advisories where their database can be fetched.
 deny:

@@ -1,4 +1,4 @@
-//! What direct I/O asks of addresses and lengths.
+//! Alignment of addresses and lengths for direct I/O.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::device;
 use super::refusal::{cannot, no_direct};
 use super::spec::LoadSpec;
 
-/// O_DIRECT needs whole logical blocks, and memory aligned to what the device asks for.
+/// O_DIRECT needs whole logical blocks, and memory with the device's alignment.
 pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
     let (memory, offset) = match direct_alignment(file) {
         Some(a) => a,
@@ -45,7 +45,7 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
 }
 
 /// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
-/// `None`: the kernel or the file system does not tell.
+/// `None`: not reported by the kernel or the file system.
 fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     // An empty name means the descriptor itself.
     let s = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;

@@ -1,7 +1,7 @@
-//! A job whose completions are reaped by a thread of its own.
+//! A job with a separate reaping thread.
 //!
-//! The submitting thread draws, submits, and gets its slots back through a ring of indices; the reaping thread polls,
-//! counts, and returns slots. Each sleeps only where it has nothing to do and `--wait block` is set, on a futex that
+//! The submitting thread generates and submits I/Os, and gets its slots back through a ring of indices; the reaping thread polls,
+//! counts, and returns slots. Each sleeps only if it is idle and `--wait block` is set, on a futex that
 //! the other wakes; these system calls are counted with the engine's.
 
 mod link;

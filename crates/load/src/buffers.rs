@@ -13,8 +13,8 @@ use iotrail_stats::random::SplitMix64;
 /// The page size that buffers are aligned to; a multiple of every logical block size in use.
 pub(crate) const PAGE: usize = 4096;
 
-/// Refuses buffers that the machine has no memory for: they are faulted in at once, and what the kernel does about too many
-/// of them is kill a process of its choice. Where the kernel does not tell, nothing is refused.
+/// Refuses buffers that exceed the machine's memory: they are faulted in immediately, and with too many the kernel kills a
+/// process of its choice. Nothing is refused if the free memory is unknown.
 pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
     let bytes = u128::from(jobs) * u128::from(slots) * (block_bytes as usize).next_multiple_of(PAGE) as u128;
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
@@ -32,7 +32,7 @@ fn available_kib(meminfo: &str) -> Option<u64> {
     meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Anonymous memory, owned by the worker that made it.
+/// Anonymous memory, owned by its worker.
 pub struct Buffers {
     memory: Memory,
     /// Unmapped when this is dropped: by the engines' contract no I/O is in flight then (else [`leak`](Self::leak) was called).
@@ -40,13 +40,13 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Room for `slots` blocks. Errors: not enough memory.
+    /// Memory for `slots` blocks. Errors: not enough memory.
     pub fn new(slots: u32, block_bytes: u32) -> io::Result<Self> {
         Self::after(0, slots, block_bytes)
     }
 
-    /// The same, behind up to 15 pages that nobody uses: which ones share a cache line's set or a huge page follows from the
-    /// seed, and not from the order in which a process maps its memory.
+    /// The same, after up to 15 unused pages: so the seed, not the order in which a process maps its memory, decides which blocks
+    /// share a cache set or a huge page.
     pub(crate) fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
         Self::after(SplitMix64::new(seed ^ 0x6275_6666).below(16) as usize, slots, block_bytes)
     }

@@ -1,13 +1,14 @@
 //! The clock of the hot loop.
 //!
-//! The processor's counter where the kernel itself keeps time by it: x86's invariant time-stamp counter (current_clocksource is
-//! `tsc`), arm64's generic timer (`arch_sys_counter`, whose `cntvct_el0` the vDSO reads as well). A stamp costs a few ns and no system
-//! call. Everywhere else CLOCK_MONOTONIC. A stamp is a number of *ticks*; it is turned
-//! into nanoseconds only when something is recorded.
+//! The processor's counter if the kernel itself uses it: x86's invariant time-stamp counter (current_clocksource is
+//! `tsc`), arm64's generic timer (`arch_sys_counter`, whose `cntvct_el0` the vDSO also reads). A stamp costs a few ns and no system
+//! call. Otherwise CLOCK_MONOTONIC. A stamp is a number of *ticks*, which is converted
+//! to nanoseconds only when it is recorded.
 //!
-//! **Error**: the counter's rate is taken once, over 20 ms against CLOCK_MONOTONIC, with both ends read to within some
-//! 100 ns: 10 parts in a million. On x86 stamps are not serialising: the processor may take one a few ns early or late. An arm64 processor may
-//! read its counter before a load that stands above it has its word, a cache miss early: there `isb` waits for what stands above, as in the vDSO.
+//! **Error**: the counter's rate is measured once, over 20 ms against CLOCK_MONOTONIC, with both ends read within some
+//! 100 ns: 10 parts per million. On x86 stamps are not serialising: the processor may take one a few ns early or late. An arm64
+//! processor may read its counter before an earlier load has completed, by up to a cache miss; there `isb` waits for earlier instructions, as in
+//! the vDSO.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -132,7 +132,7 @@ pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
     Ok(set)
 }
 
-/// Lets the calling thread run wherever the process's first thread may: a thread begins with the CPUs of the one that made it.
+/// Resets the calling thread's affinity to that of the process's first thread: a thread inherits the CPUs of its creator.
 pub(crate) fn unbind() -> Result<()> {
     // The first thread has the process's number.
     sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {

@@ -1,5 +1,5 @@
-//! NVMe targets that are not reached through files: a namespace's generic device, for passthrough, and a whole drive, for our
-//! own driver.
+//! NVMe targets without files: a namespace's generic device, for passthrough, and a complete drive, for iotrail's own
+//! driver.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,8 +24,8 @@ use super::spec::LoadSpec;
 /// Most blocks of one command: they are counted in 16 bits.
 const BLOCKS_MAX: u32 = 1 << 16;
 
-/// Called after the last I/O: has a drive of ours make permanent what was written. Of others the kernel takes care. What
-/// was measured holds, whether that succeeds or not.
+/// Called after the last I/O: flushes a drive of iotrail's own driver. The kernel flushes others. The measurement is valid even
+/// if this fails.
 pub fn settle(passage: &Passage, spec: &LoadSpec) -> Option<Warning> {
     let Passage::Own(controller) = passage else { return None };
     let failed = if spec.writes() { controller.flush().err()? } else { return None };
@@ -45,7 +45,7 @@ pub struct Opened {
     pub passage: Passage,
     /// One for each job, or none.
     pub fds: Vec<OwnedFd>,
-    /// Keeps it from being mounted while we write to it.
+    /// Prevents mounts during writes.
     pub claim: Option<File>,
     pub bytes: u64,
 }
@@ -96,8 +96,8 @@ fn instead(path: &Path) -> Option<String> {
     Path::new(&generic).exists().then_some(generic)
 }
 
-/// Claims the disk that the kernel has of the same namespace, if it has one: a file system on it, or whatever is stacked on it,
-/// must not be written past.
+/// Claims the kernel's disk of the same namespace, if it exists: a load may not bypass a file system on it, or a device stacked
+/// on it.
 fn claim_disk(path: &Path) -> Result<Option<File>> {
     let below = block::describe(path)?;
     let disk = below.disks.iter().find(|d| d.dev.is_some());

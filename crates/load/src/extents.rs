@@ -1,4 +1,4 @@
-//! Which parts of a file were never written: reads of them come from nowhere and never reach the device, so a load
+//! Parts of a file that were never written: reads of them never reach the device, so a load
 //! that reads them measures something else.
 
 use std::fs::File;
@@ -53,8 +53,8 @@ pub fn warn_of_holes(file: &File, bytes: u64) -> Option<Warning> {
     ))
 }
 
-/// Bytes with data among the first `bytes`, by the file system's extent map; where it has none, by its holes; `None`
-/// where it tells neither.
+/// Bytes with data among the first `bytes`, by the file system's extent map, otherwise by its holes; `None`:
+/// neither is available.
 fn written(file: &File, bytes: u64) -> Option<u64> {
     by_extents(file, bytes).or_else(|| by_holes(file, bytes))
 }
@@ -73,7 +73,7 @@ fn by_extents(file: &File, bytes: u64) -> Option<u64> {
     while map.start < bytes {
         map.length = bytes - map.start;
         map.mapped_extents = 0;
-        // SAFETY: the structure that the request takes, with room for the number of extents that it states.
+        // SAFETY: the structure of the request, with memory for the number of extents in it.
         unsafe { ioctl(file, Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }.ok()?;
         let extents = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
         let Some(last) = extents.last() else { break };

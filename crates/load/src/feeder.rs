@@ -1,4 +1,4 @@
-//! What a job submits next: slots that are free, blocks of its pattern, when they are due.
+//! The next submissions of a job: free slots, blocks of its pattern, due times.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ struct Occupied {
     block_bytes: u64,
     /// The block of each slot's I/O.
     of_slot: Vec<u64>,
-    /// Seed of the payload of what is written.
+    /// Seed of the written payload.
     generation: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Feeder {
     occupied: Option<Occupied>,
     memory: Memory,
     pub slots: Arc<Slots>,
-    /// System calls made to sleep until an I/O was due.
+    /// System calls to sleep until an I/O was due.
     pub naps: u64,
 }
 
@@ -84,7 +84,7 @@ impl Feeder {
         self
     }
 
-    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). What a stage does is its own, however far the one before it got.
+    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). A stage does not depend on the progress of the previous one.
     pub fn begin(&mut self, stage: Stage, ios: u64, pace: Option<Pace>) {
         self.pattern.restart(stage);
         self.remaining = ios;
@@ -105,8 +105,8 @@ impl Feeder {
         self.remaining == 0 && self.batch.is_empty()
     }
 
-    /// Draws the next batch, if one is due and has slots. In a closed loop it waits for a whole batch of slots; in an
-    /// open loop it takes what is due.
+    /// Prepares the next batch, if one is due and has slots. In a closed loop it waits for a full batch of slots; in an
+    /// open loop it takes the due ones.
     #[inline]
     pub fn prepare(&mut self, now: u64) {
         if !self.batch.is_empty() {
@@ -117,7 +117,7 @@ impl Feeder {
             return;
         }
         if self.pace.is_none() && self.occupied.is_none() {
-            // The hot path: nothing to ask for each I/O.
+            // The hot path has no condition per I/O.
             let rest = self.free.len() - want;
             self.pattern.extend(&mut self.batch, &self.free[rest..]);
             self.free.truncate(rest);
@@ -194,7 +194,7 @@ impl Feeder {
         }
     }
 
-    /// A slot whose I/O was reaped.
+    /// Returns the slot of a reaped I/O.
     #[inline]
     pub fn give_back(&mut self, slot: u32) {
         if let Some(o) = &mut self.occupied {

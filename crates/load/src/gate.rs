@@ -1,5 +1,5 @@
-//! Where the threads of a load wait for one another between its stages, without leaving anyone behind: a thread that
-//! failed counts as arrived everywhere, and everyone learns that the load is off.
+//! The barrier of a load's threads between its stages. A thread that
+//! failed counts as arrived everywhere, and all threads learn that the load is cancelled.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct State {
     off: bool,
 }
 
-/// A gate that `parties` threads stand at, and one thread (the calling one) opens.
+/// A gate for `parties` waiting threads, which one thread (the calling one) opens.
 #[derive(Debug)]
 pub struct Gate {
     parties: usize,
@@ -32,11 +32,11 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is plain numbers: whoever panicked did not leave it half-written.
+        // The state consists of plain numbers: a panic cannot leave it half-written.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker stands here until the gate opens. False: the load is off, leave.
+    /// A worker waits here until the gate opens. False: the load is cancelled.
     pub fn stand(&self) -> bool {
         let mut state = self.state();
         let stage = state.opened;
@@ -50,13 +50,13 @@ impl Gate {
         !state.off
     }
 
-    /// A worker ends and will stand at no gate again.
+    /// A worker ends and will not wait at a gate again.
     pub fn leave(&self) {
         self.state().gone += 1;
         self.changed.notify_all();
     }
 
-    /// Waits at most `span` for all workers; true when every one stands here or is gone.
+    /// Waits at most `span` for all workers; true when every one is here or has ended.
     pub fn all_stand(&self, span: Duration) -> bool {
         let state = self.state();
         let waiting = |s: &mut State| s.standing + s.gone < self.parties;
@@ -69,7 +69,7 @@ impl Gate {
         self.state().gone > 0
     }
 
-    /// Lets everyone through; with `off` they leave instead of going on.
+    /// Releases all; with `off` they end instead of continuing.
     pub fn open(&self, off: bool) {
         let mut state = self.state();
         state.standing = 0;
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Leaves the gate whatever happens, so that nobody waits for a thread that has failed.
+/// Leaves the gate in any case, so that no thread waits for a failed one.
 pub struct AtGate<'a>(pub &'a Gate);
 
 impl Drop for AtGate<'_> {
@@ -96,8 +96,8 @@ pub enum Stage {
     Measured,
 }
 
-/// The stages of a load as one of its threads goes through them. `run` does a stage's work and leaves nothing in flight.
-/// `None`: the load was called off before the measured stage.
+/// The stages of a load for one of its threads. `run` does a stage's work and leaves nothing in flight.
+/// `None`: the load was cancelled before the measured stage.
 pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<Option<Usage>> {
     if !gate.stand() {
         return Ok(None); // ready

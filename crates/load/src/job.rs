@@ -1,4 +1,4 @@
-//! What the jobs of a load share, and what comes of each.
+//! State shared by the jobs of a load, and the result of each.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
@@ -13,7 +13,7 @@ use super::spec::LoadSpec;
 use super::tally::Tally;
 use super::usage;
 
-/// What all jobs share.
+/// State that all jobs share.
 pub struct Shared<'a> {
     pub spec: &'a LoadSpec,
     pub clock: Clock,
@@ -22,29 +22,29 @@ pub struct Shared<'a> {
     pub halt: AtomicBool,
     /// I/Os of the stage that runs, by job; for the progress display.
     pub done: Vec<AtomicU64>,
-    /// SQPOLL threads, by job; 0: none, or it could not be told.
+    /// SQPOLL threads, by job; 0: none, or not known.
     pub sq_tids: Vec<AtomicI32>,
     /// Whole blocks of the target; 0 without one.
     pub blocks: u64,
-    /// Of a target that is not reached through files.
+    /// For a target without files.
     pub passage: Option<&'a Passage>,
-    /// Of everything random in the load.
+    /// Seed of all random decisions of the load.
     pub seed: u32,
 }
 
-/// What one thread of a job did in the measured stage.
+/// Result of one thread of a job for the measured stage.
 pub struct Part {
     pub tid: i32,
     pub usage: usage::Usage,
-    /// `None`: it was not bound to a CPU; otherwise whether it still is, and stands on it.
+    /// `None`: it was not pinned; otherwise whether it is still pinned, and runs on its CPU.
     pub bound: Option<bool>,
     pub ticks: Ticks,
     pub syscalls: Option<u64>,
-    /// Of the submitting half: times that it woke the SQPOLL thread; `None` without one.
+    /// Submitting half: times that it woke the SQPOLL thread; `None` without one.
     pub wakeups: Option<u64>,
 }
 
-/// What one job did in the measured stage.
+/// Result of one job for the measured stage.
 pub struct JobOutcome {
     pub tally: Tally,
     pub parts: Vec<Part>,
@@ -52,7 +52,7 @@ pub struct JobOutcome {
     pub began: u64,
     pub ended: u64,
     pub granted: Vec<String>,
-    /// Open loop: the worst lag in ns, and I/Os whose time came and that were never submitted.
+    /// Open loop: the largest lag in ns, and due I/Os that were never submitted.
     pub lateness: Option<(u64, u64)>,
 }
 
@@ -62,5 +62,5 @@ pub fn full_result(spec: &LoadSpec) -> i32 {
     if moves_nothing { 0 } else { spec.block_bytes as i32 }
 }
 
-/// One whose I/Os all fail or move nothing from some time on ends after this many: its target is lost.
+/// A load whose I/Os all fail or move nothing ends after this many: its target is lost.
 pub const LOST: u64 = 10_000;

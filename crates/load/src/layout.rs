@@ -1,8 +1,8 @@
-//! A target that is missing is made: all of it written with real (verifiable) data, so that every block is there.
+//! Creates a missing target: all of it is written with real (verifiable) data, so that every block exists.
 //!
-//! The file has no name until it is whole (O_TMPFILE, then linkat): a load that fails, is stopped or is killed on the way
-//! leaves nothing behind, and a file of that name that somebody else makes meanwhile is never replaced. A file system
-//! without nameless files (NFS, FAT) gets `NAME.partial` beside it, renamed at the end; a kill leaves that one.
+//! The file has no name until it is complete (O_TMPFILE, then linkat): a load that fails, is stopped or is killed before
+//! leaves nothing behind, and a file of that name that another process creates meanwhile is never replaced. On a file system
+//! without unnamed files (NFS, FAT) it is `NAME.partial`, renamed at the end; a kill leaves that file.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,9 +27,9 @@ use super::spec::LoadSpec;
 use super::verify;
 use super::{Doing, Progress};
 
-/// Makes and lays out the file. What can be refused from its place and size alone is refused before anything is written.
+/// Creates and lays out the file. Reasons for refusal in its path and size are checked before any write.
 ///
-/// Gives back which file it is.
+/// Returns the identity of the file.
 pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Identity> {
     let name = path.display();
     if path.is_symlink() {
@@ -82,11 +82,11 @@ pub fn identity(file: &File) -> io::Result<Identity> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// Whether direct I/O will be had on it, asked before time is spent on writing.
+/// Whether direct I/O is possible on it, checked before the slow write.
 fn check_direct(spec: &LoadSpec, path: &Path, file: &File) -> Result<()> {
     match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(in_proc(file)) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(no_direct(path)),
-        // Whatever else goes wrong here is told when the whole file is opened.
+        // Other errors here are reported when the complete file is opened.
         _ => check_alignment(spec, path, file, false),
     }
 }
@@ -99,7 +99,7 @@ fn in_proc(file: &File) -> PathBuf {
 /// A file that is not the target yet.
 struct Unfinished {
     file: File,
-    /// Its name where it has to have one; removed when dropped.
+    /// Its name if it needs one; removed when dropped.
     partial: Option<PathBuf>,
 }
 
@@ -112,7 +112,7 @@ impl Unfinished {
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600);
         match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
-            // Without /proc it could not be given its name.
+            // Without /proc it cannot be named later.
             Ok(file) if in_proc(&file).exists() => return Ok(Self { file, partial: None }),
             Ok(_) => {}
             // A kernel or a file system that does not have it (open(2), O_TMPFILE).
@@ -136,7 +136,7 @@ impl Unfinished {
         Ok(Self { file, partial: Some(partial) })
     }
 
-    /// Gives it its name, unless something of that name has come up meanwhile.
+    /// Names it, unless a file of that name exists meanwhile.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         let Some(partial) = &self.partial else {
             return Ok(linkat(CWD, in_proc(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?);
@@ -160,7 +160,7 @@ impl Drop for Unfinished {
 
 /// Writes and syncs `bytes`; false if stopped.
 fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
-    // A disk without room says so here, before anything is written. Not every file system can tell.
+    // A full disk is reported here, before any write. Not all file systems support it.
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(e) => return Err(e.into()),
@@ -189,7 +189,7 @@ fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop
     Ok(true)
 }
 
-/// Takes away what was made. Where that fails it is said, and where even that fails nobody can be told.
+/// Removes the created file. A failure is reported on standard error.
 pub fn remove(path: &Path) {
     if let Err(e) = std::fs::remove_file(path) {
         say(&format!("iotrail: cannot remove {} again: {e}", path.display()));

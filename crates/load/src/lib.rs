@@ -1,22 +1,22 @@
-//! What drives an engine: options → spec → workers; it knows nothing of the probes that may watch it.
+//! The driver of an engine: options → spec → workers; it does not know the probes.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `options`, `spec`, `cpus` | what was asked for; the validated plan; CPU lists and binding |
-//! | `target`, `layout`, `device`, `extents` | the file or device: opened and checked; made; claimed; its holes |
-//! | `alignment`, `refusal` | what direct I/O asks for; why a target cannot be used |
-//! | `drive` | an NVMe namespace past files: its generic device, or a whole drive of ours |
-//! | `job`, `rounds` | what jobs share, and what comes of one; what its threads do around their I/Os |
+//! | `options`, `spec`, `cpus` | the options; the validated plan; CPU lists and binding |
+//! | `target`, `layout`, `device`, `extents` | the file or device: open and check; create; claim; holes |
+//! | `alignment`, `refusal` | alignment of direct I/O; why a target is unusable |
+//! | `drive` | an NVMe namespace without files: its generic device, or a complete drive |
+//! | `job`, `rounds` | shared state and results of jobs; the work of their threads around I/Os |
 //! | `worker`, `apart` | a job that reaps its own completions; one with a reaper thread |
-//! | `feeder`, `pattern`, `pace`, `verify` | what is submitted next: slots, blocks, intended times, checkable content |
-//! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; what threads took |
-//! | `series` | completions over the course of the measured stage |
-//! | `gate`, `lookout` | where the threads wait for one another between stages; what the calling thread does meanwhile |
-//! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs beside the load |
-//! | `outcome` | the jobs added up |
+//! | `feeder`, `pattern`, `pace`, `verify` | next submissions: slots, blocks, intended times, checkable content |
+//! | `clock`, `tally`, `phases`, `usage` | stamps; sums and latency; time by phase; CPU time of threads |
+//! | `series` | completions over the measured stage |
+//! | `gate`, `lookout` | the barrier between stages; the work of the calling thread meanwhile |
+//! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs next to the load |
+//! | `outcome` | totals over the jobs |
 //!
-//! A load goes through these stages. *Quiet* means that nothing is in flight in any job and all threads stand at the gate,
-//! so that whatever is counted between the two quiet points belongs to the measured I/Os, all of it:
+//! A load has these stages. *Quiet* means that no job has anything in flight and all threads wait at the gate,
+//! so counts between the two quiet points belong to exactly the measured I/Os:
 //!
 //! ```text
 //! open, lay out, start threads and rings → Ready → warm-up → quiet → MeasureBegins → measured → quiet → MeasureEnds → end
@@ -70,7 +70,7 @@ use lookout::{Lookout, TICK};
 pub use outcome::Outcome;
 use spec::{LoadSpec, ReaperKind};
 
-/// A point between two stages. The calling thread passes it while every thread of the load stands still.
+/// A point between two stages. The calling thread passes it while all threads of the load wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boundary {
     /// Rings and threads exist; nothing was submitted yet.
@@ -81,7 +81,7 @@ pub enum Boundary {
     MeasureEnds,
 }
 
-/// What a load is at.
+/// The current stage of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     /// Writing a new target; `done` and `total` are bytes.
@@ -92,7 +92,7 @@ pub enum Doing {
     Measuring,
 }
 
-/// Told some four times a second, on the calling thread.
+/// Reported about four times per second, on the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub doing: Doing,
@@ -101,14 +101,14 @@ pub struct Progress {
     pub elapsed: Duration,
 }
 
-/// Runs a load. The calling thread makes no I/O of the load and only sleeps while it is measured; the load's threads
-/// are others, and none but them (and the kernel's and glibc's helpers) runs meanwhile.
+/// Runs a load. The calling thread does no I/O of the load and only sleeps during the measurement; the load has its own
+/// threads, and only these (and helpers of the kernel and glibc) run meanwhile.
 ///
 /// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. Setting
-/// `stop` ends the load early; what was measured until then is the outcome, marked `interrupted`.
+/// `stop` ends the load early; the outcome covers the time so far, marked `interrupted`.
 ///
-/// Errors: a target that cannot be used, an interface or flag that the kernel refuses, limits that are too small, I/Os
-/// that all fail, verification that fails. Nothing of what it made is left behind then, but a target fully laid out.
+/// Errors: an unusable target, an interface or flag that the kernel refuses, limits that are too small, I/Os
+/// that all fail, a failed verification. In these cases only a completely laid out target is left behind.
 pub fn run(
     spec: &LoadSpec,
     boundary: &mut dyn FnMut(Boundary),
@@ -203,7 +203,7 @@ pub fn run(
     outcome::assemble(spec, &clock, done.into_iter().filter_map(std::result::Result::ok).collect(), around)
 }
 
-/// The calling thread's part: opens the gate between the stages, tells of progress, stops the load when asked to.
+/// The calling thread's part: opens the gate between the stages, reports progress, stops the load on request.
 struct Conductor<'a, 'b> {
     shared: &'a Shared<'b>,
     boundary: &'a mut dyn FnMut(Boundary),
@@ -212,7 +212,7 @@ struct Conductor<'a, 'b> {
     started_unix_s: u64,
     /// CPU time of the SQPOLL threads in the measured stage.
     sqpoll_ns: Option<u64>,
-    /// Of the measured stage.
+    /// Completions of the measured stage over time.
     series: series::Series,
     /// CPU time of all threads but this one in the measured stage.
     others_ns: Option<u64>,
@@ -220,7 +220,7 @@ struct Conductor<'a, 'b> {
 
 impl Conductor<'_, '_> {
     fn conduct(&mut self) {
-        // Setting up may take long (registering buffers); nothing to tell meanwhile.
+        // Setup may take long (registering buffers); there is no progress to report.
         while !self.shared.gate.all_stand(TICK) {}
         if !self.pass(Boundary::Ready) {
             return;
@@ -241,7 +241,7 @@ impl Conductor<'_, '_> {
         self.pass(Boundary::MeasureEnds);
     }
 
-    /// All threads stand at the gate: tells the caller and lets them on; or calls the load off if one has failed.
+    /// All threads are at the gate: calls the caller and releases them; or cancels the load if one has failed.
     fn pass(&mut self, at: Boundary) -> bool {
         let off = self.shared.gate.someone_left();
         if !off {
@@ -257,7 +257,7 @@ impl Conductor<'_, '_> {
         lookout.wait_quiet(doing, shared.spec.end, &mut self.series, self.progress);
     }
 
-    /// Of all jobs' threads together: every job has one, or none has. `None`: one is not known.
+    /// Total over all jobs: every job has such a thread, or none has. `None`: one is not known.
     fn sqpoll_time(&self) -> Option<u64> {
         sum_of_all(self.shared.sq_tids.iter().map(|t| t.load(Ordering::Relaxed)), usage::of_tid)
     }

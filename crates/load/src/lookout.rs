@@ -1,5 +1,5 @@
-//! What the calling thread does while the threads of a load run: it waits until they are quiet, looks at their counters now and
-//! then, tells of progress, and halts them when the user stops the load.
+//! The calling thread while the threads of a load run: it waits until they are quiet, samples their counters,
+//! reports progress, and stops them when the user stops the load.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,14 +15,15 @@ pub struct Lookout<'a> {
     pub gate: &'a Gate,
     /// I/Os of the stage that runs, by thread.
     pub done: &'a [AtomicU64],
-    /// Tells the threads to begin nothing more.
+    /// Makes the threads start nothing more.
     pub halt: &'a AtomicBool,
     /// The user's wish.
     pub stop: &'a AtomicBool,
 }
 
 impl Lookout<'_> {
-    /// Returns when every thread stands at the gate; the counters go into `series` while it measures. `end`: of the measured part.
+    /// Returns when every thread is at the gate; the counters go into `series` during the measurement. `end`: the end of the
+    /// measured stage.
     pub fn wait_quiet(&self, doing: Doing, end: End, series: &mut Series, progress: &mut dyn FnMut(Progress)) {
         let total = end.ios().filter(|_| doing == Doing::Measuring);
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Busy programs beside the load: processes that compute on its CPUs and do nothing else.
+//! Busy programs next to the load: processes that only compute, on its CPUs.
 
 use std::io;
 
@@ -44,7 +44,7 @@ fn spawn(cpu: u32) -> io::Result<Pid> {
         0 => unsafe {
             let ready = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
                 && sched_setaffinity(None, &set).is_ok()
-                // Ctrl-C goes to the whole process group: we end with the load, after it has finished.
+                // Ctrl-C goes to the complete process group: this process ends with the load, after it has finished.
                 && libc::signal(libc::SIGINT, libc::SIG_IGN) != libc::SIG_ERR
                 && getppid() == Some(parent); // or the parent died before prctl
             if !ready {
@@ -67,7 +67,7 @@ fn compute() -> ! {
 impl Drop for Neighbours {
     fn drop(&mut self) {
         for &child in &self.children {
-            // Our own child, not waited for yet, so its id cannot be another's.
+            // An unreaped child, so its PID cannot belong to another process.
             kill_process(child, Signal::KILL).unwrap_or(());
         }
         for &child in &self.children {

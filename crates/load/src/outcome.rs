@@ -1,4 +1,4 @@
-//! What a load yields, put together from its jobs.
+//! The result of a load, combined from its jobs.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -45,20 +45,20 @@ pub struct Outcome {
     pub usage: Usage,
     /// Completions over the course of the measured stage; `None`: it was too short.
     pub throughput: Option<Throughput>,
-    /// System calls that the load's threads made in the measured stage; `None` where another library makes them (POSIX AIO).
+    /// System calls of the load's threads in the measured stage; `None` if another library makes them (POSIX AIO).
     pub syscalls: Option<u64>,
-    /// The user stopped it; what was measured until then counts.
+    /// The user stopped it; the measurement so far is valid.
     pub interrupted: bool,
     pub warnings: Vec<Warning>,
     /// The load's own threads, jobs first to last, each followed by its reaper thread.
     pub tids: Vec<i32>,
-    /// `tsc`, `cntvct` or `monotonic`: what latency was taken with.
+    /// `tsc`, `cntvct` or `monotonic`: the clock of the latency.
     pub clock: &'static str,
 }
 
-/// What the calling thread knows beside the jobs' outcomes.
+/// Data of the calling thread in addition to the jobs' results.
 pub struct CallerTotals {
-    /// Of everything random in the load.
+    /// Seed of all random decisions of the load.
     pub seed: u32,
     pub started_unix_s: u64,
     pub sqpoll_ns: Option<u64>,
@@ -78,7 +78,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: C
     let began = jobs.iter().map(|job| job.began).min().unwrap_or(0);
     let ended = jobs.iter().map(|job| job.ended).max().unwrap_or(0);
     let elapsed_ns = clock.ns(ended.saturating_sub(began));
-    // As it was read, a little more than the span's: that is no helper's.
+    // As read, slightly more than the span: the difference is not a helper's.
     let mut own_ns = 0;
     let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
     let mut tids = Vec::new();
@@ -241,7 +241,7 @@ fn remedy(spec: &LoadSpec, failure: i32) -> String {
     }
 }
 
-/// What a reaper thread on the submitter's own CPU means.
+/// The effect of a reaper thread on the submitter's CPU.
 pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
     match spec.reaper {
         ReaperKind::Thread { cpu: Some(cpu) } if spec.cpus.contains(&cpu) => Some(Warning::new(

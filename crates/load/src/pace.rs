@@ -37,7 +37,7 @@ impl Pace {
         Some(next)
     }
 
-    /// I/Os whose time came before `end` and that were not taken.
+    /// I/Os due before `end` that were not taken.
     pub fn missed(&self, end: u64) -> u64 {
         let due = if end < self.start { 0 } else { ((end - self.start) as f64 / self.interval) as u64 };
         due.saturating_sub(self.issued)

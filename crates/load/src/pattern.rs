@@ -14,8 +14,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region of `job` out of `jobs`: its own share where `apart`, the whole target otherwise. The last job's share
-    /// takes what is left over.
+    /// The region of `job` out of `jobs`: its own share if `apart`, otherwise the complete target. The last job's share
+    /// includes the remainder.
     pub fn of(job: u32, jobs: u32, blocks: u64, apart: bool) -> Self {
         if !apart {
             return Self { first: 0, blocks };
@@ -43,9 +43,9 @@ impl Pattern {
         Self { rw, region, block_bytes, seed, random: Random::new(seed), next: 0 }
     }
 
-    /// Goes back to the stage's own beginning. How far the warm-up gets depends on how fast it is; were the measured stage to go on
-    /// from there, no two measurements would do the same I/Os. A sequential warm-up goes through the other half first, so that what
-    /// it has read or written is not what is measured first.
+    /// Returns to the stage's own start. The progress of the warm-up depends on its speed; if the measured stage continued
+    /// from there, no two measurements would do the same I/Os. A sequential warm-up uses the other half first, so that the measured
+    /// stage does not start with its data.
     pub fn restart(&mut self, stage: Stage) {
         let seed;
         (seed, self.next) = match stage {
@@ -76,7 +76,7 @@ impl Pattern {
         }
     }
 
-    /// The next I/O: what, and where in bytes.
+    /// The next I/O: operation, and offset in bytes.
     #[inline]
     pub fn next_io(&mut self) -> (Op, u64) {
         let op = match self.rw {

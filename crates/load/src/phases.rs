@@ -1,8 +1,8 @@
-//! Where a job's own time goes: in `submit`, `poll`, `clear`, or anything else.
+//! Division of a job's own time: `submit`, `poll`, `clear`, or other.
 //!
-//! The boundaries stand directly around the engine's calls, and are USDT probes as well (provider `iotrail`:
+//! The boundaries are directly around the engine's calls, and are USDT probes as well (provider `iotrail`:
 //! `submit_begin`, `submit_end`, `poll_begin`, `poll_end`, `clear_begin`, `clear_end`; arguments: the job, and a number
-//! of I/Os). `submit` is `queue` and `submit` of one batch; `poll` one call of `poll`, its wait included.
+//! of I/Os). `submit` is `queue` and `submit` of one batch; `poll` one call of `poll`, including its wait.
 
 use iotrail_schema::measurement::Phases;
 
@@ -26,7 +26,7 @@ impl Ticks {
         self.total += other.total;
     }
 
-    /// As fractions of the total, which sum to 1; all 0 where nothing ran.
+    /// As fractions of the total, which sum to 1; all 0 if nothing ran.
     pub fn fractions(&self, clock: &Clock) -> Phases {
         if self.total == 0 {
             return Phases::default();

@@ -1,4 +1,4 @@
-//! Why a target cannot be used, and what to do about it.
+//! Why a target is unusable, and the remedy.
 
 use std::io;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn no_direct(path: &Path) -> Error {
     )
 }
 
-/// The bytes to be used, checked against what there is.
+/// The bytes to use, checked against the size.
 pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     let name = path.display();
     let block = u64::from(spec.block_bytes);

@@ -1,4 +1,4 @@
-//! What a job's threads do around its I/Os: for how long and how many, waiting and computing between them, and giving up.
+//! The work of a job's threads around its I/Os: duration and number, waiting and computing in between, and failure.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,16 +46,16 @@ pub fn think(clock: &Clock, ns: u64) {
     }
 }
 
-/// No I/O is longer away than this from a look at `halt`, in an open loop.
+/// Longest time between two checks of `halt` in an open loop.
 pub const NAP: Duration = Duration::from_millis(100);
 
-/// Sleeps (blocking) or looks at the clock (peeking) until `due`, or for [`NAP`]. Returns the system calls made.
+/// Sleeps (blocking) or polls the clock (peeking) until `due`, or for [`NAP`]. Returns the number of system calls.
 pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
     let span = Duration::from_nanos(clock.ns(due.saturating_sub(now))).min(NAP);
     match wait {
         Wait::Block => {
             let t = libc::timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
-            // SAFETY: a live structure; the rest of an interrupted sleep is not asked for.
+            // SAFETY: a live structure; the remainder of an interrupted sleep is not requested.
             unsafe { libc::nanosleep(&t, std::ptr::null_mut()) };
             1
         }
@@ -69,12 +69,12 @@ pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
     }
 }
 
-/// What the interface itself reports as broken.
+/// An error of the interface itself.
 pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
     Error::machine(format!("{} failed while {doing}", spec.engine), "see `iotrail check`").because(cause)
 }
 
-/// A load whose I/Os all fail says so after this many, and not at its end.
+/// A load whose I/Os all fail reports it after this many, not at its end.
 pub const ALL_FAILED: u64 = 64;
 
 pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {

@@ -1,8 +1,8 @@
-//! Bookkeeping memory that a load touches as it goes: one fresh page per 512 I/Os, as a bitmap of completed blocks
-//! would. Faulted in lazily, each such touch is a page fault: a mode switch that has nothing to do with I/O.
+//! Bookkeeping memory that a load touches while it runs: one fresh page per 512 I/Os, like a bitmap of completed blocks.
+//! If it is faulted in lazily, each touch is a page fault: a mode switch without I/O.
 //!
-//! The memory is a ring of [`PAGES`] pages, so that it stays bounded however long a load runs. Prefaulted, the pages
-//! are there from the start and never fault. Lazy, the whole ring is given back (one madvise) each time it was used
+//! The memory is a ring of [`PAGES`] pages, so that it stays limited for loads of any length. Prefaulted, the pages
+//! exist from the start and never fault. Lazy, the complete ring is released (one madvise) each time it was used
 //! up, every 2 million I/Os, so that its pages are fresh again.
 
 use std::io;
@@ -25,7 +25,7 @@ pub struct Pages {
     next: usize,
     /// I/Os until the next page is touched.
     left: u64,
-    /// madvise calls made.
+    /// Number of madvise calls.
     pub syscalls: u64,
 }
 
@@ -41,7 +41,7 @@ impl Pages {
         let memory = Mapping::anonymous(PAGES * PAGE, MapFlags::PRIVATE | populate)?;
         let pages = Self { memory, lazy, next: 0, left: IOS_PER_PAGE, syscalls: 0 };
         if lazy {
-            // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL) and needs no telling.
+            // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL), which is no problem.
             match pages.advise(Advice::LinuxNoHugepage) {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(e.into()),
@@ -51,7 +51,7 @@ impl Pages {
     }
 
     fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
-        // SAFETY: our own mapping, which holds nothing that is read again.
+        // SAFETY: an owned mapping, whose contents are not read again.
         unsafe { madvise(self.memory.base().as_ptr().cast(), self.memory.bytes(), advice) }
     }
 
@@ -68,14 +68,14 @@ impl Pages {
     }
 
     fn touch(&mut self) -> io::Result<()> {
-        // SAFETY: within our own mapping: `next` stays below PAGES.
+        // SAFETY: within an owned mapping: `next` stays below PAGES.
         unsafe { self.memory.base().add(self.next * PAGE).write_volatile(1) };
         self.next += 1;
         if self.next == PAGES {
             self.next = 0;
             if self.lazy {
                 self.syscalls += 1;
-                // Linux's own: what POSIX calls so changes nothing.
+                // Linux's own advice: the POSIX function of that name does nothing.
                 self.advise(Advice::LinuxDontNeed)?;
             }
         }

@@ -1,7 +1,6 @@
-//! Completions over the course of the measured stage: the calling thread looks at the jobs' counters now and then, and the
-//! jobs have no part in it.
+//! Completions over the measured stage: the calling thread samples the jobs' counters, without work for the jobs.
 //!
-//! Memory: [`MOST`] numbers, whatever the length: when they are full, neighbours are merged and the interval is doubled.
+//! Memory: [`MOST`] numbers, for any length: when they are full, neighbours are merged and the interval is doubled.
 
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ impl Series {
         self.interval * (self.counts.len() as u32 + 1)
     }
 
-    /// `done` I/Os were done after `elapsed`. A look that comes late is shared out evenly over the time since the last one.
+    /// `done` I/Os were done after `elapsed`. A late sample is distributed evenly over the time since the last one.
     pub fn look(&mut self, elapsed: Duration, done: u64) {
         while self.next() <= elapsed {
             if self.counts.len() == MOST {
@@ -53,8 +52,8 @@ impl Series {
         }
     }
 
-    /// Completions by interval, of `limit` at most: after its time a load only waits for what is in flight. `None`: fewer
-    /// than two intervals are whole.
+    /// Completions per interval, up to `limit`: after its time a load only waits for I/Os in flight. `None`: fewer
+    /// than two complete intervals.
     pub fn throughput(&self, limit: Option<Duration>) -> Option<Throughput> {
         let most = limit.map_or(usize::MAX, |limit| (limit.as_nanos() / self.interval.as_nanos()) as usize);
         let counts = &self.counts[..self.counts.len().min(most)];

@@ -1,4 +1,4 @@
-//! What a job's completions add up to.
+//! Sums over a job's completions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use iotrail_stats::histogram;
 use super::clock::Clock;
 use super::verify::{self, Mismatch};
 
-/// What is known of each I/O in flight, by slot. The submitting thread writes before it submits; the reaping thread
+/// Data of each I/O in flight, by slot. The submitting thread writes before it submits; the reaping thread
 /// reads once it has the completion.
 pub struct Slots {
     /// The tick that latency counts from.
     since: Box<[AtomicU64]>,
-    /// Of reads to be verified: the offset + 1; otherwise 0. Empty without `--verify`.
+    /// For reads to be verified: the offset + 1; otherwise 0. Empty without `--verify`.
     expects: Box<[AtomicU64]>,
 }
 
@@ -37,7 +37,7 @@ impl Slots {
     }
 }
 
-/// So many wrong blocks are told apart in each job: 64 MiB of memory at most.
+/// Maximum number of distinct wrong blocks per job: 64 MiB of memory.
 const MOST_WRONG: usize = 1 << 20;
 
 /// Sums over the completions of one job in one stage. Memory: one histogram and a few numbers, whatever the length.
@@ -83,7 +83,7 @@ impl Tally {
         // Mismatches stay: data that was read wrong while warming up is as wrong.
     }
 
-    /// Counts what one look found at tick `now`. I/Os of one submission that are found together have one latency and
+    /// Counts the completions of one poll at tick `now`. I/Os of one submission that are found together have one latency and
     /// are recorded as one value with a count.
     #[inline]
     pub fn settle(&mut self, clock: &Clock, slots: &Slots, memory: &Memory, found: &[Completion], now: u64) {

@@ -1,7 +1,8 @@
-//! What the load runs against: opened once for each job, checked, and where it is missing made (`layout.rs`).
+//! The target of the load: opened once per job, checked, and created if it is missing (`layout.rs`).
 //!
-//! A file that this process created stays after a load that ran, so that the next one reuses it. An existing file is only read, unless writing is allowed.
-//! A file or device that something depends on (a mount, swap, a loop device, a running program) is never written.
+//! A file that this process created stays after a load that ran, so that the next one reuses it. An existing file is only read,
+//! unless writing is allowed.
+//! A file or device in use (a mount, swap, a loop device, a running program) is never written.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,9 +30,9 @@ use super::spec::LoadSpec;
 pub struct Target {
     /// One descriptor per job; empty for a load without a target.
     fds: Vec<OwnedFd>,
-    /// Keeps a block device from being mounted while we write to it.
+    /// Prevents mounts of a block device during writes.
     _claim: Option<File>,
-    /// Of a target that is not reached through files.
+    /// For a target without files.
     pub passage: Option<Passage>,
     /// The part that is used.
     pub bytes: u64,
@@ -39,11 +40,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// Opens the target of `spec`, and makes it if it is missing and a size is given.
+    /// Opens the target of `spec`, and creates it if it is missing and a size is specified.
     ///
-    /// Errors (input): missing without a size, a directory, smaller than a block or than the size asked for, writing
-    /// without leave, a target that is in use, a block size that the device cannot do. Errors (machine): no permission, no
-    /// room, no O_DIRECT.
+    /// Errors (input): missing without a size, a directory, smaller than a block or than the requested size, writing
+    /// without permission, a target in use, an unsupported block size. Errors (machine): no permission, a full
+    /// disk, no O_DIRECT.
     pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
         let Some(path) = &spec.file else {
             return Ok(Self { fds: Vec::new(), _claim: None, passage: None, bytes: 0, warnings: Vec::new() });
@@ -61,7 +62,7 @@ impl Target {
         };
         let opened = Self::open_existing(spec, path, made, &mut warnings);
         if opened.is_err() && made.is_some() {
-            // It cannot be used after all (too few file descriptors for the jobs, say).
+            // It is unusable after all (too few file descriptors for the jobs, for example).
             layout::remove(path);
         }
         opened
@@ -142,8 +143,8 @@ impl Target {
     }
 }
 
-/// What loads before this one left of a file in the page cache: direct I/O would wait for dirty pages to be written, and direct
-/// writes have to drop all that lie in their way. The first I/Os would pay for that, in place of the load that made them.
+/// Data of earlier loads in the page cache: direct I/O would wait for the writeback of dirty pages, and direct
+/// writes have to invalidate cached pages. The first I/Os would include the cost of earlier loads.
 fn settle(spec: &LoadSpec, file: &File) -> io::Result<()> {
     file.sync_data()?;
     if spec.writes() {
@@ -160,8 +161,8 @@ fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     let flags = libc::O_CLOEXEC | if spec.direct { libc::O_DIRECT } else { 0 };
     let reads = !matches!(spec.rw, Rw::Write | Rw::RandWrite);
     let open = |flags| OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags).open(path);
-    // A read load must not write access times. Only the owner and root may ask for that; for others it makes no
-    // difference to what is measured but a check of 1 to 2 % of a cached read.
+    // A read load must not write access times. Only the owner and root may request that; for others the only
+    // effect is a check of 1 to 2 % of a cached read.
     let opened = match open(flags | libc::O_NOATIME) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
         other => other,

@@ -1,4 +1,4 @@
-//! Whole loads, small ones, on every engine; what cannot run here (no io_uring, say) fails rather than passes.
+//! Complete small loads on every engine; a load that cannot run here (no io_uring, for example) fails the test.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,7 @@ fn each_write_of_a_committing_load_is_one_io_of_its_block() {
         let o = LoadOptions { engine, commit, depth, warmup: Span(Duration::ZERO), ..base.clone() };
         let got = go(&o).unwrap_or_else(|e| panic!("{engine} {commit}: {e}"));
         assert_eq!((got.ios, got.bytes, got.errors, got.short_ios), (40, 40 * 4096, 0, 0), "{engine} {commit}");
-        // Of the system calls, one writes and one makes it durable.
+        // One of the system calls writes, and one makes the data durable.
         let calls = if matches!(commit, Commit::Fsync | Commit::Fdatasync) { 80 } else { 40 };
         assert!(engine != sync || got.syscalls == Some(calls), "{commit}: {:?}", got.syscalls);
         assert_eq!(got.record.commit.name(), commit.to_string());
@@ -167,7 +167,7 @@ fn the_boundaries_come_in_order_on_the_calling_thread() {
     assert_eq!(seen, [Boundary::Ready, Boundary::MeasureBegins, Boundary::MeasureEnds]);
     assert!(told >= 1);
     assert!(!got.tids.contains(&super::usage::tid()));
-    // Not less than asked for; more only as far as others keep the CPU.
+    // At least the requested time; more only if other programs have the CPU.
     assert!((600_000_000..5_000_000_000).contains(&got.elapsed_ns), "{}", got.elapsed_ns);
 }
 
@@ -194,13 +194,13 @@ fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
         [(EngineKind::IoUring, Wait::Block), (EngineKind::Libaio, Wait::Peek), (EngineKind::Sync, Wait::Block)]
     {
         let got = go(&LoadOptions { engine, wait, ..base.clone() }).unwrap();
-        // Where others hold the CPU at the end some are not submitted in time; then that is said, with their number.
+        // If other programs have the CPU at the end, some are not submitted in time, which is reported with their number.
         let not_met = got.warnings.iter().filter(|w| w.code == "rate_not_met");
         let missed: u64 = not_met.map(|w| w.text.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert!((999..=1001).contains(&(got.ios + missed)), "{engine}: {} and {missed} missed", got.ios);
         assert!(got.ios >= 500, "{engine}: {}", got.ios);
     }
-    // 20 µs of thinking for each of 100,000 I/Os a second: half of them cannot be, and the last is late by half the time.
+    // 20 µs of computing for each of 100,000 I/Os per second: half of them are impossible, and the last is late by half the time.
     let o = LoadOptions { engine: EngineKind::Null, rate: Some(100_000.0), think: 20_000, depth: 1, ..base };
     let got = go(&o).unwrap();
     assert!(got.ios < 30_000 && got.histogram.max() > 150_000_000, "{} {}", got.ios, got.histogram.max());
@@ -263,7 +263,7 @@ fn scratch_think_and_neighbours_leave_the_count_alone() {
     };
     let got = go(&o).unwrap();
     assert_eq!((got.ios, got.record.cpus.as_slice()), (5000, [0].as_slice()));
-    // One think for each look that found something: 5000 at batch 1.
+    // One computation per poll that found something: 5000 at batch 1.
     assert!(got.elapsed_ns >= 5_000_000, "{}", got.elapsed_ns);
 }
 

@@ -1,17 +1,17 @@
-//! What threads took: CPU time, and what kept them from running.
+//! CPU time of threads, and time that they could not run.
 
 use std::io;
 
 use iotrail_base::error::{Error, Result};
 
-/// What one thread took.
+/// Usage of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The sum of user and system time is exact to the scheduler's clock. The split is as getrusage has it, which most kernels
-    /// sample at each timer tick; all is user time where no tick has met the thread.
+    /// The sum of user and system time is exact to the scheduler's clock. getrusage gives the split, which most kernels
+    /// sample at each timer tick; without a tick in the thread all is user time.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Time that it could have run and something else had its CPU; `None` where the kernel keeps none (CONFIG_SCHED_INFO).
+    /// Time that it was runnable without a CPU; `None`: not accounted by the kernel (CONFIG_SCHED_INFO).
     pub run_queue_wait_ns: Option<u64>,
     pub involuntary_switches: u64,
     pub minor_faults: u64,
@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// No more CPU time than `elapsed_ns`, which is all that one thread can have had: the readings lie a little outside the span.
+    /// Limits the CPU time to `elapsed_ns`, the maximum of one thread: the readings are slightly outside the span.
     pub fn within(self, elapsed_ns: u64) -> Usage {
         let cpu_ns = (self.user_ns + self.system_ns).min(elapsed_ns);
         let (user_ns, system_ns) = split(cpu_ns, self.user_ns, self.system_ns);
@@ -37,10 +37,10 @@ impl Usage {
     }
 }
 
-/// What a thread has taken up to a moment.
+/// Usage of a thread up to a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
-    /// Getrusage's CPU time of a thread that runs is up to a tick old: it is good for the split alone.
+    /// getrusage's CPU time of a running thread is up to a tick old: it is only used for the split.
     cpu_ns: u64,
     sampled: Usage,
 }
@@ -66,7 +66,7 @@ impl Reading {
     }
 }
 
-/// `cpu_ns` in user and system time as `user` is to `system`; the kernel, too, calls all user time where it knows of neither.
+/// Splits `cpu_ns` in the ratio of `user` to `system`; like the kernel, all is user time if both are 0.
 fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
     let user_ns = match u128::from(user) + u128::from(system) {
         0 => cpu_ns,
@@ -75,21 +75,21 @@ fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
     (user_ns, cpu_ns - user_ns)
 }
 
-/// Of the calling thread so far, where a span begins: what asking takes is before it.
+/// The calling thread so far, at the start of a span: the reading itself is before it.
 pub(crate) fn before() -> Result<Reading> {
     let run_queue_wait_ns = run_queue_wait();
     let sampled = Usage { run_queue_wait_ns, ..sampled()? };
     Ok(Reading { sampled, cpu_ns: cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")? })
 }
 
-/// Of the calling thread so far, where a span ends: what asking takes is after it.
+/// The calling thread so far, at the end of a span: the reading itself is after it.
 pub(crate) fn after() -> Result<Reading> {
     let cpu_ns = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
     let sampled = sampled()?;
     Ok(Reading { sampled: Usage { run_queue_wait_ns: run_queue_wait(), ..sampled }, cpu_ns })
 }
 
-/// rustix has no answer for a clock that is refused, so libc is asked.
+/// rustix cannot report a refused clock, so libc is used.
 fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live structure that the call fills.
@@ -102,7 +102,7 @@ fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     }
 }
 
-/// Of the calling thread so far, by getrusage(2), which rustix has not.
+/// The calling thread so far, by getrusage(2), which rustix does not have.
 pub(crate) fn sampled() -> Result<Usage> {
     // SAFETY: a plain C structure, valid when all zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -137,7 +137,7 @@ pub fn of_tid(tid: i32) -> Option<u64> {
     schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
 }
 
-/// What another thread of this process took so far.
+/// Usage of another thread of this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadUsage {
     /// The sum is exact; the split is by ticks on most kernels.
@@ -156,7 +156,7 @@ impl ThreadUsage {
     }
 }
 
-/// Of a thread of this process; `None` where it is gone or the kernel keeps none.
+/// Usage of a thread of this process; `None`: it has ended, or not accounted by the kernel.
 pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
     let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
     let stat = stat_from_state(tid)?;
@@ -170,7 +170,7 @@ pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
     Some(ThreadUsage { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
 }
 
-/// Whether a thread of this process waits for something to happen; one that is gone does not.
+/// Whether a thread of this process sleeps; false if it has ended.
 pub fn sleeps(tid: i32) -> bool {
     stat_from_state(tid).is_some_and(|stat| stat.trim_start().starts_with('S'))
 }
@@ -214,7 +214,7 @@ mod tests {
         // A tick brought 209 µs to getrusage's account within a span of 8 µs.
         assert_eq!(span(reading(1_000_000, 791_000, 0), reading(1_008_000, 1_000_000, 0)), (8_000, 0));
         assert_eq!(span(reading(1_000, 100, 100), reading(9_000, 400, 200)), (6_000, 2_000));
-        // No tick in the span: the split of the whole time; none at all: user time.
+        // No tick in the span: the split of the total time; none at all: user time.
         assert_eq!(span(reading(1_000, 100, 300), reading(9_000, 100, 300)), (2_000, 6_000));
         assert_eq!(span(reading(1_000, 0, 0), reading(9_000, 0, 0)), (8_000, 0));
         let at_most = |usage: Usage, ns| (usage.within(ns).user_ns, usage.within(ns).system_ns);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_running_threads_time_does_not_lag_behind_its_clock() {
-        // As in a load, on a thread of its own: the spans' sum is what the thread took, though each is shorter than a tick.
+        // As in a load, on a separate thread: the spans sum to the thread's usage, though each is shorter than a tick.
         let spans = std::thread::spawn(|| {
             let first = before().unwrap();
             let sums: Vec<(u64, u64)> = (0..200)

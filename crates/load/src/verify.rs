@@ -1,6 +1,6 @@
-//! Blocks that say where they belong, and whether they are whole.
+//! Blocks with their position and a checksum.
 //!
-//! Every unit of 512 bytes stands for itself, so that a block of any size that is a multiple of it can be checked, and
+//! Every unit of 512 bytes is independent, so that a block of any multiple of it can be checked, and
 //! a file laid out with one block size can be read with another:
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! bytes 24..32  checksum over the three words above and the payload
 //! bytes 32..512 payload: SplitMix64 from the offset and the generation
 //! ```
-//! Words are little-endian. What it shows: data of another place, torn, corrupted or never written. What it does not
-//! show: an earlier whole write of the same place.
+//! Words are little-endian. It detects data of a different position, torn, corrupted or never written. It does not
+//! detect an earlier complete write of the same position.
 
 use iotrail_stats::random::SplitMix64;
 
@@ -21,7 +21,7 @@ const WORDS: usize = UNIT / 8;
 const HEADER: usize = 4;
 const MAGIC: u64 = u64::from_le_bytes(*b"iotrail\x01");
 
-/// A unit that is not what it should be.
+/// A wrong unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch {
     /// Where in the target the unit was read from.
@@ -31,7 +31,7 @@ pub struct Mismatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// No mark: never written by a verified load or a layout. These words stand in its place.
+    /// No mark: never written by a verified load or a layout. Contains the words found.
     Unmarked(u64),
     /// It belongs to this offset instead.
     Misplaced(u64),
@@ -40,7 +40,7 @@ pub enum Reason {
 }
 
 impl Mismatch {
-    /// What should be there, in words.
+    /// The expected content as text.
     pub fn expected(&self) -> String {
         match self.reason {
             Reason::Unmarked(_) => format!("the mark of a verified write ({})", bytes(MAGIC)),
@@ -49,7 +49,7 @@ impl Mismatch {
         }
     }
 
-    /// What is there, in words.
+    /// The content found as text.
     pub fn found(&self) -> String {
         match self.reason {
             Reason::Unmarked(word) => bytes(word),
@@ -59,7 +59,7 @@ impl Mismatch {
     }
 }
 
-/// As they stand in the file.
+/// In the order of the file.
 fn bytes(word: u64) -> String {
     word.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
@@ -73,7 +73,7 @@ fn fold(sum: u64, word: u64) -> u64 {
     (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Writes units into `block`, which goes to `offset` of the target. A rest shorter than a unit stays as it is.
+/// Writes units into `block`, for `offset` of the target. A remainder shorter than a unit is not modified.
 pub fn fill(block: &mut [u8], offset: u64, generation: u64) {
     for (i, unit) in block.chunks_exact_mut(UNIT).enumerate() {
         let at = offset + (i * UNIT) as u64;
@@ -89,7 +89,7 @@ pub fn fill(block: &mut [u8], offset: u64, generation: u64) {
     }
 }
 
-/// Checks what was read from `offset` of the target.
+/// Checks data read from `offset` of the target.
 pub fn check(block: &[u8], offset: u64) -> Result<(), Mismatch> {
     for (i, unit) in block.chunks_exact(UNIT).enumerate() {
         let at = offset + (i * UNIT) as u64;

@@ -51,7 +51,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     spec.engine.open(&opening, Start { shared, job, buffers })
 }
 
-/// What is drawn for a job follows from the load's seed alone.
+/// Random decisions of a job depend only on the load's seed.
 fn seed_of(shared: &Shared, job: u32) -> u64 {
     u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -100,7 +100,7 @@ impl Drive for Start<'_, '_> {
             }
         };
         if in_flight > 0 {
-            // The engine failed and cannot say when the kernel is done with the buffers.
+            // The engine failed and cannot determine when the kernel no longer uses the buffers.
             self.buffers.leak();
         }
         outcome
@@ -163,7 +163,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         self.submitter.syscalls().zip(self.reaper.syscalls()).map(|(s, r)| s + r + scratch + self.feeder.naps)
     }
 
-    /// One stage, from an empty ring to an empty ring: `tally` is what it adds up to; returns its phases, its first and its last stamp.
+    /// One stage, from an empty ring to an empty ring: `tally` is its sum; returns its phases, its first and its last stamp.
     fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
         let (wait, think_ns) = (spec.engine_wait(), spec.think_ns);
@@ -257,7 +257,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         Ok((ticks, began, ended))
     }
 
-    /// How many completions to wait for, and until when. Waits only where nothing more can be submitted.
+    /// Number of completions to wait for, and the deadline. Waits only if nothing more can be submitted.
     #[inline]
     fn how_to_wait(&self, now: u64, ending: bool, wait: Wait) -> (u32, Option<Instant>) {
         let in_kernel = self.in_flight - self.submitter.pending();
@@ -269,7 +269,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             _ if !self.found.is_empty() || !self.feeder.batch.is_empty() => 0,
             Wait::Block if ending || self.feeder.exhausted() => in_kernel.min(self.shared.spec.batch),
             _ if ending || self.feeder.exhausted() || due.is_some() => 1,
-            // A closed loop waits for the slots of its next batch; peeking, it stamps each completion as it is found.
+            // A closed loop waits for the slots of its next batch; when polling, it stamps each completion as it is found.
             Wait::Block => self.feeder.missing().min(in_kernel),
             Wait::Peek => self.feeder.missing().min(1),
         };

@@ -15,7 +15,7 @@ pub struct Link {
     /// Queued and not reaped; the reaping thread sleeps on it at 0.
     in_flight: AtomicU32,
     reaper_asleep: AtomicBool,
-    /// Stages whose submissions are over.
+    /// Stages with no more submissions.
     finished: AtomicU32,
     /// Either side has failed.
     failed: AtomicBool,
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// The reaper's: returns slots from `tail` on. Returns the system calls made.
+    /// Reaper: returns slots from `tail` on. Returns the number of system calls.
     pub fn give_back(&self, tail: &mut u32, slots: impl ExactSizeIterator<Item = u32>) -> u64 {
         let reaped = slots.len() as u32;
         for slot in slots {
@@ -70,12 +70,12 @@ impl Link {
         self.in_flight.fetch_add(ios, Ordering::SeqCst);
     }
 
-    /// The kernel has not taken so many of them.
+    /// The kernel has not accepted this many of them.
     pub fn refused(&self, ios: u32) {
         self.in_flight.fetch_sub(ios, Ordering::SeqCst);
     }
 
-    /// To be looked at by both sides. Acquire: what the other side did before it is seen.
+    /// Checked by both sides. Acquire: makes the other side's earlier writes visible.
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
@@ -91,7 +91,7 @@ impl Link {
         self.wake_reaper();
     }
 
-    /// Whether that holds, for the stage after so many.
+    /// Whether that is true after this many stages.
     pub fn is_over(&self, stages: u32) -> bool {
         self.finished.load(Ordering::SeqCst) > stages || self.failed.load(Ordering::SeqCst)
     }
@@ -106,8 +106,8 @@ impl Link {
         self.wake_reaper();
     }
 
-    /// Sleeps while no slot beyond `head` was returned. SeqCst on both sides: either the sleeper sees the slot or the
-    /// other side sees the sleeper. Returns the system calls made.
+    /// Sleeps while no slot after `head` was returned. SeqCst on both sides: either the sleeper sees the slot or the
+    /// other side sees the sleeper. Returns the number of system calls.
     pub fn sleep_for_slot(&self, head: u32, span: Duration) -> u64 {
         self.submitter_asleep.store(true, Ordering::SeqCst);
         let mut calls = 0;
@@ -127,7 +127,7 @@ impl Link {
         1
     }
 
-    /// Sleeps while nothing is in flight, and there may be something yet. `span`: `finished` can change without the word that it sleeps on.
+    /// Sleeps while nothing is in flight and more may come. `span`: `finished` can change without a wake-up of the futex.
     pub fn sleep_for_io(&self, stages: u32, span: Duration) -> u64 {
         self.reaper_asleep.store(true, Ordering::SeqCst);
         let mut calls = 0;

@@ -1,9 +1,9 @@
-//! The link between the two threads in every interleaving, and with every store that one may see of the other's: the same source, over loom's
-//! atomics.
+//! The link between the two threads in every interleaving, and with every visible order of the other's stores: the same source with
+//! loom's atomics.
 //!
-//! Two things are not as on a machine. Loom takes SeqCst for acquire and release; so a fence goes with it, in both ways in which compilers
-//! place it ([`Fences`]). And a nap has no end: a wake-up that is missed leaves both threads stuck, which loom says. `finished` and `failed`
-//! are left out: neither is the word that is slept on, and what is missed of them the end of the nap makes good.
+//! Two things differ from a machine. Loom treats SeqCst as acquire and release, so fences are added, in both positions in which
+//! compilers place them ([`Fences`]). And a sleep has no timeout: a missed wake-up leaves both threads stuck, which loom reports. `finished`
+//! and `failed` are left out: neither is the futex word, and the timeout of a sleep corrects missed updates of them.
 
 #[allow(clippy::duplicate_mod, dead_code)] // over other atomics; `finished` and `failed`
 #[path = "link.rs"]
@@ -109,7 +109,7 @@ fn no_slot_takes_the_place_of_one_that_is_still_to_be_taken() {
     });
 }
 
-/// As the module of the same name beside `link`.
+/// Replaces the module of the same name next to `link`.
 mod sync {
     use std::cell::Cell;
     use std::time::Duration;
@@ -118,7 +118,7 @@ mod sync {
     use loom::sync::atomic::{self, fence};
     use loom::sync::{Condvar, Mutex};
 
-    /// Where a fence stands: it has to be between a store and a load that follows.
+    /// Position of a fence: it has to be between a store and a later load.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum Fences {
         AfterStores,
@@ -162,7 +162,7 @@ mod sync {
 
     pub struct AtomicU32 {
         word: atomic::AtomicU32,
-        /// As the kernel has them: whoever wakes, and whoever looks at the word before it sleeps, holds the lock.
+        /// As in the kernel: a waker, and a sleeper that checks the word, hold the lock.
         lock: Mutex<()>,
         sleepers: Condvar,
     }

@@ -1,4 +1,4 @@
-//! What the link between the two threads is made of.
+//! The primitives of the link between the two threads.
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -1,20 +1,20 @@
-//! What the rest of the program asks of an engine: one [`Engine`] in each engine's file. Nobody else tells engines apart.
+//! Properties of an engine for the rest of the program: one [`Engine`] per engine's file. Other code does not distinguish engines.
 
 use iotrail_host::refusal::{Circumstances, Refusal};
 
-/// An engine, as it describes itself. Every field is given by every engine, so that a new one has to decide each.
+/// The description of an engine. Every engine sets every field, so that a new one has to decide each.
 #[derive(Debug)]
 pub struct Engine {
     /// On the command line, in experiments and in stored measurements: never changed once released.
     pub name: &'static str,
-    /// What `--help` says beside the name.
+    /// The text of `--help` after the name.
     pub help: Option<&'static str>,
-    /// fio's names of it; none where fio has no such engine.
+    /// Its names in fio; none if fio has no such engine.
     pub fio: &'static [&'static str],
     pub target: TargetKind,
     /// `None`: it has no ring, so io_uring's options are refused.
     pub ring: Option<RingUse>,
-    /// What `--rw nop` does.
+    /// The effect of `--rw nop`.
     pub nop: Nop,
     pub completions: Completions,
     /// Its I/Os are complete when `queue` returns, so a reaper thread would have nothing to do.
@@ -23,20 +23,20 @@ pub struct Engine {
     pub one_in_flight: Option<&'static str>,
     /// It can wait in the kernel; otherwise `--wait peek` is used.
     pub sleeps: bool,
-    /// Through the page cache its submission itself waits for the data: the warning's code and text. Such an I/O leaves no
-    /// event of its completion either.
+    /// Through the page cache its submission waits for the data: code and text of the warning. Such an I/O has no completion
+    /// event either.
     pub synchronous_if_buffered: Option<(&'static str, &'static str)>,
-    /// Whether it can be had on this machine: what `iotrail check` says.
+    /// Whether it is available on this machine, for `iotrail check`.
     pub here: fn(&Circumstances) -> Result<String, Refusal>,
-    /// What to change when I/Os fail in this way; `None`: what holds for every engine.
+    /// Remedy if I/Os fail in this way; `None`: the common remedy.
     pub remedy: fn(&Failure) -> Option<&'static str>,
 }
 
-/// What an engine reads and writes.
+/// The target of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKind {
     Nothing,
-    /// A file, which is made if it is missing, or a block device.
+    /// A file, which is created if it is missing, or a block device.
     File,
     /// An NVMe namespace's generic character device.
     Generic,
@@ -45,7 +45,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// It is no file: neither made nor buffered, and nothing of it is in the page cache.
+    /// It is not a file: never created or buffered, and not in the page cache.
     pub fn is_past_files(self) -> bool {
         matches!(self, Self::Generic | Self::Drive)
     }
@@ -103,7 +103,7 @@ pub struct Failure {
     pub has_target: bool,
 }
 
-/// Of an engine that adds nothing to what holds for all.
+/// For an engine without remedies of its own.
 pub(crate) fn no_other_remedy(_: &Failure) -> Option<&'static str> {
     None
 }

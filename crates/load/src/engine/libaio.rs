@@ -80,7 +80,7 @@ const RING_MAGIC: u32 = 0xa10a_10a1;
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
 
-/// A context; destroyed (which waits for what is in flight) when both halves are dropped.
+/// A context; destroyed (after waiting for requests in flight) when both halves are dropped.
 ///
 /// Its value is the address of the completion ring, which the kernel unmaps when the context is destroyed.
 struct Context(u64);
@@ -93,7 +93,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: our own context, used by nobody else any more.
+        // SAFETY: an owned context that is no longer used.
         let done = unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
         debug_assert_eq!(done, 0);
     }
@@ -180,7 +180,7 @@ impl Submitter for Submit {
     fn submit(&mut self) -> io::Result<()> {
         while !self.queued.is_empty() {
             self.syscalls += 1;
-            // SAFETY: `queued` holds addresses of live control blocks, whose buffers the load keeps.
+            // SAFETY: `queued` contains addresses of live control blocks, whose buffers the load keeps.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, self.queued.len(), self.queued.as_ptr()) };
             match taken {
@@ -215,9 +215,9 @@ pub struct Reap {
 }
 
 impl Reap {
-    /// Reads what stands in the mapped ring, and moves its head.
+    /// Reads the events of the mapped ring, and advances its head.
     fn look(&self, out: &mut Vec<Completion>) -> u32 {
-        // SAFETY: mapped while the context lives; the kernel writes `tail` and the events before it, we write `head`.
+        // SAFETY: mapped while the context lives; the kernel writes `tail` and the events before it, this process writes `head`.
         let ring = unsafe { &*self.context.ring() };
         let mut head = ring.head.load(Ordering::Relaxed);
         // Acquire: the events up to the tail are written.
@@ -233,7 +233,7 @@ impl Reap {
             count += 1;
         }
         if count > 0 {
-            // Release: our reads happen before the kernel may write these events again.
+            // Release: the reads happen before the kernel may write these events again.
             ring.head.store(head, Ordering::Release);
         }
         count
@@ -244,7 +244,7 @@ impl Reap {
         let timeout = deadline.map(time_left);
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         self.syscalls += 1;
-        // SAFETY: room for `room` events, and a null or live timeout.
+        // SAFETY: memory for `room` events, and a null or live timeout.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -270,7 +270,7 @@ impl Reap {
 impl Reaper for Reap {
     fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         match wait {
-            // A look would cost a system call, and an application that waits makes none for nothing.
+            // A poll would cost a system call, which an application that blocks does not make.
             Wait::Block if min == 0 => Ok(()),
             Wait::Block => self.get_events(min, deadline, out),
             Wait::Peek => {

@@ -1,9 +1,9 @@
-//! I/O interfaces behind one contract: one file (or folder) each.
+//! I/O interfaces with one contract: one file (or directory) each.
 //!
-//! An engine's file holds `ENGINE`, what it can do ([`Engine`]), and `open`, which takes an [`Opening`] and yields both halves
-//! ([`Opened`]). `registry` has one line for each. Whatever else has to know something of an engine asks its `ENGINE`.
+//! An engine's file has `ENGINE`, its properties ([`Engine`]), and `open`, which takes an [`Opening`] and returns both halves
+//! ([`Opened`]). `registry` has one line for each. All other code reads properties of an engine from its `ENGINE`.
 //!
-//! An engine is opened once per job and comes in two halves, so that the reaping half can move to another thread:
+//! An engine is opened once per job and has two halves, so that the reaping half can move to another thread:
 //!
 //! | hook | half | required | called by | how often |
 //! |---|---|---|---|---|
@@ -11,15 +11,15 @@
 //! | [`Submitter::queue`] | submitting | yes | the submitting thread | once per I/O |
 //! | [`Submitter::submit`] | submitting | no | the submitting thread | once per batch; again while `pending` is not 0 |
 //! | [`Reaper::start`] | reaping | no | the reaping thread | once, before the first `poll` |
-//! | [`Reaper::poll`] | reaping | yes | the reaping thread | until every queued I/O was handed out |
-//! | [`Reaper::clear`] | reaping | no | the reaping thread | once after each `poll` that handed out completions |
+//! | [`Reaper::poll`] | reaping | yes | the reaping thread | until every queued I/O was returned |
+//! | [`Reaper::clear`] | reaping | no | the reaping thread | once after each `poll` that returned completions |
 //!
-//! `open` itself is called by the submitting thread: a ring with SINGLE_ISSUER belongs to the thread that set it up.
-//! An I/O is *completed*, *queued* or *busy* after `queue` ([`Queued`]); nothing else.
+//! The submitting thread calls `open` itself: a ring with SINGLE_ISSUER belongs to the thread that set it up.
+//! After `queue` an I/O is *completed*, *queued* or *busy* ([`Queued`]).
 //!
-//! **Memory.** The load owns the buffers ([`Memory`]) and keeps them mapped until every I/O was reaped; where it cannot
-//! reap (an engine failed midway) it leaks them. Slot `s` has bytes `s * stride .. s * stride + block_bytes`; from
-//! `queue` until its completion is handed out by `poll` the kernel owns them.
+//! **Memory.** The load owns the buffers ([`Memory`]) and keeps them mapped until every I/O was reaped; if it cannot
+//! reap (an engine failed) it leaks them. Slot `s` has bytes `s * stride .. s * stride + block_bytes`; from
+//! `queue` until `poll` returns its completion the kernel owns them.
 
 pub mod capabilities;
 pub mod io_uring;
@@ -42,7 +42,7 @@ use iotrail_base::error::{Error, Result};
 use nvme::identify::Namespace;
 use nvme::user::Controller;
 
-/// What one I/O does.
+/// The operation of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     Read,
@@ -61,14 +61,14 @@ pub struct Io {
     pub offset: u64,
 }
 
-/// Where an I/O stands after [`Submitter::queue`].
+/// State of an I/O after [`Submitter::queue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queued {
     /// It is done; the result as in [`Completion::result`]. `poll` will not hand it out.
     Completed(i32),
     /// It will be handed over by `submit` and handed out by `poll`.
     Queued,
-    /// No room: `submit` and `poll` first, then queue it again.
+    /// The queue is full: `submit` and `poll` first, then queue it again.
     Busy,
 }
 
@@ -91,15 +91,15 @@ pub enum Wait {
 
 /// The submitting half. All hooks are called by one thread.
 pub trait Submitter: Send {
-    /// What belongs to the calling thread (a registered ring descriptor, say).
+    /// Setup of the calling thread (a registered ring descriptor, for example).
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     fn queue(&mut self, io: &Io) -> Queued;
 
-    /// Hands over what was queued. An `Err` is final: the interface is broken. What the kernel cannot take at present
-    /// stays queued and shows in `pending`.
+    /// Submits the queued I/Os. An `Err` is final: the interface is broken. I/Os that the kernel cannot accept at present
+    /// stay queued and count in `pending`.
     fn submit(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -109,10 +109,10 @@ pub trait Submitter: Send {
         0
     }
 
-    /// System calls made by this half so far; `None` where another library makes them.
+    /// System calls of this half so far; `None` if another library makes them.
     fn syscalls(&self) -> Option<u64>;
 
-    /// Of these, those that woke a kernel thread which submits in this half's stead; `None` where there is none.
+    /// Those of them that woke a kernel thread which submits for this half; `None`: there is no such thread.
     fn wakeups(&self) -> Option<u64> {
         None
     }
@@ -120,20 +120,20 @@ pub trait Submitter: Send {
 
 /// The reaping half. All hooks are called by one thread, the submitting one or another.
 pub trait Reaper: Send {
-    /// What belongs to the calling thread.
+    /// Setup of the calling thread.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     /// Appends completions to `out`, never beyond its capacity, and returns once at least `min` were appended, or
-    /// `deadline` has passed, or (blocking) a signal arrived. With `min` 0 it takes what can be had without waiting
+    /// `deadline` has passed, or (blocking) a signal arrived. With `min` 0 it takes the available completions without waiting
     /// and without a system call. The caller guarantees that at least `min` I/Os are in flight.
     fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()>;
 
     /// Gives the ring slots of the completions handed out back to the kernel.
     fn clear(&mut self) {}
 
-    /// System calls made by this half so far; `None` where another library makes them.
+    /// System calls of this half so far; `None` if another library makes them.
     fn syscalls(&self) -> Option<u64>;
 }
 
@@ -163,7 +163,7 @@ impl Memory {
     }
 }
 
-/// What every engine needs to open.
+/// Parameters that every engine needs to open.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
     pub memory: Memory,
@@ -171,7 +171,7 @@ pub struct Job {
     pub fd: Option<RawFd>,
     /// I/Os per submission.
     pub batch: u32,
-    /// What makes a write durable.
+    /// Method to make a write durable.
     pub commit: Commit,
 }
 
@@ -183,13 +183,13 @@ pub enum Passage {
     Own(Arc<Controller>),
 }
 
-/// What an engine is opened with.
+/// Parameters of opening an engine.
 pub struct Opening<'a> {
     pub engine: &'static Engine,
     pub job: Job,
-    /// What was asked of the ring; other engines have none.
+    /// Configuration of the ring; other engines have none.
     pub ring: &'a io_uring::Config,
-    /// Of a target past files.
+    /// For a target without files.
     pub passage: Option<&'a Passage>,
 }
 
@@ -210,18 +210,18 @@ pub struct Opened<S, R> {
     pub reaper: R,
     /// Names of the setup flags that the kernel's answer holds.
     pub granted: Vec<String>,
-    /// Thread id of the SQPOLL thread; `None` without one, or where the kernel does not tell.
+    /// Thread ID of the SQPOLL thread; `None` without one, or if not known.
     pub sq_tid: Option<i32>,
 }
 
 impl<S, R> Opened<S, R> {
-    /// Of an engine without a ring.
+    /// For an engine without a ring.
     pub(crate) fn ringless(submitter: S, reaper: R) -> Self {
         Self { submitter, reaper, granted: Vec::new(), sq_tid: None }
     }
 }
 
-/// What is done with an open engine. Compiled for each of them: between an I/O and the next lies no indirect call.
+/// The user of an open engine. Compiled per engine, so that I/Os do not need an indirect call.
 pub trait Drive {
     type Outcome;
 

@@ -1,7 +1,7 @@
-//! POSIX AIO as glibc has it: a pool of user-space threads that call pread and pwrite. Requests for one descriptor are
-//! handled one after the other (glibc's rule), so a job has at most one at the device.
+//! glibc's POSIX AIO: a pool of user-space threads that call pread and pwrite. Requests for one descriptor are
+//! processed sequentially (glibc's rule), so a job has at most one at the device.
 //!
-//! Its system calls are glibc's, made by several threads; they cannot be counted here.
+//! Several threads of glibc make its system calls; they cannot be counted here.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -72,7 +72,7 @@ pub struct Submit {
     slots: Vec<u32>,
 }
 
-// SAFETY: the addresses point into the shared blocks, whose ownership `Blocks` explains.
+// SAFETY: the addresses point into the shared blocks; `Blocks` explains their ownership.
 unsafe impl Send for Submit {}
 
 impl Submitter for Submit {
@@ -102,7 +102,7 @@ impl Submitter for Submit {
         if self.queued.is_empty() {
             return Ok(());
         }
-        // SAFETY: live blocks with live buffers, which stay until their results are taken; no notification is asked for.
+        // SAFETY: live blocks with live buffers, which stay until their results are taken; no notification is requested.
         let done = unsafe {
             match self.queued[..] {
                 [block] if (*block).aio_lio_opcode == libc::LIO_READ => libc::aio_read(block),
@@ -116,7 +116,7 @@ impl Submitter for Submit {
             }
         };
         if done != 0 {
-            // Nothing is said of which requests were taken; aio_error of each will tell, but EAGAIN of a single one.
+            // It is unknown which requests were accepted; aio_error of each reports it, except after EAGAIN for a single one.
             let e = last_error();
             if self.queued.len() == 1 || !matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EIO | libc::EINTR)) {
                 if e.raw_os_error() == Some(libc::EAGAIN) {
@@ -126,7 +126,7 @@ impl Submitter for Submit {
             }
         }
         for slot in self.slots.drain(..) {
-            // Release: the block is filled before the other half looks at it.
+            // Release: the block is filled before the other half reads it.
             self.blocks.busy[slot as usize].store(true, Ordering::Release);
         }
         self.queued.clear();
@@ -145,7 +145,7 @@ impl Submitter for Submit {
 /// The reaping half.
 pub struct Reap {
     blocks: Arc<Blocks>,
-    /// Blocks that a look found unfinished: what aio_suspend waits for.
+    /// Blocks that the last poll found unfinished, for aio_suspend.
     waiting: Vec<*const libc::aiocb>,
 }
 

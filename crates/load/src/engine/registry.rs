@@ -10,7 +10,7 @@ use iotrail_base::error::Result;
 
 macro_rules! engines {
     ($($kind:ident => $($module:ident)::+,)+) => {
-        /// The I/O interface. What it can do is asked of [`EngineKind::engine`].
+        /// The I/O interface. [`EngineKind::engine`] has its properties.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum EngineKind {
             $($kind),+

@@ -72,7 +72,7 @@ impl Submitter for Sync {
             if done >= 0 {
                 return Queued::Completed(done as i32);
             }
-            // An errno is always set after -1; EIO stands for a libc that forgot.
+            // errno is always set after -1; EIO is used for a libc that does not.
             match last_error().raw_os_error().unwrap_or(libc::EIO) {
                 libc::EINTR => continue,
                 errno => return Queued::Completed(-errno),

@@ -21,7 +21,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
 use iotrail_schema::measurement::Warning;
 
-/// How long is measured when neither time nor count is given.
+/// Default duration of the measured stage.
 const RUNTIME: Duration = Duration::from_secs(5);
 
 /// Who reaps.
@@ -42,7 +42,7 @@ pub enum End {
 }
 
 impl End {
-    /// By `--count`, by `--runtime`, or where neither is given after [`RUNTIME`].
+    /// By `--count`, by `--runtime`, or by default after [`RUNTIME`].
     pub fn of(count: Option<u64>, runtime: Option<Span>) -> Result<Self> {
         match (count, runtime) {
             (Some(_), Some(_)) => Err(Error::input("--count and --runtime are both given", "end by one of them")),
@@ -71,11 +71,11 @@ impl End {
     }
 }
 
-/// A load, resolved: every combination is one that can run, as far as can be told without touching the target.
+/// A load, resolved: every combination can run, as far as known without touching the target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSpec {
     pub engine: EngineKind,
-    /// What the ring is asked for; other engines have none.
+    /// Configuration of the ring; other engines have none.
     pub ring: engine::io_uring::Config,
     pub rw: Rw,
     pub commit: Commit,
@@ -102,11 +102,11 @@ pub struct LoadSpec {
     /// I/Os per second over all jobs; `None`: closed loop.
     pub rate: Option<f64>,
     pub verify: bool,
-    /// Of the pattern; `None`: drawn when the load starts.
+    /// Seed of the pattern; `None`: random at the start of the load.
     pub seed: Option<u32>,
     pub allow_write: bool,
     pub trace: Trace,
-    /// What was resolved otherwise than asked for.
+    /// Options that were resolved differently from the request.
     pub warnings: Vec<Warning>,
 }
 

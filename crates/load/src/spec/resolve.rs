@@ -1,4 +1,4 @@
-//! Options → the plan: what was asked for, checked, and the rest settled.
+//! Options → the plan: checks the options, and sets defaults.
 
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
@@ -10,14 +10,14 @@ use iotrail_schema::measurement::{Target, Warning};
 
 /// The kernel's limit of submission entries (IORING_MAX_ENTRIES).
 const DEPTH_MAX: u32 = 32768;
-/// A thread that thinks looks at nothing else: beyond this it would not hear that it is to stop.
+/// A thread that computes does not check for a stop: this limits the delay.
 const THINK_MAX_NS: u64 = 1_000_000_000;
 
 impl LoadSpec {
-    /// Checks what was asked for and settles the rest. `target` is what is known of the target (its interrupts decide
-    /// `--cpus irq`); `online_cpus` are this machine's. Touches no file.
+    /// Checks the options and sets defaults. `target`: facts of the target (its interrupts decide
+    /// `--cpus irq`); `online_cpus`: this machine's. Does not access files.
     ///
-    /// Errors: a combination that cannot run (input), a CPU that is not there (input), `irq` where none can be told (machine).
+    /// Errors: a combination that cannot run (input), a missing CPU (input), `irq` without known interrupts (machine).
     pub fn resolve(options: &LoadOptions, target: Option<&Target>, online_cpus: &[u32]) -> Result<LoadSpec> {
         let o = options;
         let mut warnings = Vec::new();
@@ -144,7 +144,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
     Ok((o.depth, o.batch))
 }
 
-/// What the ways past files rule out.
+/// Options that are impossible for targets without files.
 fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
     let engine = o.engine.engine();
     if engine.target.is_past_files() && o.buffered {
@@ -222,7 +222,7 @@ fn neighbours(text: &str) -> Result<u32> {
     }
 }
 
-/// Only writes are made durable, and each engine has its ways to do it.
+/// Only writes are made durable, and each engine has its own methods.
 fn commit(o: &LoadOptions) -> Result<Commit> {
     let has = match o.commit {
         Commit::None => return Ok(Commit::None),

@@ -1,8 +1,8 @@
-//! NVMe passthrough: commands of our own making through a namespace's generic character device (`/dev/ng0n1`), past the
+//! NVMe passthrough: commands through a namespace's generic character device (`/dev/ng0n1`), without the
 //! block layer's bios, schedulers and file systems (IORING_OP_URING_CMD, Linux 5.19; with registered buffers and IOPOLL 6.1).
 //!
-//! A drive ends a read or write whole or not at all. The result is 0, an NVMe status above it, or a negated errno of the
-//! kernel's.
+//! A drive completes a read or write fully or not at all. The result is 0, a positive NVMe status, or a negated errno of the
+//! kernel.
 
 use std::fs::{self, File};
 use std::io;
@@ -102,7 +102,7 @@ struct Command {
     result: u32,
 }
 
-/// An entry of SQE128: the command stands where a small one ends, 16 bytes before its end.
+/// An entry of SQE128: the command starts 16 bytes before the end of a small entry.
 #[repr(C)]
 struct BigEntry {
     small: [u8; 48],
@@ -121,8 +121,8 @@ const NVME_IOCTL_ID: u32 = ioctl(0, 0x40, 0);
 const NVME_IOCTL_ADMIN_CMD: u32 = ioctl(READ_WRITE, 0x41, size_of::<Command>());
 const NVME_URING_CMD_IO: u32 = ioctl(READ_WRITE, 0x80, size_of::<Command>());
 
-/// The namespace behind an open generic device. Errors: it is none (ENOTTY), no leave (EACCES: before Linux 6.2 root alone
-/// has it), the drive refuses or describes a format that nothing can be done with (`Other`).
+/// The namespace of an open generic device. Errors: it is not one (ENOTTY), no permission (EACCES: before Linux 6.2 only root
+/// has it), the drive refuses or describes an unsupported format (`Other`).
 pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
     // SAFETY: the request takes no argument and returns a number.
     let id = match unsafe { libc::ioctl(fd, NVME_IOCTL_ID.into()) } {
@@ -139,7 +139,7 @@ pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
         cdw10: identify::NAMESPACE,
         ..Command::default()
     };
-    // SAFETY: a live command of the size that the request says, whose address is a page that the kernel may write.
+    // SAFETY: a live command of the size in the request, whose address is a page that the kernel may write.
     match unsafe { libc::ioctl(fd, NVME_IOCTL_ADMIN_CMD.into(), &raw mut asked) } {
         0 => Namespace::parse(id, &page).ok_or_else(|| io::Error::other("the drive describes no format of it")),
         failed if failed > 0 => Err(io::Error::other(match Status::of_field(failed as u16) {
@@ -202,7 +202,7 @@ pub struct Commands {
     block_bytes: i32,
 }
 
-/// A load's ring on the generic device, with all that was asked for registered.
+/// A load's ring on the generic device, with all requested registrations.
 pub fn open(at: &Opening) -> Result<Opened<Queue<Passthrough>, Commands>> {
     let Some(&Passage::Generic(namespace)) = at.passage else { return Err(at.no_target()) };
     let (config, job) = (at.ring, &at.job);
@@ -211,7 +211,7 @@ pub fn open(at: &Opening) -> Result<Opened<Queue<Passthrough>, Commands>> {
     Ok(Opened { submitter: opened.submitter, reaper, granted: opened.granted, sq_tid: opened.sq_tid })
 }
 
-/// Of what a completion entry says.
+/// Converts the result of a completion entry.
 fn result(said: i32, block_bytes: i32) -> i32 {
     match said {
         0 => block_bytes,
@@ -258,7 +258,7 @@ mod tests {
         let namespace = Namespace { id: 3, blocks: 1 << 40, block_shift: 9, metadata_bytes: 0 };
         let mut place = [u64::MAX; 16];
         let at: *mut sys::io_uring_sqe = place.as_mut_ptr().cast();
-        // SAFETY: 128 bytes of ours, aligned to 8.
+        // SAFETY: 128 owned bytes, aligned to 8.
         unsafe {
             Passthrough { common, namespace }.fill(at, io);
             (at.read(), (*at.cast::<BigEntry>()).command)

@@ -1,4 +1,4 @@
-//! Submission entries: what is the same in all of a job's, and how each kind is filled in.
+//! Submission entries: the fields common to all of a job, and those of each kind.
 
 use linux_raw_sys::io_uring as sys;
 
@@ -20,7 +20,7 @@ pub(super) struct Common {
     pub memory: Memory,
     fd: i32,
     flags: u8,
-    /// Of a write (RWF_…).
+    /// Flags of a write (RWF_…).
     rw_flags: u32,
     pub fixed_buffers: bool,
 }
@@ -44,7 +44,7 @@ impl Common {
         }
     }
 
-    /// Fills in what is common. A no-op needs no more: IORING_OP_NOP is 0.
+    /// Fills in the common fields. A no-op needs no others: IORING_OP_NOP is 0.
     #[inline]
     pub fn fill(&self, sqe: &mut sys::io_uring_sqe, io: &Io) {
         sqe.flags = self.flags;
@@ -91,11 +91,11 @@ impl Entry for ReadWrite {
 /// In the user data of an fsync that is linked to a write.
 pub(super) const SYNC: u64 = 1 << 32;
 
-/// Has the write at `write` followed by an fsync at `at`. Of the two only one has a completion: the fsync, or the write if it fails or is
-/// short, since it asks for none if it succeeds.
+/// Links an fsync at `at` after the write at `write`. Only one of them has a completion: the fsync, or the write if it fails or is
+/// short, since it skips its completion on success.
 ///
 /// # Safety
-/// Both are entries of a ring that are ours to write; the first holds a write.
+/// Both are owned entries of a ring; the first contains a write.
 pub(super) unsafe fn link_sync(write: *mut sys::io_uring_sqe, at: *mut sys::io_uring_sqe) {
     use sys::io_uring_sqe_flags_bit::{IOSQE_CQE_SKIP_SUCCESS_BIT, IOSQE_FIXED_FILE_BIT, IOSQE_IO_LINK_BIT};
     // SAFETY: ours by the caller's promise; a plain C structure, valid when all zero.

@@ -1,12 +1,12 @@
-//! Ring setup flags: their names, the kernel's rules for them, and what to say when it refuses.
+//! Ring setup flags: their names, the kernel's rules for them, and messages for refusals.
 //!
-//! A flag is set if and only if it was asked for.
+//! A flag is set if and only if it was requested.
 
 use std::str::FromStr;
 
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
-/// A setup flag of the command line. `cqsize` carries its value beside it ([`Setup::cq_entries`]).
+/// A setup flag of the command line. `cqsize` has its value in [`Setup::cq_entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
     CoopTaskrun,
@@ -36,7 +36,7 @@ impl Flag {
         Flag::Cqsize,
     ];
 
-    /// The enumeration stands in the table's order.
+    /// The enumeration has the order of the table.
     fn entry(self) -> &'static SetupFlag {
         &setup_flag::ALL[self as usize]
     }
@@ -54,13 +54,13 @@ impl Flag {
         self.entry().since
     }
 
-    /// The flags without which the kernel never takes this one: what a probe of this flag alone has to set.
+    /// The flags that the kernel requires together with this one: a probe of this flag has to set them too.
     pub(crate) fn companions(self) -> u32 {
         self.entry().with
     }
 }
 
-/// The flags that were asked for.
+/// The requested flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setup {
     pub flags: Vec<Flag>,
@@ -68,7 +68,7 @@ pub struct Setup {
     pub cq_entries: Option<u32>,
 }
 
-/// Why a list of flags is refused before the kernel is asked: the flag, the rule, the remedy.
+/// Why a list of flags is refused before the system call: the flag, the rule, the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub what: String,
@@ -131,7 +131,7 @@ impl Setup {
     }
 
     /// The kernel's rules for combinations (io_uring_create and io_uring_sanitise_params, up to 6.18), applied before
-    /// it is asked, since all it would say is EINVAL. `sq_entries` is the number of submission entries asked for.
+    /// the system call, because the kernel returns only EINVAL. `sq_entries`: the requested number of submission entries.
     pub fn check(&self, sq_entries: u32) -> Result<(), Refusal> {
         if self.has(Flag::DeferTaskrun) && !self.has(Flag::SingleIssuer) {
             return Err(Refusal::new(

@@ -1,15 +1,15 @@
-//! io_uring, on raw system calls.
+//! io_uring with raw system calls.
 //!
-//! Submitting and waiting are separate `io_uring_enter`s, so that the phases are honest: what `submit` costs never
-//! hides a wait. While it peeks, the reaping half makes a system call only where the ring's own flags demand one:
+//! Submitting and waiting are separate `io_uring_enter` calls, so that the phases are correct: the cost of `submit` never
+//! includes a wait. While it polls in user mode, the reaping half makes a system call only if the ring's flags require one:
 //!
-//! | ring | a look that finds nothing |
+//! | ring | a poll that finds nothing |
 //! |---|---|
 //! | taskrun_flag | enters when the kernel has set IORING_SQ_TASKRUN |
-//! | defer_taskrun without taskrun_flag | enters: nothing else runs the task work, and nothing tells of it |
+//! | defer_taskrun without taskrun_flag | enters: nothing else runs the task work or reports it |
 //! | iopoll without sqpoll | enters: nothing else polls the device |
-//! | any | enters when IORING_SQ_CQ_OVERFLOW is set: nothing else moves what has overflown |
-//! | all others | makes none |
+//! | any | enters when IORING_SQ_CQ_OVERFLOW is set: nothing else flushes the overflow list |
+//! | all others | makes no system call |
 
 pub(crate) mod cmd;
 pub(crate) mod entry;
@@ -65,7 +65,7 @@ fn remedy(failure: &Failure) -> Option<&'static str> {
     }
 }
 
-/// What was asked of the ring.
+/// The requested configuration of a ring.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     pub setup: flags::Setup,
@@ -84,11 +84,11 @@ pub struct Config {
 
 const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
-/// Sets up a ring with exactly the flags of `config`, and nothing registered with it; call it on the submitting thread
-/// (SINGLE_ISSUER). `words` name what the user can change when the kernel refuses.
+/// Sets up a ring with exactly the flags of `config` and no registrations; called on the submitting thread
+/// (SINGLE_ISSUER). `words` name the user's options when the kernel refuses.
 pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     let mut params = ring::params(config.setup.bits());
-    // IORING_SETUP_CQSIZE is set if and only if a size was asked for; without the flag the field is ignored.
+    // IORING_SETUP_CQSIZE is set if and only if a size was requested; without the flag the field is ignored.
     if let Some(n) = config.setup.cq_entries {
         params.cq_entries = n;
     }
@@ -117,7 +117,7 @@ pub fn open(at: &Opening) -> Result<Opened<Queue<ReadWrite>, Completions>> {
     open_for(at.ring, &at.job, ReadWrite(Common::new(at.ring, &at.job)))
 }
 
-/// A load's ring, with all that `config` wants registered, whose requests `entry` makes.
+/// A load's ring with all registrations of `config`; `entry` creates its requests.
 fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Queue<E>, Completions>> {
     let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
     if config.register_files {
@@ -172,7 +172,7 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
 /// The submitting half.
 pub struct Queue<E> {
     ring: Arc<Ring>,
-    /// Our copy of the submission tail, ahead of the shared one by what was queued since the last `submit`.
+    /// Private copy of the submission tail, ahead of the shared one by the entries queued since the last `submit`.
     tail: u32,
     /// The tail up to which the kernel has taken entries (SQPOLL: up to which they were left to its thread).
     taken: u32,
@@ -208,11 +208,11 @@ impl<E: Entry> Submitter for Queue<E> {
                 return Queued::Busy;
             }
         }
-        // SAFETY: the entry lies beyond the tail that the kernel knows and within the ring: ours until the tail passes it.
+        // SAFETY: the entry is after the tail that the kernel knows and within the ring, so owned until the tail passes it.
         unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
         if linked {
             let (write, next) = (self.ring.sqe(self.tail), self.ring.sqe(self.tail.wrapping_add(1)));
-            // SAFETY: there is room for two; the first was filled just now.
+            // SAFETY: the queue has two free entries; the first was filled above.
             unsafe { entry::link_sync(write, next) };
             self.tail = self.tail.wrapping_add(1);
         }
@@ -267,19 +267,19 @@ impl<E: Entry> Submitter for Queue<E> {
 /// The reaping half.
 pub struct Completions {
     ring: Arc<Ring>,
-    /// Our copy of the completion head, ahead of the shared one by what was handed out since the last `clear`.
+    /// Private copy of the completion head, ahead of the shared one by the completions returned since the last `clear`.
     head: u32,
     handle: Handle,
     register_ring: bool,
-    /// A look that finds nothing has to enter the kernel, by the ring's flags.
+    /// A poll that finds nothing has to enter the kernel, by the ring's flags.
     look_enters: bool,
-    /// What a write has moved whose linked fsync is done.
+    /// Bytes of a write whose linked fsync is done.
     block_bytes: i32,
     syscalls: u64,
 }
 
 impl Completions {
-    /// Hands out what is in the completion queue.
+    /// Returns the contents of the completion queue.
     #[inline]
     fn take(&mut self, out: &mut Vec<Completion>) -> u32 {
         // Acquire: the entries up to the tail are written.
@@ -288,7 +288,7 @@ impl Completions {
         let count = tail.wrapping_sub(self.head).min(room);
         let (ring, head, block_bytes) = (&self.ring, self.head, self.block_bytes);
         out.extend((0..count).map(|i| {
-            // SAFETY: between our head and a tail read with acquire order.
+            // SAFETY: between the head and a tail read with acquire order.
             let (slot, result, _) = unsafe { ring.cqe(head.wrapping_add(i)) };
             let result = if slot & entry::SYNC != 0 && result == 0 { block_bytes } else { result };
             Completion { slot: slot as u32, result }
@@ -329,7 +329,7 @@ impl Completions {
 
     fn block(&mut self, mut missing: u32, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         while missing > 0 {
-            // The kernel counts from the shared head: what was handed out must not satisfy the wait.
+            // The kernel counts from the shared head: returned completions must not satisfy the wait.
             self.clear();
             let timeout = deadline.map(time_left);
             let arg = timeout.as_ref().map(|t| sys::io_uring_getevents_arg {
@@ -373,7 +373,7 @@ impl Reaper for Completions {
 
     #[inline]
     fn clear(&mut self) {
-        // Release: our reads of the entries happen before the kernel may write them again.
+        // Release: the reads of the entries happen before the kernel may write them again.
         self.ring.cq_head().store(self.head, Ordering::Release);
     }
 

@@ -1,4 +1,4 @@
-//! What a refusal of the kernel means, in words: which flag or limit it was, its rule, the remedy.
+//! The meaning of a refusal by the kernel: the flag or limit, its rule, the remedy.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use iotrail_host::kernel;
 use iotrail_host::privileges::Privileges;
 use iotrail_host::refusal::{Circumstances, Refusal};
 
-/// What can be changed when a ring is refused, by the options of the command at hand.
+/// The user's options that affect a refused ring, by their names in the command at hand.
 pub struct Words {
     pub without_rings: &'static str,
     pub fewer_rings: &'static str,
@@ -26,7 +26,7 @@ pub(crate) const LOAD: Words = Words {
     smaller_ring: "use a smaller --depth",
 };
 
-/// io_uring_setup failed. Why is the machine's to say (`iotrail_host::refusal`); here stands what the user can do about it.
+/// io_uring_setup failed. `iotrail_host::refusal` knows the reason; this adds the user's remedy.
 pub(crate) fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
     let (what, instead) = match cause.raw_os_error() {
@@ -43,7 +43,7 @@ pub(crate) fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Erro
     Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}")).with_errno(cause.raw_os_error())
 }
 
-/// EINVAL says nothing more: asks the kernel about each flag alone to find the one that it does not take.
+/// EINVAL has no details: tries each flag separately to find the unsupported one.
 fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     for flag in config.setup.flags.iter().copied() {
         let mut params = ring::params(flag.bit() | flag.companions());
@@ -90,7 +90,7 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     .because(cause)
 }
 
-/// Requested is not granted: an answer without a flag that was asked for is an error.
+/// A requested flag that the kernel did not grant is an error.
 pub(crate) fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
     let missing = super::flags::names(asked & !answer.flags, None);
     if missing.is_empty() {

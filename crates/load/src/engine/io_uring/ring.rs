@@ -1,6 +1,6 @@
 //! One ring: its descriptor, its two mappings, and the three system calls, on the kernel's own structures.
 //!
-//! A ring of our own rather than a library's, so that its setup flags are exactly those that were asked for.
+//! It does not use a library, so that its setup flags are exactly the requested ones.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,7 +11,7 @@ use linux_raw_sys::io_uring as sys;
 
 use crate::engine::last_error;
 
-/// What the engine relies on: one mapping for both queues (5.4), completions kept on overflow (5.5), a timeout with
+/// Features that the engine needs: one mapping for both queues (5.4), completions kept on overflow (5.5), a timeout with
 /// the wait (5.11).
 pub(crate) const FEATURES: u32 = sys::IORING_FEAT_SINGLE_MMAP | sys::IORING_FEAT_NODROP | sys::IORING_FEAT_EXT_ARG;
 
@@ -23,7 +23,7 @@ struct Mapping {
 
 impl Mapping {
     fn of_ring(fd: RawFd, bytes: usize, what: u32) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that we have.
+        // SAFETY: a new mapping at an address of the kernel's choice does not overlap existing memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -43,7 +43,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody holds pointers into it: the ring owns it and outlives its halves' use.
+        // SAFETY: an owned mapping without remaining pointers into it: the ring owns it and outlives its halves' use.
         let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(done, 0);
     }
@@ -51,8 +51,8 @@ impl Drop for Mapping {
 
 /// A ring, shared by its two halves (`Arc`); unmapped and closed when the last of them is dropped.
 ///
-/// The kernel owns the mapped memory with us: it writes the submission head, the flags, the completion tail and the
-/// completion entries; we write the submission tail, the submission entries from head to tail, and the completion head.
+/// The kernel shares the mapped memory: it writes the submission head, the flags, the completion tail and the
+/// completion entries; this process writes the submission tail, the submission entries from head to tail, and the completion head.
 pub struct Ring {
     fd: OwnedFd,
     queues: Mapping,
@@ -70,7 +70,7 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// io_uring_setup(2) and the two mappings. `params` holds the flags asked for, and the kernel's answer afterwards.
+    /// io_uring_setup(2) and the two mappings. `params` contains the requested flags, and the kernel's answer afterwards.
     pub fn open(sq_entries: u32, mut params: sys::io_uring_params) -> io::Result<Self> {
         let fd = setup(sq_entries, &mut params)?;
         if params.features & FEATURES != FEATURES {
@@ -98,7 +98,7 @@ impl Ring {
 
     fn shared(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + 4 <= self.queues.bytes && offset.is_multiple_of(4));
-        // SAFETY: the kernel's offsets lie within the mapping, are aligned to 4, and the memory is only accessed
+        // SAFETY: the kernel's offsets are within the mapping and aligned to 4, and the memory is only accessed
         // atomically; the mapping lives as long as `self`.
         unsafe { &*self.queues.base.as_ptr().add(offset as usize).cast::<AtomicU32>() }
     }
@@ -123,7 +123,7 @@ impl Ring {
         self.shared(self.params.cq_off.tail)
     }
 
-    /// Address of submission entry `index & mask`. Ours to write while the index lies in head + entries > index ≥ tail.
+    /// Address of submission entry `index & mask`. Writable while head + entries > index ≥ tail.
     #[inline]
     pub fn sqe(&self, index: u32) -> *mut sys::io_uring_sqe {
         // The number of entries is a power of two.
@@ -136,11 +136,11 @@ impl Ring {
         self.shared(self.params.cq_off.overflow)
     }
 
-    /// What a completion entry `index & mask` says: the request's word, the result, flags.
+    /// Contents of completion entry `index & mask`: the request's user data, the result, flags.
     ///
     /// # Safety
-    /// `index` lies between the completion head and a tail that was read with acquire order: the kernel has written
-    /// the entry, and will not again before the head has passed it.
+    /// `index` is between the completion head and a tail that was read with acquire order: the kernel has written
+    /// the entry, and does not write it again before the head has passed it.
     #[inline]
     pub unsafe fn cqe(&self, index: u32) -> (u64, i32, u32) {
         let at = ((index & (self.params.cq_entries - 1)) << self.cqe_shift) as usize;
@@ -153,7 +153,7 @@ impl Ring {
     /// io_uring_register(2).
     ///
     /// # Safety
-    /// `arg` and `count` are what the operation takes, and point to live memory.
+    /// `arg` and `count` are valid for the operation, and point to live memory.
     pub unsafe fn register(
         &self,
         op: sys::io_uring_register_op,
@@ -166,20 +166,20 @@ impl Ring {
     }
 }
 
-/// Of submission and completion entries: 1 where they are of twice the size.
+/// Shifts of submission and completion entries: 1 if they have twice the size.
 fn shifts(params: &sys::io_uring_params) -> (u32, u32) {
     let has = |flag| u32::from(params.flags & flag != 0);
     (has(sys::IORING_SETUP_SQE128), has(sys::IORING_SETUP_CQE32))
 }
 
-/// io_uring_setup(2) alone.
+/// Only io_uring_setup(2).
 pub(crate) fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<OwnedFd> {
     // SAFETY: `params` is a live structure of the size that the kernel reads and writes.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, sq_entries, params as *mut sys::io_uring_params) };
     if fd < 0 {
         return Err(last_error());
     }
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -227,7 +227,7 @@ impl Handle {
             Some(arg) => (std::ptr::from_ref(arg), size_of_val(arg), flags | sys::IORING_ENTER_EXT_ARG),
             None => (std::ptr::null(), 0, flags),
         };
-        // SAFETY: the argument is null or a live structure of the size given; entries submitted name buffers that the
+        // SAFETY: the argument is null or a live structure of this size; submitted entries name buffers that the
         // load keeps alive until they are reaped.
         let done =
             unsafe { libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, min, flags | self.flags, arg, bytes) };

@@ -19,8 +19,9 @@ pub fn of(fd: RawFd) -> Option<i32> {
     }
 }
 
-/// Outside the initial PID namespace a ring's fdinfo has the kernel's number of its thread, which /proc does not know there. The next of
-/// our threads with such a name that is no other ring's: rings that are made at once may swap theirs, which their sum does not show.
+/// Outside the initial PID namespace a ring's fdinfo has the thread's ID in the kernel's numbering, which /proc does not show
+/// there. This returns the next thread of this process with such a name that no other ring has. Rings created concurrently may swap their
+/// threads, which does not affect the sum.
 fn by_name() -> Option<i32> {
     static GIVEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     let began = Instant::now();
@@ -42,7 +43,7 @@ fn by_name() -> Option<i32> {
     }
 }
 
-/// From the ring's fdinfo. The thread writes its number there itself: until it runs, its maker's stands there.
+/// From the ring's fdinfo. The thread writes its ID there itself: until it runs, the field has the creator's ID.
 fn by_ring(fd: RawFd) -> Option<i32> {
     // SAFETY: gettid takes nothing and cannot fail.
     let maker = unsafe { libc::gettid() };

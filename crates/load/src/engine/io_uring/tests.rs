@@ -1,4 +1,4 @@
-//! What the kernel's rules demand of the two halves, on real rings; without io_uring these fail rather than pass.
+//! The kernel's rules for the two halves, on real rings; without io_uring these tests fail.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::engine::Op;
 const ENTRIES: u32 = 8;
 const ALL: u32 = 5 * ENTRIES + 3;
 
-/// No-ops on a ring with these flags and a small completion queue, as many as the kernel takes before any is reaped, until
-/// all are through. Returns their slots in the order in which they came back, and whether the kernel said that completions
-/// had overflown.
+/// No-ops on a ring with these flags and a small completion queue, as many as the kernel accepts before any is reaped, until
+/// all are complete. Returns their slots in order of completion, and whether the kernel reported an
+/// overflow.
 fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
     let setup = format!("cqsize={ENTRIES},{flags}").parse().unwrap();
     let config = Config { setup, sq_entries: ENTRIES, ..Config::default() };

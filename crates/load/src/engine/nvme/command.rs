@@ -1,4 +1,4 @@
-//! Commands and their completions, as they stand in the queues.
+//! Commands and their completions, in the format of the queues.
 
 use super::status::Status;
 
@@ -68,7 +68,7 @@ pub mod io {
     pub const READ: u8 = 0x02;
 }
 
-/// What a read or write of whole blocks says of where and how much: command words 10 to 12.
+/// Position and length of a read or write in whole blocks: command words 10 to 12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     pub cdw10: u32,

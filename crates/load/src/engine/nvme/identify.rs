@@ -1,9 +1,9 @@
-//! What a drive says of itself: the pages that Identify returns.
+//! The data of a drive's Identify pages.
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// What a page is of: CNS of Identify.
+/// The kind of a page: CNS of Identify.
 pub const NAMESPACE: u32 = 0;
 pub const CONTROLLER: u32 = 1;
 pub const NAMESPACES: u32 = 2;
@@ -16,7 +16,7 @@ fn u64_at(page: &[u8; PAGE], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| page[at + i]))
 }
 
-/// A namespace as it is formatted.
+/// The format of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespace {
     pub id: u32,
@@ -28,7 +28,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// `None`: there is no namespace of that number, or its page says nothing that can be used.
+    /// `None`: there is no namespace with that number, or its page is unusable.
     pub fn parse(id: u32, page: &[u8; PAGE]) -> Option<Self> {
         let blocks = u64_at(page, 0);
         // FLBAS: bits 3:0 and 6:5 are the index of the format in use.

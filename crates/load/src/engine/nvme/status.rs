@@ -1,9 +1,9 @@
-//! What a drive says of a command that it ended: status code type and status code, with their names.
+//! The status of a completed command: status code type and status code, with their names.
 
 use std::fmt;
 
-/// The status of a completion (NVM Express Base Specification, "Status Field"): what the kernel and we agree to call it,
-/// the bits above the phase tag. Whether to retry, and that there is more in the log, is left out of it.
+/// The status of a completion (NVM Express Base Specification, "Status Field"), in the kernel's format:
+/// the bits above the phase tag, without *do not retry* and *more*.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Status(u16);
 
@@ -31,7 +31,7 @@ impl Status {
         -(BASE + i32::from(self.0))
     }
 
-    /// The status that a negated result stands for; `None`: it is an errno.
+    /// The status of a negated result; `None`: it is an errno.
     pub fn of_negated(result: i32) -> Option<Self> {
         let field = u16::try_from(result.checked_sub(BASE)?).ok()?;
         Self::of_field(field)
@@ -58,7 +58,7 @@ impl fmt::Debug for Status {
     }
 }
 
-/// Those of reads, writes and flushes, and of what makes and deletes queues: Base Specification 2.0, NVM and Zoned Namespace
+/// Status codes of reads, writes and flushes, and of creating and deleting queues: Base Specification 2.0, NVM and Zoned Namespace
 /// Command Sets.
 #[rustfmt::skip]
 const NAMES: &[(u16, &str)] = &[

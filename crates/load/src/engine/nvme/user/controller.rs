@@ -1,4 +1,4 @@
-//! The controller: reset, enabled, asked what it is, given queues; and left disabled, whatever happens.
+//! The controller: reset, enable, identify, create queues; always disabled at the end.
 
 use std::fmt;
 use std::io;
@@ -22,9 +22,9 @@ use iotrail_host::pci::Address;
 
 /// Entries of each admin queue.
 const ADMIN_ENTRIES: u32 = 32;
-/// Longest wait for an admin command, and for a flush: what the kernel's driver waits for a command.
+/// Longest wait for an admin command, and for a flush: the timeout of the kernel's driver.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest wait for a drive to save what it holds before it is disabled.
+/// Longest wait for a drive to save its data before it is disabled.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 const NUMBER_OF_QUEUES: u32 = 0x07;
 
@@ -48,7 +48,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A drive that is ours: enabled, with as many I/O queues as were asked for.
+/// An enabled drive with the requested number of I/O queues.
 pub struct Controller {
     address: Address,
     pub device: Device,
@@ -78,7 +78,7 @@ impl Pair {
             Region::contiguous(reach, entries as usize * size_of::<Command>())?,
             Region::contiguous(reach, entries as usize * 16)?,
         ];
-        // SAFETY: zeroed memory with room for so many entries, kept beside the rings.
+        // SAFETY: zeroed memory for this many entries, kept with the rings.
         let (submissions, completions) = unsafe {
             (
                 Submissions::new(memory[0].start().cast(), entries),
@@ -103,7 +103,7 @@ impl Pair {
         loop {
             while let Some(done) = self.completions.take() {
                 device.registers.ring(doorbell_at(self.id, true, stride), self.completions.head());
-                // An earlier command that was given up may still end.
+                // An earlier command that was given up may still complete.
                 if done.id == command.id {
                     return done.failed().map_or(Ok(done.result), |status| Err(Failure::Status(status)));
                 }
@@ -166,7 +166,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// What the drive says of itself.
+    /// Reads the drive's Identify data.
     fn ask(&mut self, wanted: Option<u32>) -> Result<()> {
         let page = self.identify(0, identify::CONTROLLER)?;
         if !identify::Controller::entries_fit(&page) {
@@ -211,7 +211,7 @@ impl Controller {
         self.run(command).map_err(|e| trouble(&self.address, "does not say what it is", e))?;
         const { assert!(identify::PAGE == PAGE) };
         let page: NonNull<[u8; PAGE]> = answer.start().cast();
-        // SAFETY: a page of ours, which the drive has written and writes no more.
+        // SAFETY: an owned page that the drive has written and does not write again.
         Ok(unsafe { page.read_volatile() })
     }
 
@@ -265,8 +265,8 @@ impl Controller {
         Ok(id)
     }
 
-    /// Takes an I/O queue pair away: afterwards the drive reaches neither its memory nor that of its commands. Where it does not
-    /// obey it is disabled.
+    /// Deletes an I/O queue pair: afterwards the drive accesses neither its memory nor that of its commands. A drive that does not
+    /// respond is disabled.
     pub fn remove_queues(&self, id: u16) {
         let removed = self.run(delete(admin::DELETE_SQ, id)).and_then(|_| self.run(delete(admin::DELETE_CQ, id)));
         match removed {
@@ -275,7 +275,7 @@ impl Controller {
         }
     }
 
-    /// Has the drive make permanent what it holds in a volatile cache.
+    /// Makes the drive write its volatile cache to the medium.
     pub fn flush(&self) -> Result<()> {
         if !self.limits.volatile_cache {
             return Ok(());
@@ -328,7 +328,7 @@ fn trouble(address: &Address, what: &str, cause: impl Into<Box<dyn std::error::E
         .because(cause)
 }
 
-/// Waits until the controller is as it should be, for as long as it says that this may take.
+/// Waits for the controller's state, at most for the time that it specifies.
 fn until(device: &Device, capabilities: Capabilities, is: impl Fn(super::registers::State) -> bool) -> io::Result<()> {
     let began = Instant::now();
     loop {

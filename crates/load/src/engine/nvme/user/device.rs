@@ -1,4 +1,4 @@
-//! A PCI function in our hands: its registers mapped, its configuration written, nobody else's meanwhile; let go when dropped.
+//! A PCI function under control of this process: registers mapped, configuration written, locked; released when dropped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -29,13 +29,13 @@ pub struct Device {
     configuration: File,
     /// Where the configuration begins in its file.
     at: u64,
-    // Of a function that VFIO gives, VFIO takes care.
+    // VFIO itself releases a function.
     _off: Option<SwitchOff>,
     warden: Option<ResetGuard>,
 }
 
 impl Device {
-    /// Switches the function on; it may not reach memory yet. Errors: another program of ours has it, or the kernel refuses.
+    /// Enables the function without access to memory. Errors: another iotrail process has it, or the kernel refuses.
     pub fn open(address: &Address, way: DriveAccess) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel's log")
@@ -136,7 +136,7 @@ fn is_gone(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO))
 }
 
-/// For this process alone, until the file is closed. The warden of a run that was killed has it a moment longer.
+/// Exclusive until the file is closed. The warden of a killed run keeps it a moment longer.
 fn lock(file: &File) -> io::Result<()> {
     let began = Instant::now();
     loop {

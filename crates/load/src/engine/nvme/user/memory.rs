@@ -1,7 +1,7 @@
-//! Memory that the drive reaches: pages that stay where they are, and where that is, as the drive sees it.
+//! Memory for the drive: pinned pages, and their addresses as the drive sees them.
 //!
-//! Without an IOMMU the drive is told physical addresses (/proc/self/pagemap). A locked page may still be moved by the kernel;
-//! one that is registered with an io_uring may not. So a ring that nothing is submitted to holds them.
+//! Without an IOMMU the drive uses physical addresses (/proc/self/pagemap). The kernel may move a locked page, but
+//! not one that is registered with an io_uring. So an otherwise unused ring pins them.
 
 use std::fs::File;
 use std::io;
@@ -88,7 +88,7 @@ fn hold(ring: &Ring, base: NonNull<u8>, bytes: usize) -> io::Result<()> {
     unsafe { ring.register(op, parts.as_ptr().cast(), parts.len() as u32) }
 }
 
-/// Where pages of the kernel's are, for each of ours (Documentation/admin-guide/mm/pagemap.rst).
+/// The physical address of each page (Documentation/admin-guide/mm/pagemap.rst).
 fn physical(base: NonNull<u8>, bytes: usize) -> io::Result<Vec<u64>> {
     let system_page = match rustix::param::page_size() {
         n if n >= PAGE => n as u64,
@@ -110,16 +110,16 @@ fn frame(entry: u64) -> io::Result<u64> {
     const PRESENT: u64 = 1 << 63;
     match (entry & PRESENT != 0, entry & ((1 << 55) - 1)) {
         (false, _) => Err(io::Error::other("a page is not in memory")),
-        // What the kernel shows those who may not know.
+        // The kernel hides addresses without permission.
         (true, 0) => Err(io::ErrorKind::PermissionDenied.into()),
         (true, frame) => Ok(frame),
     }
 }
 
-/// Anonymous memory, faulted in. Its owner tells the drive to leave it before it is dropped.
+/// Anonymous memory, faulted in. Its owner stops the drive's access before it is dropped.
 struct Pages {
     mapping: Mapping,
-    /// What is used of it begins here.
+    /// Start of the used part.
     at: usize,
 }
 
@@ -128,13 +128,13 @@ impl Pages {
         Ok(Self { mapping: Mapping::anonymous(bytes, MapFlags::PRIVATE | flags)?, at: 0 })
     }
 
-    /// A part of it that begins where a huge page would, which the kernel is asked to make one.
+    /// A part that starts at a huge-page boundary; the kernel is asked for a huge page.
     fn of_huge_pages(bytes: usize) -> io::Result<Self> {
         let mut pages = Self::new(bytes + HUGE, MapFlags::empty())?;
         pages.at = pages.mapping.base().as_ptr().align_offset(HUGE);
-        // SAFETY: a part of our own mapping, whose contents are still all zero.
+        // SAFETY: a part of an owned mapping, whose contents are still zero.
         unsafe {
-            // Where it is refused, the pages are looked at all the same.
+            // If it is refused, the pages are used anyway.
             madvise(pages.start().as_ptr().cast(), bytes, Advice::LinuxHugepage).unwrap_or(());
             pages.start().as_ptr().write_bytes(0, bytes);
         }
@@ -142,7 +142,7 @@ impl Pages {
     }
 
     fn start(&self) -> NonNull<u8> {
-        // SAFETY: `at` lies within the mapping.
+        // SAFETY: `at` is within the mapping.
         unsafe { self.mapping.base().add(self.at) }
     }
 }
@@ -157,13 +157,13 @@ pub struct Region {
 }
 
 impl Region {
-    /// So many pages, wherever each is.
+    /// This many pages at any addresses.
     pub fn pages(reach: &Arc<Reach>, pages: usize) -> Result<Self> {
         let memory = Pages::new(pages * PAGE, MapFlags::POPULATE).map_err(no_memory)?;
         Self::pinned(reach, memory, pages * PAGE)
     }
 
-    /// `bytes` (2 MiB at most) that are in one piece for the drive too.
+    /// `bytes` (at most 2 MiB) that are contiguous for the drive too.
     pub fn contiguous(reach: &Arc<Reach>, bytes: usize) -> Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE);
         if bytes <= PAGE || matches!(**reach, Reach::Iommu(_)) {

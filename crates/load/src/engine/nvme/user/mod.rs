@@ -1,22 +1,23 @@
-//! A drive without the kernel: our own driver, which polls. No system call and no interrupt is made for an I/O.
+//! A drive without the kernel: iotrail's own polling driver. An I/O makes no system call and no interrupt.
 //!
-//! The smallest that is correct: one I/O queue pair a job, PRPs, no interrupts, no scatter-gather lists, no metadata. The drive
-//! must be nobody's: a device that the kernel's driver has, or that is mounted, is refused.
+//! The minimum that is correct: one I/O queue pair per job, PRPs, no interrupts, no scatter-gather lists, no metadata. The drive
+//! must be unused: a device that the kernel's driver has, or that is mounted, is refused.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `way` | whether and how a drive may be taken: by physical addresses, or by VFIO |
+//! | `way` | access to a drive: by physical addresses, or by VFIO |
 //! | `device`, `vfio` | the PCI function: registers and configuration |
-//! | `warden` | what is left to do when we are killed |
+//! | `warden` | cleanup after this process is killed |
 //! | `registers` | the controller's registers and doorbells; a device that vanishes |
-//! | `memory` | memory that the drive reaches |
-//! | `controller` | reset, admin commands, queues made and removed |
+//! | `memory` | memory that the drive accesses |
+//! | `controller` | reset, admin commands, creating and deleting queues |
 //! | `queue`, `prp` | rings with phase tags; pointers to data |
 //!
-//! **Who owns what.** The drive owns a slot's buffer from the doorbell to the completion. Rings, lists and buffers stay pinned
-//! until the drive has given its queues back, or is disabled. However a job ends, dropping its halves removes its queues; dropping the
-//! [`Controller`] disables the drive and takes its way to memory. After SIGKILL nothing of this happens: then the warden takes the drive's way
-//! to memory, and the next run resets it before anything else.
+//! **Ownership.** The drive owns a slot's buffer from the doorbell to the completion. Rings, lists and buffers stay pinned
+//! until the drive has deleted its queues, or is disabled. However a job ends, dropping its halves deletes its queues; dropping the
+//! [`Controller`] disables the drive and revokes its access to memory. After SIGKILL none of this happens: then the warden revokes
+//! the drive's access
+//! to memory, and the next run resets it first.
 
 mod controller;
 mod device;
@@ -79,11 +80,11 @@ fn here() -> std::result::Result<String, Refusal> {
     }
 }
 
-/// Longest wait for an I/O: what the kernel's driver waits.
+/// Longest wait for an I/O: the timeout of the kernel's driver.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After so long without a completion the drive is asked whether it is there.
+/// After this time without a completion the drive's presence is checked.
 const DOUBT: Duration = Duration::from_millis(10);
-/// A drive that is gone from its bus may still end what it has.
+/// A drive that was removed from its bus may still complete commands.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Entries of a queue with `depth` I/Os in flight.
@@ -112,7 +113,7 @@ pub struct Submit {
     pair: Arc<Pair>,
     submissions: Submissions,
     doorbell: usize,
-    /// Of each slot's buffer.
+    /// Pointers of each slot's buffer.
     pointers: Vec<Pointers>,
     memory: Memory,
     queued: u32,
@@ -139,7 +140,7 @@ pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
     let entries = entries(memory.slots);
     let of_submissions = Region::contiguous(reach, entries as usize * size_of::<Command>())?;
     let of_completions = Region::contiguous(reach, entries as usize * size_of::<command::Completed>())?;
-    // SAFETY: zeroed memory with room for so many entries, which the pair keeps until the drive has given it back.
+    // SAFETY: zeroed memory for this many entries, which the pair keeps until the drive has deleted the queue.
     let (submissions, completions) = unsafe {
         (
             Submissions::new(of_submissions.start().cast(), entries),
@@ -243,7 +244,7 @@ impl Submitter for Submit {
 }
 
 impl Reap {
-    /// Hands out what has ended.
+    /// Returns completed I/Os.
     #[inline]
     fn take(&mut self, out: &mut Vec<Completion>) -> io::Result<u32> {
         let mut count = 0;
@@ -301,7 +302,7 @@ impl Reaper for Reap {
     fn poll(&mut self, min: u32, _: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         let device = &self.pair.controller.device;
         if device.is_taken() && self.gone_since.is_none() {
-            // It may still work, and must not: nobody can keep it from memory but itself.
+            // It may still run, and has to stop: without an IOMMU only the drive itself can stop its memory access.
             device.registers.disable();
             self.gone_since = Some(Instant::now());
         }

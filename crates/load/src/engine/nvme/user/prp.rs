@@ -1,14 +1,14 @@
-//! Physical region pages: how a command points to its data, a page at a time.
+//! Physical region pages: pointers of a command to its data, one per page.
 //!
-//! One page: PRP1. Two: PRP1 and PRP2. More: PRP2 points to a list of the second page and those after it. A list that does not
-//! fit into a page goes on in another one, which its last entry points to.
+//! One page: PRP1. Two: PRP1 and PRP2. More: PRP2 points to a list of the second and later pages. A list that does not
+//! fit into a page continues in another one, to which its last entry points.
 
-/// Bytes of a page, as the controller is told (CC.MPS 0).
+/// Bytes of a page, as configured in the controller (CC.MPS 0).
 pub const PAGE: usize = 4096;
 /// Entries of a page of a list.
 const ENTRIES: usize = PAGE / 8;
 
-/// Pages of lists that a block of so many pages needs.
+/// Number of list pages for a block of this many pages.
 pub fn lists_needed(pages: usize) -> usize {
     match pages {
         0..=2 => 0,
@@ -17,14 +17,14 @@ pub fn lists_needed(pages: usize) -> usize {
     }
 }
 
-/// Of one block: its two pointers.
+/// The two pointers of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pointers {
     pub prp1: u64,
     pub prp2: u64,
 }
 
-/// `pages` are the addresses of the block's pages, at least one, as the device sees them; `lists` those of [`lists_needed`] pages
+/// `pages`: device addresses of the block's pages, at least one; `lists`: addresses of [`lists_needed`] pages
 /// for its lists, whose contents are appended to `filled`, [`ENTRIES`] words each.
 pub fn point(pages: &[u64], lists: &[u64], filled: &mut Vec<u64>) -> Pointers {
     debug_assert_eq!(lists.len(), lists_needed(pages.len()));

@@ -1,14 +1,14 @@
-//! The two rings of a queue pair, in memory that the drive reads and writes too.
+//! The two rings of a queue pair, in memory shared with the drive.
 //!
-//! Neither can overflow: each has an entry more than I/Os are in flight, and an entry is used again only after the
-//! completion of what stood there was taken.
+//! Neither can overflow: each has one entry more than I/Os in flight, and an entry is reused only after the
+//! completion of its previous command was taken.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::nvme::command::{Command, Completed};
 
-/// Where we write commands. The drive reads them once the tail doorbell has passed them.
+/// Commands for the drive, which reads them once the tail doorbell has passed them.
 pub struct Submissions {
     entries: NonNull<Command>,
     count: u32,
@@ -20,7 +20,7 @@ unsafe impl Send for Submissions {}
 
 impl Submissions {
     /// # Safety
-    /// `entries` has room for `count` commands, at least 2, for as long as this lives, and nobody else writes there.
+    /// `entries` has memory for `count` commands, at least 2, for the lifetime of this value, without other writers.
     pub unsafe fn new(entries: NonNull<Command>, count: u32) -> Self {
         Self { entries, count, tail: 0 }
     }
@@ -32,7 +32,7 @@ impl Submissions {
         self.tail = if self.tail + 1 == self.count { 0 } else { self.tail + 1 };
     }
 
-    /// What the tail doorbell is to be told.
+    /// The value for the tail doorbell.
     #[inline]
     pub fn tail(&self) -> u32 {
         self.tail
@@ -78,18 +78,18 @@ impl Completions {
         Some(found)
     }
 
-    /// What the head doorbell is to be told.
+    /// The value for the head doorbell.
     #[inline]
     pub fn head(&self) -> u32 {
         self.head
     }
 }
 
-/// What was read before is older than what the device has written since: on x86 loads keep their order.
+/// Later reads may not be reordered before the read of the phase: on x86 loads keep their order.
 #[inline]
 fn after_phase() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier alone.
+    // SAFETY: only a barrier.
     unsafe {
         std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
     }
@@ -97,11 +97,11 @@ fn after_phase() {
     std::sync::atomic::fence(Ordering::Acquire);
 }
 
-/// What was written to memory is there before a doorbell that is rung after this: on x86 stores keep their order.
+/// Earlier writes to memory are visible before a later doorbell: on x86 stores keep their order.
 #[inline]
 pub fn before_doorbell() {
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier alone.
+    // SAFETY: only a barrier.
     unsafe {
         std::arch::asm!("dmb oshst", options(nostack, preserves_flags));
     }
@@ -119,7 +119,7 @@ mod tests {
         let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
         // SAFETY: three zeroed entries that outlive the ring.
         let mut ring = unsafe { Completions::new(entries, 3) };
-        // What a drive would write: round after round, one ahead of us.
+        // Simulates a drive that writes round after round, one ahead.
         for n in 0..10u16 {
             assert_eq!(ring.take(), None, "{n}");
             let phase = u16::from((n / 3) % 2 == 0);

@@ -1,7 +1,7 @@
 //! The controller's registers, mapped (NVM Express Base Specification, "Controller Properties").
 //!
-//! A device that is taken out reads as all ones, by its bus; the kernel takes the mapping away as well, and a touch of it is
-//! SIGBUS. Then the mapping is replaced by memory of all ones: whoever looks finds the device gone, and nobody is killed.
+//! A removed device reads as all ones; the kernel also removes the mapping, and an access raises
+//! SIGBUS. Then the mapping is replaced by memory of all ones: later reads find the device gone, and the process survives.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,10 @@ const ASQ: usize = 0x28;
 const ACQ: usize = 0x30;
 const DOORBELLS: usize = 0x1000;
 
-/// Bytes of the registers, with one doorbell pair: less than that is no NVMe controller.
+/// Bytes of the registers with one doorbell pair: a smaller region is not an NVMe controller.
 const LEAST: usize = DOORBELLS + 8;
 
-/// What a controller can do (CAP).
+/// Capabilities of a controller (CAP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities(u64);
 
@@ -145,7 +145,7 @@ impl Registers {
         self.write(CC, 4 << 20 | 6 << 16 | 1);
     }
 
-    /// Tells the controller that its power is about to go, so that it saves what it holds.
+    /// Announces a power loss, so that the controller saves its data.
     pub fn shut_down(&self) {
         self.write(CC, (self.read(CC) & !(3 << 14)) | 1 << 14);
     }
@@ -186,7 +186,7 @@ mod vanish {
 
     static BASE: AtomicUsize = AtomicUsize::new(0);
     static BYTES: AtomicUsize = AtomicUsize::new(0);
-    /// What was done about SIGBUS before.
+    /// The previous action for SIGBUS.
     static BEFORE: Mutex<Option<libc::sigaction>> = Mutex::new(None);
 
     extern "C" fn on_bus_error(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
@@ -199,7 +199,7 @@ mod vanish {
             unsafe { libc::signal(signal, libc::SIG_DFL) };
             return;
         }
-        // SAFETY: replaces our own mapping, whose device is gone, by memory of the same size; mmap is a plain system call.
+        // SAFETY: replaces an owned mapping, whose device is gone, by memory of the same size; mmap is a plain system call.
         let new = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
             mmap_anonymous(base as *mut libc::c_void, bytes, access, MapFlags::PRIVATE | MapFlags::FIXED)
@@ -270,7 +270,7 @@ mod tests {
         assert!(State(1).ready() && State(2).fatal() && State(9).shut_down() && !State(5).shut_down());
     }
 
-    /// A file that is cut off behind its mapping is as a device that is taken out: SIGBUS.
+    /// A file truncated under its mapping behaves like a removed device: SIGBUS.
     #[test]
     fn a_mapping_that_is_taken_away_reads_as_all_ones() {
         let mut file = tempfile::tempfile().unwrap();

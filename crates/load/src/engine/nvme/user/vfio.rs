@@ -31,7 +31,7 @@ pub const BAR0: u32 = 0;
 pub const CONFIGURATION: u32 = 7;
 const READ_AND_WRITE: u32 = 1 | 2;
 
-/// Addresses that the device is given begin here: above what a PC keeps for interrupts and firmware.
+/// First address for the device: above the range that a PC reserves for interrupts and firmware.
 const FIRST: u64 = 1 << 32;
 
 #[repr(C)]
@@ -73,7 +73,7 @@ const _: () = assert!(size_of::<RegionInfo>() == 32 && size_of::<Map>() == 32 &&
 
 /// A request with a number as its argument.
 fn ask(file: &File, what: u32, argument: libc::c_ulong) -> io::Result<i32> {
-    // SAFETY: the requests that are made so take a number, or ignore it.
+    // SAFETY: these requests take a number, or ignore it.
     match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
         -1 => Err(last_error()),
         answer => Ok(answer),
@@ -83,7 +83,7 @@ fn ask(file: &File, what: u32, argument: libc::c_ulong) -> io::Result<i32> {
 /// A request with a structure.
 ///
 /// # Safety
-/// `argument` is what the request takes.
+/// `argument` is of the type of the request.
 unsafe fn ask_with<T>(file: &File, what: u32, argument: *mut T) -> io::Result<i32> {
     // SAFETY: the caller's promise.
     match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
@@ -138,7 +138,7 @@ pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
     let name = std::ffi::CString::new(address.to_string()).map_err(|e| unusable(io::Error::other(e)))?;
     // SAFETY: the request takes a string that ends in NUL.
     let device = unsafe { ask_with(&group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut()) }.map_err(unusable)?;
-    // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+    // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
     let device = unsafe { File::from_raw_fd(device) };
     Ok((Container { container, _group: group, next: AtomicU64::new(FIRST) }, device))
 }
@@ -152,7 +152,7 @@ pub fn region(device: &File, index: u32) -> io::Result<Region> {
 }
 
 impl Container {
-    /// Lets the device reach `bytes` at `memory`; whole pages. Returns where it finds them. They stay where they are (pinned)
+    /// Maps `bytes` at `memory` for the device; whole pages. Returns the device's address. They stay pinned
     /// until [`unmap`](Self::unmap).
     pub fn map(&self, memory: *mut u8, bytes: usize) -> io::Result<u64> {
         // A page between two mappings, so that nothing runs from one into the other.

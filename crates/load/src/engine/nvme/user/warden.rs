@@ -1,11 +1,11 @@
-//! What stays when we are killed (SIGKILL): a process that takes the drive's way to memory, so that it does not write into pages
-//! that have become somebody else's.
+//! A helper process that survives SIGKILL of this one: it revokes the drive's access to memory, so that the drive does not write
+//! into pages of other processes.
 //!
-//! It shares our open files, and with them the rings that hold our pages where they are: these are let go when it ends, after
+//! It shares the open files, and with them the rings that pin the pages: these are released when it ends, after
 //! the drive was stopped. VFIO does the same by itself.
 //!
-//! It also looks whether the kernel still has the function: one that was taken off the bus by hand may go on working, with nobody
-//! to keep it from memory.
+//! It also checks whether the kernel still has the function: a function that was removed from the bus by hand may continue to run
+//! without protection of memory.
 
 use std::fs::File;
 use std::io;
@@ -26,10 +26,10 @@ pub const COMMAND: u64 = 4;
 /// Whether it may reach memory by itself.
 pub const BUS_MASTER: u16 = 1 << 2;
 
-/// Sent by the kernel when we have ended.
+/// Sent by the kernel when the parent has ended.
 const ORPHANED: Signal = Signal::TERM;
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK_NS: libc::c_long = 100_000_000;
 
 /// Ends when dropped, having done nothing.
@@ -78,8 +78,8 @@ impl ResetGuard {
 
 /// The child's life.
 fn watch(parent: Pid, configuration: &File, gone: &AtomicBool) -> ! {
-    // Signals to our parent's group are not for us, and none but the one that is waited for ends the wait. Nobody could be told
-    // that one of these was refused.
+    // Ignores signals to the parent's group, and all signals except the expected one. There is no channel to report
+    // a failure.
     let _ = setsid();
     set_name(c"iotrail-warden").unwrap_or(());
     // SAFETY: plain system calls, on live structures.
@@ -101,20 +101,20 @@ fn watch(parent: Pid, configuration: &File, gone: &AtomicBool) -> ! {
         if !read() {
             gone.store(true, Ordering::Relaxed);
         }
-        // SAFETY: live structures; what came is not asked for.
+        // SAFETY: live structures; the signal's details are not requested.
         unsafe { libc::sigtimedwait(&orphaned, std::ptr::null_mut(), &look) };
     }
     if read() {
         let stopped = (u16::from_le_bytes(word) & !BUS_MASTER).to_le_bytes();
         pwrite(configuration, &stopped, COMMAND).unwrap_or(0);
     }
-    // SAFETY: ends this process alone, and runs nothing of what the parent wants to be run at its end.
+    // SAFETY: ends only this process, without running the parent's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
 impl Drop for ResetGuard {
     fn drop(&mut self) {
-        // Our own child, not waited for yet, so its number cannot be another's.
+        // An unreaped child, so its PID cannot belong to another process.
         kill_process(self.child, Signal::KILL).unwrap_or(());
         while matches!(waitpid(Some(self.child), WaitOptions::empty()), Err(Errno::INTR)) {}
     }

@@ -8,22 +8,22 @@ use iotrail_host::privileges::{Capability, Privileges};
 /// How the drive and memory are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriveAccess {
-    /// Registers by sysfs; the drive is told physical addresses.
+    /// Registers by sysfs; the drive uses physical addresses.
     Physical,
-    /// Both by VFIO: an IOMMU lets the drive reach what it was given, and nothing else.
+    /// Both by VFIO: an IOMMU restricts the drive to its mapped memory.
     Vfio { group: u32 },
 }
 
 /// The kernel's driver that gives devices to programs.
 const VFIO: &str = "vfio-pci";
 
-/// What is asked about a drive.
+/// Facts about a drive.
 pub struct Facts {
     /// `None`: there is no such function.
     pub function: Option<Function>,
-    /// `None`: it can't be told.
+    /// `None`: not known.
     pub administrator: Option<bool>,
-    /// Mode of lockdown; `None`: it can't be told.
+    /// Lockdown mode; `None`: not known.
     pub lockdown: Option<String>,
 }
 
@@ -37,9 +37,9 @@ impl Facts {
     }
 }
 
-/// How `address` can be driven.
+/// The access to `address`.
 ///
-/// Errors (input): it is no NVMe controller. Errors (machine): the kernel has it, something is on it, or no way leads there.
+/// Errors (input): not an NVMe controller. Errors (machine): the kernel has it, it is in use, or no access is possible.
 pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     let Some(function) = &facts.function else {
         return Err(Error::input(
