@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Nothing that is asked of it takes a tenth of this.
+/// Every request needs less than a tenth of this.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 2] = ["chromium", "chromium-browser"];
 
@@ -21,14 +21,14 @@ pub struct Chromium {
     told: Receiver<Value>,
     session: Option<String>,
     last: u64,
-    /// Everything that it told without being asked.
+    /// Events that arrived without a request.
     pub events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for the two descriptors, which are ours from then on.
+    // SAFETY: `ends` has space for the two descriptors, which this process then owns.
     unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "{}", std::io::Error::last_os_error());
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -51,7 +51,7 @@ impl Chromium {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // SAFETY: between fork and exec only async-signal-safe calls are made. Copies above 9 are made first, as either may be 3 or 4.
+        // SAFETY: only async-signal-safe calls between fork and exec. Copies above 9 are made first, as either may be 3 or 4.
         unsafe {
             command.pre_exec(move || {
                 let (read, write) = (libc::fcntl(read, libc::F_DUPFD, 10), libc::fcntl(write, libc::F_DUPFD, 10));
@@ -90,7 +90,7 @@ impl Chromium {
         Some(chromium)
     }
 
-    /// What a method of the protocol answers.
+    /// The result of a protocol method.
     #[track_caller]
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
@@ -163,7 +163,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // Its own processes go with it. One that is gone already is what was wanted.
+        // Its own processes end with it. An error means that it has already ended.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }

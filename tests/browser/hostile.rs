@@ -40,7 +40,7 @@ pub fn stays_text() {
     assert!(!said.contains('\u{1b}'), "{said:?}");
     let Some(mut page) = Page::open("hostile text", &folder.path().join("page.html")) else { return };
     page.has_its_marks();
-    // Every label that can be shown is shown: hover, tables, what is picked.
+    // All labels are visible: hover, tables, selection.
     let shown = page.hover("course");
     assert!(shown.contains("<script>"), "as text: {shown:?}");
     page.browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");

@@ -1,4 +1,4 @@
-//! Stored runs of any experiment, made from its plan without its loads: measurements whose figures are told by the cell and the repeat.
+//! Stored runs of any experiment, generated from its plan without loads: the values depend on the cell and the repeat.
 
 use std::path::{Path, PathBuf};
 
@@ -78,7 +78,7 @@ pub fn latencies(cell: u32, repeat: u32) -> Histogram<u64> {
     all
 }
 
-/// What the store holds of the measurement that its cell and repeat tell.
+/// The stored value of the measurement, by its cell and repeat.
 pub fn iops(cell: u32, repeat: u32) -> f64 {
     10_000.0 + 100.0 * f64::from(cell) + 12.5 * f64::from(repeat)
 }

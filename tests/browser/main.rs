@@ -1,6 +1,6 @@
-//! The page of `iotrail report`, opened in a browser: Chromium without a screen, asked over its debugging pipe.
+//! The page of `iotrail report`, opened in headless Chromium and queried over its debugging pipe.
 //!
-//! Runs of every built-in experiment are made as a store would have them, without their loads. What a machine lacks (Chromium, axe-core) is
+//! Synthetic runs of every built-in experiment are stored, without loads. A missing program (Chromium, axe-core) is
 //! a skip with its reason; under CI a skip is a failure.
 
 mod chromium;
@@ -17,7 +17,7 @@ use iotrail_experiment::builtin;
 
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What could not be looked at, and why.
+/// Records a check that was not possible, and why.
 fn skip(what: &str, why: &str) {
     SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{what}: {why}"));
 }

@@ -1,4 +1,4 @@
-//! A page that is open in the browser, and what is asked of every page.
+//! An open page, and the checks common to all pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ fn axe() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe-core/package/axe.min.js")
 }
 
-/// `iotrail` with these arguments, in a folder.
+/// Runs `iotrail` with these arguments in a directory.
 #[track_caller]
 pub fn iotrail(folder: &Path, args: &[&str]) -> (i32, String) {
     let out = Command::new(BINARY).args(args).current_dir(folder).output().expect("the built binary runs");
@@ -24,11 +24,11 @@ pub fn iotrail(folder: &Path, args: &[&str]) -> (i32, String) {
 
 pub struct Page {
     pub browser: Chromium,
-    /// What its script reads.
+    /// The data of its script.
     pub data: Value,
 }
 
-/// Of every chart that is there: the rows of its marks, those marks that have no place or size, and its lines.
+/// For every chart: the rows of its marks, marks without position or size, and its lines.
 const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => {
     const marks = [...p.querySelectorAll('.point, .bar')];
     const size = (m) => { const b = m.getBoundingClientRect(); return b.width > 0 && b.height > 0; };
@@ -36,7 +36,7 @@ const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => {
         lines: [...p.querySelectorAll('.line')].filter(size).length, ticks: p.querySelectorAll('.tick:not(.spare)').length };
 })";
 
-/// What a mark shows.
+/// The tooltip of a mark.
 const SHOWN: &str = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
 
 impl Page {
@@ -51,12 +51,12 @@ impl Page {
         let data = browser.evaluate("document.getElementById('data').textContent");
         let data = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
         let mut page = Self { browser, data };
-        // What is folded is a part of the page, and looked at as such.
+        // Folded parts belong to the page and are checked too.
         page.browser.evaluate("document.querySelectorAll('.fold').forEach((d) => { d.open = true; })");
         Some(page)
     }
 
-    /// On a screen, wide or of a phone, the answer, the differences and what delivered the completions come first.
+    /// On a wide screen and on a phone, the answer, the differences and the delivery paths come first.
     pub fn answers_first(&mut self) {
         for (width, height) in [(1280, 900), (390, 844)] {
             let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500});
@@ -88,7 +88,7 @@ impl Page {
         figure["rows"].as_array().expect("rows").iter().map(|row| row[i].clone()).collect()
     }
 
-    /// Every chart has a mark for each row that it says it draws, and axes that can be read.
+    /// Every chart has a mark per declared row, and readable axes.
     pub fn has_its_marks(&mut self) {
         for figure in self.figures().clone() {
             let id = figure["id"].as_str().expect("a name").to_owned();
@@ -111,7 +111,7 @@ impl Page {
         }
     }
 
-    /// No error on the console, and nothing asked of any network.
+    /// No error on the console, and no network request.
     pub fn was_quiet(&self) {
         for event in &self.browser.events {
             let (method, p) = (event["method"].as_str().unwrap_or_default(), &event["params"]);
@@ -138,7 +138,7 @@ impl Page {
             "(() => {{ const b = {mark}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         ));
         let (x, y) = (at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"));
-        // The scrolling has to be over, as it puts away what is shown.
+        // Scrolling has to end first, as it hides tooltips.
         self.browser.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r())))");
         self.browser.point_at(x - 2.0, y);
         self.browser.point_at(x, y);
@@ -150,7 +150,7 @@ impl Page {
         self.browser.evaluate(&format!(
             "document.getElementById('tip').hidden = true; document.querySelector('#{figure} .plot').focus()"
         ));
-        // Scrolling that is not over yet puts away what is shown.
+        // A scroll in progress hides tooltips.
         for _ in 0..1000 {
             self.browser.key("Home");
             if let Some(text) = self.browser.evaluate(SHOWN).as_str() {
@@ -176,7 +176,7 @@ impl Page {
         }
     }
 
-    /// Whatever can be used can be reached with the Tab key alone.
+    /// All controls are reachable with only the Tab key.
     pub fn is_reached_by_tab(&mut self) {
         const ALL: &str = "[...document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]')].filter((e) => e.checkVisibility())";
         let all = self.browser.evaluate(&format!("{ALL}.forEach((e, i) => e.dataset.place = i), {ALL}.length"));
@@ -192,7 +192,7 @@ impl Page {
         assert_eq!(reached.len() as u64, all, "of these, some were not reached: {reached:?}");
     }
 
-    /// axe-core finds nothing wrong, in these themes. What is inside a chart is one picture to it, which has words of its own.
+    /// axe-core finds no fault in these themes. It treats a chart as one picture with a text of its own.
     pub fn is_accessible(&mut self, test: &str, themes: &[&str]) {
         let Ok(axe) = std::fs::read_to_string(axe()) else {
             return skip(test, "axe-core is not there: `make test` fetches it, with npm");

@@ -1,11 +1,11 @@
-//! Pages of stored runs: what they show is what the store holds.
+//! Pages of stored runs show the contents of the store.
 
 use serde_json::{Value, json};
 
 use crate::made::{self, REPEATS};
 use crate::page::{Page, iotrail};
 
-/// Everything that is asked of a page, of an experiment's own.
+/// All checks of a page, on the page of an experiment.
 pub fn of_experiment(name: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = made::store(&folder.path().join("s.db"), &made::built_in(name), REPEATS);
@@ -21,12 +21,12 @@ pub fn of_experiment(name: &str) {
     let order = store.order(run).expect("readable");
     let wanted: Vec<Value> = order.iter().map(|(cell, repeat)| json!(made::iops(*cell, *repeat))).collect();
     assert_eq!(page.column("course", "iops"), wanted);
-    // Every measured cell but the control has a level; every completion has its vehicle.
+    // Every measured cell except the control has a level; every completion has its delivery path.
     let cells = record.cells.iter().filter(|c| !c.measurements.is_empty() && c.arm() != "control").count();
     assert_eq!(page.column("iops", "iops").len(), cells);
     let carried: u64 = page.column("vehicles", "counted").iter().filter_map(Value::as_u64).sum();
     assert_eq!(carried, 1000 * u64::from(REPEATS) * cells as u64);
-    // What is not known is drawn nowhere.
+    // Unknown values are not drawn.
     assert!(page.column("rates", "context_switches").iter().all(Value::is_null));
     page.has_its_marks();
 
@@ -52,7 +52,7 @@ pub fn of_experiment(name: &str) {
     }
     page.is_reached_by_tab();
     assert!(page.step_through("course").contains(&format!("iops: {exact}")), "the first mark, by the keyboard");
-    // The themes are the same on every page: the other one is looked at in the tests below.
+    // The themes are the same on every page: the tests below check the other one.
     page.is_accessible(name, &["light"]);
     page.was_quiet();
 }

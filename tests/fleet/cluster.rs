@@ -13,7 +13,7 @@ use crate::command::{Ended, end};
 
 pub const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
-/// What Slurm takes to notice a killed node, and more.
+/// More than the time in which Slurm detects a killed node.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Why there can be no cluster here.
@@ -36,7 +36,7 @@ pub struct Cluster {
     jobs: Range<u64>,
 }
 
-/// Where nodes keep what they measure: those of all clusters on this machine, each job by its number.
+/// Directory of the nodes' results: shared by all clusters on this machine, by job number.
 const KEPT: &str = "/var/tmp/iotrail-slurm-0";
 
 /// Numbers for the jobs of one more cluster: no other's, of this process or another.
@@ -49,7 +49,7 @@ fn numbers() -> Range<u64> {
 
 impl Cluster {
     pub fn start() -> Self {
-        // munge wants every folder on the way to its socket to be safe, and the path is short.
+        // munge needs every directory on the way to its socket to be secure, and a short path.
         let folder = tempfile::Builder::new().prefix("fleet-").tempdir().expect("a temporary folder");
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("our own folder");
@@ -73,7 +73,7 @@ impl Cluster {
         self.folder.path().join(name)
     }
 
-    /// A command that finds this cluster, in its folder.
+    /// A command that finds this cluster, in its directory.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -122,7 +122,7 @@ impl Cluster {
         said.stdout.lines().map(|line| line.trim().to_owned()).collect()
     }
 
-    /// What has been left on the nodes.
+    /// Files left on the nodes.
     #[track_caller]
     pub fn assert_empty(&self) {
         self.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
@@ -130,7 +130,7 @@ impl Cluster {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// For those that end before they have tidied up: somebody killed them.
+    /// For jobs that end without cleanup, because they were killed.
     pub fn tidy(&self) {
         for path in self.left() {
             _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
@@ -154,7 +154,7 @@ impl Cluster {
         let mut daemon = self.nodes[at].take().expect("it runs");
         let started = started_on(node, &self.path("slurm.conf"));
         for id in [daemon.id()].into_iter().chain(started) {
-            // SAFETY: a child of ours that has not been waited for, or what it has started a moment ago.
+            // SAFETY: an unreaped child, or a process that it has started a moment ago.
             unsafe { libc::kill(id as libc::pid_t, libc::SIGKILL) };
         }
         daemon.wait().expect("a child of ours");
@@ -173,7 +173,7 @@ impl Cluster {
         self.controller = Some(daemon(self.folder.path(), "controller", "slurmctld", &["-D"]));
     }
 
-    /// What the daemons said, for a test that failed.
+    /// Prints the daemons' messages for a failed test.
     pub fn tell(&self) {
         for name in ["controller", "n1", "n2", "n3", "n4"] {
             let text = std::fs::read_to_string(self.path("log").join(name)).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Drop for Cluster {
 }
 
 fn stop(mut child: Child) {
-    // SAFETY: a child of ours that has not been waited for.
+    // SAFETY: an unreaped child.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
     _ = child.wait();
 }
@@ -245,7 +245,7 @@ fn munged(folder: &Path) -> Child {
 fn configure(folder: &Path, first_job: u64) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default().to_owned();
-    // All at once, so that none is given twice.
+    // All at once, so that each port is unique.
     let listeners: Vec<TcpListener> =
         (0..=NODES.len()).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().expect("it is bound").port()).collect();
@@ -274,7 +274,7 @@ fn configure(folder: &Path, first_job: u64) {
     std::fs::write(folder.join("slurm.conf"), text).expect("our own folder");
 }
 
-/// What a node of this cluster runs: the daemons of its steps first, so that they do not tell of what happens to the rest.
+/// Processes of a node of this cluster: the daemons of its steps first, so that they do not report the end of the rest.
 fn started_on(node: &str, conf: &Path) -> Vec<u32> {
     let (conf, node) = (format!("SLURM_CONF={}", conf.display()), format!("SLURMD_NODENAME={node}"));
     let read = |id: u32, name: &str| std::fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();

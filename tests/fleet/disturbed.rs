@@ -1,4 +1,4 @@
-//! Runs that meet what happens in a cluster: a node or the controller lost, Ctrl-C, a terminal that closes, other people's jobs.
+//! Runs during disturbances of a cluster: a lost node or controller, Ctrl-C, a terminal that closes, other users' jobs.
 
 use std::process::Child;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
 ];
 
-/// Starts a run on these nodes that takes some seconds, and waits until each has measured something.
+/// Starts a run on these nodes that takes some seconds, and waits until each has made a measurement.
 fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
     experiment(cluster, "2500ms");
     let line = format!("run e.toml --slurm --nodes {nodes} --seed 7 --store s.db --json");
@@ -85,7 +85,7 @@ fn stopped(cluster: &mut Cluster) {
     }
 }
 
-/// A run on two nodes whose first job is submitted, and whose second waits in this shell's lines for sbatch.
+/// A run on two nodes whose first job is submitted, and whose second waits for sbatch in these shell lines.
 fn half(cluster: &Cluster, lines: &str) -> Child {
     experiment(cluster, "300ms");
     let (bin, sbatch) = (cluster.path("bin"), cluster.path("bin/sbatch"));
@@ -99,7 +99,7 @@ fn half(cluster: &Cluster, lines: &str) -> Child {
     child
 }
 
-/// Its folders beside the store.
+/// Its directories next to the store.
 fn kept(cluster: &Cluster) -> Vec<String> {
     let entries = std::fs::read_dir(cluster.path("")).expect("our own folder").flatten();
     entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with("s.db")).collect()
@@ -113,7 +113,7 @@ fn submitting(cluster: &mut Cluster) {
     let said = "iotrail: stopped while it submitted; what was submitted is cancelled";
     assert_eq!((ended.stderr.trim(), kept(cluster)), (said, vec![]));
     cluster.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
-    // Who started and was cancelled before it measured has left its folder.
+    // A job that was cancelled before its first measurement has left its directory.
     cluster.tidy();
 }
 
@@ -146,11 +146,11 @@ fn lost(cluster: &mut Cluster) {
     let said = node(&fleet, "n3")["said"].as_str().unwrap_or_default().to_owned();
     assert!(said.starts_with("it was lost after ") && said.ends_with(", and did not come back"), "{said}");
     assert!(ended.stderr.contains("n3: lost after "), "{}", ended.stderr);
-    // The node died: what lies on it stays until it is back.
+    // The node died: its files stay until it returns.
     cluster.tidy();
 }
 
-/// It goes on where it was, and what it had measured is not measured again.
+/// It resumes, and existing measurements are not repeated.
 fn back(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-4]", &[]);
     has_measured(cluster, 3);
@@ -206,7 +206,7 @@ fn closed(cluster: &mut Cluster) {
     assert_eq!(attached(cluster, &job).status, 2, "it is collected once");
 }
 
-/// Whoever ends the command does not mean the job.
+/// A signal that ends only the command does not apply to the job.
 fn killed(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     let job = ended_before(cluster, child, libc::SIGTERM, 3);
@@ -214,7 +214,7 @@ fn killed(cluster: &mut Cluster) {
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// What came back before is not taken for all of it.
+/// Results that came back earlier are not taken for all of them.
 fn drained(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 2);
@@ -235,7 +235,7 @@ fn drained(cluster: &mut Cluster) {
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &second, name));
 }
 
-/// After the time that is asked for, what had come counts.
+/// After the specified time, the results so far count.
 fn given_up(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 2);
@@ -249,11 +249,11 @@ fn given_up(cluster: &mut Cluster) {
     partial(cluster, &fleet, "n2");
     assert_eq!(node(&fleet, "n2")["said"], "given up after 3 s: Slurm has it drained: disk", "{fleet}");
     assert!(fleet["finished_unix_s"].is_u64() && kept(cluster) == ["s.db"], "{fleet}");
-    // Nobody fetches what lies there.
+    // The files there are not fetched.
     cluster.tidy();
 }
 
-/// The partition grants less than what fetches results asks for elsewhere.
+/// The partition grants less than the usual limit of a fetching job.
 fn short(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &["--sbatch", "--partition=short"]);
     let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
@@ -263,7 +263,7 @@ fn short(cluster: &mut Cluster) {
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// Slurm's reason is told, what they measured comes, and their folders go.
+/// Slurm's reason is reported, the measurements return, and the directories are removed.
 fn ended_by_others(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     (1..=2).for_each(|task| has_measured(cluster, task));
@@ -280,7 +280,7 @@ fn ended_by_others(cluster: &mut Cluster) {
     assert!(!ended.stderr.contains("cannot be carried"), "{}", ended.stderr);
 }
 
-/// What the node cannot leave there is fetched from it.
+/// Results that the node cannot store there are fetched from it.
 fn emptied(cluster: &mut Cluster) {
     let shared = cluster.path("shared");
     std::fs::create_dir(&shared).expect("our own folder");
@@ -295,7 +295,7 @@ fn emptied(cluster: &mut Cluster) {
     whole(cluster, &fleet(&ended), "n1");
 }
 
-/// The job does not hold its node for somebody who cannot take anything, and nothing is lost.
+/// The job does not keep its node for a collector that cannot accept data, and nothing is lost.
 fn full(cluster: &mut Cluster) {
     experiment(cluster, "2500ms");
     let tiny = Mounted::new(cluster.path("tiny"));
@@ -303,7 +303,7 @@ fn full(cluster: &mut Cluster) {
     let child = child.expect("it starts");
     cluster.wait_for("the job", |c| c.queue().contains(&"root RUNNING n1".to_owned()).then_some(()));
     let filler = tiny.0.join("filler");
-    // Until nothing has room any more.
+    // Until the disk is full.
     _ = std::io::copy(&mut std::io::repeat(0), &mut std::fs::File::create(&filler).expect("our own folder"));
     let ended = end(child);
     assert_ne!(ended.status, 0, "{}", ended.stderr);
@@ -339,7 +339,7 @@ impl Drop for Mounted {
     }
 }
 
-/// What fetches results has the reservation of the job, and none once that is gone.
+/// A fetching job uses the reservation of the job, and none once that is gone.
 fn reserved(cluster: &mut Cluster) {
     for is_gone in [false, true] {
         let create = [
@@ -366,7 +366,7 @@ fn reserved(cluster: &mut Cluster) {
     }
 }
 
-/// Ours waits for its turn, and leaves the other's alone.
+/// This job waits for its turn, and does not affect the other.
 fn neighbour(cluster: &mut Cluster) {
     let sleeps = [
         "--parsable",

@@ -1,7 +1,7 @@
-//! `--slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a folder of their own. Needs root and the packages
-//! slurm-wlm and munge.
+//! `--slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a directory of their own. Needs root and the
+//! packages slurm-wlm and munge.
 //!
-//! The short tests are in the gate; those that wait for Slurm's own time-outs are ignored unless `make fleet-test` asks for them.
+//! The short tests are in the gate; those that wait for Slurm's own time-outs are ignored unless `make fleet-test` includes them.
 
 mod cluster;
 mod command;
@@ -16,7 +16,7 @@ use libtest_mimic::{Arguments, Trial};
 
 use cluster::Cluster;
 
-/// A test's name and body; in a long one something has to time out.
+/// A test's name and body; a long one waits for a time-out.
 pub struct Test {
     pub name: &'static str,
     pub is_long: bool,
@@ -39,7 +39,7 @@ fn main() {
     }
     let trial = |test: &'static Test| {
         Trial::test(test.name, move || {
-            // Each has a cluster of its own: what one leaves behind is seen, and no other meets it.
+            // Each test has its own cluster, so that files left behind are detected and do not affect others.
             let mut cluster = Cluster::start();
             let went = catch_unwind(AssertUnwindSafe(|| {
                 (test.body)(&mut cluster);
@@ -54,7 +54,7 @@ fn main() {
         })
         .with_ignored_flag(missing.is_some() || test.is_long)
     };
-    // With what they need missing, to include the ignored ones would start them.
+    // Without the required packages, including the ignored ones would start them.
     let args = Arguments { include_ignored: args.include_ignored && missing.is_none(), ..args };
     libtest_mimic::run(&args, tests().map(trial).collect()).exit();
 }

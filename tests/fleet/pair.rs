@@ -100,7 +100,7 @@ fn back(cluster: &mut Cluster) {
     assert_eq!(measured(&of(cluster, "f1")), 6);
 }
 
-/// A step that is lost is started again; where its job is over, the run is partial, and what was planned stays planned.
+/// A lost step is restarted; if its job is over, the run is partial, and the plan is unchanged.
 fn half(cluster: &mut Cluster) {
     let line = ["--engine", "epoll,io_uring", "--repeats", "6", "--runtime", "1500ms"];
     let child = cluster.tool(BENCH, &line).spawn().expect("it starts");

@@ -1,4 +1,4 @@
-//! A program of the user's on nodes: where it is, as it is, with its own figures.
+//! A user's program on nodes: in its directory, unmodified, with its own metrics.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,7 +11,7 @@ use crate::whole::{measured, stored};
 
 pub const TESTS: &[Test] = &[Test { name: "fleet::a_program_is_tried_on_two_nodes", is_long: true, body: tried }];
 
-/// Twice as fast where FAST is set. It can be started from its own folder alone, and says what it was given.
+/// Twice as fast if FAST is set. It can be started only from its own directory, and prints its input.
 const PROGRAM: &str = "#!/bin/sh
 [ -f ./input ] || { echo 'prog: no input here' >&2; exit 4; }
 [ -z \"$XDG_CACHE_HOME\" ] && [ \"$(umask)\" = 0022 ] || { echo 'prog: other surroundings' >&2; exit 4; }
@@ -59,7 +59,7 @@ fn tried(cluster: &mut Cluster) {
     cannot(cluster);
 }
 
-/// What goes wrong is said by the node, in a line.
+/// The node reports a failure in one line.
 fn cannot(cluster: &Cluster) {
     let line = "try --slurm --nodes n1 --store ../other.db --metric speed=([0-9]+) --env-arm X=1 --";
     let ended = tool(cluster, line, &["sh", "-c", "echo prog: not a terminal >&2; test -t 0"]);

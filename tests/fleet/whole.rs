@@ -1,4 +1,4 @@
-//! Runs that nothing disturbs, and the errors where there is nothing to run on.
+//! Runs without disturbance, and the errors without nodes.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::wrong_use_is_one_line_and_leaves_nothing", is_long: true, body: wrong },
 ];
 
-/// Of an experiment of two arms: four measurements, each of which takes so long.
+/// An experiment of two arms: four measurements with this duration each.
 pub fn experiment(cluster: &Cluster, runtime: &str) {
     let text = format!(
         "name = \"tiny\"\ntitle = \"Two arms\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\ncontrol = false\n\n\
@@ -118,7 +118,7 @@ fn chosen(cluster: &mut Cluster) {
     assert!(ended.stderr.starts_with(said) && !cluster.path("other.db").exists(), "{}", ended.stderr);
 }
 
-/// As somebody has it who looks at jobs of another partition, within a job of theirs.
+/// The environment of a user who queries jobs of another partition, within a job.
 fn surrounded(cluster: &mut Cluster) {
     experiment(cluster, "300ms");
     let mut command = cluster.tool("run e.toml --slurm --nodes n1,n3 --seed 7 --store s.db --json", &[]);

@@ -1,8 +1,8 @@
-//! Hand-made recordings → the screen of `iotrail explain`, without root and without a kernel.
+//! Hand-written recordings → the screen of `iotrail explain`, without root and without a kernel.
 //!
-//! `explain/NAME.jsonl` holds a recording, a line of JSON each: its header, its entries, and an `end` if it has one; a last
-//! line `{"cut_bytes": N}` takes so many bytes off the file's end. `explain/NAME.txt` is what is printed, all I/Os of it.
-//! With IOTRAIL_WRITE_GOLDEN=1 the texts are written instead of compared; read the difference before it is committed.
+//! `explain/NAME.jsonl` is a recording with one line of JSON each: its header, its entries, and an `end` if it has one; a last
+//! line `{"cut_bytes": N}` truncates the file by N bytes. `explain/NAME.txt` is the output with all I/Os.
+//! With IOTRAIL_WRITE_GOLDEN=1 the texts are written instead of compared; read the difference before committing it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
-//! Recorded events → expected vehicles, without root and without a kernel.
+//! Recorded events → expected delivery paths, without root and without a kernel.
 //!
-//! `NAME.jsonl` holds the events, one a line; `NAME.expected.json` what they come to. Those named `made_…` are written by
-//! hand, one hard case each; the others are real runs, whose expected vehicles are what the probes counted at the time
-//! (tests/kernel/golden.rs writes them). Recordings of whole I/Os are in `explain.rs`.
+//! `NAME.jsonl` has the events, one per line; `NAME.expected.json` the expected counts. Files named `made_…` are written by
+//! hand, one hard case each; the others are real runs, whose expected delivery paths are the probes' counts at the time
+//! (tests/kernel/golden.rs writes them). Recordings of I/Os are in `explain.rs`.
 
 mod explain;
 
@@ -20,7 +20,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expected {
-    /// What was run, or what the case shows.
+    /// The command, or the purpose of the case.
     #[serde(rename = "about")]
     _about: String,
     vehicles: Vec<Count>,
@@ -45,7 +45,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Of all cases; a file without its other half is one that fails.
+/// Names of all cases; a file without its counterpart fails.
 fn names() -> BTreeSet<String> {
     let names: BTreeSet<String> = fs::read_dir(folder())
         .expect("the folder of this test")

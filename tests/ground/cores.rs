@@ -8,7 +8,7 @@ use crate::run::Unsupported;
 pub struct Cores {
     /// A CPU that takes the interrupts of its own reads.
     pub with: Option<usize>,
-    /// A CPU whose reads interrupt another CPU.
+    /// A CPU whose reads interrupt a different CPU.
     pub without: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ pub fn find(target: &mut Target) -> Result<Cores> {
     Ok(cores)
 }
 
-/// Of each numbered interrupt line, the count of each CPU.
+/// Counts per CPU of each numbered interrupt line.
 fn device_interrupts() -> Result<Vec<Vec<u64>>> {
     let text = std::fs::read_to_string("/proc/interrupts").context("/proc/interrupts")?;
     let heading = text.lines().next().context("/proc/interrupts is empty")?;
@@ -56,7 +56,7 @@ pub fn pin(cpu: usize) -> Result<()> {
     set_affinity(&set).with_context(|| format!("running on CPU {cpu}"))
 }
 
-/// Another CPU than this one that we could run on before we were pinned.
+/// A CPU other than `than` on which this process could run before it was pinned.
 pub fn another(than: usize) -> Result<usize> {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").context("which CPUs are online")?;
     let last = online.trim().rsplit([',', '-']).next().and_then(|n| n.parse::<usize>().ok());
@@ -76,7 +76,7 @@ fn is_set(cpu: usize, set: &libc::cpu_set_t) -> bool {
 }
 
 fn affinity() -> Result<libc::cpu_set_t> {
-    // SAFETY: the set is written by the call and its size is given.
+    // SAFETY: the call writes the set, whose size is passed.
     let (set, failed) = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let failed = libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -87,7 +87,7 @@ fn affinity() -> Result<libc::cpu_set_t> {
 }
 
 fn set_affinity(set: &libc::cpu_set_t) -> Result<()> {
-    // SAFETY: the set is read by the call and its size is given.
+    // SAFETY: the call reads the set, whose size is passed.
     let failed = unsafe { libc::sched_setaffinity(0, size_of_val(set), set) };
     ensure!(failed == 0, std::io::Error::last_os_error());
     Ok(())

@@ -22,7 +22,7 @@ fn bad_buffers(run: &mut Run) -> Result<()> {
     let mut ring = Ring::open(8, &[])?;
     let registered = vec![0u8; BLOCK];
     let only = [libc::iovec { iov_base: registered.as_ptr().cast_mut().cast(), iov_len: BLOCK }];
-    // SAFETY: the buffer outlives the ring's use of it, and nobody looks at what is read into it.
+    // SAFETY: the buffer outlives the ring's use of it, and its contents are not read.
     unsafe { ring.uring.submitter().register_buffers(&only) }.context("registering a buffer")?;
     run.start()?;
     let gone = unmapped()?;
@@ -62,10 +62,10 @@ fn bad_buffers(run: &mut Run) -> Result<()> {
 
 /// The address of a page that was mapped.
 fn unmapped() -> Result<*mut u8> {
-    // Of three, the one in the middle: what is mapped later does not fit there, but for a single page, and nobody maps one from here on.
+    // The middle one of three pages: later mappings do not fit there, except a single page, which is not mapped from here on.
     let pages = Memory::new(3)?;
     let gone = pages.page(1);
-    // SAFETY: it is ours, and nobody but the kernel is given its address; dropping unmaps what is left.
+    // SAFETY: an owned page whose address only the kernel has; dropping unmaps the remainder.
     unsafe { ensure!(libc::munmap(gone.cast(), BLOCK) == 0, std::io::Error::last_os_error()) };
     std::mem::forget(pages);
     Ok(gone)

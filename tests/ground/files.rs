@@ -1,4 +1,5 @@
-//! Several files in known shares, by descriptor and by index, one of them deleted; in a thread that is not called what its process is.
+//! Several files with known shares, by descriptor and by index, one of them deleted; in a thread whose name differs from its
+//! process.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -19,7 +20,7 @@ pub const SCENARIOS: &[Scenario] = &[Scenario {
     run: files,
 }];
 
-/// Of each 20 requests, so many, each of so many bytes.
+/// This many of each 20 requests, with this many bytes each.
 const READS: (u32, usize) = (12, 4096);
 const FIXED: (u32, usize) = (4, 1000);
 const WRITES: (u32, usize) = (2, 512);
@@ -29,7 +30,7 @@ const FILE_BYTES: usize = 1 << 20;
 /// Sets a colour, and seems to begin a line of its own.
 pub const NAME: &str = "read\n\x1b[31mme";
 
-/// Of the registered files.
+/// Index of the registered file.
 const INDEX: u32 = 2;
 
 fn files(run: &mut Run) -> Result<()> {

@@ -99,7 +99,7 @@ struct Context {
 impl Context {
     fn open() -> Result<Context> {
         let mut id: libc::c_ulong = 0;
-        // SAFETY: the call writes the context that it is given.
+        // SAFETY: the call writes the context that it receives.
         let failed = unsafe { libc::syscall(libc::SYS_io_setup, DEPTH, &mut id) };
         if failed != 0 {
             return Err(Unsupported(format!("io_setup: {}", std::io::Error::last_os_error())).into());
@@ -107,7 +107,7 @@ impl Context {
         Ok(Context { id, ops: BTreeMap::new() })
     }
 
-    /// Submits all but the last `refused`, which the kernel must not take, and reaps what was submitted. The control blocks'
+    /// Submits all but the last `refused`, which the kernel must reject, and reaps the submitted ones. The control blocks'
     /// buffers must live as long.
     fn perform(&mut self, blocks: &mut [libc::iocb], refused: usize) -> Result<()> {
         let accepted = self.submit(blocks, refused)?;
@@ -117,7 +117,7 @@ impl Context {
 
     fn events(&self, accepted: usize) -> Result<Vec<Event>> {
         let mut events = [Event::default(); DEPTH as usize];
-        // SAFETY: there is room for as many events as are asked for.
+        // SAFETY: there is space for the requested number of events.
         let ended = unsafe {
             let nobody = std::ptr::null::<libc::timespec>();
             libc::syscall(libc::SYS_io_getevents, self.id, accepted, accepted, events.as_mut_ptr(), nobody)
@@ -155,8 +155,8 @@ impl Context {
     fn take(&mut self, results: usize, blocks: &[libc::iocb]) {
         let ring = self.id as *mut EventRing;
         for _ in 0..results {
-            // SAFETY: the context's id is the address of its ring, which holds `entries` events after its header. Nobody else
-            // takes from it, and the kernel writes no event between head and tail.
+            // SAFETY: the context's ID is the address of its ring, which has `entries` events after its header. It has no other
+            // reader, and the kernel writes no event between head and tail.
             unsafe {
                 while (&raw const (*ring).tail).read_volatile() == (*ring).head {
                     std::hint::spin_loop();
@@ -247,8 +247,8 @@ fn libaio_writes(run: &mut Run) -> Result<()> {
     })?;
     let syncs = context.ops["fsync"].completions;
     context.close(run);
-    // An fsync is a kernel worker's, of which nothing is seen, unless it is done before io_submit returns; a write ends in the
-    // interrupt or in such a worker.
+    // A kernel worker does an fsync invisibly, unless it is done before io_submit returns; a write ends in the
+    // interrupt or in this kind of worker.
     let all = run.report.completions();
     run.report.between("unknown", syncs - syncs / 10, syncs + all / 50);
     run.report.expected.other.max = all;
@@ -294,7 +294,7 @@ fn libaio_same_block(run: &mut Run) -> Result<()> {
         round += 1;
         let mut block = [iocb(PREAD, target.fd(), target.buffer(), BLOCK, 0)];
         for n in 1..=group as usize {
-            // What is direct is whole blocks of the disk.
+            // Direct I/O needs whole blocks of the disk.
             block[0].aio_nbytes = (BLOCK / DEPTH as usize * n) as u64;
             context.submit(&mut block, 0)?;
         }

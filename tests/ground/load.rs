@@ -16,7 +16,7 @@ pub struct Target {
     file: File,
     blocks: u64,
     seed: u64,
-    /// As many blocks as are ever in flight. Reads in flight may share one: nobody looks at what was read.
+    /// One block per request in flight. Reads in flight may share one, because the data is not read.
     memory: Memory,
     next: usize,
 }
@@ -61,7 +61,7 @@ impl Target {
     /// A read outside any ring.
     pub fn read_one(&mut self) -> Result<()> {
         let (offset, buffer) = (self.offset(), self.buffer());
-        // SAFETY: a block of our own memory, which nothing else reads meanwhile.
+        // SAFETY: an owned block without other readers.
         let buffer = unsafe { std::slice::from_raw_parts_mut(buffer, BLOCK) };
         self.file.read_exact_at(buffer, offset).context("reading")
     }
@@ -104,8 +104,8 @@ pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batc
     })
 }
 
-/// Keeps up to `depth` reads in flight and looks at the completion ring from user mode; `between` is called after each
-/// look that found nothing.
+/// Keeps up to `depth` reads in flight and polls the completion ring in user mode; `between` is called after each
+/// poll that found nothing.
 pub fn peeking(ring: &mut Ring, target: &mut Target, count: u32, depth: u32, mut between: impl FnMut()) -> Result<()> {
     let (mut pushed, mut done) = (0, 0);
     while done < count {
@@ -141,7 +141,7 @@ pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>)
     Ok(())
 }
 
-/// No-ops, so many with each call, which does them at once.
+/// No-ops, this many per call, which completes them at once.
 pub fn nops(ring: &mut Ring, count: u32, batch: u32) -> Result<()> {
     groups(count, batch, |group| {
         (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
@@ -169,7 +169,7 @@ pub fn faults() -> u64 {
 }
 
 fn usage() -> libc::rusage {
-    // SAFETY: the call fills the structure that it is given.
+    // SAFETY: the call fills the structure that it receives.
     unsafe {
         let mut usage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &mut usage);

@@ -1,8 +1,8 @@
-//! Ground truth: a program that makes each vehicle and each pathology on demand, and prints what it injected.
+//! Ground truth: a program that causes each delivery path and each pathology on demand, and prints what it did.
 //!
-//! It shares no code with iotrail, so that what iotrail sees can be compared with what was done. One scenario per run;
+//! It shares no code with iotrail, so that iotrail's report can be compared with the facts. One scenario per run;
 //! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
-//! says so in `unsupported`, and the exit status is 0.
+//! reports `unsupported`, and the exit status is 0.
 
 mod cores;
 mod faults;

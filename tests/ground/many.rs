@@ -1,5 +1,5 @@
-//! Many rings, children and threads. These are no scenarios of the list: they hold no finding and no single ring's truth, only sums
-//! that follow from `--count`.
+//! Many rings, children and threads. They are not in the list of scenarios: they have neither a finding nor a single ring's truth,
+//! only sums that depend on `--count`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -111,7 +111,7 @@ fn child(work: impl FnOnce() -> Result<()>) -> Result<libc::pid_t> {
 /// Waits for a child; its status as waitpid(2) has it.
 fn wait_for(pid: libc::pid_t) -> Result<i32> {
     let mut status = 0;
-    // SAFETY: waits for our own child; the status is written by the call.
+    // SAFETY: waits for an own child; the call writes the status.
     let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
     ensure!(ended == pid, "child {pid}: {}", std::io::Error::last_os_error());
     Ok(status)
@@ -167,7 +167,7 @@ fn operations_of_rings(run: &mut Run) -> Result<()> {
             ring.submit_and_wait(4)?;
             ensure!(ring.completion().all(|c| c.result() >= 0), "each succeeds");
         }
-        // So that all can be followed.
+        // So that all requests are traced.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     run.pause();
@@ -265,7 +265,7 @@ fn one_ring_of_processes(run: &mut Run) -> Result<()> {
 fn unwaited_children(run: &mut Run) -> Result<()> {
     run.start()?;
     nops(&mut IoUring::new(2)?, 1)?;
-    // SAFETY: no handler of ours is called.
+    // SAFETY: it installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     for _ in 0..run.count {
         child(|| {
@@ -277,7 +277,7 @@ fn unwaited_children(run: &mut Run) -> Result<()> {
             Ok(())
         })?;
     }
-    // SAFETY: waits for children of ours; it comes back when there is none.
+    // SAFETY: waits for own children; returns when there is none.
     while unsafe { libc::wait(std::ptr::null_mut()) } > 0 {}
     Ok(())
 }
@@ -303,7 +303,7 @@ fn killed_in_flight(run: &mut Run) -> Result<()> {
         }
     })?;
     told.read_exact(&mut [0])?;
-    // SAFETY: a child of ours that was not waited for.
+    // SAFETY: an unreaped child.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     wait_for(pid)?;
     drop(writer);

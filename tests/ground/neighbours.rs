@@ -1,5 +1,5 @@
-//! Other programs' doings, to be watched beside: each goes on until it is killed, until whoever started it ends, or for a minute
-//! and a half. `ground beside:NAME`; `ground beside:list` prints the names.
+//! Activity of other programs next to a traced one: each continues until it is killed, until its parent ends, or for 90 s.
+//! `ground beside:NAME`; `ground beside:list` prints the names.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -57,7 +57,7 @@ pub fn perform(name: &str) -> Result<()> {
     neighbour(&path)
 }
 
-/// Says that it is at work, and then does it again and again.
+/// Reports that it is running, then repeats.
 fn again(mut once: impl FnMut() -> Result<()>) -> Result<()> {
     once()?;
     println!("at work");
@@ -99,7 +99,7 @@ fn disk_writer(path: &Path) -> Result<()> {
     let file = direct(path)?;
     let memory = Memory::new(1)?;
     memory.touch_all();
-    // SAFETY: a page of our own, which nothing writes any more.
+    // SAFETY: an owned page that is no longer written.
     let page = unsafe { std::slice::from_raw_parts(memory.page(0), BLOCK) };
     let mut block = 0;
     again(|| {
@@ -145,7 +145,7 @@ fn timers(_: &Path) -> Result<()> {
     })
 }
 
-/// A thread computes on one CPU while another one, on another, has the kernel interrupt it.
+/// A thread computes on one CPU while a thread on a different CPU makes the kernel interrupt it.
 fn membarrier(_: &Path) -> Result<()> {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
@@ -173,7 +173,7 @@ fn tlb_shootdowns(_: &Path) -> Result<()> {
     again(|| {
         let memory = Memory::new(1)?;
         memory.touch_all();
-        // SAFETY: a page of our own, which nothing refers to.
+        // SAFETY: an owned page without references.
         let failed = unsafe { libc::mprotect(memory.page(0).cast(), BLOCK, libc::PROT_READ) };
         ensure!(failed == 0, std::io::Error::last_os_error());
         Ok(())

@@ -282,7 +282,8 @@ fn zero_copy(run: &mut Run) -> Result<()> {
         let send = opcode::SendZc::new(types::Fd(sender.as_raw_fd()), message.as_ptr(), BYTES as u32);
         ring.push(send.build(), BYTES as u32);
         ring.submit()?;
-        // The send has ended before this thread blocks for what it sent; the notification comes when the other side has it.
+        // The send has completed before this thread blocks for its data; the notification comes when the other side has received
+        // it.
         let sent = ring.wait(1)?;
         receiver.read_exact(&mut received)?;
         ring.wait(2 - sent)

@@ -1,4 +1,5 @@
-//! What Linux 6.11 and later added: messages without a request, commands of sockets, entries of two sizes, policies, forms of waiting.
+//! Features of Linux 6.11 and later: messages without a request, commands of sockets, entries of two sizes, policies, kinds of
+//! waits.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -302,7 +303,7 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
                 ring.enter_with(0, 1, flags, std::ptr::null::<u8>(), size_of::<RegisteredWait>())
             }
         };
-        // An older kernel takes no such flag, and does not look at the minimum.
+        // An older kernel refuses the flag, or ignores the minimum.
         let refused = waited.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
         begun[form] += u64::from(!refused);
     }

@@ -1,5 +1,5 @@
-//! Completions that become ready in an order of this program's choice, and the order in which it then finds them in the queue. Both
-//! are counted here by the definitions alone, pair by pair.
+//! Completions that become ready in an order chosen by this program, and their order in the queue. Inversions and displacements
+//! are counted here by their definitions, pair by pair.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
@@ -67,10 +67,10 @@ pub const SCENARIOS: &[Scenario] = &[
 
 const REQUESTS: usize = 16;
 
-/// What was done, one round at a time; nothing of a round is left when the next one begins.
+/// The activity so far, one round at a time; a round leaves nothing behind.
 #[derive(Default)]
 struct Truth {
-    /// Of what does something else than to wait, where there is such.
+    /// For requests that do more than wait, if there are any.
     order: Sum,
     waits: u64,
     delivery: Sum,
@@ -98,9 +98,9 @@ impl Sum {
 }
 
 impl Truth {
-    /// `found`: the requests in the order of the queue, by their place among the submitted; `ready`: those in the order in which
-    /// they were made ready.
-    /// `is_wait`: those that have no place in the order of submissions.
+    /// `found`: the requests in the order of the queue, by their position among the submitted; `ready`: in the order in which
+    /// they became ready.
+    /// `is_wait`: those without a position in the order of submission.
     fn round(&mut self, found: &[usize], ready: &[usize], is_wait: impl Fn(usize) -> bool) {
         let others: Vec<usize> = found.iter().copied().filter(|request| !is_wait(*request)).collect();
         self.waits += (found.len() - others.len()) as u64;
@@ -195,7 +195,7 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
             }
             ring.submit()?;
             begun.store(round, Ordering::Release);
-            // Each second round it is in the kernel while they become ready, else in user mode.
+            // In each second round it is in the kernel while they become ready, otherwise in user mode.
             while round % 2 == 0 && done.load(Ordering::Acquire) < round {
                 std::hint::spin_loop();
             }
@@ -215,7 +215,7 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
     Ok(())
 }
 
-/// The second thread makes all ready, and what it submitted itself is posted on its way out of the calls; the first one stays out of
+/// The second thread makes all ready, and its own submissions are posted on its way out of the calls; the first one stays out of
 /// the kernel until then.
 fn two_threads(run: &mut Run) -> Result<()> {
     const HALF: usize = REQUESTS / 2;
@@ -261,7 +261,7 @@ fn two_threads(run: &mut Run) -> Result<()> {
                 ring.enter(0, (REQUESTS - queue.len()) as u32)?;
                 queue.extend(found(&mut ring, round * REQUESTS as u32));
             }
-            // All are polls, and so they are what this ring is for.
+            // All are polls, which therefore count in the order.
             truth.round(&queue, &ready.lock().expect("nobody panics"), |_| false);
             fds.iter().try_for_each(reset)?;
         }
@@ -273,8 +273,8 @@ fn two_threads(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A message that finds its request woken already wakes it no more: the run that the first one begins finds both, and nobody can
-/// see when the second was ready.
+/// A message for a request that is already awake does not wake it again: the run caused by the first one finds both, and the time
+/// at which the second was ready is not visible.
 fn multishot(run: &mut Run) -> Result<()> {
     const SOCKETS: usize = 8;
     const GROUP: u16 = 1;
@@ -313,7 +313,7 @@ fn multishot(run: &mut Run) -> Result<()> {
         truth.delivery_round(&firsts(&queue), &firsts(&to));
         Ok(())
     })?;
-    // Each socket's peer goes, which ends its request.
+    // Each socket's peer closes, which ends its request.
     let mut last: Vec<usize> = (0..SOCKETS).collect();
     random.shuffle(&mut last);
     for socket in &last {
@@ -372,7 +372,7 @@ fn same_user_data(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Each once, where it comes first.
+/// Each value once, at its first position.
 fn firsts(of: &[usize]) -> Vec<usize> {
     let is_first = |(at, socket): &(usize, &usize)| !of[..*at].contains(socket);
     of.iter().enumerate().filter(is_first).map(|(_, socket)| *socket).collect()

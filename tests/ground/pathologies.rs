@@ -1,4 +1,4 @@
-//! How delivery goes wrong: late, by too many interrupts, on the wrong CPU, one at a time. And a program without fault.
+//! Faulty delivery: late, with too many interrupts, on the wrong CPU, one at a time. And a program without a fault.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "one_per_enter",
         about: "16 requests at hand, each submitted with an io_uring_enter of its own",
         finding: Some("one_per_enter"),
-        // What a fast disk has done before its submission returns overtakes what waits.
+        // Requests that a fast disk completes before their submission returns overtake waiting ones.
         allowed: &["reordered", "delivered_out_of_order"],
         count: 4_000,
         run: one_per_enter,
@@ -137,7 +137,7 @@ fn kick_storm(run: &mut Run) -> Result<()> {
         });
         let (mut pushed, mut done) = (0, 0);
         while done < count {
-            // All are armed anew with one enter when all have been seen, so that none comes during a system call.
+            // All are armed again with one enter when all have been reaped, so that none comes during a system call.
             if done == pushed {
                 let more = POLLS.min(count - pushed);
                 for index in pushed..pushed + more {

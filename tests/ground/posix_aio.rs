@@ -54,10 +54,10 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Waits for the result of a request that was made, and takes it.
+/// Waits for the result of a request, and takes it.
 fn returned(block: &mut libc::aiocb) -> i32 {
     let waiting = [std::ptr::from_ref(&*block)];
-    // SAFETY: the control block was given to glibc, and its result has not been taken.
+    // SAFETY: the control block was passed to glibc, and its result has not been taken.
     unsafe {
         while libc::aio_error(block) == libc::EINPROGRESS {
             libc::aio_suspend(waiting.as_ptr(), 1, std::ptr::null());
@@ -142,7 +142,7 @@ fn posix_aio_unreturned(run: &mut Run) -> Result<()> {
     run.start()?;
     for _ in 0..run.count {
         let mut block = aiocb(target.fd(), target.buffer(), target.offset());
-        // SAFETY: the control block does not move and lives until it has ended, which aio_error tells.
+        // SAFETY: the control block does not move and lives until it has ended, by aio_error.
         unsafe {
             ensure!(libc::aio_read(&mut block) == 0, std::io::Error::last_os_error());
             while libc::aio_error(&block) == libc::EINPROGRESS {

@@ -34,7 +34,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "shared_ring_threads",
         about: "3 threads submit to one ring, a fourth waits for the completions",
         finding: None,
-        // Each thread posts what it submitted, whoever else's was ready before: how often that matters is the scheduler's.
+        // Each thread posts its own submissions, even if another's were ready before: the scheduler decides how often that matters.
         allowed: &["delivered_out_of_order", "one_per_enter", "reaped_elsewhere", "reordered", "wrong_core"],
         count: 3_000,
         run: shared_ring_threads,
@@ -67,7 +67,7 @@ fn fork_children(run: &mut Run) -> Result<()> {
         let mut text = String::new();
         child.from.read_to_string(&mut text)?;
         let mut status = 0;
-        // SAFETY: waits for our own child; the status is written by the call.
+        // SAFETY: waits for an own child; the call writes the status.
         let ended = unsafe { libc::waitpid(child.pid, &mut status, 0) };
         ensure!(ended == child.pid && status == 0, "child {} ended with status {status}", child.pid);
         run.report.rings.push(serde_json::from_str(&text).context("a child's report")?);
@@ -151,10 +151,10 @@ fn shared_ring_threads(run: &mut Run) -> Result<()> {
                     freed.wait_while(free.lock().expect("not poisoned"), |free| *free == 0).expect("as above");
                 *free -= 1;
             }
-            // Whoever has the tally has the submission ring.
+            // The owner of the tally also owns the submission ring.
             let mut tally = tally.lock().expect("not poisoned");
             let read = tally.stamp(target.read(), BLOCK as u32);
-            // SAFETY: nobody else has the submission queue; the target outlives its reads, which the thread waits for.
+            // SAFETY: this thread owns the submission queue; the target outlives its reads, for which the thread waits.
             unsafe {
                 uring.submission_shared().push(&read).expect("the submission ring has room");
                 uring.submitter().enter::<libc::sigset_t>(1, 0, 0, None)?;
@@ -171,7 +171,7 @@ fn shared_ring_threads(run: &mut Run) -> Result<()> {
         let (mut done, mut enters) = (0, 0);
         while done < each * SUBMITTERS {
             enters += 1;
-            // SAFETY: this thread alone has the completion queue.
+            // SAFETY: this thread owns the completion queue.
             let found = unsafe { wait_shared(uring, &tally) }?;
             done += found;
             *free.lock().expect("not poisoned") += found;
@@ -185,7 +185,7 @@ fn shared_ring_threads(run: &mut Run) -> Result<()> {
     ring.tally = tally.into_inner().expect("not poisoned");
     ring.count_enters(enters + u64::from(each * SUBMITTERS));
     run.finish(ring);
-    // Each thread carries what it submitted, when it next comes out of the kernel: of io_uring_enter or of its futex.
+    // Each thread posts its own submissions when it next leaves the kernel: io_uring_enter or its futex.
     run.report.mostly("syscall_exit", 0.5);
     Ok(())
 }

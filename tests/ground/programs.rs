@@ -36,11 +36,11 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// A system call by the 32-bit table; its pointers lie in the first 4 GiB.
+/// A system call by the 32-bit table; its pointers are in the first 4 GiB.
 #[cfg(target_arch = "x86_64")]
 fn call_i386(nr: u32, first: u32, second: u32, third: u32) -> i32 {
     let result: i32;
-    // SAFETY: the kernel takes the numbers for what they are and keeps all registers but those named; rbx is LLVM's own.
+    // SAFETY: the kernel uses only the numbers and preserves all other registers; rbx is reserved by LLVM.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {first:r}", "int 0x80", "xchg rbx, {first:r}",

@@ -116,7 +116,7 @@ impl RawRing {
 
     pub fn register<T>(&self, operation: u32, argument: *mut T, count: u32) -> io::Result<()> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the argument is what the operation takes, and lives for the call.
+        // SAFETY: the argument is of the operation's type, and lives for the call.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, argument, count) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

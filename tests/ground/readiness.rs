@@ -1,4 +1,4 @@
-//! Requests that become ready when this program says so: polls of eventfds, timeouts, links. No device takes part.
+//! Requests that become ready on command of this program: polls of eventfds, timeouts, links. Without a device.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -161,7 +161,7 @@ fn reordered_timeouts(run: &mut Run) -> Result<()> {
     timed(run, |index| 10 - index)
 }
 
-/// `step` says when each of 10 timeouts ends, in units of 0.3 ms.
+/// `step`: when each of 10 timeouts ends, in units of 0.3 ms.
 fn timed(run: &mut Run, step: impl Fn(u32) -> u32) -> Result<()> {
     run.pin_if_asked()?;
     let times: Vec<_> = (0..10).map(|index| types::Timespec::new().nsec(300_000 * step(index))).collect();

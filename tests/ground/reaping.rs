@@ -1,4 +1,4 @@
-//! Programs that let completions lie in the completion queue, and programs that do not.
+//! Programs that leave completions in the completion queue, and programs that do not.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};

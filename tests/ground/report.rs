@@ -1,4 +1,4 @@
-//! What a scenario did, as one line of JSON: counts that it knows because it made the requests and read the completions.
+//! The facts of a scenario as one line of JSON: counts that it knows because it made the requests and read the completions.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     pub scenario: &'static str,
     pub tgid: u32,
-    /// Why this kernel or machine cannot do what the name says; the numbers then are of what was tried.
+    /// Why this kernel or machine cannot produce the scenario; the numbers are then those of the attempt.
     pub unsupported: Option<String>,
     /// The finding that must be reported; null: none.
     pub finding: Option<&'static str>,
@@ -21,18 +21,18 @@ pub struct Report {
     /// I/Os that went through no ring, by interface and operation.
     pub others: BTreeMap<&'static str, BTreeMap<String, Op>>,
     pub expected: Expected,
-    /// Figures of one scenario; their names say what they are.
+    /// Values of one scenario, by name.
     pub facts: BTreeMap<&'static str, u64>,
     /// From the first request to the last completion.
     pub elapsed_ms: u64,
 }
 
-/// The vehicles of all CQEs and other completions together.
+/// The delivery paths of all CQEs and other completions together.
 #[derive(Serialize, Default)]
 pub struct Expected {
     /// All completions: those of the rings and of the other interfaces.
     pub completions: u64,
-    /// By vehicle, or `vehicle:detail`, in completions. A vehicle that is not named has at most `other.max`.
+    /// Completions by delivery path, or `path:detail`. A path that is not listed has at most `other.max`.
     pub vehicles: BTreeMap<&'static str, Range>,
     pub other: Range,
 }
@@ -43,7 +43,7 @@ pub struct Range {
     pub max: u64,
 }
 
-/// One ring. It goes from a child to its parent as JSON, too.
+/// One ring. It is also passed from a child to its parent as JSON.
 #[derive(Serialize, Deserialize, Default)]
 pub struct RingReport {
     pub tgid: u32,
@@ -69,7 +69,7 @@ pub struct RingReport {
 #[derive(Serialize, Deserialize, Default, Clone)]
 pub struct Op {
     pub requests: u64,
-    /// Of these, those that ask for no completion if they succeed, and those of them that do.
+    /// Those without a completion on success, and those of them that succeed.
     pub skips: u64,
     pub skipped: u64,
     /// Cancelled with their chain, without a completion. They are among the skipped.
@@ -79,7 +79,7 @@ pub struct Op {
     pub bytes: u64,
     /// Completions with a negative result; which, in `errnos`.
     pub errors: u64,
-    /// Transfers of fewer bytes than asked for.
+    /// Transfers of fewer bytes than requested.
     pub short: u64,
     /// CQEs with IORING_CQE_F_MORE, and with IORING_CQE_F_NOTIF.
     pub more: u64,
@@ -119,7 +119,7 @@ impl Report {
         rings.chain(self.others.values().flat_map(BTreeMap::values)).map(|op| op.completions).sum()
     }
 
-    /// Exactly so many by this vehicle.
+    /// Exactly this many by this delivery path.
     pub fn exactly(&mut self, vehicle: &'static str, completions: u64) {
         self.between(vehicle, completions, completions);
     }
@@ -128,12 +128,12 @@ impl Report {
         self.expected.vehicles.insert(vehicle, Range { min, max });
     }
 
-    /// Every completion by this vehicle.
+    /// Every completion by this delivery path.
     pub fn all(&mut self, vehicle: &'static str) {
         self.exactly(vehicle, self.completions());
     }
 
-    /// At least this share of the completions by this vehicle, the rest by whatever came along.
+    /// At least this share of the completions by this delivery path, the rest by any.
     pub fn mostly(&mut self, vehicle: &'static str, share: f64) {
         let all = self.completions();
         let least = (all as f64 * share) as u64;

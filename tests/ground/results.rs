@@ -1,4 +1,4 @@
-//! What completions say, and who had to do the work: punting, overflow, errors, short reads.
+//! Results of completions, and the workers involved: punting, overflow, errors, short reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -219,7 +219,7 @@ fn iowq_fanout(run: &mut Run) -> Result<()> {
             ring.push(opcode::Splice::new(from, -1, to, -1, 8).build(), 8);
         }
         ring.submit()?;
-        // Each one has a worker before the first may go on.
+        // Each one has a worker before the first may continue.
         let mut workers = workers()?;
         for _ in 0..1_000 {
             if workers >= u64::from(group) {
@@ -419,7 +419,7 @@ fn errors(run: &mut Run) -> Result<()> {
             let read = match index {
                 0 => opcode::Read::new(types::Fd(-1), buffer, BLOCK as u32),
                 1 => opcode::Read::new(file, wrong_address, BLOCK as u32),
-                // No such priority class.
+                // An invalid priority class.
                 2 => opcode::Read::new(file, buffer, BLOCK as u32).ioprio(7 << 13),
                 _ => opcode::Read::new(file, buffer, BLOCK as u32),
             };

@@ -1,4 +1,4 @@
-//! A ring that counts: what was pushed, by opcode, and what came back.
+//! A ring that counts: submissions by opcode, and completions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use crate::report::{Op, Order, RingReport};
 
-/// Setup flags, exactly those that are asked for.
+/// Setup flags, exactly those requested.
 #[derive(Clone, Copy)]
 pub enum Flag {
     CoopTaskrun,
@@ -31,11 +31,11 @@ pub struct Ring {
     setup: RingReport,
 }
 
-/// Waits for a completion of a ring that threads share; how many are there then.
+/// Waits for a completion of a ring that threads share; returns the number available.
 ///
 /// # Safety
 ///
-/// Nobody else touches the completion queue meanwhile.
+/// No other thread uses the completion queue meanwhile.
 pub unsafe fn wait_shared(uring: &IoUring, tally: &Mutex<Tally>) -> Result<u32> {
     // SAFETY: no argument is passed.
     let waited = unsafe { uring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) };
@@ -45,13 +45,13 @@ pub unsafe fn wait_shared(uring: &IoUring, tally: &Mutex<Tally>) -> Result<u32> 
         return Err(error).context("io_uring_enter");
     }
     let mut tally = tally.lock().expect("not poisoned");
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { uring.completion_shared() }.map(|cqe| tally.take(&cqe)).count() as u32)
 }
 
 /// One CQE, taken apart.
 pub struct Done {
-    /// Of its request, from 1 on.
+    /// Number of its request, from 1.
     pub number: u32,
     pub result: i32,
     pub flags: u32,
@@ -71,8 +71,8 @@ pub fn placed(sqpoll: bool, mut push: impl FnMut() -> Result<(), squeue::PushErr
     given_back(sqpoll, || push().ok()).context("the submission ring is full")
 }
 
-/// Asks again with SQPOLL, for a while: a completion may come before the submission-queue thread has given its entry's place back. Of
-/// requests that end at their submission the kernel posts it, and then moves the head (io_submit_sqes).
+/// Retries for some time with SQPOLL: a completion may come before the SQPOLL thread has released its entry. For
+/// requests that end during submission the kernel posts it, and then advances the head (io_submit_sqes).
 fn given_back<T>(sqpoll: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = std::time::Instant::now();
     loop {
@@ -121,7 +121,7 @@ impl Ring {
         Ok(Ring { uring, tally: Tally::default(), sqpoll, setup })
     }
 
-    /// Queues a request in the submission ring. `asked` is how many bytes it transfers at most, 0 for one that moves none.
+    /// Queues a request in the submission ring. `asked`: maximum number of bytes that it transfers, 0 if none.
     pub fn push(&mut self, entry: squeue::Entry, asked: u32) {
         let entry = self.tally.stamp(entry, asked);
         // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
@@ -170,7 +170,7 @@ impl Ring {
     pub fn resize(&mut self, sq_entries: u32, cq_entries: u32) -> io::Result<()> {
         const RESIZE_RINGS: u32 = 33;
         const CQSIZE: u32 = 1 << 3;
-        // struct io_uring_params: 120 bytes, of which the first three are sq_entries, cq_entries and flags.
+        // struct io_uring_params: 120 bytes, which start with sq_entries, cq_entries and flags.
         let mut params = [0u32; 30];
         (params[0], params[1], params[2]) = (sq_entries, cq_entries, CQSIZE);
         let fd = self.uring.as_raw_fd();
@@ -242,7 +242,7 @@ impl Ring {
         std::mem::forget(queue);
     }
 
-    /// Waits in the kernel until at least `count` completions are taken out; says how many were.
+    /// Waits in the kernel until at least `count` completions are reaped; returns their number.
     pub fn wait(&mut self, count: u32) -> Result<u32> {
         let mut taken = self.reap();
         while taken < count {
@@ -285,7 +285,7 @@ impl Ring {
 }
 
 impl Tally {
-    /// Numbers a request. Its user data carry the opcode, the bytes asked for, and the number.
+    /// Numbers a request. Its user data contain the opcode, the requested bytes, and the number.
     pub fn stamp(&mut self, entry: squeue::Entry, asked: u32) -> squeue::Entry {
         let code = entry.get_opcode() as u8;
         self.next += 1;

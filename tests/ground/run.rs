@@ -23,7 +23,7 @@ pub struct Scenario {
     pub run: fn(&mut Run) -> Result<()>,
 }
 
-/// This kernel or machine cannot do what the scenario's name says.
+/// This kernel or machine cannot produce the scenario.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unsupported(pub String);
@@ -92,7 +92,7 @@ impl Run {
         self.report.facts.insert(name, value);
     }
 
-    /// A folder on a disk, removed at the end.
+    /// A directory on a disk, removed at the end.
     pub fn folder(&mut self) -> Result<PathBuf> {
         if self.folder.is_none() {
             self.folder = Some(tempfile::Builder::new().prefix("ground-").tempdir().context("a temporary folder")?);
@@ -144,13 +144,13 @@ impl Run {
         self.pin(found.ok_or_else(|| Unsupported("no CPU takes the interrupts of its own reads".into()))?)
     }
 
-    /// On a CPU whose reads interrupt another one.
+    /// On a CPU whose reads interrupt a different one.
     pub fn pin_without_interrupt(&mut self, target: &mut Target) -> Result<()> {
         let found = self.cores(target)?.without;
         self.pin(found.ok_or_else(|| Unsupported("each CPU takes the interrupts of its own reads".into()))?)
     }
 
-    /// The CPU that the caller asked for.
+    /// The CPU that the caller specified.
     pub fn cpu(&self) -> Option<usize> {
         self.args.cpu
     }
@@ -161,13 +161,13 @@ impl Run {
         cores::pin(cpu)
     }
 
-    /// Where the caller wants it, if they said.
+    /// On the caller's CPU, if specified.
     pub fn pin_if_asked(&mut self) -> Result<()> {
         self.args.cpu.map_or(Ok(()), |cpu| self.pin(cpu))
     }
 }
 
-/// What a path is called to the kernel.
+/// A path as a C string.
 pub fn c_path(path: &Path) -> std::ffi::CString {
     std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path has no NUL")
 }

@@ -1,4 +1,4 @@
-//! Threads in each other's way: one that waits for its CPU, one that waits for what another one submits.
+//! Threads that delay each other: one that waits for its CPU, one that waits for another's submissions.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -35,7 +35,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "reaped_elsewhere",
         about: "no flags, one thread submits 8 recvs and sleeps in a futex, another one waits in io_uring_enter for them",
         finding: Some("reaped_elsewhere"),
-        // Whoever is woken on the sender's CPU waits until that one sleeps.
+        // A thread woken on the sender's CPU waits until the sender sleeps.
         allowed: &["reordered", "waiting_for_cpu"],
         count: 2_400,
         run: reaped_elsewhere,
@@ -75,7 +75,7 @@ fn cpu_of_its_own(run: &mut Run) -> Result<()> {
     received_beside(run, &[])
 }
 
-/// A message at a time from the other CPU, beside busy threads of these names on ours.
+/// One message at a time from the other CPU, next to busy threads with these names on this one.
 fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
     let (here, there) = two_cpus()?;
     run.pin(here)?;
@@ -100,7 +100,7 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
             std::thread::Builder::new().name((*name).into()).spawn_scoped(scope, busy)?;
         }
         if !busy.is_empty() {
-            // Whoever has slept may go first: not one whose policy interrupts nobody, and whose share is smaller than the others'.
+            // A thread that slept may preempt; not with a policy that does not preempt, and a share smaller than the others'.
             interrupts_nobody()?;
             nice(10)?;
         }
@@ -117,12 +117,12 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
     })?;
     run.finish(ring);
     run.fact("busy_threads", busy.len() as u64);
-    // Where it lost its CPU before it slept, the message was there first.
+    // If it lost its CPU before it slept, the message was there first.
     run.report.mostly("enter", 0.9);
     Ok(())
 }
 
-/// A message for each receive, once it is armed and there was time for whoever waits to be asleep: it may lose its CPU before.
+/// One message per receive, after it is armed and its thread had time to sleep: the thread may lose its CPU before.
 fn send_to_sleepers(socket: &OwnedFd, count: u32, armed: &AtomicU32) -> Result<()> {
     (1..=count).try_for_each(|number| {
         while armed.load(Ordering::Acquire) < number {
@@ -138,7 +138,7 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     let ((go, goes), (done, is_done)) = (pipe()?, pipe()?);
     let mut buffer = [0u8; MESSAGE];
     let mut ring = Ring::open(1, &[])?;
-    // SAFETY: this process has one thread, and its child makes system calls alone.
+    // SAFETY: this process has one thread, and its child makes only system calls.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
@@ -175,7 +175,7 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     })?;
     drop(goes);
     let mut status = 0;
-    // SAFETY: waits for our own child; the status is written by the call.
+    // SAFETY: waits for an own child; the call writes the status.
     ensure!(unsafe { libc::waitpid(child, &mut status, 0) } == child && status == 0, "the child ended with {status}");
     run.finish(ring);
     run.fact("child", child as u64);
@@ -183,8 +183,8 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Of this thread: a higher value takes no privileges.
-/// SCHED_BATCH: woken, this thread waits until the others' turn is over.
+/// For this thread: a higher value needs no privileges.
+/// SCHED_BATCH: after a wake-up, this thread waits until the others' time slice is over.
 fn interrupts_nobody() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the struct outlives the call; 0 is the calling thread.
@@ -213,7 +213,7 @@ fn reaped_elsewhere_sqpoll(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// What the three threads have done so far.
+/// Progress of the three threads.
 #[derive(Default)]
 struct Progress {
     submitted: u32,
@@ -241,11 +241,11 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
                     let into = buffer.as_ptr().cast_mut();
                     let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), into, MESSAGE as u32);
                     let recv = tally.stamp(recv.build(), MESSAGE as u32);
-                    // SAFETY: this thread alone has the submission queue; nobody looks at the buffers, which outlive the ring's use.
+                    // SAFETY: this thread owns the submission queue; the buffers are not read, and outlive the ring's use.
                     placed(polled, || unsafe { uring.submission_shared().push(&recv) })?;
                 }
             }
-            // SAFETY: no argument is passed; with SQPOLL the thread has been asked whether it sleeps.
+            // SAFETY: no argument is passed; with SQPOLL the need for a wake-up was checked.
             unsafe {
                 if !polled {
                     uring.submitter().enter::<libc::sigset_t>(AT_ONCE, 0, 0, None)?;
@@ -269,7 +269,7 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
         Ok(())
     };
     run.start()?;
-    // Whoever waits for the others would wait for ever when one of them has failed.
+    // A thread that waits for the others would wait for ever if one of them failed.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
@@ -285,7 +285,7 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
         let mut done = 0;
         while done < count {
             waits += 1;
-            // SAFETY: this thread alone has the completion queue.
+            // SAFETY: this thread owns the completion queue.
             let found = unsafe { wait_shared(uring, &tally) }.expect("waited");
             done += found;
             progress.lock().expect("not poisoned").reaped = done;

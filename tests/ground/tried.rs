@@ -1,5 +1,5 @@
-//! Programs to be run under ring flags that they do not ask for: each waits in its own way, and checks every byte that it reads. Not
-//! listed: what they must do under which flags is in tests/kernel/tried.rs. `facts` holds what the ring was told that it is.
+//! Programs to run with ring flags that they do not request: each waits in its own way, and checks every byte that it reads. Not
+//! listed: tests/kernel/tried.rs has the expectations per flag. `facts` has the flags that the program saw.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ fn open(path: &std::path::Path) -> Result<std::fs::File> {
 #[repr(align(4096))]
 struct Buffers([[u8; BLOCK]; 4]);
 
-/// So many reads at depth 4 through this ring, checked.
+/// This many verified reads at depth 4 through this ring.
 fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Result<()> {
     let mut buffers = Box::new(Buffers([[0; BLOCK]; 4]));
     let event = if wait == Wait::Eventfd {
@@ -93,7 +93,7 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
         match wait {
             Wait::Enter => _ = ring.submit_and_wait(1)?,
             Wait::Deaf => {
-                // A submission-queue thread of 1 ms idle time stays awake for up to three ticks, of 10 ms at most.
+                // An SQPOLL thread with 1 ms idle time stays awake for up to three ticks, of 10 ms at most.
                 std::thread::sleep(std::time::Duration::from_millis(40));
                 // SAFETY: no argument is passed.
                 unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 1, 1, None) }?;
@@ -125,7 +125,7 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
     Ok(())
 }
 
-/// What the kernel answered: the flags in struct io_uring_params, of which the crate tells these.
+/// The kernel's answer: the flags in struct io_uring_params, as far as the crate exposes them.
 fn told(run: &mut Run, ring: &IoUring) {
     let p = ring.params();
     run.fact("sqpoll", p.is_setup_sqpoll().into());

@@ -103,7 +103,7 @@ fn refused(place: &Place, command: &str, options: &str, expected: &str) {
     assert!(ended.one_line().contains(expected), "{command} {options}: {}", ended.stderr);
 }
 
-/// A PATH on which there is no Slurm.
+/// A PATH without Slurm.
 fn no_slurm() -> End {
     let place = Place::new();
     experiment(&place, "count = 8");

@@ -1,4 +1,4 @@
-//! `advise`: its candidates, a search among no-ops from its beginning to its confirmation, what it refuses.
+//! `advise`: its candidates, a search among no-ops from start to confirmation, its refusals.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn names(place: &Place, args: &[&str]) -> Vec<String> {
     cells.filter_map(|c| c["params"]["arm"].as_str()).map(str::to_owned).collect()
 }
 
-/// `None`: there is one alone, and none is left for a thread that polls.
+/// `None`: there is only one CPU, and none is left for a polling thread.
 fn last_cpu() -> Option<u32> {
     let online = iotrail_host::cpu::online().expect("the CPUs that are online");
     online.last().copied().filter(|_| online.len() > 1)
@@ -34,13 +34,13 @@ fn candidates() -> End {
     let bound = last_cpu().map(|cpu| format!("sqpoll sq-cpu {cpu}"));
     let lines = ["batch 8", "defer_taskrun,single_issuer · batch 8"].map(str::to_owned);
     assert_eq!(load[5..], bound.into_iter().chain(lines).collect::<Vec<_>>());
-    // What is asked for stays.
+    // Specified options stay.
     let load = names(&place, &["--rw", "nop", "--depth", "2", "--ring", "sqpoll", "--wait", "peek"]);
     assert_eq!(load.iter().filter(|n| *n == "sqpoll").count(), 0);
     assert!(load.contains(&"wait block".to_owned()) && !load.iter().any(|n| n.contains("batch")), "{load:?}");
     let program = names(&place, &["--cpus", "0", "--", "true"]);
     assert_eq!(program[..5], expected);
-    // Other engines do the same on a file; the host stays as it is unless it is asked for.
+    // Other engines do the same on a file; the host is unchanged without the option.
     let file = names(&place, &["--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"]);
     assert_eq!(file[file.len() - 3..], ["engine libaio", "engine posix_aio", "engine sync · jobs 8"]);
     let plan = ["advise", "--plan", "--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"];
@@ -69,7 +69,7 @@ fn confirmed() -> End {
     let found = &confirmation["search"]["found"];
     assert_eq!(found["run"], search["run"]);
     assert!(found["set"].as_array().expect("a set").iter().any(|name| name == chosen), "{found}");
-    // Whoever was out was measured no more, and whoever is left in each block.
+    // A dropped candidate is not measured again, and a remaining one is measured in each block.
     let cells = search["cells"].as_array().expect("cells");
     let count = |name: &str| {
         let cell = cells.iter().find(|c| c["params"]["arm"] == name).expect("a cell");

@@ -1,4 +1,4 @@
-//! `advise net`: its candidates and what is none, a search from its beginning to its confirmation, one that is resumed, what it refuses.
+//! `advise net`: its candidates and rejected configurations, a search from start to confirmation, a resumed one, its refusals.
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ fn candidates() -> End {
             "zero-copy: a response of 64 B is less than a page, and each send costs a second completion",
         ]
     );
-    // What was given holds in each; what goes against it is left out with the server's own reason.
+    // Every candidate has the specified options; a conflicting one is left out with the server's own reason.
     let of = plan(&["--ring", "sqpoll", "--sq-idle", "5", "--napi", "20us", "--between", "unix"]);
     let rule = |ring: &str| format!("{ring}: --sq-idle without SQPOLL's thread; add --ring sqpoll");
     let told = out(&of);
@@ -75,7 +75,7 @@ fn confirmed() -> End {
     assert_eq!(its["effort"], "redesign");
     let here = its["how"].as_array().and_then(|how| how.last()?.as_str()).expect("a command");
     assert!(here.starts_with("here: iotrail net serve ADDRESS --engine epoll"), "{here}");
-    // Each measurement of both arms, watched or not, is of a server that answered all that was asked.
+    // Each measurement of both arms, with or without probes, has an answer for every request.
     let cells = confirmation["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4);
     for m in cells.iter().flat_map(|c| c["measurements"].as_array().expect("measurements")) {

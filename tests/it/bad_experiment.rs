@@ -1,4 +1,4 @@
-//! Experiment files that cannot be: the place in the file, and nothing made.
+//! Invalid experiment files: the position in the file, and nothing created.
 
 use crate::bad_load::assert_refused;
 use crate::tool::{Place, run};
@@ -12,7 +12,7 @@ const REMEDY: &str = "; docs/formats.md describes the experiment file, `iotrail 
 
 fn refused() -> End {
     let place = Place::new();
-    // What follows the head (5 lines), and the line.
+    // The text after the head (5 lines), and the error line.
     let cases: Vec<(String, String)> = [
         (format!("sed = 1\n{ARMS}"), "x.toml:6:1: unknown field `sed`, expected one of *"),
         (format!("[load]\n  dpeth = 4\n{ARMS}"), "x.toml:7:3: no load option is called 'dpeth': there are *"),
@@ -70,7 +70,7 @@ fn refused() -> End {
         place.write("x.toml", &text);
         let before = place.contents();
         for more in ["--plan", "--quick", "--seed=1"] {
-            // Without a quick form the file is refused all the same, for what is wrong in it.
+            // Without a quick form the file is refused for its own error.
             if more == "--quick" && line.contains("the combination") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Loads that cannot be: one line each, with what is wrong and what to do, the exit status, and nothing left behind.
+//! Invalid loads: one line each with problem and remedy, the exit status, and nothing left behind.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("bad_load::a_mounted_device_is_never_written", mounted_device),
 ];
 
-/// Options of `bench` on the 4 KiB file `f`, and the line; `*` stands for what this machine decides.
+/// Options of `bench` on the 4 KiB file `f`, and the line; `*` stands for machine-dependent text.
 const REFUSED: &[(&str, &str)] = &[
     // The target.
     ("--file missing", "missing does not exist; give --size to have it made"),
@@ -125,7 +125,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file f --ring cqsize=65537", "cqsize=65537 is refused by the kernel: at most 65536; use cqsize=65536 or less"),
     ("--file f --sq-cpu 0", "--sq-cpu is for the SQPOLL thread; add sqpoll to --ring"),
     ("--file f --sq-idle 5", "--sq-idle is for the SQPOLL thread; add sqpoll to --ring"),
-    // What belongs to the ring, on others.
+    // Ring options, on other engines.
     (
         "--file f --engine libaio --ring coop_taskrun",
         "--ring is io_uring's; --engine libaio has no ring; leave it away, or use --engine io_uring",
@@ -142,7 +142,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --engine libaio --rw nop",
         "--rw nop is io_uring's no-op; --engine libaio has none; use --engine io_uring, or --engine null",
     ),
-    // Past files: nothing is made, and nothing but an NVMe drive is taken.
+    // Targets without files: nothing is created, and only NVMe drives are accepted.
     (
         "--file f --engine io_uring_cmd",
         "--engine io_uring_cmd takes an NVMe namespace's generic device, and f is none; name one with --file: `ls /dev/ng*` lists them",
@@ -211,7 +211,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--verify needs a block size that is a multiple of 512 bytes; use another --bs",
     ),
     ("--rw nop --verify", "--verify has nothing to check without a target; leave it away"),
-    // What the parser refuses.
+    // Refused by the parser.
     (
         "--file f --engine aio",
         "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null, io_uring_cmd, nvme_user]; see `iotrail bench --help`",
@@ -251,7 +251,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whether `line` is what `pattern` says, `*` standing for anything.
+/// Whether `line` matches `pattern`, with `*` for any text.
 fn matches(line: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else { return false };
@@ -315,7 +315,7 @@ fn words() -> End {
     ] {
         assert_refused(&run(&mut place.tool(args.split(' '))), 2, line);
     }
-    // What is quoted does not steer the terminal, and stays on the line.
+    // A quoted text does not control the terminal, and stays on the line.
     let ended = run(&mut place.tool(["bench", "--file", "a\nb\u{1b}[31mc"]));
     assert_refused(&ended, 2, "a*b\\u{1b}[31mc does not exist; give --size to have it made");
     assert_eq!(place.contents().len(), 0);
@@ -369,7 +369,7 @@ fn mounted_device() -> End {
     if let Some(reason) = confine::cannot_filter() {
         return End::Skipped(reason);
     }
-    // Where we may ask, the kernel has to say that it is in use; asked for reading only.
+    // If permitted, the kernel has to report that it is in use; opened only for reading.
     let claimed = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(Path::new(&device));
     assert!(claimed.is_err(), "{device} is mounted at {at}, and the kernel gives it away?");
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Machines that do not allow it: no permission, no room, no io_uring, no memory to lock.
+//! Machines that refuse: no permission, a full disk, no io_uring, no lockable memory.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -42,7 +42,7 @@ fn no_permission() -> End {
     End::Passed
 }
 
-/// `bench` in a folder `at` with a file system of its own, then what is in that folder.
+/// `bench` in a directory `at` with its own file system, then the contents of that directory.
 fn on_its_own(
     kind: &'static std::ffi::CStr,
     size: &'static std::ffi::CStr,
@@ -89,7 +89,7 @@ fn fills() -> End {
     }
     let place = Place::new();
     let mut command = bench(&place, "--count 8 --file x --size 4m");
-    // A file system that cannot promise the room beforehand, and has none when the data is to be written.
+    // A file system that cannot reserve space in advance, and is full when the data is written.
     let rules = [Rule::Refuse(libc::SYS_fallocate, libc::EOPNOTSUPP), Rule::Refuse(libc::SYS_fsync, libc::ENOSPC)];
     let ended = run(confine::filter(&mut command, &rules));
     assert_refused(
@@ -161,7 +161,7 @@ fn no_io_uring() -> End {
     assert_refused(&tried, 3, line);
     // The remedy works.
     run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
-    // And check says the same, without failing.
+    // check reports the same, without failing.
     let check = run(confine::filter(&mut place.tool(["check", "--json"]), &rules)).ok().json();
     let items = check["items"].as_array().expect("a list");
     let of_ring = items.iter().find(|i| i["id"] == "engine.io_uring").expect("the engine is told of");
@@ -195,7 +195,7 @@ fn no_probes() -> End {
     let line = ended.one_line();
     assert!(line.contains("; "), "a remedy: {line}");
     assert!(!line.contains("errno") && !line.contains("libbpf"), "in the user's words: {line}");
-    // `auto` measures all the same and says so.
+    // `auto` still measures and reports it.
     let copy = place.join("iotrail");
     let args = ["bench", "--rw", "nop", "--count", "8", "--warmup", "0", "--json"];
     let m = run(confine::unprivileged(&mut place.command(&copy, args))).ok().json();

@@ -1,4 +1,4 @@
-//! `compare`: runs, cells of runs and JSON files, and what is no side of a comparison.
+//! `compare`: runs, cells of runs and JSON files, and invalid sides of a comparison.
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ pub const TESTS: &[Test] = &[
     ("compare::a_figure_that_cannot_be_is_named_with_its_file", impossible),
 ];
 
-/// No-ops, five times: an arm that thinks after each I/O, a control arm, two depths. What a busy machine makes of them is
-/// replaced, in the store and in what was printed, by what an idle one might: 1000 IOPS, 800 for the one that thinks, and no
+/// No-ops, five times: an arm that computes after each I/O, a control arm, two depths. The values of a busy machine are
+/// replaced, in the store and in the output, by those of an idle one: 1000 IOPS, 800 for the computing arm, and no
 /// warnings.
 fn stored(place: &Place) -> Value {
     place.write(
@@ -35,7 +35,7 @@ fn stored(place: &Place) -> Value {
             at_rate(m, if arm == "slow" { 800.0 } else { 1000.0 } + noise);
             m["warnings"] = json!([]);
             m["circumstances"] = Value::Null;
-            // What was disturbed and measured again would be a reason.
+            // A repeated disturbed measurement would be a reason.
             m["thrown_away"] = json!(0);
             let sql = "UPDATE measurements SET json = ?3 WHERE cell = ?1 AND repeat = ?2";
             assert_eq!(db.execute(sql, params![number, repeat, m.to_string()]).expect("one of them"), 1);
@@ -71,7 +71,7 @@ fn one_run() -> End {
     for field in ["ratio", "ci95", "noise_floor", "smallest_visible", "pairs", "verdict"] {
         assert_eq!(same[field], c[field], "{field}");
     }
-    // As `run` has it: the control is no arm.
+    // As in `run`: the control is not an arm.
     let all = printed["comparisons"].as_array().expect("a list");
     assert!(all.iter().all(|c| c["a"] == "default" && c["b"] == "slow"), "{all:?}");
     assert_eq!(all.len(), 4, "two metrics, two depths");
@@ -105,14 +105,14 @@ fn apart() -> End {
     check(&c, SHAPE);
     assert_eq!((&c["pairs"], &c["paired"], &c["verdict"]), (&json!(3), &json!(false), &json!("inconclusive")));
     let reasons = c["reasons"].as_array().expect("a list");
-    // What disturbed one of them may be named before.
+    // A disturbance of one of them may be named before.
     let with = |begin: &str| -> Vec<&str> {
         reasons.iter().filter_map(Value::as_str).filter(|reason| reason.starts_with(begin)).collect()
     };
     assert_eq!(with("measured apart, 1 run a side: ").len(), 1, "{reasons:?}");
     let loads = with("the loads differ: ");
     assert!(matches!(loads[..], [one] if one.contains("think_ns 0 against 1000")), "{reasons:?}");
-    // Files have no histograms: the measurements' own quantiles are compared, and that is said.
+    // Files have no histograms: the measurements' own quantiles are compared, which is reported.
     let files = "run.json:arm=default,depth=4 run.json:arm=slow,depth=4 --metric latency_p50 --json";
     let c = run(&mut compare(&place, files)).ok().json();
     assert_eq!((&c["paired"], &c["pairs"]), (&json!(true), &json!(5)));
@@ -129,7 +129,7 @@ fn apart() -> End {
     // One cell has no counterpart.
     let some = run(&mut compare(&place, "1:arm=slow run.json:depth=4,arm=slow --json"));
     assert_eq!(some.status, 2, "{}", some.stdout);
-    // Its jobs share a CPU: that others have it too is no reason against comparing.
+    // Its jobs share a CPU: use of the CPU by other programs is no reason against a comparison.
     run(&mut bench(&place, "--rw nop --count 2000 --jobs 2 --cpus 0 --store s.db")).ok();
     let one = run(&mut compare(&place, "2 m0.json --json")).ok().json();
     assert_eq!((&one["verdict"], &one["ci95"], &one["pairs"]), (&json!("inconclusive"), &Value::Null, &json!(1)));
@@ -148,7 +148,7 @@ fn conditions() -> End {
             run(&mut compare(&place, &format!("1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on {condition}")));
         assert_eq!(ended.status, status, "{condition}: {}{}", ended.stdout, ended.stderr);
     }
-    // What was measured before it failed decides nothing.
+    // Measurements before a failure decide nothing.
     let db = Connection::open(place.join("s.db")).expect("an SQLite file");
     let sql = "UPDATE cells SET untestable = 'it stalled' WHERE params LIKE '%slow%' AND params LIKE '%4%'";
     assert_eq!(db.execute(sql, []).expect("one of them"), 1);
@@ -178,7 +178,7 @@ fn gates() -> End {
     assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 0);
     assert_eq!(gate("a.json b.json --fail-on inconclusive").status, 1);
     assert_eq!(gate("a.json b.json --fail-on difference").status, 4);
-    // Of three processes a side there is a verdict to be had: 20 ms of thinking cannot be missed.
+    // With three processes per side a verdict is possible: 20 ms of computing is a clear difference.
     for (name, think) in [("c", 0), ("d", 20_000)] {
         let args = format!("--rw nop --count 2000 --jobs 2 --cpus 0 --think {think} --repeats 3 --json");
         let ended = run(&mut bench(&place, &args)).ok();
@@ -188,7 +188,7 @@ fn gates() -> End {
     let c = gate("c.json d.json --metric cpu_per_io --json").ok().json();
     assert_eq!((&c["pairs"], &c["paired"]), (&json!(3), &json!(false)));
     assert!(c["p"].is_f64(), "three runs of each: {c}");
-    // What a gate that can be evaluated says comes first.
+    // The result of a gate that can be evaluated comes first.
     let both = "1:arm=default,depth=4 1:arm=slow,depth=4 --metric iops,latency_p99_99";
     let all = gate(&format!("{both} --json")).ok().json();
     assert_eq!((&all[0]["verdict"], &all[1]["verdict"]), (&json!("slower"), &json!("inconclusive")), "{all}");
@@ -243,13 +243,13 @@ fn refused() -> End {
     End::Passed
 }
 
-/// As if it had taken as long as this rate says.
+/// With the duration for this rate.
 fn at_rate(m: &mut Value, iops: f64) {
     let ios = m["ios"].as_f64().expect("a number");
     (m["iops"], m["elapsed_ns"]) = (json!(iops), json!((ios * 1e9 / iops) as u64));
 }
 
-/// What `bench` printed, with other numbers.
+/// The output of `bench` with other numbers.
 fn files(place: &Place, names: &[&str]) -> Value {
     let made = run(&mut bench(place, "--rw nop --count 2000 --json")).ok().json();
     for (name, i) in names.iter().zip(0..) {

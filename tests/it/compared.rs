@@ -13,8 +13,8 @@ pub const TESTS: &[Test] = &[
 ];
 
 const HEAD: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\n";
-/// 20 ms of thinking for a thousand no-ops cannot be missed. The two jobs share a CPU, so that a machine that gives it to others too
-/// is no reason against comparing.
+/// 20 ms of computing for a thousand no-ops is a clear difference. The two jobs share a CPU, so that use of the CPU by other
+/// programs is no reason against a comparison.
 const ARMS: &str = "[load]\nrw = \"nop\"\ndepth = 1\ntrace = \"off\"\nwarmup = \"0\"\ncount = 1000\njobs = 2\ncpus = \"0\"\n\
                     [[arm]]\nname = \"quick\"\n[[arm]]\nname = \"slow\"\nthink = 20000\n";
 
@@ -22,7 +22,7 @@ fn list(v: &Value) -> &Vec<Value> {
     v.as_array().unwrap_or_else(|| panic!("a list: {v}"))
 }
 
-/// What `attempt` yields when nothing has disturbed it: ten times at most while its comparison says that something has, or that the
+/// The result of `attempt` without a disturbance: at most ten attempts while its comparison reports one, or while the
 /// load differs from itself by half.
 fn undisturbed(attempt: impl Fn() -> (Value, i32)) -> (Value, i32) {
     let disturbed = |r: &Value| {
@@ -43,7 +43,7 @@ fn undisturbed(attempt: impl Fn() -> (Value, i32)) -> (Value, i32) {
 fn control() -> End {
     let place = Place::new();
     let judged = |expectation: &str, more: &[&str]| {
-        // CPU time is a job's own, whoever else has the CPU in between.
+        // CPU time belongs to the job, independent of other programs on the CPU.
         place.write("e.toml", format!("{HEAD}repeats = 5\nmetrics = [\"cpu_per_io\"]\n{ARMS}[[expectation]]\nmetric = \"cpu_per_io\"\narm = \"slow\"\n{expectation}\n"));
         undisturbed(|| {
             let ended = run(place.tool(["run", "e.toml", "--store", "s.db", "--json"]).args(more));
@@ -90,7 +90,7 @@ fn stops() -> End {
         assert!(blocks.iter().all(|n| *n == blocks[0]), "whole blocks: {blocks:?}");
         blocks[0]
     };
-    // As narrow as asked for from the first look on, being the same in each; never so narrow; and no time for more than a few.
+    // Narrow enough at the first check, since it is constant; never narrow enough; and time for only a few.
     assert_eq!(done("syscalls_per_io", "within = 0.01\nat-least = 6\nat-most = 40\n"), 6);
     assert_eq!(done("iops", "within = 0.000001\nat-least = 2\nat-most = 7\n"), 7);
     let n = done("iops", "within = 0.000001\nat-least = 3\nat-most = 5000\nbudget = \"2s\"\n");

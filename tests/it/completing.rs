@@ -1,4 +1,4 @@
-//! What shells complete by asking the program: experiments, stored runs, their cells. In each shell that is here.
+//! Shell completions that query the program: experiments, stored runs, their cells. In each installed shell.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ fn store(place: &Place) -> PathBuf {
     place.join("home/.local/state/iotrail/iotrail.db")
 }
 
-/// The values alone.
+/// Only the values.
 fn values(text: &str) -> Vec<&str> {
     text.lines().map(|line| line.split('\t').next().unwrap_or_default()).collect()
 }
@@ -77,7 +77,7 @@ fn nothing_done() -> End {
     let place = Place::new();
     assert_eq!(asked(&place, &["report", ""]), "");
     assert_eq!(place.contents().len(), 0, "no store is made");
-    // Of another version, of another program, damaged, unreadable: left as it is, and in silence.
+    // A different version, a different program, damaged, unreadable: unmodified, and without a message.
     let path = store(&place);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("our own folder");
     let used = with_runs();
@@ -142,7 +142,7 @@ fn zsh() -> End {
     let text = help(&["completions", "zsh"]);
     assert_eq!(text.matches("funcstack").count(), 1, "it begins in one place");
     place.write("_iotrail", text);
-    // What zsh would show is what `compadd` is handed.
+    // The arguments of `compadd` are what zsh would show.
     let script = "autoload -U compinit; compinit -D -u; source ./_iotrail; compadd() { print -rl \"${(@P)5}\" }; \
                   [[ $_comps[iotrail] == _iotrail_and_candidates ]] || exit 9; words=(iotrail \"${(@s: :)LINE}\"); \
                   CURRENT=$#words; _iotrail_and_candidates";

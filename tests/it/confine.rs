@@ -1,5 +1,5 @@
-//! What a child process is put under before it becomes the tool: another user, limits, a system-call filter, file systems of
-//! its own. Nothing of this reaches beyond that child, so that nothing has to be put back.
+//! Restrictions of a child process before it becomes the tool: another user, limits, a system-call filter, its own file
+//! systems. They affect only that child, so that nothing has to be restored.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,14 +8,14 @@ use std::process::Command;
 
 use crate::tool::{Place, is_root, run};
 
-/// The user without rights (nobody).
+/// The user without privileges (nobody).
 pub const NOBODY: u32 = 65534;
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// As nobody, if we are root; an ordinary user is one already.
+/// As nobody, if this is root; an ordinary user has no privileges anyway.
 pub fn unprivileged(command: &mut Command) -> &mut Command {
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -23,7 +23,7 @@ pub fn unprivileged(command: &mut Command) -> &mut Command {
     command
 }
 
-/// At most so many bytes of locked memory.
+/// At most this many bytes of locked memory.
 pub fn locked_memory(command: &mut Command, bytes: u64) -> &mut Command {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: setrlimit is async-signal-safe, and the limit is a copy.
@@ -35,7 +35,7 @@ pub fn locked_memory(command: &mut Command, bytes: u64) -> &mut Command {
 pub enum Rule {
     /// The call fails with this error.
     Refuse(libc::c_long, libc::c_int),
-    /// The call fails with EPERM if its argument, at this index, opens something for writing.
+    /// The call fails with EPERM if the argument at this index opens something for writing.
     ReadOnly(libc::c_long, u32),
 }
 
@@ -91,7 +91,7 @@ pub fn read_only(command: &mut Command) -> &mut Command {
     filter(command, &rules)
 }
 
-/// With a file system of this kind on `at`, seen by the child alone and gone with it.
+/// With a file system of this type on `at`, visible only to the child and removed with it.
 pub fn mounted<'a>(
     command: &'a mut Command,
     kind: &'static CStr,
@@ -106,7 +106,7 @@ pub fn mounted<'a>(
         (c"/proc/self/gid_map", format!("0 {group} 1")),
     ];
     let root = user == 0;
-    // SAFETY: unshare, open, write, close and mount are plain system calls, and all that they take was made before.
+    // SAFETY: unshare, open, write, close and mount are plain system calls, whose arguments were prepared before.
     unsafe {
         command.pre_exec(move || {
             check(libc::unshare(libc::CLONE_NEWNS | if root { 0 } else { libc::CLONE_NEWUSER }))?;
@@ -150,7 +150,7 @@ pub fn cannot_filter() -> Option<String> {
     }
 }
 
-/// A copy of the tool that every user can run: the build's folder may be closed to them.
+/// A copy of the tool that every user can run: the build directory may be inaccessible to them.
 pub fn public_copy(place: &Place) -> std::path::PathBuf {
     let copy = place.join("iotrail");
     // Copied by another process: a file that is open for writing here would be so in whatever another test starts meanwhile,

@@ -44,8 +44,8 @@ pub fn end_within(patience: Duration, child: Child) -> Ended {
     }
 }
 
-/// Sends a signal to one process that we have started and not waited for.
+/// Sends a signal to an unreaped child.
 pub fn kill(id: u32, signal: libc::c_int) {
-    // SAFETY: a child of ours; at worst it has ended and is a zombie.
+    // SAFETY: an own child; at worst it has ended and is a zombie.
     unsafe { libc::kill(id as libc::pid_t, signal) };
 }

@@ -1,4 +1,4 @@
-//! `export`: each format from the outside, what it replaces and what it refuses.
+//! `export`: each format from outside, the files it replaces and its refusals.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +27,7 @@ fn stored() -> (Place, Value) {
 
 fn formats() -> End {
     let (place, mut m) = stored();
-    // What the screen begins with is not part of what is stored.
+    // The first lines of the screen are not stored.
     m.as_object_mut().and_then(|m| m.remove("head")).expect("an answer");
     let export = |args: &[&str]| run(&mut place.tool([&["export", "last", "--store", "s.db"], args].concat())).ok();
     let made = export(&["--json", "r.json", "--csv", "m.csv", "--hdr", "l.hlog", "--parquet", "p"]);
@@ -36,7 +36,7 @@ fn formats() -> End {
     assert_eq!(told[..3], ["r.json: 1 measurement", "m.csv: 1 row of measurements", "l.hlog: 1 histogram"]);
     assert!(told[3].starts_with("p: rows of measurements 1, histogram "), "{told:?}");
     let read = |name: &str| std::fs::read_to_string(place.join(name)).expect(name);
-    // One stream is the same wherever it goes.
+    // A stream is the same for every destination.
     assert_eq!(export(&["--json", "-"]).stdout, read("r.json"));
     assert_eq!(export(&["--csv", "-"]).stdout, read("m.csv"));
     let run_record: Value = serde_json::from_str(&read("r.json")).expect("JSON");
@@ -88,7 +88,7 @@ fn kept() -> End {
     export(&["--parquet", "p"]).ok();
     let before = place.contents();
     let line = "there exists already; name another file, or give --force to replace it";
-    // Whatever else is asked for, nothing is made.
+    // With any other format, nothing is created.
     assert_refused(&export(&["--json", "new", "--csv", "there"]), 2, line);
     assert_refused(
         &export(&["--json", "new", "--parquet", "p"]),

@@ -1,4 +1,4 @@
-//! `fleet`: stores of several machines that were made, with effects that are known, and one that turns around.
+//! `fleet`: synthetic stores of several machines with known effects, one of which changes sign.
 
 use rusqlite::{Connection, params};
 
@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
 /// Blocks of each machine.
 const BLOCKS: i64 = 6;
 
-/// A store with one run, as this machine made it.
+/// A store with one run of this machine.
 fn first(place: &Place) {
     one(place, "c1.db");
 }
@@ -26,7 +26,7 @@ fn one(place: &Place, store: &str) {
     run(place.tool(args).arg(file())).ok();
 }
 
-/// Makes of a store that of another machine: its name, its kernel, and how fast the second arm is there, whose blocks differ by 2 %.
+/// Converts a store to that of another machine: its name, its kernel, and the speed of the second arm; blocks differ by 2 %.
 fn turned(place: &Place, store: &str, host: &str, kernel: &str, ratio: f64) {
     let db = Connection::open(place.join(store)).expect("a store");
     let sql = "UPDATE measurements SET hostname = ?1, kernel = ?2, json = json_set(json, '$.host.hostname', ?1, '$.host.kernel', ?2,
@@ -68,7 +68,7 @@ fn several() -> End {
     }
     assert_eq!(a["machines"][0]["measurements"].as_i64(), Some(4 * BLOCKS));
 
-    // The same runs again are no other ones: what was copied is known.
+    // The same runs are recognised: copied ones are known.
     let text = fleet(&[]).ok().stdout;
     assert!(text.lines().count() <= 20, "{text}");
     assert!(text.contains("turns around on c6: there the kernel is 6.1.0"), "{text}");
@@ -129,7 +129,7 @@ fn compared() -> End {
     assert_eq!(none.status, 2);
     assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
 
-    // A cell that a machine cannot test, in either fleet, stands as `cannot_test` with the reason.
+    // A cell that a machine cannot test, in either fleet, is `cannot_test` with the reason.
     let of = |fleet: &str| answer[fleet]["nodes"][0]["run"].as_i64().expect("a run");
     let db = Connection::open(place.join("s.db")).expect("a store");
     for (run, depth, why) in [(of("against"), 1, "no room"), (of("fleet"), 4, "no memory")] {

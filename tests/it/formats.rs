@@ -1,4 +1,5 @@
-//! docs/formats.md: its tables of fields are made of the types that are printed and of their doc comments, its list of findings of the rules.
+//! docs/formats.md: its tables of fields are generated from the printed types and their doc comments, its list of findings from the
+//! rules.
 //! `IOTRAIL_GOLDEN=1` writes them.
 
 mod source;
@@ -102,7 +103,7 @@ fn finding(rule: &Rule) -> String {
     format!("- `{}`{mark}: {}\n", rule.code, rule.about)
 }
 
-/// A heading, what the type is, a line for each field, and what is more to be said of some.
+/// A heading, the description of the type, a line per field, and the further sentences of some.
 fn section(source: &Source, named: &Named, all: &[Named], faults: &mut Vec<String>) -> String {
     let shape = source.find(&named.name);
     let mut out = format!("\n#### {}\n\n", named.title);
@@ -171,7 +172,7 @@ fn plain(json: &str) -> String {
     json.replace('@', "")
 }
 
-/// All that the listed types are made of is listed too.
+/// All types used by the listed ones are listed too.
 fn complete() -> End {
     let source = Source::read();
     let text = std::fs::read_to_string(document()).expect("docs/formats.md");
@@ -185,7 +186,7 @@ fn complete() -> End {
         missing.extend(used.filter(|name| !known.contains(name)).map(|name| format!("{name} (in {})", named.name)));
     }
     assert!(missing.is_empty(), "without a table: {missing:?}");
-    // What programs read begins with these.
+    // Roots of the printed documents.
     for root in [
         "Measurement",
         "ServedRecord",

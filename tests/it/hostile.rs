@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 /// Clear, title, clipboard, link, their forms in C1, bell, return, backspace, a line, turned writing, nothing to be seen.
 const HOSTILE: &str = "x\x1b[2J\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http:a\x1b\\\u{9b}31m\r\u{8}\nwarning: forged\n\u{202e}\u{200b}\u{2028}";
 
-/// With bytes that are no UTF-8.
+/// With bytes that are not UTF-8.
 fn name(of: &str) -> OsString {
     let mut bytes = HOSTILE.as_bytes().to_vec();
     bytes.extend([0xff, 0xc3, 0x28]);
@@ -35,7 +35,7 @@ fn tame(ended: &Ended) {
     }
 }
 
-/// Screens have 80 columns at most, whatever the name.
+/// Screens have at most 80 columns for any name.
 #[track_caller]
 fn narrow(ended: &Ended) {
     let wide = ended.stdout.lines().find(|line| line.chars().count() > 80);

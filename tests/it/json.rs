@@ -53,7 +53,7 @@ fn list() -> End {
             "tw-order"
         ]
     );
-    // What list names can be planned.
+    // The listed names can be planned.
     for name in names {
         let plan = run(&mut place.tool(["run", name, "--plan", "--json", "--file", "t", "--size", "1g"])).ok().json();
         fields(

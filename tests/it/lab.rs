@@ -11,7 +11,7 @@ pub const TESTS: &[Test] = &[
     ("lab::the_guests_side_is_for_guests", guest),
 ];
 
-/// Another processor than this machine's.
+/// A processor different from this machine's.
 const OTHER: &str = if cfg!(target_arch = "aarch64") { "amd64" } else { "arm64" };
 
 fn wrong_use() -> End {

@@ -1,7 +1,7 @@
-//! The command line from outside: the built binary, run as a user without root runs it.
+//! The command line from outside: the built binary, run by a user without root.
 //!
-//! Nothing here needs probes, root or a certain disk. What a machine cannot set up is skipped: a third outcome, printed with
-//! its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
+//! The tests need neither probes, root nor a specific disk. A test that a machine cannot set up is skipped: a third outcome,
+//! printed with its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
 
 mod across;
 mod advise;

@@ -1,4 +1,4 @@
-//! What `Cargo.toml` says of the project.
+//! The project's data in `Cargo.toml`.
 
 use std::process::Command;
 

@@ -8,7 +8,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[("measurement::every_field_is_there_with_its_type", schema)];
 
-/// Path and type; `?` after a type: null where it cannot be had. `[]` stands for the elements of a list.
+/// Path and type; `?` after a type: null if unavailable. `[]` stands for the elements of a list.
 const FIELDS: &str = "
     schema string, version string, started_unix_s number, elapsed_ns number, ios number, bytes number, errors number,
     short_ios number, iops number, load object, load.engine string, load.ring.requested list, load.ring.granted list,
@@ -87,7 +87,7 @@ fn schema() -> End {
     assert_eq!(m["probe"]["mode"], "off");
     assert!(m["probe"]["completions_seen"].is_null() && m["per_io"]["kicks"].is_null());
     assert_eq!(m["vehicles"].as_array().map(Vec::len), Some(0));
-    // What the load counts itself is known without probes: at most an enter each to submit and to wait.
+    // The load's own counts are known without probes: at most one enter each to submit and to wait.
     let calls = m["per_io"]["syscalls"].as_f64().expect("counted by the load");
     assert!((1.0..=2.0).contains(&calls), "{calls}");
     let rate = m["ios"].as_f64().expect("a number") / (m["elapsed_ns"].as_f64().expect("a number") / 1e9);

@@ -1,4 +1,4 @@
-//! `net bench`: planned, measured with both ends here, compared; and what it refuses.
+//! `net bench`: planned, measured with both ends here, compared; and its refusals.
 
 use serde_json::{Value, json};
 
@@ -176,7 +176,7 @@ fn from_file() -> End {
     End::Passed
 }
 
-/// Processes whose parent is this one.
+/// Child processes of this process.
 fn children(of: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());

@@ -1,4 +1,4 @@
-//! Every option of `bench` with every value that it takes: accepted, recorded as asked for, and measured.
+//! Every option of `bench` with every value: accepted, recorded as requested, and measured.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("options::written_data_is_checked", verify),
 ];
 
-/// What holds of every measurement, whatever was asked for.
+/// True for every measurement, with any options.
 #[track_caller]
 pub fn sound(m: &Value) {
     let ios = m["ios"].as_u64().expect("a number of I/Os");
@@ -80,7 +80,7 @@ fn engines() -> End {
                         };
                         options += &turn(&["", " --ring coop_taskrun", " --force-async"]);
                     }
-                    // What is written has to be a file that was not there.
+                    // A written target has to be a new file.
                     if target && rw.contains('w') {
                         options += " --file new --size 1m";
                     }
@@ -166,7 +166,7 @@ fn values() -> End {
         ("--trace off", "trace", json!("off")),
         ("--wait peek", "wait", json!("peek")),
     ] {
-        // --trace off is given already, and is once enough.
+        // --trace off is already specified, and once is enough.
         let options = options.replace("--trace off", "");
         let m = measured(&format!("--count 24 {options}"));
         assert_eq!(m["load"][name], recorded, "{options}");

@@ -27,7 +27,7 @@ pub const TESTS: &[Test] = &[
     ("output::a_dumb_terminal_gets_no_escapes", dumb),
 ];
 
-/// Commands that print, and what they need in the folder.
+/// Commands that print, and their files in the directory.
 fn printing(place: &Place) -> Vec<Command> {
     experiment(place, "count = 8");
     let mut run = place.tool(["run", "e.toml", "--quick", "--store", "s.db", "--file"]);
@@ -76,7 +76,7 @@ fn full() -> End {
         let line = "cannot write to standard output: No space left on device (os error 28); check where it leads";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
-    // What was measured is stored all the same.
+    // The measurement is stored anyway.
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
     assert_eq!(listed["runs"][0]["done"], 4);
     End::Passed
@@ -89,7 +89,7 @@ fn full_error() -> End {
     assert_eq!(status(&mut place.tool(["bench", "--engine", "none"])), 2);
     assert_eq!(status(&mut place.tool([""; 0])), 2);
     assert_eq!(status(&mut bench(&place, "--rw nop --count 8")), 0);
-    // A disk that is full while the target is laid out, and nobody to be told.
+    // A disk that is full while the target is laid out, without an output for the error.
     assert_eq!(status(&mut bench(&place, "--file x --size 4000000t")), 3);
     assert_eq!(place.contents().len(), 0);
     End::Passed
@@ -110,10 +110,10 @@ fn closed() -> End {
         let line = "cannot write to standard output: it is closed; send it to a file or to /dev/null";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
-    // Whoever sends it to /dev/null, however it is opened, does not want it.
+    // A result to /dev/null, opened in any way, is discarded on purpose.
     let null = || OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null is on every Linux");
     run(bench(&place, "--rw nop --count 8").stdout(null())).ok();
-    // Nothing is lost where the result goes elsewhere.
+    // Nothing is lost if the result goes elsewhere.
     let mut made = report(&place, &["-o", "page.html"]);
     // SAFETY: as above.
     unsafe {
@@ -151,7 +151,7 @@ fn page() -> End {
         drop(reader);
         let ended = end(child);
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{name}");
-        // A file behind it is written from where it stands, and not replaced.
+        // A file behind it is written at its current position, and not replaced.
         place.write("out", "before\n");
         let file = OpenOptions::new().append(true).open(place.join("out")).expect("our own file");
         run(report(&place, &["-o", name]).stdout(file)).ok();
@@ -181,12 +181,12 @@ fn pipe() -> End {
     assert!(std::fs::read_to_string(place.join("got")).expect("UTF-8").trim_end().ends_with("</html>"));
     // A reader that stalls is waited for, and a signal ends that.
     let idle = OpenOptions::new().read(true).write(true).open(place.join("fifo")).expect("our own pipe");
-    // The whole page must not fit into it. SAFETY: `idle` is open, and the size is a number.
+    // The complete page must not fit into it. SAFETY: `idle` is open, and the size is a number.
     let size = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&idle), libc::F_SETPIPE_SZ, 4096) };
     assert_eq!(size, 4096, "{}", std::io::Error::last_os_error());
     let child = report(&place, &["-o", "fifo"]).spawn().expect("the tool starts");
     std::thread::sleep(std::time::Duration::from_secs(2));
-    // SAFETY: a child of ours that nobody has waited for.
+    // SAFETY: an unreaped child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     let ended = end(child);
     assert!(ended.status == 3 && ended.one_line().contains("stopped by a signal"), "{ended:?}");
@@ -198,7 +198,7 @@ fn pipe() -> End {
     End::Passed
 }
 
-/// A folder of the table `cpu_shares`' name that is a file: what comes before it has been put in its place by then.
+/// A file with the directory name of the table `cpu_shares`: earlier tables are already in place by then.
 fn all_or_none() -> End {
     let place = Place::new();
     run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
@@ -218,7 +218,7 @@ fn all_or_none() -> End {
         assert_eq!(left, std::slice::from_ref(&name), "{ended:?}");
         std::fs::remove_file(place.join("some").join(&name)).expect("our own file");
     }
-    // A disk that fills: not even the folder stays.
+    // A disk that fills: the directory is removed too.
     if let Some(reason) = confine::cannot_mount(c"tmpfs") {
         return End::Skipped(reason);
     }
@@ -301,13 +301,13 @@ fn letters() -> End {
     End::Passed
 }
 
-/// What a command writes to a terminal that is all of its streams.
+/// Output of a command on a terminal for all its streams.
 fn on_terminal(command: &mut Command) -> String {
     let (mut outer, mut inner) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: two valid places to write to, and nothing else is asked for.
+    // SAFETY: two valid pointers to write to, and no other arguments.
     assert_eq!(unsafe { libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), std::ptr::null()) }, 0);
-    // SAFETY: the call has just given us these descriptors; nobody else has them.
+    // SAFETY: the call has just returned these descriptors; they have no other owner.
     let (outer, inner) = unsafe { (OwnedFd::from_raw_fd(outer), OwnedFd::from_raw_fd(inner)) };
     let copy = || inner.try_clone().expect("a descriptor");
     let mut child = command.stdin(Stdio::null()).stdout(copy()).stderr(copy()).spawn().expect("the tool starts");
@@ -335,7 +335,7 @@ fn dumb() -> End {
             assert!(!seen.is_empty() && !seen.contains('\x1b'), "{command:?}: {seen:?}");
         }
     }
-    // Where no locale is named, a terminal has that of C.
+    // Without a locale, a terminal has that of C.
     let seen = on_terminal(bench(&place, load).env("TERM", "dumb"));
     assert!(seen.is_ascii(), "{seen:?}");
     End::Passed

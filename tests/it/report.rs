@@ -1,4 +1,4 @@
-//! `report` on a terminal: the screen of `run`, made again; and what is no run. The pages are looked at in tests/browser.
+//! `report` on a terminal: the screen of `run`, repeated; and invalid runs. tests/browser checks the pages.
 
 use serde_json::json;
 

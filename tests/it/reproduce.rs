@@ -1,4 +1,4 @@
-//! `reproduce`: the studies, a part that is measured and judged, the same from the store, and what cannot be.
+//! `reproduce`: the studies, a part that is measured and judged, the same from the store, and its refusals.
 
 use std::path::Path;
 
@@ -57,7 +57,7 @@ fn measured() -> End {
     );
     let lines = r["lines"].as_array().expect("a list");
     assert_eq!((r["parts"][0]["experiment"].as_str(), lines.len()), (Some("vldb26-worker"), 4));
-    // What a worker does takes longer wherever it runs.
+    // Work of a worker takes longer on every machine.
     let slower = &lines[0];
     assert!(slower["measured_value"].as_f64().is_some_and(|x| x < 0.8), "{slower}");
     assert!((slower["published_value"].as_f64().expect("a number") - 0.1406).abs() < 1e-3, "{slower}");

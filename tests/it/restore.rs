@@ -1,4 +1,4 @@
-//! `restore`, and the notice of what a killed run has left. The journals are made here; what they name are files of our own.
+//! `restore`, and the notice about a killed run's changes. The journals are synthetic; they name files of the test.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub const TESTS: &[Test] = &[
 
 const JOURNAL: &str = "home/.local/state/iotrail/settings.journal";
 
-/// What a process of this start of this machine, which is no more, has left: files that had `old` and were set to `new`.
+/// The changes of an ended process of this boot of this machine: files that had `old` and were set to `new`.
 fn leave(place: &Place, changes: &[(&str, &str, &str)]) {
     let kernel = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).expect("its text");
     let (boot, host) = (kernel("random/boot_id"), kernel("hostname"));

@@ -62,7 +62,7 @@ fn circles(source: &Path) -> Vec<String> {
     (!found.is_empty()).then(|| line(found.into_iter().collect())).into_iter().collect()
 }
 
-/// Each with its text; tests may use what they like.
+/// Each with its text; tests may use any module.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(source.to_owned(), Module::new())];
@@ -134,7 +134,7 @@ fn used(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> BTre
     found
 }
 
-/// Of `a::b::{c, d::e}` below `base`: each path as far as it names modules.
+/// For `a::b::{c, d::e}` below `base`: each path as far as it names modules.
 fn named(base: &Module, text: &str, modules: &BTreeMap<Module, String>, each: &mut dyn FnMut(Module)) {
     if let Some(list) = text.strip_prefix('{') {
         let (mut depth, mut begin) = (0, 0);

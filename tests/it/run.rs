@@ -27,7 +27,7 @@ pub fn experiment(place: &Place, load: &str) {
     );
 }
 
-/// Two files, one with a byte turned: what was measured of the other one stays.
+/// Two files, one with a modified byte: measurements of the other one stay.
 fn corruption() -> End {
     let place = Place::new();
     for name in ["good", "bad"] {
@@ -148,7 +148,7 @@ fn small() -> End {
     let runs = listed["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 1);
     assert_eq!((&runs[0]["done"], &runs[0]["planned"], &runs[0]["experiment"]), (&json!(4), &json!(4), &json!("tiny")));
-    // The whole of it too, as people read it.
+    // All of it as text, too.
     let text = run(place.tool(["run", "e.toml", "--store", "s.db", "--full", "--file"]).arg(file())).ok();
     assert!(text.stdout.contains("Does it run?") && text.stdout.contains("coop"), "{}", text.stdout);
     End::Passed

@@ -1,4 +1,4 @@
-//! What shells complete by, and the manual pages: both are made of the definitions that the help is made of.
+//! Shell completions and manual pages: both are generated from the definitions of the help.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn bash() -> End {
         ("iotrail net load --connec", "--connections"),
         ("iotrail compare --fail-on s", "slower"),
     ] {
-        // As readline calls it: the words, the place among them, and what the word begins with.
+        // As readline calls it: the words, the position among them, and the prefix of the word.
         let script = format!(
             "source ./c.bash; complete -p iotrail >/dev/null; line='{line}'; read -ra COMP_WORDS <<<\"$line\"; \
              [ \"${{line% }}\" = \"$line\" ] || COMP_WORDS+=(''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
@@ -84,7 +84,7 @@ pub const PAGES: [&str; 29] = [
 fn manual() -> End {
     let place = Place::new();
     run(&mut place.tool(["man", "pages/man1"])).ok();
-    // Again: pages of ours are made anew, and another file is kept unless told otherwise.
+    // Again: iotrail's pages are replaced, and another file is kept without --force.
     run(&mut place.tool(["man", "pages/man1"])).ok();
     std::fs::write(place.join("pages/man1/iotrail-top.1"), "mine").expect("it is ours");
     let kept = run(&mut place.tool(["man", "pages/man1"]));

@@ -1,4 +1,4 @@
-//! Stopped by Ctrl-C, and killed: what is done is kept, and what was begun leaves nothing.
+//! Stopped by Ctrl-C, and killed: complete results are kept, and incomplete ones leave nothing.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn done(r: &Value) -> usize {
     r["cells"].as_array().expect("a list").iter().map(of).sum()
 }
 
-/// Resumes as `line` says, and compares with what was stored before.
+/// Resumes with the command in `line`, and compares with the earlier contents of the store.
 #[track_caller]
 fn resume(place: &Place, command: &str) -> Ended {
     let before = stored(&place.join("s.db")).expect("the store can be read");
@@ -68,7 +68,7 @@ fn ctrl_c() -> End {
     let line = ended.stderr.lines().last().expect("a line");
     let (said, command) = line.split_once("; go on with: iotrail ").expect("how to go on");
     assert_eq!(said, format!("stopped: {kept} of 8 measurements are stored"));
-    // Exactly as it says.
+    // Exactly the printed command.
     assert!(command.ends_with(" --resume"), "{command}");
     let ended = resume(&place, command);
     assert!(ended.stdout.contains("details: iotrail report 1"), "{}", ended.stdout);
@@ -111,7 +111,7 @@ fn marked(mark: &str) -> usize {
     lines.filter(|line| *line == format!("sleep\0{mark}\0").into_bytes()).count()
 }
 
-/// Also those that left its group or its session, in a server without exec, its client, and what --prepare left in the background.
+/// Also processes that left its group or its session, in a server without exec, its client, and background processes of --prepare.
 fn programs() -> End {
     // SAFETY: only asks.
     let users: &[u32] = if unsafe { libc::geteuid() } == 0 { &[0, 65_534] } else { &[0] };
@@ -167,7 +167,7 @@ fn stopped_bench() -> End {
     let m = ended.json();
     crate::options::sound(&m);
     let codes: Vec<_> = m["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();
-    // What else the machine did meanwhile may be said too.
+    // Other activity of the machine may be reported too.
     assert!(codes.contains(&&Value::from("interrupted")), "{codes:?}");
     End::Passed
 }

@@ -1,4 +1,4 @@
-//! The store: where it is, and what is refused as one.
+//! The store: its path, and files that are refused.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -31,7 +31,7 @@ fn place_of_it() -> End {
     assert!(place.join("state/iotrail/iotrail.db").is_file());
     go("XDG_STATE_HOME", None);
     assert!(place.join("home/.local/state/iotrail/iotrail.db").is_file());
-    // A relative one is to be ignored, says the specification.
+    // The specification requires ignoring a relative one.
     go("XDG_STATE_HOME", Some("relative".into()));
     assert!(!place.join("relative").exists());
     let ended = run(place.tool(["list"]).env_remove("HOME"));
@@ -43,7 +43,7 @@ fn place_of_it() -> End {
 fn single() -> End {
     let place = Place::new();
     let mut m = run(&mut bench(&place, "--rw nop --count 8 --json --store deep/er/s.db")).ok().json();
-    // What the screen begins with is made of the rest.
+    // The first lines of the screen are generated from the rest.
     let head = m.as_object_mut().and_then(|m| m.remove("head")).expect("an answer");
     assert!(head["answer"].as_str().is_some_and(|answer| answer.contains("IOPS")), "{head}");
     let db = Connection::open(place.join("deep/er/s.db")).expect("an SQLite file");
@@ -148,7 +148,7 @@ fn failed() -> End {
         assert_eq!(ended.status, expected, "{args}: {}", ended.stderr);
         assert_eq!(place.contents(), before, "{args}");
     }
-    // One that was there stays, with what was in it.
+    // An existing one is kept with its contents.
     run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
     let before = place.contents();
     assert_eq!(run(&mut bench(&place, "--file missing --store s.db")).status, 2);

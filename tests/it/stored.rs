@@ -1,4 +1,4 @@
-//! Stored traces: listed, reported, explained. What stores them needs the probes, and is in tests/kernel.
+//! Stored traces: listed, reported, explained. tests/kernel has the tests that store them, because they need the probes.
 
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::Store;

@@ -1,4 +1,4 @@
-//! Runs the built binary as a user would, in a folder of its own, and watches what it leaves behind.
+//! Runs the built binary as a user would, in its own directory, and detects files that it leaves behind.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use crate::ended::end_within;
 pub use crate::ended::{Ended, kill};
 
-/// No command of these tests takes a tenth of this; one that hangs fails its test and not the whole run.
+/// Every command of these tests needs less than a tenth of this; one that hangs fails its test, not the complete run.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// A folder on the disk that the build is on; removed at the end.
+/// A directory on the disk of the build; removed at the end.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -55,7 +55,7 @@ impl Place {
         std::fs::write(self.path().join(name), content).expect("a file in a folder of our own");
     }
 
-    /// The tool in this folder, with nothing of the user's own state in reach and a process group of its own.
+    /// The tool in this directory, without access to the user's state and with its own process group.
     pub fn tool<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         self.command(BINARY.as_ref(), args)
     }
@@ -75,7 +75,7 @@ impl Place {
         command
     }
 
-    /// Every file and folder below, with what a change of it would change.
+    /// Every file and directory below, with the data that a change would modify.
     pub fn contents(&self) -> BTreeMap<PathBuf, (u64, Option<std::time::SystemTime>, bool)> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.path().to_owned()];
@@ -85,7 +85,7 @@ impl Place {
                 if meta.is_dir() {
                     folders.push(entry.path());
                 }
-                // A folder's time changes with what comes and goes in it.
+                // The time of a directory changes with its entries.
                 found
                     .insert(entry.path(), (meta.len(), meta.modified().ok().filter(|_| meta.is_file()), meta.is_dir()));
             }
@@ -142,7 +142,7 @@ pub fn wait_for<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The load's thread of a `bench` that goes on, once it has computed for longer than setting it up takes.
+/// The load's thread of a running `bench`, once it has computed for longer than its setup takes.
 #[track_caller]
 pub fn at_work(child: &Child) -> u32 {
     wait_for("the load's thread at work", || {

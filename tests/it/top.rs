@@ -1,4 +1,4 @@
-//! `top`, as far as it goes without probes.
+//! `top` without probes.
 
 use crate::bad_load::assert_refused;
 use crate::confine;

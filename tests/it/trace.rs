@@ -1,4 +1,4 @@
-//! `trace`, as far as it goes without probes: what is asked, and why not.
+//! `trace` without probes: its arguments and refusals.
 
 use iotrail_host::pid_namespace::Standing;
 
@@ -109,7 +109,7 @@ fn no_rights() -> End {
         assert_refused(&run(confine::unprivileged(&mut command)), 3, line);
         assert_eq!(place.contents(), before, "nothing was run");
     }
-    // Wrong input is told first: no right would help.
+    // Bad input is reported first: privileges would not help.
     let ended = run(confine::unprivileged(&mut place.command(&copy, ["trace", "-p", "2147483647"])));
     assert_refused(&ended, 2, "there is no process 2147483647; *");
     if is_root() {

@@ -1,4 +1,4 @@
-//! `track`: a change that was made is found where it was made, and what is none is none.
+//! `track`: a synthetic change is found at its position, and noise is not a change.
 
 use crate::tool::{Place, run};
 use crate::{End, Test};

@@ -1,4 +1,4 @@
-//! `try` without anything being run: its arms, the experiment that it writes, what it refuses.
+//! `try` without running a program: its arms, the experiment that it writes, its refusals.
 
 use std::path::Path;
 
@@ -71,7 +71,7 @@ fn saved() -> End {
     let of_file = run(&mut place.tool(["run", "mine.toml", "--plan", "--json", "--seed", "7"])).ok();
     let of_file: Value = serde_json::from_str(&of_file.stdout).expect("JSON");
     assert_eq!(of_file, plan);
-    // Never over what is there.
+    // Existing files are never replaced.
     let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
     assert_eq!(again.status, 2, "{}", again.stderr);
     assert!(again.one_line().ends_with("mine.toml exists already; name a new file"), "{}", again.stderr);

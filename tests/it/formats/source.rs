@@ -1,4 +1,4 @@
-//! The types of the source as their JSON has them: names, doc comments, what a value is.
+//! The types of the source in their JSON form: names, doc comments, types of values.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ pub struct Shape {
 pub struct Field {
     pub name: String,
     pub doc: String,
-    /// What its JSON is, in words; another type of ours after `@`.
+    /// Its JSON type as text; a type of iotrail after `@`.
     pub json: String,
-    /// Its fields stand beside the others.
+    /// Its fields are flattened into the parent.
     pub flat: bool,
 }
 
@@ -60,7 +60,7 @@ fn types(root: &Path, folders: &[&str]) -> BTreeMap<String, Shape> {
         let text = std::fs::read_to_string(&file).expect("text");
         let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
-        // A folder's own module has the folder's name.
+        // A directory's own module has the directory's name.
         let module = match stem.as_str() {
             "mod" | "lib" => {
                 file.parent().and_then(Path::file_name).map_or(stem.clone(), |n| n.to_string_lossy().into_owned())
@@ -113,7 +113,7 @@ fn shape(item: &Item) -> Option<(String, Shape)> {
             }
             Some((e.ident.to_string(), Shape { doc: doc(&e.attrs), is_enum: true, fields }))
         }
-        // Of a network server's counts: names with their doc comments, all of them whole numbers.
+        // Counts of a network server: names with their doc comments, all whole numbers.
         Item::Macro(m) if m.mac.path.is_ident("counts") => {
             let mut fields = Vec::new();
             let mut text = String::new();
@@ -176,7 +176,7 @@ fn doc(attrs: &[Attribute]) -> String {
     tidy(&lines.collect::<Vec<_>>().join(" "))
 }
 
-/// One paragraph, without what only the source has: links between items, and the modules that a figure comes from.
+/// One paragraph, without parts for the source only: links between items, and modules of a value.
 fn tidy(text: &str) -> String {
     let mut out = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`");
     while let Some(at) = out.match_indices(" (`").map(|(at, _)| at).find(|at| {

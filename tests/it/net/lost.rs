@@ -1,4 +1,4 @@
-//! Either side lost in the middle: what was measured until then is kept.
+//! Either side lost during the run: the measurement so far is kept.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn killed_server() -> End {
     let place = Place::new();
     let mut server = Server::start(&place, "");
     let sender = server.load(&place, "--runtime 60s --warmup 0 --window 2").spawn().expect("the tool starts");
-    // The seconds that it prints and those that it tells the sender end at different moments, and it may be late with one.
+    // The seconds that it prints and those that it sends end at different moments, and one may be late.
     (0..3).for_each(|_| server.answers());
     kill(server.child.id(), libc::SIGKILL);
     let ended = end(sender);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tool::{Ended, PATIENCE, Place, end, kill, wait_for};
 
-/// A server that says what it does as JSON at its end.
+/// A server that prints its record as JSON at its end.
 struct Server {
     child: Child,
     address: String,
@@ -30,7 +30,7 @@ impl Server {
     }
 
     fn by(mut command: Command, options: &str) -> Self {
-        // One whose test has failed is not there for ever.
+        // The server of a failed test ends after this time.
         command.args(["--json", "--trace", "off", "--duration", "3m"]);
         if !options.contains("--engine") {
             command.args(["--engine", "epoll"]);
@@ -50,7 +50,7 @@ impl Server {
         command
     }
 
-    /// Until it has told a second in which it answered something.
+    /// Until it has reported a second with answers.
     fn answers(&mut self) {
         wait_for("a second with requests", || {
             let line = line(&mut self.child);
@@ -94,7 +94,7 @@ fn codes(m: &Value) -> Vec<&str> {
     m["warnings"].as_array().expect("a list").iter().filter_map(|w| w["code"].as_str()).collect()
 }
 
-/// What holds for every load that came to its end against a server of ours.
+/// True for every complete load against iotrail's server.
 #[track_caller]
 fn whole(m: &Value) {
     let net = &m["net"];

@@ -41,7 +41,7 @@ fn both() -> End {
         {
             let m = run(&mut server.load(&place, options)).ok().json();
             whole(&m);
-            // Those that are in flight when the last one that was asked for is sent come with it.
+            // Requests in flight when the last requested one is sent are included.
             assert!(number(&m["ios"]) >= requests, "{}", m["ios"]);
             assert_eq!(m["net"]["between"], between);
             assert_eq!(m["net"]["address"], server.address.as_str());
@@ -143,7 +143,7 @@ fn unmeasured() -> End {
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &gone, "--count", "1"]));
     assert_eq!(ended.status, 3);
     assert!(ended.one_line().starts_with(&format!("no server of iotrail's answers at the control address {gone}: ")));
-    // What answers there and is none of ours is told from one that refuses; with no address named, it is only not measured.
+    // A server that is not iotrail's is distinguished from a refusal; without a named address it is only not measured.
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = stranger.local_addr().expect("its address").to_string();
     let hand = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Hands that do it wrong, and what is not to be had: one line each, and the others go on.
+//! Faulty peers, and unavailable features: one line each, and the others continue.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -96,7 +96,7 @@ fn garbage() -> End {
     assert_eq!(answer, [7, 7], "half of a request that another one sent is none of its affair");
     drop(silent);
     let (_, record) = server.stop();
-    // One of the hands on the control port has said nothing and one half a line: they have not had their time yet.
+    // One connection on the control port has sent nothing and one half a line: their time is not over yet.
     assert!((2..=4).contains(&number(&record["refused"])), "{}", record["refused"]);
     assert_eq!((number(&record["total"]["garbage"]), number(&record["spans"])), (1, 1));
     End::Passed
