@@ -1,4 +1,5 @@
-//! The threads' account and their system calls, on programs whose doings are known. Shares and sums within one run; no time is asserted.
+//! The account of threads and their system calls, for programs with known activity. Shares and sums within one run; no time is
+//! asserted.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -55,7 +56,7 @@ fn sum(thread: &ThreadAccount, of: impl Fn(&ThreadRow) -> bool) -> u64 {
     thread.rows.iter().filter(|row| of(row)).map(|row| row.ns).sum()
 }
 
-/// The rows sum to the wall time, next to nothing is unknown, and the running time is the scheduler's own up to what a switch takes.
+/// The rows sum to the wall time, almost nothing is unknown, and the running time is the scheduler's up to the cost of a switch.
 fn closes(thread: &ThreadAccount) {
     assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
     let unknown = sum(thread, |row| row.state == ThreadState::Unknown);
@@ -80,7 +81,7 @@ fn sleeps() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Of a process that sleeps throughout, and of one that computes.
+/// A process that always sleeps, and one that computes.
 fn never_switches() -> Result<(), Failed> {
     let mut sleeper = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn()?;
     let traced = trace(&["-p", &sleeper.id().to_string(), "--duration", "300ms"]);
@@ -122,8 +123,8 @@ fn fsync() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The rows sum to the latency, whose mean without the queues is the mean that is printed; little is unknown, and each stage that the
-/// scenario passes is there.
+/// The rows sum to the latency, whose mean without the queues is the printed mean; little is unknown, and each stage of the
+/// scenario is present.
 fn requests() -> Result<(), Failed> {
     use RequestStage::{Device, InFlight, Inline, Iowq, IowqQueue, Ordered, Poll, Posted, Ready, Unsubmitted};
     let scenarios: [(&str, &[RequestStage]); 9] = [

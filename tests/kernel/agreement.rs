@@ -38,7 +38,7 @@ fn proc_interrupts() -> Result<(), Failed> {
             (m, irq::snapshot().expect("/proc/interrupts can be read").since(&before))
         },
         |(m, around)| {
-            // What lies around the measured span is more than what lies in it.
+            // The span around the measurement contains more than the measured span.
             let cpu = m.load.cpus[0];
             let res =
                 m.interrupts.iter().find(|i| i.vector == "RES" && i.cpu == cpu).expect("reschedule_entry is there");
@@ -50,7 +50,7 @@ fn proc_interrupts() -> Result<(), Failed> {
             let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios.unwrap() as f64;
             // Its main thread may be on another CPU, and gets some there.
             let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
-            // Under emulation a look at /proc/interrupts takes as long as some tens of them.
+            // In emulation a read of /proc/interrupts takes as long as some tens of interrupts.
             let meanwhile = if is_emulated() { 0.01 * everywhere as f64 } else { 5.0 };
             assert!(resched <= everywhere as f64 + meanwhile, "{resched} of {everywhere}");
             near("kicks are nearly all of the load's", kicks, resched, 0.1)?;

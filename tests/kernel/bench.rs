@@ -80,7 +80,7 @@ pub fn run(options: &str) -> Measurement {
     serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
 }
 
-/// On the test's file, watched.
+/// On the test's file, with probes.
 pub fn watched(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     exact(&m);
@@ -98,13 +98,13 @@ pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String
     }
 }
 
-/// On the test's file, watched until a vehicle is [the rule](rule) there.
+/// On the test's file, with probes, until [the rule](rule) is true for a delivery path.
 #[track_caller]
 pub fn watched_until(options: &str, vehicle: DeliveryPath) -> Measurement {
     until(|| watched(options), |m| rule(m, vehicle))
 }
 
-/// What holds for every watched measurement of an interface that the probes can follow.
+/// True for every measurement with probes of an interface that they can trace.
 pub fn exact(m: &Measurement) {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(sum), m.probe.completions_seen, "vehicles sum to the completions seen");
@@ -121,31 +121,31 @@ pub fn exact(m: &Measurement) {
     assert!((phases - 1.0).abs() < 1e-6, "phases sum to 1: {phases}");
 }
 
-/// The share of completions that came by a vehicle.
+/// Share of completions with a delivery path.
 pub fn share(m: &Measurement, vehicle: DeliveryPath) -> f64 {
     let by: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
     by as f64 / m.ios.unwrap() as f64
 }
 
-/// Completions of a vehicle whose detail begins so, as a share of all.
+/// Share of all completions with a delivery path whose detail has this prefix.
 pub fn detailed(m: &Measurement, vehicle: DeliveryPath, detail: &str) -> f64 {
     let of =
         |v: &&DeliveryPathCount| v.vehicle == vehicle && v.detail.as_deref().is_some_and(|d| d.starts_with(detail));
     m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios.unwrap() as f64
 }
 
-/// The share of completions whose device was done before io_uring_enter had returned from their submission, which a faster
-/// disk does more often: the submitting call itself posts them, or their task work runs on the way out of it, whatever
-/// the ring's flags say.
+/// Share of completions whose device was done before io_uring_enter returned from their submission, which is more frequent on a
+/// faster disk: the submitting call itself posts them, or their task work runs on the way out of it, for any
+/// flags of the ring.
 pub fn early(m: &Measurement) -> f64 {
     share(m, DeliveryPath::Inline) + detailed(m, DeliveryPath::SyscallExit, "io_uring_enter")
 }
 
-/// Whether a vehicle carried nearly all completions but the [early](early) ones.
+/// Whether a delivery path has nearly all completions except the [early](early) ones.
 pub fn rule(m: &Measurement, vehicle: DeliveryPath) -> Result<(), String> {
     let got = share(m, vehicle);
-    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one. An emulated
-    // CPU is so slow that a tick comes before much of what is ready is looked for.
+    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one. An
+    // emulated CPU is so slow that a tick comes before many of the ready ones are polled.
     let late = 1.0 - early(m);
     let nearly_all = if is_emulated() { 0.5 } else { 0.95 };
     if got >= nearly_all * late || late * (m.ios.unwrap() as f64) < 50.0 {

@@ -1,4 +1,4 @@
-//! What goes on beside a test: a load of the tool's own until it is stopped or the test ends, and what is waited for.
+//! Activity next to a test: a load of iotrail until it is stopped or the test ends, and waits for a condition.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -51,10 +51,10 @@ impl Beside {
         })
     }
 
-    /// Ends it as Ctrl-C does; what it has measured by then.
+    /// Ends it like Ctrl-C; returns its measurement so far.
     pub fn stop(mut self) -> Result<Measurement, Failed> {
         let child = self.0.take().expect("it was not waited for");
-        // SAFETY: a signal to our own child, whose end nobody has waited for; the call touches no memory.
+        // SAFETY: a signal to an unreaped child; the call does not access memory.
         assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) }, 0);
         let ended = child.wait_with_output()?;
         assert!(ended.status.success(), "the load beside: {}", ended.status);

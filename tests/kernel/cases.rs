@@ -116,7 +116,7 @@ fn check(case: &Case, variant: &Variant) -> Result<(), Failed> {
     Err(Failed::from(format!("{}\n{screen}\n{printed}", wrong.join("\n"))))
 }
 
-/// The first screen, and what the program printed.
+/// The first screen, and the output of the program.
 fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String), Failed> {
     let program = build(&case.source)?;
     // The command line is on the screen, and its words do not count.

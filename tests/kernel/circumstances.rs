@@ -1,4 +1,4 @@
-//! What is read around a load, and the rules over it, against causes that are known: another reader, a quota, a page cache.
+//! Readings around a load, and their rules, with known causes: another reader, a quota, the page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn codes(m: &Measurement) -> Vec<&str> {
     codes
 }
 
-/// But for what others do with the CPUs, where the kernel says that they do: here or, of a virtual machine, on its host.
+/// Except for other users of the CPUs, if the kernel reports them: here or, in a virtual machine, on its host.
 fn comparable(m: &Measurement) -> Result<(), String> {
     let c = around(m);
     let others = |code: &&str| match *code {
@@ -61,7 +61,7 @@ fn comparable(m: &Measurement) -> Result<(), String> {
     }
 }
 
-/// Others use this machine's disk now and then: one quiet try of five is asked for.
+/// Other programs use this machine's disk at times: one undisturbed attempt of five is enough.
 fn of_disk(options: &str) -> Measurement {
     until(|| run(&format!("--file {} {options}", file().display())), comparable)
 }
@@ -70,7 +70,7 @@ fn direct() -> Result<(), Failed> {
     let m = of_disk("--direct --depth 8 --runtime 1s --warmup 200ms");
     let device = around(&m).device.as_ref().expect("the test's disk counts");
     assert_eq!(device.asked_bytes, m.bytes.unwrap());
-    // What one of ours reads from a device, the device has read.
+    // Bytes that the load reads from a device are among the device's.
     assert!(device.read_bytes >= m.bytes.unwrap(), "{device:?}");
     assert!(device.read_bytes as f64 <= 1.05 * m.bytes.unwrap() as f64 + f64::from(640 << 10), "{device:?}");
     let c = around(&m);
@@ -131,7 +131,7 @@ fn course() -> Result<(), Failed> {
     let t = around(&m).throughput.as_ref().expect("40 intervals");
     let sum: u64 = t.ios.iter().sum();
     assert_eq!(t.interval_ns, 50_000_000);
-    // On a busy machine the last look comes when the load has ended, and what came after the one before is not told.
+    // On a busy machine the last sample comes after the load's end, and completions after the previous one are not included.
     assert!((20..=40).contains(&t.ios.len()), "{t:?}");
     let told = t.ios.len() as f64 * t.interval_ns as f64 / m.elapsed_ns as f64;
     assert!(
@@ -146,7 +146,7 @@ fn course() -> Result<(), Failed> {
 struct Group(PathBuf);
 
 impl Group {
-    /// The folder in which a group with a quota can be made, and whether it is version 2's.
+    /// The directory in which a group with a quota can be created, and whether it is version 2.
     fn parent() -> Option<(&'static Path, bool)> {
         let first = Path::new("/sys/fs/cgroup/cpu");
         if first.join("cpu.cfs_period_us").exists() {

@@ -1,4 +1,4 @@
-//! Which files a program's requests go to: against what the ground program knows that it did.
+//! The files of a program's requests, compared with the ground program's own facts.
 
 use iotrail_schema::trace_record::{Estimate, FileRecord, TraceRecord};
 use libtest_mimic::{Failed, Trial};
@@ -67,7 +67,7 @@ fn exact() -> Result<(), Failed> {
     Ok(())
 }
 
-/// 400,000 requests, one in 100 of which is followed. 95 of 100 intervals hold the truth: of eight each time, two may not.
+/// 400,000 requests, 1 in 100 of which is traced. 95 of 100 intervals contain the true value: of eight, two may not.
 fn sampled() -> Result<(), Failed> {
     let (mut held, mut all) = (0, 0);
     for _ in 0..3 {
@@ -91,7 +91,7 @@ fn sampled() -> Result<(), Failed> {
 }
 
 fn names() -> Result<(), Failed> {
-    // The ring is made, and used, in a thread called `one_connection`.
+    // The ring is created and used in a thread named `one_connection`.
     let (trace, _) = watch_with("files", &["--count", "400"]);
     assert_eq!(trace.rings[0].comm, "ground");
     let processes: Vec<&str> = trace.total.processes.iter().map(|p| p.comm.as_str()).collect();

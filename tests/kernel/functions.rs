@@ -1,5 +1,5 @@
-//! What the kernel's own functions tell, where they may be probed, against bpftrace's kprobes on the same functions: as many
-//! requests queued, as many kicks. Hardened kernels let nobody probe them; the lab's do.
+//! Events from the kernel's own functions, if fentry or kprobes are available, compared with bpftrace's kprobes on the same
+//! functions: the numbers of queued requests and of kicks are equal. Hardened kernels refuse them; the lab's do not.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ pub fn trials() -> Vec<Trial> {
     if let Some(reason) = missing {
         eprintln!("functions:: is skipped: {reason}");
     }
-    // Before 6.4 (afed6271f5b0, pipe: set FMODE_NOWAIT on pipes) one read of a pipe is queued 127 times to be tried again, and then
+    // Before 6.4 (afed6271f5b0, pipe: set FMODE_NOWAIT on pipes) one read of a pipe is queued 127 times for a retry, and then
     // goes to io-wq: additions are not requests there.
     let pipes = version().is_some_and(|v| v >= (6, 4, 0));
     let agrees = |scenario: &'static str| {
@@ -32,7 +32,7 @@ pub fn trials() -> Vec<Trial> {
     ["resched_ipi", "timer_tick", "enter_slept", "pipes", "sockets"].map(agrees).into()
 }
 
-/// What bpftrace counted: calls of the functions that add task work, and IPIs sent from within `task_work_add`.
+/// bpftrace's counts: calls of the functions that add task work, and IPIs sent from within `task_work_add`.
 #[derive(Debug, Default)]
 struct Theirs {
     added: u64,
@@ -54,7 +54,7 @@ fn agrees(scenario: &str) -> Result<(), Failed> {
         .sum();
     assert!(theirs.added + inline >= total.ios && theirs.added > 0, "{scenario}: {theirs:?}, {inline} inline");
     let stages = total.stages.as_ref();
-    // Of the same completions: those that were queued.
+    // The queued ones of the same completions.
     let queued = stages.and_then(|s| s.queued_ns.zip(s.queued_delivery_ns));
     assert!(queued.is_none_or(|(ns, of)| 0.0 < ns && ns <= of), "{stages:?}");
     Ok(())

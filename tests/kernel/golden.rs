@@ -1,4 +1,4 @@
-//! Writes the golden files of tests/golden: short real runs, with what the aggregation counted as the expected answer.
+//! Writes the golden files of tests/golden: short real runs, with the aggregated counts as the expected answer.
 
 use std::fs;
 use std::path::Path;

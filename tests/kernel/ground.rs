@@ -1,5 +1,5 @@
-//! `trace` against ground truth: `tests/ground` makes every vehicle and every pathology on demand, in counts that it prints,
-//! and is watched as anybody's program would be. Counts must be equal; the scenario's finding must be there, and no other.
+//! `trace` compared with ground truth: `tests/ground` causes every delivery path and every pathology with counts that it prints,
+//! and is traced like any program. Counts must be equal; the scenario's finding must be present, and no other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
     names
         .map(|name| {
             trial::test(format!("ground::{name}"), move || {
-                // What carries a completion, and so the findings, depends on what else runs; counts don't.
+                // Delivery paths, and so the findings, depend on other activity; counts do not.
                 let attempt = || {
                     let before = preempted();
                     let (trace, truth) = watch(&name);
@@ -38,14 +38,14 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Beside the tests' own binaries: target/PROFILE/deps/kernel-… → target/PROFILE/examples/ground.
+/// Next to the tests' own binaries: target/PROFILE/deps/kernel-… → target/PROFILE/examples/ground.
 pub fn ground() -> PathBuf {
     let this = std::env::current_exe().expect("the test has a path");
     let profile = this.parent().and_then(|deps| deps.parent()).expect("in target/PROFILE/deps");
     profile.join("examples/ground")
 }
 
-/// Times that a scenario and its watch lose a CPU to others where they have the machine to themselves, with room to spare.
+/// Upper bound of preemptions of a scenario and its trace on an otherwise idle machine.
 const ALONE: i64 = 50;
 
 /// An emulated CPU takes so long in each interrupt that the next one is there before it returns.
@@ -59,12 +59,12 @@ pub fn may_lose() -> bool {
     is_emulated() && Facts::of_this_kernel().preemptible
 }
 
-/// What takes an emulated CPU longer than a scenario may is done less often there.
+/// Scenarios that would take too long on an emulated CPU do less there.
 fn fewer(scenario: &str) -> &'static [&'static str] {
     if scenario == "kick_storm" && is_emulated() { &["--count", "2000"] } else { &[] }
 }
 
-/// Times that our children, and theirs, lost their CPU while they could have run.
+/// Number of preemptions of child processes and their children.
 fn preempted() -> i64 {
     // SAFETY: a plain C structure, valid when zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -89,7 +89,7 @@ pub fn watch_one_in(scenario: &str, one_in: u32, options: &[&str]) -> (TraceReco
         command.arg("--file").arg(file());
     }
     let out = command.output().expect("iotrail runs");
-    // The watched program's standard output goes to standard error.
+    // The traced program's standard output goes to standard error.
     let said = String::from_utf8_lossy(&out.stderr);
     let truth = said.lines().rev().find(|l| l.starts_with('{')).unwrap_or_else(|| panic!("{scenario}: {said}"));
     let trace = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{scenario}: {e}: {said}"));
@@ -100,7 +100,7 @@ fn number(of: &Value, key: &str) -> u64 {
     of.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// What must be equal, whatever else runs.
+/// Counts that must be equal, independent of other activity.
 pub fn counts(trace: &TraceRecord, truth: &Value) {
     let scenario = truth["scenario"].as_str().expect("a name");
     let total = &trace.total;
@@ -145,7 +145,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         return;
     }
 
-    // The submission-queue thread's time is told up to its end, and the program looked at it before.
+    // The SQPOLL thread's time is reported up to its end, and the program read it before.
     if let Some(cpu_ms) = truth["facts"]["sqpoll_cpu_ms"].as_u64() {
         let s = trace.rings[0].sqpoll.as_ref().unwrap_or_else(|| panic!("{scenario}: no thread"));
         let (cpu_ns, elapsed_ns) = (s.cpu_ns.expect("its time"), s.elapsed_ns.expect("how long it was there"));
@@ -153,7 +153,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         assert!(s.wakeups >= truth["facts"]["wakeups"].as_u64(), "{scenario}: {s:?}");
     }
 
-    // Waits are told apart, all of them, and no mean is theirs.
+    // Waits are counted separately and completely, and are in no mean.
     if let Some(waits) = truth["facts"]["waits"].as_u64().filter(|_| truth["unsupported"].is_null()) {
         let w = total.waits.as_ref().unwrap_or_else(|| panic!("{scenario}: no waits"));
         let order = total.order.as_ref().expect("all were followed");
@@ -253,11 +253,11 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     }
 }
 
-/// What carried them, and the findings: what is wrong with them. `beside_others`: something else had the CPUs in between.
+/// Faults in the delivery paths and the findings. `beside_others`: other programs used the CPUs.
 fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String> {
     let scenario = truth["scenario"].as_str().expect("a name");
-    // What this machine can't do is no scenario. How many completions of a chain came inline the kernel does not tell: its
-    // count is of the run's last round.
+    // An unsupported scenario is not judged. The kernel does not report how many completions of a chain came inline: its
+    // count is that of the run's last round.
     if !truth["unsupported"].is_null() {
         return vec![];
     }
@@ -276,7 +276,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     let disk = (reads || scenario.starts_with("libaio")) && !expected.keys().any(|k| k.starts_with("inline"));
     let by = |vehicle: &str| carried.get(vehicle).copied().unwrap_or(0);
     let early = if disk { by("inline") + by("syscall_exit:io_uring_enter") } else { 0 };
-    // What is ready while the thread has no CPU waits for the tick that gives it one, or for the way back.
+    // A completion that is ready while the thread has no CPU waits for the tick that schedules it, or for the way back.
     let waited =
         if beside_others && !expected.keys().any(|k| k.starts_with("timer_tick")) { by("timer_tick") } else { 0 };
     let early = early + waited;
@@ -304,9 +304,9 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         wrong.push(format!("{} by other vehicles, more than {most}", trace.total.ios - named));
     }
     let finding = truth["finding"].as_str();
-    // How full the submission-queue thread's runs are depends on how fast it is against what makes the requests ready.
+    // The number of items in the SQPOLL thread's runs depends on its speed relative to the requests'.
     let mut may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
-    // A kernel that runs them in reverse mixes what was reordered before; and before 6.13 runs are not capped.
+    // A kernel that runs them in reverse mixes the earlier order; and before 6.13 runs are not capped.
     may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
     may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
     // Nor do requests outlive their buffers there: the kernel waits for them.
@@ -318,11 +318,11 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         // The emulated drive's requests are its own threads', and end in the order that the host runs these in. It and the CPUs are slow:
         // more waits for it, and threads that look for a while fall asleep in between.
         allowed.extend(["reordered", "iowq_fanout", "punted", "sqpoll_napping"]);
-        // What weighs times is not told of such a machine.
+        // Findings that weigh times are not made on an emulated machine.
         may_miss |= finding.is_some_and(|code| diagnose::unjudged(trace, code).is_some());
     }
     if scenario.starts_with("iopoll_") {
-        // What a worker was refused is handed back by task work, with a kick where the thread runs.
+        // Task work returns a request that a worker could not do, with a kick if the thread runs.
         allowed.push("kick_storm");
     }
     if !crate::order::is_kept_here() {
@@ -330,11 +330,11 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         allowed.extend(["delivered_out_of_order", "reordered"]);
     }
     if scenario == "batches_of_8_sqpoll" && version().is_some_and(|v| v < (6, 16, 0)) {
-        // Nothing tells them from that kernel's limit.
+        // They are indistinguishable from that kernel's limit.
         allowed.push("capped_batch");
     }
     if beside_others {
-        // What is ready while the thread has no CPU waits for it.
+        // A completion that is ready while the thread has no CPU waits for it.
         allowed.extend(["stranded", "waiting_for_cpu"]);
     }
     // No single CPU is the right one for several threads.

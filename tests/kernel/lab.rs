@@ -1,4 +1,4 @@
-//! A machine with Linux 6.1 and an NVMe drive: what a command in it does, comes back as it is.
+//! A machine with Linux 6.1 and an NVMe drive: results of a command in it return unmodified.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -16,7 +16,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Whether the kernel can be had; fetched into the user's cache, once for all tests. Where it cannot, under CI the test fails.
+/// Whether the kernel is available; downloaded into the user's cache, once for all tests. Under CI the test fails if it is not.
 fn fetched(kernel: &str) -> Result<bool, Failed> {
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).args(["lab", "fetch", kernel]).output()?;
     if out.status.success() {
@@ -96,7 +96,7 @@ fn limit() -> Result<(), Failed> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    // What comes before the limit is stored, however slow the machine is: then it waits for the limit alone.
+    // Results before the limit are stored, however slow the machine is: then it only waits for the limit.
     let script = r#"iotrail bench --rw nop --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null; echo stored; sleep 1000"#;
     let out = run(folder.path(), &["--timeout", "60s"], &["sh", "-c", script])?;

@@ -1,4 +1,4 @@
-//! What the kernel really does, against what the tool says: needs root, a disk with interrupts, and the probes.
+//! The kernel's real behaviour compared with iotrail's report: needs root, a disk with interrupts, and the probes.
 //!
 //! Counts and shares are asserted, never times. A test that this machine cannot run is skipped, with the reason; under
 //! CI a skip fails the run, since the gate's machine can run them all.
@@ -43,8 +43,8 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// They wait more than they work, and nothing that they ask depends on time, or on counts of the whole machine: these run beside each
-/// other.
+/// They mostly wait, and their assertions depend neither on time nor on counts of the complete machine: these run
+/// concurrently.
 const PATIENT: [&str; 5] = [
     "lab::the_limit_ends_it_and_what_was_stored_is_kept",
     "net_faults::a_link_that_goes_down_leaves_both_ends_half_open",

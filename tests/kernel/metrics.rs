@@ -1,4 +1,4 @@
-//! `trace --metrics` beside a program that did so much and then stands still: a scrape has what the trace has.
+//! `trace --metrics` next to a program that stops after a known number of I/Os: a scrape has the values of the trace.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -39,7 +39,7 @@ fn by(text: &str, family: &str, label: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Where it answers, from the first line that it says.
+/// Its address, from its first line.
 fn address(said: &mut impl BufRead) -> Result<String, Failed> {
     let mut line = String::new();
     said.read_line(&mut line)?;
@@ -74,7 +74,7 @@ fn asleep() -> Result<(), Failed> {
 fn scraped() -> Result<(), Failed> {
     const IOS: u64 = 20_000;
     let tool = env!("CARGO_BIN_EXE_iotrail");
-    // It stands still until its standard input ends.
+    // It waits until its standard input ends.
     let script =
         format!("{tool} bench --trace off --rw nop --warmup 0 --depth 8 --batch 4 --count {IOS} >&2; read line");
     let mut trace = Command::new(tool)
@@ -85,7 +85,7 @@ fn scraped() -> Result<(), Failed> {
         .spawn()?;
     let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
     let at = address(&mut said)?;
-    // What else is said is read, so that nobody waits for room.
+    // Further output is read, so that the program does not block on a full pipe.
     let rest = std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     let half: Vec<TcpStream> = (0..200)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! A network server, watched: its own counts against the probes'.
+//! A traced network server: its own counts compared with the probes'.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -86,7 +86,7 @@ impl Drop for Server {
     }
 }
 
-/// The probes saw what the server had, and can say of each what carried it.
+/// The probes saw the server's completions, and know the delivery path of each.
 fn exact(m: &Measurement, server: &ServerRecord, with: &str) {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(sum), m.probe.completions_seen, "{with}: vehicles sum to the completions seen");
@@ -99,7 +99,7 @@ fn vehicles() -> Result<(), Failed> {
         for receive in ["single", "multishot"] {
             let with = format!("--engine io_uring --receive {receive} --server-threads 2 {ring}");
             let server = Server::start(&with);
-            // A second sender finds what the first has left; once is enough to see that.
+            // A second sender finds the state that the first has left; once is enough.
             let loads = ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"];
             for load in &loads[..if ring.is_empty() { 2 } else { 1 }] {
                 let (m, record) = server.load(load);

@@ -1,4 +1,4 @@
-//! The network load with both ends here: in namespaces of ours, of which nothing is left.
+//! The network load with both ends here: in network namespaces that disappear afterwards.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

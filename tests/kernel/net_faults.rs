@@ -30,12 +30,12 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Bytes that a connection which says nothing may take in the server.
+/// Maximum memory of an idle connection in the server, bytes.
 const IDLE_BYTES: f64 = 2048.0;
 
 fn idle() -> Result<(), Failed> {
     for engine in ENGINES {
-        // Two servers: memory that the first load has left free would hide what the second one takes.
+        // Two servers: free memory of the first load would hide the second one's use.
         let resident = |connections: &str| -> Result<f64, Failed> {
             let server = Server::of(&mut serve("127.0.0.1:0", engine));
             let (m, record) = server.load(&format!("--connections 100 --count 20000 --warmup 0 {connections}"));
@@ -91,7 +91,7 @@ fn restarted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A free port that the kernel gives to nobody who connects, so that it is free once its server is gone.
+/// A free port outside the ephemeral range, so that it is free once its server is gone.
 fn not_given_to_others() -> Result<String, Failed> {
     let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let first: u16 = given.split_whitespace().next().ok_or("a range")?.parse()?;
@@ -222,7 +222,7 @@ fn half_open_of(engine: &str) -> Result<(), Failed> {
     let m: Value = serde_json::from_slice(&out.stdout)?;
     assert!(m["ios"].as_u64().is_some_and(|n| n > 0), "{engine}: what was measured until then: {m}");
     link.run("ip link set sender up")?;
-    // The route went with the link. The server goes on, and frees the place of the sender that it hears nothing of.
+    // The route disappeared with the link. The server continues, and releases the slot of a sender that is silent.
     let again = || -> Result<bool, Failed> {
         let out = link.sender("--connections 8 --count 100 --warmup 0 --give-up 60s")?.output()?;
         let said = String::from_utf8_lossy(&out.stderr);
@@ -255,7 +255,7 @@ impl Drop for Killed {
     }
 }
 
-/// CPU time of all threads of a process that goes on.
+/// CPU time of all threads of a running process.
 fn cpu_ns(child: &Child) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
     let of_task = |task: std::fs::DirEntry| -> Option<u64> {

@@ -1,6 +1,6 @@
-//! The order of completions, exactly: `ground` makes requests ready in shuffled orders that it knows, and counts inversions and
-//! displacements pair by pair from its own writes and from where it found the completions in the queue. What the tool says must be
-//! the same numbers, whatever else runs on the machine.
+//! The exact order of completions: `ground` makes requests ready in known shuffled orders, and counts inversions and
+//! displacements pair by pair from its own writes and from the positions of the completions in the queue. iotrail has to report
+//! the same numbers, independent of other activity.
 
 use iotrail_schema::measurement::Order;
 use iotrail_schema::trace_record::TraceRecord;
@@ -18,13 +18,13 @@ pub fn trials() -> Vec<Trial> {
     kept.into_iter().chain([lost, alike]).collect()
 }
 
-/// The order that the tool saw, equal to the one that was made, in all and of the one ring.
+/// The order in iotrail's report equals the true one, in total and for the only ring.
 fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
     let fact = |truth: &Value, name: &str| {
         truth["facts"][name].as_u64().unwrap_or_else(|| panic!("{scenario} says no {name}"))
     };
-    // What waited more than a hundred times as long as the others is a wait, whoever stopped the one that it waited for: then it is
-    // not among the others, and all else is equal all the same.
+    // A request that waited more than a hundred times as long as the others is a wait, for whatever reason: then it is
+    // not among the others, and everything else is still equal.
     let stood_still = |(trace, truth): &(TraceRecord, Value)| {
         trace.total.order.as_ref().map_or(0, |order| order.waits.saturating_sub(fact(truth, "order_waits")))
     };
@@ -67,7 +67,7 @@ pub fn is_kept_here() -> bool {
     iotrail_host::kernel::version().is_none_or(|version| version >= (6, 4, 0))
 }
 
-/// Task work runs what was queued first first on the kernels of docs/kernels.md, and what was queued last before them.
+/// Task work runs in the order of queueing on the kernels listed in docs/kernels.md, and in reverse order on older ones.
 fn kept(scenario: &str) -> Result<(), Failed> {
     let (order, findings) = exact(scenario)?;
     let delivery = order.delivery.ok_or("looked at above")?;
@@ -88,8 +88,8 @@ fn kept(scenario: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What one thread submitted waits in it until it enters the kernel, while the other's is posted. How often a tick comes first is
-/// the machine's affair; the numbers are equal all the same.
+/// Submissions of one thread wait until it enters the kernel, while the other's are posted. The machine decides how often a tick
+/// comes first; the numbers are equal anyway.
 fn lost() -> Result<(), Failed> {
     let (order, findings) = exact("order_two_threads")?;
     let delivery = order.delivery.ok_or("looked at above")?;
@@ -99,7 +99,7 @@ fn lost() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Their last completions name them; whose the others are, nobody can tell.
+/// Their last completions identify them; the owner of the others is not known.
 fn alike() -> Result<(), Failed> {
     let (trace, truth) = watch("same_user_data");
     let followed = &trace.total.followed;

@@ -19,12 +19,12 @@ pub fn trials() -> Vec<Trial> {
 
 fn every_program_loads() -> Result<(), Failed> {
     let (got, facts) = (survey(), Facts::of_this_kernel());
-    // Those on functions stand after those on tracepoints; those that sample the CPU are an object of their own.
+    // Programs on functions come after those on tracepoints; those that sample the CPU are a separate object.
     let names: Vec<&str> = got.iter().map(|p| p.name).collect();
     let on_tracepoints: Vec<&str> = facts.programs().map(|p| p.name).collect();
     assert!(names.starts_with(&on_tracepoints) && names.contains(&"queue_added"), "{names:?}");
     assert!(names.ends_with(&["profile_sample", "profile_idle", "profile_timers"]), "{names:?}");
-    // What a kernel has not is told from what it refuses.
+    // A missing feature is distinguished from a refusal.
     let refused: Vec<_> = got.iter().filter(|p| matches!(p.state, State::Missing { refused: true, .. })).collect();
     assert!(refused.is_empty(), "{refused:?}");
     let tracepoints = facts.tracepoints.as_ref().ok_or("the kernel has BTF")?;

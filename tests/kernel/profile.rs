@@ -1,4 +1,4 @@
-//! Where the CPU goes: what must be so by the kernel's code, and against the kernel's own accounting of CPU time.
+//! CPU time by place: shares that the kernel's code implies, and comparisons with the kernel's own accounting of CPU time.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn sampled(options: &str) -> Measurement {
     let expected = how.expected.expect("paced by time");
     let all = how.taken + how.elsewhere + how.lost;
     assert!((expected..=expected + u64::from(m.host.cpus)).contains(&all), "{all} of {expected}: {how:?}");
-    // Of the measured time at least; more where something else has the CPU between the load's end and the sampling's.
+    // At least the measured time; more if another program has the CPU between the load's end and the sampling's.
     let by_wall_time = |s: f64| s * f64::from(how.hz) * f64::from(m.host.cpus);
     let range = 0.99 * by_wall_time(m.elapsed_ns as f64 / 1e9)..=by_wall_time(whole_s);
     assert!(range.contains(&(expected as f64)), "{expected} samples expected, {range:?} by wall time");
@@ -97,14 +97,14 @@ fn idle_ns(cpu: u32) -> u64 {
     of_cpu_ns(cpu, 3..5)
 }
 
-/// The hypervisor ran something else.
+/// Time in which the hypervisor ran something else.
 fn stolen_ns(cpu: u32) -> u64 {
     of_cpu_ns(cpu, 7..8)
 }
 
 fn blocking() -> Result<(), Failed> {
-    // To samples, an interrupt that comes while the CPU is idle is idle too, and the switch that it leads to: not to the kernel, so
-    // that the two are only equal where these are few.
+    // For samples, an interrupt on an idle CPU and the switch after it are idle; for the kernel they are not. So
+    // the two are equal only if these are few.
     for (rate, at_most_by_kernel) in [("", false), ("--rate 300", true)] {
         idles(rate, at_most_by_kernel)?;
     }
@@ -145,8 +145,8 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
         .ok_or_else(|| format!("idle for these parts by /proc/stat, and hardly by samples: {said:?}").into())
 }
 
-/// The scheduler's count of a thread's CPU time; the samples of that thread are as many periods. Of loads that seldom sleep:
-/// the scheduler charges time of each switch that the thread is not current in.
+/// The scheduler's CPU time of a thread; the samples of that thread are as many periods. For loads that rarely sleep:
+/// the scheduler includes the part of each switch in which the thread is not current.
 fn cpu_time() -> Result<(), Failed> {
     for load in ["--rw nop --depth 32 --batch 32", "--buffered --bs 64k", "--depth 1 --wait peek"] {
         let stolen = || iotrail_host::cpu::online().map(|cpus| cpus.into_iter().map(|c| (c, stolen_ns(c))).collect());
@@ -157,7 +157,7 @@ fn cpu_time() -> Result<(), Failed> {
         let how = how(&m);
         let busy = how.taken - (share(&m, Place::Idle) * how.taken as f64).round() as u64;
         let by_samples = busy as f64 * how.period_ns.expect("paced by time") as f64;
-        // Without what was stolen.
+        // Without stolen time.
         let by_kernel =
             m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system).expect("our own threads") as f64;
         // Lost samples may be its own; 2 % for interrupts' time, which the scheduler gives to the thread and samples to idle.
@@ -188,7 +188,7 @@ fn interrupts_off() -> Result<(), Failed> {
         stacks.map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
     };
     assert_eq!(with("handle_irq_event") + with("hrtimer_interrupt"), 0, "of {taken}");
-    // What follows the handler with interrupts on is seen: the softirqs that it raised, and the return.
+    // Code after the handler with interrupts on is visible: its softirqs, and the return.
     assert!(with("asm_common_interrupt") > 0, "of {taken}:\n{text}");
     Ok(())
 }

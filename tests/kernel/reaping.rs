@@ -1,5 +1,5 @@
-//! How long completions lie in the completion queue, by programs that know: `ground` holds them for so long, and the kernel's own
-//! fdinfo says how many lay there. Orders and counts are asserted.
+//! Time of completions in the completion queue, for programs with known times: `ground` leaves them there, and the kernel's
+//! fdinfo reports their number. Orders and counts are asserted.
 
 use iotrail_schema::trace_record::{Reaping, TraceRecord};
 use libtest_mimic::Trial;
@@ -38,22 +38,22 @@ fn of(trace: &TraceRecord) -> Reaping {
 fn held_for(scenario: &'static str) -> Done {
     let (trace, truth) = watch(scenario);
     let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
-    // All of a ring's first ones are looked at, none is lost; the queue was as deep as fdinfo says.
+    // All first completions of a ring are checked, none is lost; the depth of the queue equals fdinfo's.
     assert_eq!((r.completions, r.estimated, r.unreaped), (128, 128, 0), "{r:?}");
     assert_eq!(trace.total.reaping_lost, Some(0));
     assert_eq!((r.depth.max, u64::from(r.deepest)), (Some(64), fact(&truth, "lying")), "{r:?}");
-    // Somebody looked shortly before they were taken, and none lay there longer than the scenario lasted.
+    // A check came shortly before they were reaped, and none stayed there longer than the scenario lasted.
     let (least, most) = (r.at_least_ns.p50.expect("128"), r.at_most_ns.p50.expect("128"));
     // (SQPOLL posts when its thread has woken up.)
     assert!(least >= (held_ms - 100) * MS && most >= (held_ms - 50) * MS && least <= most, "{least} to {most}");
     assert!(r.at_most_ns.max <= Some(truth["elapsed_ms"].as_u64().expect("a time") * MS + 50 * MS), "{r:?}");
-    // Nobody waited for more; what it waited for a CPU is left out.
+    // No thread waited for more; waits for a CPU are left out.
     assert_eq!(r.left_long, 128, "{r:?}");
     assert!(r.left_ns.p50 <= r.at_least_ns.p50, "{r:?}");
     Ok(())
 }
 
-/// More than there is room for: every other one is left out again and again.
+/// More than the table can hold: every second one is dropped again and again.
 fn deep() -> Done {
     let (trace, truth) = watch("left_lying_deep");
     let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
@@ -61,7 +61,7 @@ fn deep() -> Done {
     assert_eq!(fact(&truth, "lying"), 480);
     assert_eq!(r.deepest, 480, "{r:?}");
     assert!((60..=192).contains(&r.completions), "{r:?}");
-    // 960 by some 100, each of which stands for 8 or so.
+    // 960 in some 100 samples, each of which has a weight of about 8.
     assert!((600..=1_400).contains(&r.estimated), "{r:?}");
     assert!(r.at_least_ns.p50 >= Some((held_ms - 100) * MS), "{r:?}");
     Ok(())
@@ -82,14 +82,14 @@ fn batch() -> Done {
     let (trace, _) = watch("waits_for_half");
     let r = of(&trace);
     assert!(r.completions >= 256 && trace.total.reaping_lost == Some(0), "{r:?}");
-    // The first of 16 lies there for 15 times 3 ms.
+    // The first of 16 stays there for 15 times 3 ms.
     assert!(r.at_least_ns.p90 >= Some(20 * MS), "{r:?}");
     assert!(r.left_ns.p90 < Some(10 * MS), "{r:?}");
     assert!(!trace.findings.iter().any(|f| f.code == "left_lying"), "{:?}", trace.findings);
     Ok(())
 }
 
-/// One in eight is looked at, and estimates are of all.
+/// 1 in 8 is checked, and estimates cover all.
 fn sampled() -> Done {
     let (trace, _) = watch_with("reaped_at_once", &["--count", "40000"]);
     let r = of(&trace);

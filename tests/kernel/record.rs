@@ -1,4 +1,4 @@
-//! `trace --record`, `--slowest` and `--profile` on a load of our own, whose I/Os are known.
+//! `trace --record`, `--slowest` and `--profile` on a load of iotrail, whose I/Os are known.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,7 +31,7 @@ pub fn trials() -> Vec<Trial> {
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// `trace --json` of a `bench --json`: what both print, and what was asked for beside the record.
+/// `trace --json` of a `bench --json`: the output of both, and the requested files.
 fn traced(trace: &[&str], bench: &str) -> (TraceRecord, serde_json::Value, Measurement) {
     let out = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -43,7 +43,7 @@ fn traced(trace: &[&str], bench: &str) -> (TraceRecord, serde_json::Value, Measu
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "trace of bench {bench}: {}: {stderr}", out.status);
     let printed: serde_json::Value = serde_json::from_slice(&out.stdout).expect("--json prints one document");
-    // The command's standard output is our standard error.
+    // The command's standard output is iotrail's standard error.
     let json = &stderr[stderr.find('{').expect("bench prints its measurement")..];
     let measured = serde_json::Deserializer::from_str(json).into_iter().next().expect("one").expect("a measurement");
     (serde_json::from_value(printed.clone()).expect("a record"), printed, measured)
@@ -77,7 +77,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
             assert!((1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
             m
         },
-        // As fast as it is without being watched, or nearly: on a slow machine that is less than was asked for.
+        // Nearly as fast as without probes: on a slow machine below the requested rate.
         |m| {
             let alone = run(&format!("{load} --rate 80000 --count 80000 --warmup 0 --trace off")).iops.unwrap();
             let so = m.iops.unwrap() > 0.5 * alone;
@@ -94,7 +94,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The table has all completions; fio's log has the reads of a named file, and what opens and closes it.
+/// The table has all completions; fio's log has the reads of a named file, and its open and close.
 fn exported(path: &Path, completions: usize, reads: usize) -> Result<(), Failed> {
     let [table, log] = ["requests.csv", "requests.log"].map(scratch);
     let mut export = Command::new(TOOL);
@@ -159,7 +159,7 @@ fn windows() -> Result<(), Failed> {
     let share = total.elapsed_ns as f64 / windows.span_ns as f64;
     assert!(share < 0.5, "{share} of the time was watched: {windows:?}");
 
-    // What a window cuts off: the I/Os in flight at its beginning and its end.
+    // I/Os in flight at the start and end of a window are cut off.
     let cut = windows.opened * DEPTH;
     let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();
     assert!(requests.abs_diff(total.ios) <= cut, "{requests} requests, {} completions", total.ios);
@@ -170,11 +170,11 @@ fn windows() -> Result<(), Failed> {
     assert!(total.ios > 0 && (total.ios as f64) < 0.75 * m.ios.unwrap() as f64, "{} of {}", total.ios, m.ios.unwrap());
     let rate = total.iops / m.iops.unwrap();
     assert!((0.25..4.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops.unwrap());
-    // Made before the first window, and the same one in all.
+    // Created before the first window, and the same one in all.
     assert_eq!(record.rings.iter().map(|r| r.found).collect::<Vec<_>>(), [false]);
     assert_eq!((total.cpu.user_ns, record.rings[0].active_ns), (None, None), "/proc tells of all the time");
 
-    // Each window's requests lie together, and each is whole.
+    // Each window's requests are contiguous, and each is complete.
     let end = ending.end().ok_or("it was ended")?;
     assert_eq!(end.losses.lost(), 0);
     let mut trails: Vec<_> =

@@ -1,8 +1,8 @@
-//! The aggregation in the probes against the events it was made of: the same run, recorded and assembled completion by
-//! completion, must come to the same vehicles.
+//! The aggregation in the probes compared with its events: the same run, recorded and assembled completion by
+//! completion, has the same delivery paths.
 //!
-//! With IOTRAIL_GOLDEN_WRITE=1 short runs are recorded as well, into tests/golden: their events, and as the expected
-//! answer what the aggregation counted.
+//! With IOTRAIL_GOLDEN_WRITE=1 short runs are also recorded into tests/golden: their events, and the aggregated counts as the
+//! expected answer.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -64,17 +64,17 @@ pub struct Watched {
     pub recording: Recording,
 }
 
-/// Runs `bench` unwatched by itself and watches it from here, from before its first instruction to after its last.
+/// Runs `bench` without its probes and traces it from here, from its first instruction to its last.
 pub fn watch(options: &str) -> Result<Watched, Failed> {
     let target = match options.contains("--rw nop") {
         true => String::new(),
         false => format!("--file {}", file().display()),
     };
     if options.contains("--buffered") {
-        // What is read is in the page cache.
+        // The data is in the page cache.
         run(&format!("{target} --rw read --buffered --bs 64k --count 1024 --trace off"));
     }
-    // The shell waits for a line, then becomes the bench: the same process, so that its tgid is known beforehand.
+    // The shell waits for a line, then becomes the bench: the same process, so that its TGID is known in advance.
     let mut child = Command::new("sh")
         .args(["-c", "read go && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_iotrail")])
         .args(["bench", "--json", "--trace", "off", "--warmup", "0"])
@@ -99,7 +99,7 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
 
 fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     let tgid = child.id();
-    // As `bench` watches itself: its first thread only waits for the load.
+    // As `bench` traces itself: its first thread only waits for the load.
     let subject = Subject {
         who: Scope::Process { tgid, unwatched_tid: tgid },
         interface: Interface::IoUring { iopoll: false },
@@ -122,7 +122,7 @@ fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     Ok((counted, recording))
 }
 
-/// What the aggregation counted, in the assembler's form.
+/// The aggregated counts, in the assembler's form.
 pub fn counts(counted: &Observed) -> BTreeMap<(DeliveryPath, Option<String>), u64> {
     counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.as_ref().map(ToString::to_string)), v.completions)).collect()
 }
@@ -141,7 +141,7 @@ fn agrees(name: &str, options: &str) -> Result<(), Failed> {
     assert_eq!(Assembled { completions, oddities }.vehicles(), counts(&counted), "{name}: assembled, counted");
     let left = number(&recording.events, |e| matches!(e, What::SwitchedOut { .. }));
     assert_eq!(left, counted.context_switches, "context switches");
-    // An SQPOLL thread's runs are counted, and not recorded: they carry nothing that is not told by the thread.
+    // Runs of an SQPOLL thread are counted, and not recorded: the thread already identifies its completions.
     if !options.contains("sqpoll") {
         let runs = number(&recording.events, |e| matches!(e, What::Run { .. }));
         assert_eq!(Some(runs), counted.task_work_runs, "runs of task work");

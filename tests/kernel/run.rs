@@ -1,4 +1,4 @@
-//! A run that changes the host is killed again and again: nothing that was measured is lost, everything is put back, and it ends.
+//! A run that changes the host is killed repeatedly: no measurement is lost, everything is restored, and the run completes.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,7 +16,7 @@ use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 const KILLS: u32 = 20;
-/// Kills that leave something set, at least.
+/// Minimum number of kills that leave something set.
 const LEFT: u32 = 3;
 /// Measurements, of 36, after which it is killed at the latest.
 const EACH: usize = 3;
@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, and with them what can be set of the disk.
+/// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, plus all changeable settings of the disk.
 const EXPERIMENT: &str = r#"
 name = "killed"
 title = "t"
@@ -62,7 +62,7 @@ impl Place {
         command
     }
 
-    /// Begins the run, or takes up what a kill has left of it, also where no measurement was stored yet.
+    /// Starts the run, or resumes it after a kill, also if no measurement was stored yet.
     fn run(&self) -> Command {
         let resume = self.store().is_some_and(|s| s.last_unfinished("killed").expect("its runs").is_some());
         let file = file().to_str().expect("a plain name");
@@ -78,14 +78,14 @@ impl Place {
         Store::open(&self.folder.path().join("s.db")).expect("a store that can be read")
     }
 
-    /// (cell, repeat) of what is stored; a store that is not there yet has nothing.
+    /// (cell, repeat) of the stored measurements; none if the store does not exist yet.
     fn done(&self) -> Vec<(u32, u32)> {
         let mut done: Vec<_> = self.store().iter().flat_map(|s| s.done(1).expect("its measurements")).collect();
         done.sort_unstable();
         done
     }
 
-    /// How many are stored, for a look in passing: a store that is just being made cannot be read.
+    /// Number of stored measurements, without a guarantee: a store that is being created cannot be read.
     fn stored(&self) -> usize {
         let store = Store::open(&self.folder.path().join("s.db")).ok().flatten();
         store.and_then(|s| s.done(1).ok()).map_or(0, |done| done.len())
@@ -137,7 +137,7 @@ fn killed() -> Result<(), Failed> {
     let before = place.settings();
     let mut random = u64::from(std::process::id()) | 1;
     let (mut killed, mut left, mut rounds) = (0, 0, 0);
-    // A slow machine has set and stored nothing by then: it is given more.
+    // A slow machine has stored nothing by then: it gets more time.
     let mut longest = Duration::from_secs(1);
     while rounds < KILLS || left < LEFT && rounds < 5 * KILLS {
         rounds += 1;
@@ -147,11 +147,11 @@ fn killed() -> Result<(), Failed> {
         random ^= random >> 7;
         random ^= random << 17;
         let until = Instant::now() + longest * (50 + (random % 950) as u32) / 1000;
-        // A fast one has stored so much by then that few kills would be left.
+        // A fast one would have stored too much by then for the remaining kills.
         while Instant::now() < until && place.stored() < before_it + EACH && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // What is stored at this moment is stored for good.
+        // Measurements stored at this moment are permanent.
         let stored = place.done();
         if stored.len() == before_it {
             longest = (longest * 5 / 4).min(Duration::from_secs(20));

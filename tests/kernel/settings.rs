@@ -1,7 +1,7 @@
-//! Host settings, changed for real: put back after each cell, at the end, and by `iotrail restore` after SIGKILL.
+//! Host settings, really changed: restored after each cell, at the end, and by `iotrail restore` after SIGKILL.
 //!
-//! Set are the scheduler and `nr_requests` of the disk that the build is on, where an interrupt goes that the kernel lets be
-//! moved (a network queue's, where there is one), and a CPU quota. This binary runs itself as the process that is killed.
+//! The settings are the scheduler and `nr_requests` of the build's disk, the affinity of a movable interrupt
+//! (a network queue's, if there is one), and a CPU quota. This binary runs itself as the process that is killed.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -38,7 +38,7 @@ pub fn is_driver() -> bool {
     std::env::var_os(DRIVER).is_some()
 }
 
-/// Sets, and puts back, again and again until it is killed.
+/// Sets and restores repeatedly until it is killed.
 pub fn drive() -> ! {
     // A shell starts background jobs with SIGINT ignored, and children inherit that.
     // SAFETY: no handler is set.
@@ -49,7 +49,7 @@ pub fn drive() -> ! {
         for cell in cells(&target) {
             settings.set(&cell, Some(&target)).expect("what was set before can be set again");
             if cell.cpu_quota.is_some() {
-                // One that outlives us in our cgroup. It ends by itself.
+                // A process that outlives this one in its cgroup. It ends by itself.
                 let child = Command::new("sleep").arg("3").stdout(Stdio::null()).spawn().expect("sleep starts");
                 std::thread::spawn(move || { child }.wait());
             }
@@ -87,7 +87,7 @@ fn target() -> Target {
     let rows = irq::snapshot().expect("/proc/interrupts").rows;
     let movable = |row: &irq::Row| irq::affinity(row.irq()?).movable.filter(|m| *m).map(|_| row.name.clone());
     let mut found: Vec<(u32, String)> = rows.iter().filter_map(|r| Some((r.irq()?, movable(r)?))).collect();
-    // Queues of a network card come last in the alphabet of what matters here.
+    // Queues of a network card come last alphabetically.
     found.sort_by_key(|(_, name)| ["rx", "tx", "input", "output"].iter().any(|n| name.contains(n)));
     let (irq, name) = found.pop().expect("an interrupt that can be moved");
     Target { interrupts: vec![TargetInterrupt { irq, name, cpus: vec![] }], ..target }
@@ -138,8 +138,8 @@ fn cgroups() -> Vec<PathBuf> {
     found
 }
 
-/// Values that no kernel chooses by itself, so that what changes along with the scheduler has to be put back; and the old
-/// ones again at the end.
+/// Values that no kernel chooses by itself, so that values changed together with the scheduler have to be restored; the original
+/// values are set at the end.
 struct Unusual(Vec<(PathBuf, String)>);
 
 impl Unusual {
@@ -165,7 +165,7 @@ impl Drop for Unusual {
     }
 }
 
-/// A state folder of our own. However a test ends, what its journal holds is put back.
+/// A separate state directory. However a test ends, the changes in its journal are restored.
 struct State(tempfile::TempDir);
 
 impl State {
@@ -219,7 +219,7 @@ impl Driver {
 
     /// Ends it, and answers with the signal that did.
     fn end(&mut self, signal: libc::c_int) -> Option<i32> {
-        // SAFETY: a child of ours that has not been waited for.
+        // SAFETY: an unreaped child.
         unsafe { libc::kill(self.id() as libc::pid_t, signal) };
         self.0.wait().expect("our own child").signal()
     }
@@ -288,7 +288,7 @@ fn killed() -> Result<(), Failed> {
     let _unusual = Unusual::set(&target);
     let before = values(&target);
     let (mut told, mut put_back, mut round) = (0, 0, 0);
-    // A slow machine has not begun by then: it is given more, until enough of its kills have left something.
+    // A slow machine has not started by then: it gets more time, until enough kills have left something.
     let mut longest = Duration::from_millis(200);
     while round < ROUNDS || told <= ROUNDS / 2 && round < 10 * ROUNDS {
         round += 1;
@@ -327,7 +327,7 @@ fn one_at_a_time() -> Result<(), Failed> {
     wait_until("the journal", || state.journal().exists());
     let (status, _, stderr) = state.tool(&["list", "--json"]);
     assert_eq!((status, stderr.as_str()), (0, ""), "a run that goes on is no killed one");
-    // Between two turns nobody has the lock, so one of several tries finds it taken.
+    // Between two rounds the lock is free, so one of several attempts finds it taken.
     wait_until("a refusal", || {
         let (status, _, stderr) = state.tool(&["restore"]);
         status == 3

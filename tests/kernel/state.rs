@@ -1,4 +1,4 @@
-//! The state that the kernel keeps of rings and sockets, of programs whose fault is known. Counts and shares within one run.
+//! The kernel's state of rings and sockets, for programs with a known fault. Counts and shares within one run.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! Files that something else depends on are never written, whatever their name, and with --allow-write too.
+//! Files in use are never written, under any name, with --allow-write too.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What is set up, undone when dropped.
+/// A setup that is undone when dropped.
 struct Undo(&'static str, PathBuf);
 
 impl Undo {

@@ -1,4 +1,4 @@
-//! What `trace` says of threads in each other's way, and of memory that the kernel cannot use, against `ground`'s own account.
+//! Findings of `trace` on threads that delay each other, and on unusable memory, compared with `ground`'s own facts.
 
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
@@ -31,7 +31,7 @@ fn codes(t: &TraceRecord) -> Vec<&str> {
     t.findings.iter().map(|f| f.code.as_str()).collect()
 }
 
-/// The busy threads had the CPU, and beside the same program without them waiting is next to nothing.
+/// The busy threads had the CPU; the same program without them hardly waits.
 fn waits_for_cpu() -> Result<(), Failed> {
     let Some((t, _)) = watched("waiting_for_cpu") else { return Ok(()) };
     let r = t.total.stages.as_ref().and_then(|s| s.runnable.clone()).ok_or("runnable is known")?;
@@ -107,7 +107,7 @@ fn bad_buffers() -> Result<(), Failed> {
         let [e] = &o.errnos[..] else { return Err(format!("{opcode}: {:?}", o.errnos).into()) };
         assert_eq!((e.errno.as_str(), e.count), ("EFAULT", t.total.ios / 8));
         let user_data = e.user_data.as_ref().and_then(|data| u64::from_str_radix(data.strip_prefix("0x")?, 16).ok());
-        // What the kernel refuses before it is a submission, as 6.1 does with the index of a buffer, nobody follows.
+        // A request refused before it is a submission, as by 6.1 with the index of a buffer, is not traced.
         let number = user_data.map(|data| data & 0xffff_ffff);
         assert!(
             number == truth["facts"][fact].as_u64() || (opcode == "read_fixed" && number.is_none()),

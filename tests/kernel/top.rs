@@ -1,4 +1,4 @@
-//! `top` beside a load that says itself how much it did.
+//! `top` next to a load that reports its own counts.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn completions() -> Result<(), Failed> {
     let attempt = || -> Result<(Measurement, Vec<TopRecord>), Failed> {
-        // An even load, whatever the disk is busy with: what it does in one second is what it does in another.
+        // A steady load, independent of other activity of the disk: equal in every second.
         let load = Beside::bench(file(), "--depth 4 --rate 4000 --buffered")?;
         let tgid = load.id();
         let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -84,7 +84,7 @@ fn reader_goes() -> Result<(), Failed> {
 fn terminal() -> (File, OwnedFd) {
     let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut outer, mut inner) = (-1, -1);
-    // SAFETY: two places for the descriptors and a live size; the rest is not asked for. Both are ours from then on.
+    // SAFETY: two pointers for the descriptors and a live size; other arguments are null. This process owns both afterwards.
     unsafe {
         let none = std::ptr::null_mut();
         assert_eq!(libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), &size), 0);
@@ -124,7 +124,7 @@ fn terminal_is_put_back() -> Result<(), Failed> {
     look(b"\x1b[?1049h");
     assert_ne!(modes(&inner), before, "the screen takes every key");
     for _ in 0..2 {
-        // SAFETY: a signal to our own child, which nobody has waited for; the call touches no memory.
+        // SAFETY: a signal to an unreaped child; the call does not access memory.
         assert_eq!(unsafe { libc::kill(top.id() as libc::pid_t, libc::SIGINT) }, 0);
         std::thread::sleep(Duration::from_millis(3));
     }

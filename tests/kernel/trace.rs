@@ -1,4 +1,4 @@
-//! `trace` on programs whose doings are known, beside the scenarios of `ground`.
+//! `trace` on programs with known activity, in addition to the scenarios of `ground`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -42,7 +42,7 @@ fn traced(args: &[&str]) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Over before anybody looks at /proc: where its process waited at the gate it was another program.
+/// Ended before /proc is read: while its process waited at the gate it was a different program.
 fn name() -> Result<(), Failed> {
     let processes = traced(&["--", "true"])?.total.processes;
     assert_eq!(processes.iter().map(|p| (p.comm.as_str(), p.found)).collect::<Vec<_>>(), [("true", false)]);
@@ -53,7 +53,7 @@ fn cpu_ns(total: &Total) -> Option<u64> {
     total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system)
 }
 
-/// One thread uses no more CPU time than time goes by; what its process did before it was this command is not its.
+/// A thread uses at most the elapsed time as CPU time; time of its process before exec is not included.
 fn cpu_time() -> Result<(), Failed> {
     let total = traced(&["--", "true"])?.total;
     let cpu = cpu_ns(&total).ok_or("it has ended")?;
@@ -113,7 +113,7 @@ fn counted<'a>(rings: impl Iterator<Item = &'a RingRecord>) -> Counts {
     sums
 }
 
-/// What `ground` says that it did in these rings.
+/// `ground`'s own counts for these rings.
 fn done<'a>(rings: impl Iterator<Item = &'a Value>) -> Counts {
     let mut sums = Counts::new();
     for (opcode, o) in rings.flat_map(|r| r["opcodes"].as_object().expect("opcodes")) {
@@ -125,7 +125,7 @@ fn done<'a>(rings: impl Iterator<Item = &'a Value>) -> Counts {
     sums
 }
 
-/// What holds of every ring, whoever else is watched.
+/// True for every ring, with any traced processes.
 fn whole(trace: &TraceRecord) {
     assert_eq!(trace.total.probe.lost, Some(0));
     for r in &trace.rings {
@@ -134,7 +134,7 @@ fn whole(trace: &TraceRecord) {
     }
 }
 
-/// A ground program that waits to be told to start; ended if the test does not wait for it.
+/// A ground program that waits for a start command; killed if the test does not wait for it.
 struct Program(Child, BufReader<ChildStderr>);
 
 impl Program {
@@ -156,7 +156,7 @@ impl Program {
         Ok(self.0.stdin.take().expect("it has not started").write_all(b"\n")?)
     }
 
-    /// What it did, once it has ended.
+    /// Its facts, once it has ended.
     fn truth(mut self) -> Result<Value, Failed> {
         let (mut said, mut failed) = (String::new(), String::new());
         self.0.stdout.take().expect("it is piped").read_to_string(&mut said)?;
@@ -168,14 +168,14 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Fails only where it has ended, and was waited for.
+        // Fails only if it has ended and was reaped.
         if let Ok(()) = self.0.kill() {
             self.0.wait().expect("our own child");
         }
     }
 }
 
-/// A trace of these, and the recording that it makes: it watches by the time that this returns.
+/// A trace of these processes with a recording: tracing has started when this returns.
 fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
     let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.iotrail"));
     if recording.exists() {
@@ -188,7 +188,7 @@ fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // The recording is begun right before the watch is.
+    // The recording starts immediately before the trace.
     let began = Instant::now();
     while !recording.exists() {
         assert!(began.elapsed() < Duration::from_secs(120), "nothing is watched");
@@ -198,7 +198,7 @@ fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
     Ok((watch, recording))
 }
 
-/// Programs that all have rings when the watch begins, and end before it does: each one's counts are its own.
+/// Programs that all have rings when the trace starts, and end before it: the counts of each are its own.
 fn everyone() -> Result<(), Failed> {
     let scenarios = [("short_reads", 160_000), ("pipes", 40_000), ("sockets", 80_000), ("fork_children", 6_000)];
     let mut programs =
@@ -206,7 +206,7 @@ fn everyone() -> Result<(), Failed> {
     let (watch, recording) = watching("everyone", &["-a"])?;
     programs.iter_mut().try_for_each(Program::start)?;
     let truths = programs.into_iter().map(Program::truth).collect::<Result<Vec<_>, _>>()?;
-    // SAFETY: a signal to our own child, which nobody has waited for; the call touches no memory.
+    // SAFETY: a signal to an unreaped child; the call does not access memory.
     assert_eq!(unsafe { libc::kill(watch.id() as libc::pid_t, libc::SIGINT) }, 0);
     let out = watch.wait_with_output()?;
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -226,7 +226,7 @@ fn everyone() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Its processes have numbers of their own in there; the kernel's are what the trace goes by.
+/// Its processes have their own IDs in there; the trace uses the kernel's.
 fn nested() -> Result<(), Failed> {
     for scenario in ["short_reads", "fork_children", "punted"] {
         let out = Command::new(TOOL)
@@ -254,7 +254,7 @@ fn nested() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What is first seen of such a ring is what its kernel thread does, which has a name of its own.
+/// The first event of this ring is from its kernel thread, which has a different name.
 fn polled() -> Result<(), Failed> {
     let mut program = Program::ready("sqpoll_napping", 20)?;
     let (watch, recording) = watching("polled", &["-p", &program.0.id().to_string()])?;
@@ -274,7 +274,7 @@ fn polled() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What sees native aio being submitted comes with the process's first context: what was submitted before is counted.
+/// The probe on native aio's submission is attached at the process's first context: earlier submissions are counted.
 fn begins_aio() -> Result<(), Failed> {
     const REQUESTS: u64 = 100_000;
     let load = format!(
@@ -296,7 +296,7 @@ fn begins_aio() -> Result<(), Failed> {
         number.parse::<u64>().unwrap_or_else(|_| panic!("{}", w.text))
     });
     assert_eq!(requests + unseen.unwrap_or(0), REQUESTS, "{:?}", total.warnings);
-    // 20 ms go by between two looks, in which a fast machine submits some thousands and a slow one none.
+    // 20 ms between two polls, in which a fast machine submits thousands and a slow one none.
     assert!(requests > 0, "{requests} were seen: {:?}", total.warnings);
     Ok(())
 }
@@ -337,7 +337,7 @@ fn status() -> Result<(), Failed> {
     };
     assert_eq!(of(&["--", "sh", "-c", "exit 7"])?, Some(7));
     assert_eq!(of(&["--", "sh", "-c", "kill -KILL $$"])?, Some(128 + libc::SIGKILL));
-    // It was asked to end.
+    // It was ended by the option.
     assert_eq!(of(&["--duration", "0.5", "--", "sleep", "600"])?, Some(0));
     assert_eq!(of(&["--fail-on", "stranded", "--", "true"])?, Some(4));
     assert_eq!(of(&["--", "/no/such/program"])?, Some(2));

@@ -1,5 +1,5 @@
-//! Runs one test. Other programs may use the machine during it, so some tests attempt a measurement more than once, and a failed test
-//! runs a second time. Each failed attempt is recorded and printed at the end, and too many of them fail the whole run.
+//! Runs one test. Other programs may use the machine during it, so some tests attempt a measurement more than once, and a failed
+//! test runs a second time. Each failed attempt is recorded and printed at the end, and too many of them fail the complete run.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 
-/// Tests that may need their second run: 3 % of the room on a machine with two busy CPUs.
+/// Maximum number of tests with a second run: 3 % of the tests on a machine with two busy CPUs.
 const SECOND_RUNS: usize = 10;
 
 /// Tests whose first attempt may fail, in percent of all tests.
@@ -54,7 +54,8 @@ pub fn test(name: impl Into<String>, test: impl Fn() -> Result<(), Failed> + Sen
     })
 }
 
-/// The first result that `holds` accepts, otherwise the reason against the last one. Each attempt follows its pause, in seconds.
+/// The first result that `holds` accepts, otherwise the reason against the last one. Each attempt comes after its pause, in
+/// seconds.
 pub fn attempts<T>(
     pauses: &[u64],
     attempt: impl Fn() -> T,

@@ -1,5 +1,5 @@
-//! `try` against ground truth: programs that wait in every way (tests/ground/tried.rs), under flags that they do not ask for. Flags granted
-//! are those that were asked for, arms that cannot be are called so before they run, one that stalls is dropped, results are right.
+//! `try` compared with ground truth: programs that wait in every way (tests/ground/tried.rs), with flags that they do not request.
+//! Granted flags are the requested ones, impossible arms are reported before they run, a stalling arm is dropped, results are correct.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -62,7 +62,7 @@ fn arm<'a>(run: &'a Value, name: &str) -> &'a Value {
     arms.iter().find(|a| a["name"] == name).unwrap_or_else(|| panic!("no arm {name}: {arms:?}"))
 }
 
-/// Of the timed measurements of an arm: what each ring was granted, as the kernel's own event showed it.
+/// Granted flags of each ring in the timed measurements of an arm, by the kernel's own event.
 fn granted(run: &Value, name: &str) -> Vec<Vec<String>> {
     flags_of(run, name, &true.into())
 }
@@ -182,7 +182,7 @@ fn tried_command(options: &[&str], command: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).expect("JSON")
 }
 
-/// No dynamic loader, no liburing, the ring made by a thread: as Go programs are.
+/// No dynamic loader, no liburing, the ring created by a thread: like Go programs.
 fn without_libraries() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("static");
@@ -224,7 +224,7 @@ fn without_rings() -> Result<(), Failed> {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("before it ended and left in the background: ") && said.contains(" (ground)"), "{said}");
-    // Where no arm is about rings, none is needed.
+    // If no arm concerns rings, none is needed.
     let run = tried("tried_none", &["--env-arm", "A=1"]);
     assert_eq!(done(&run, "A=1"), [200.0, 200.0]);
     Ok(())
@@ -235,7 +235,7 @@ fn beside_flags() -> Result<(), Failed> {
     let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--arm", &program]);
     assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
     assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
-    // An environment may be what makes a program use io_uring or not.
+    // An environment variable may decide whether a program uses io_uring.
     let program = format!("exec {} $HOW", ground().display());
     let run = tried_command(&["--env", "HOW=tried_enter", "--env-arm", "HOW=tried_none"], &["sh", "-c", &program]);
     let without = "HOW=tried_none";
@@ -255,7 +255,7 @@ fn failures() -> Result<(), Failed> {
     let (status, text) = said(&["--check", "grep -q nothing-like-that"]);
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("--check failed: exit status: 1"), "{text}");
-    // What fails is fast, unless something else proves its work.
+    // A failing program is fast, unless a check proves its work.
     let failing = |options: &[&str]| {
         let folder = tempfile::tempdir().expect("a folder");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
@@ -273,7 +273,7 @@ fn failures() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs get a redirected file from where it is at, each the same, and a pipe is refused.
+/// Runs get a redirected file at its current position, all the same, and a pipe is refused.
 fn input() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name);
@@ -302,7 +302,7 @@ fn input() -> Result<(), Failed> {
         said.contains("standard input is a pipe, and each run would need the same input; write it to a file"),
         "{said}"
     );
-    // An empty pipe says nothing.
+    // An empty pipe has no data.
     let (read, _write) = std::io::pipe()?;
     let out = tried(read.into(), &["--watch", "none"])?;
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -342,8 +342,8 @@ fn running(mark: &str) -> Vec<String> {
     texts.filter(|t| t.contains(mark) && !t.contains("iotrail")).collect()
 }
 
-/// By Ctrl-C and by SIGKILL, while it is watched and while it is timed: the program ends with its children, or goes on where that is
-/// wanted.
+/// By Ctrl-C and by SIGKILL, during the run with probes and a timed run: the program ends with its children, or continues if
+/// requested.
 fn ended() -> Result<(), Failed> {
     let ends = [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")];
     let all = ends.map(|(s, w)| (s, w, false)).into_iter().chain(ends.map(|(s, w)| (s, w, true)));
@@ -361,7 +361,7 @@ fn ended() -> Result<(), Failed> {
             .spawn()
             .expect("iotrail runs");
         let began = std::time::Instant::now();
-        // The watched run loads the probes first; one more is in the middle of a block.
+        // The run with probes loads them first; another one is within a block.
         while running(&mark).len() < 2 && began.elapsed().as_secs() < 30 {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -387,7 +387,7 @@ fn ended() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Of a program that ends at once: whatever is found, each candidate's flags are proven in each run, and the blocks are whole.
+/// For a program that ends immediately: each candidate's flags are proven in each run, and the blocks are complete.
 fn searched() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -439,13 +439,13 @@ fn unprivileged() -> Result<(), Failed> {
     let out = run(&["--watch", "none"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    // Whoever may not watch has the supervisor's word alone.
+    // Without the right to trace, only the supervisor's report is available.
     assert_eq!(flags_of(&json, "coop_taskrun", &Value::Null), vec![vec!["coop_taskrun".to_owned()]; 2]);
     let out = run(&[]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(3), "{said}");
     assert!(said.contains("--watch none"), "{said}");
-    // A search goes without: the time is too short for it, and no right is missing.
+    // A search does without: the time is too short for it, and no privilege is missing.
     let out = unprivileged(&["advise", "--budget", "1ms"]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(2), "{said}");

@@ -37,7 +37,7 @@ fn peek_default() -> Result<(), Failed> {
         || watched("--depth 1 --cpus non-irq --wait peek --runtime 2s"),
         |m| {
             rule(m, DeliveryPath::ReschedIpi)?;
-            // What the submitting call posts itself needs no kick.
+            // Completions posted by the submitting call need no kick.
             let (kicks, carried) = (m.per_io.kicks.expect("ipi_send_cpu is there"), share(m, DeliveryPath::ReschedIpi));
             let so = (0.9 * carried..=1.1).contains(&kicks);
             so.then_some(()).ok_or(format!("{kicks} kicks per I/O, and {carried} of them carried by one"))
@@ -58,7 +58,7 @@ fn peek_coop() -> Result<(), Failed> {
             m
         },
         |m| {
-            // No interrupt is sent for them. What came to that CPU for others carries them too, one each at the most.
+            // No interrupt is sent for them. Interrupts of other programs on that CPU deliver them too, at most one each.
             let others = [DeliveryPath::ReschedIpi, DeliveryPath::OtherIrq, DeliveryPath::DeviceIrq]
                 .map(|v| share(m, v))
                 .iter()
@@ -72,11 +72,11 @@ fn peek_coop() -> Result<(), Failed> {
             {
                 return Err(format!("{others} by {arrived} interrupts for others: {:?}", m.vehicles));
             }
-            // Where the job has the CPU to itself that is the kernel's tick rate; beside others, its own part of the ticks.
+            // If the job has the CPU to itself this is the kernel's tick rate; otherwise its own share of the ticks.
             let carried = tick * m.ios.unwrap() as f64;
             let ticks = here().find(|i| i.vector == "LOC").expect("ticks are counted").on_watched;
             let per_tick = carried / ticks as f64;
-            // Other timers than the tick use its vector, and what others' interrupts carried had left no I/O for the tick.
+            // Other timers use the vector of the tick, and interrupts of other programs may have left no I/O for the tick.
             let at_least = if quick { 0.8 * tick } else { 0.0 };
             if !(at_least..=1.05).contains(&per_tick) {
                 return Err(format!("{carried} I/Os in {ticks} ticks over the job"));
@@ -181,7 +181,7 @@ fn libaio() -> Result<(), Failed> {
             m
         },
         |m| {
-            // The submitter posts what its device has done before io_submit returns: it drops the last reference.
+            // The submitter posts I/Os that the device completes before io_submit returns: it drops the last reference.
             let (interrupt, inline) = (share(m, DeliveryPath::IrqDirect), share(m, DeliveryPath::Inline));
             let of_disk: f64 =
                 lines(m).iter().map(|l| detailed(m, DeliveryPath::IrqDirect, &format!("irq {l} "))).sum();
@@ -220,7 +220,7 @@ fn deep() -> Result<(), Failed> {
     Ok(())
 }
 
-/// With PREEMPT_RT, or asked for at boot.
+/// With PREEMPT_RT, or by a boot parameter.
 fn interrupts_are_threads() -> bool {
     let asked = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("threadirqs"));
     asked || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT")
@@ -255,7 +255,7 @@ fn followed() -> Result<(), Failed> {
         let sampled = m.cpu_samples.is_some() && !interrupts_are_threads();
         assert_eq!(timed > 0, sampled, "interrupts are timed where the CPU is sampled, and no thread does their work");
     }
-    // Others than io_uring's can't be followed.
+    // Interfaces other than io_uring cannot be traced end to end.
     let m = watched("--engine sync --depth 1 --count 100 --follow 1");
     assert!(m.followed.is_none() && m.warnings.iter().any(|w| w.code == "not_followed"));
     Ok(())

@@ -18,7 +18,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
 ];
 
-/// A loop device over a file of ours; detached again whatever happens.
+/// A loop device on a file of the test; detached again in any case.
 struct Loop {
     device: String,
     _file: tempfile::NamedTempFile,
@@ -58,7 +58,7 @@ fn scheduler(device: &str) -> String {
     chosen.map_or(text.trim(), |(name, _)| name).to_owned()
 }
 
-/// Runs an experiment with a state folder and a store of its own, looking at `look` all the time.
+/// Runs an experiment with its own state directory and store, calling `look` all the time.
 fn run(text: &str, more: &[&str], look: &(dyn Fn(&Path) + Sync)) -> (i32, Value, String) {
     let folder = tempfile::Builder::new().prefix("run-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
@@ -115,7 +115,7 @@ fn each_cells_own_device() -> Result<(), Failed> {
     assert!(schedulers.iter().all(|s| s[0] == a || s[1] == b), "both at once: {schedulers:?}");
     assert_eq!(journalled.iter().map(String::as_str).collect::<BTreeSet<_>>(), names[..2].iter().copied().collect());
     assert_eq!(names.map(scheduler), before, "put back");
-    // Each measurement says what it ran against: the loop device's queue, the disk's interrupts.
+    // Each measurement names its target: the loop device's queue, the disk's interrupts.
     let cells = json["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2);
     let mut cpus: Vec<u32> = below.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
@@ -138,7 +138,7 @@ fn loop_mounted() -> Result<(), Failed> {
     let device = Loop::new();
     let disk = block::target(Path::new(&device.device)).expect("it is there").device.expect("the build is on a disk");
     let queue = Path::new("/sys/block").join(device.name()).join("queue/scheduler");
-    // What the disk has not, so that neither can be taken for the other; it is gone with the device.
+    // A value different from the disk's, to distinguish the two; it disappears with the device.
     let wanted = if scheduler(&disk) == "none" { "mq-deadline" } else { "none" };
     let before = scheduler(device.name());
     std::fs::write(&queue, wanted)?;
@@ -173,7 +173,7 @@ fn loop_mounted() -> Result<(), Failed> {
         assert!(words.contains(&shown), "{shown}: {screen}");
     }
     assert_eq!(words.matches("scheduler").count(), 1, "{screen}");
-    // A loop device that nothing was said to has the file in the page cache.
+    // By default a loop device has the file in the page cache.
     let warnings = json["warnings"].as_array().expect("warnings");
     let cached = warnings.iter().find(|w| w["code"] == "not_from_device").ok_or("the disk moved little")?;
     let text = cached["text"].as_str().expect("a text");
@@ -181,7 +181,7 @@ fn loop_mounted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What strace sees of a load's reads and writes, job by job: the measured ones are the last `count` of each thread.
+/// strace's view of a load's reads and writes per job: the measured ones are the last `count` of each thread.
 fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
     let folder = tempfile::Builder::new().prefix("strace-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = folder.path().join("x");
@@ -215,7 +215,7 @@ fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
     for line in text.lines().filter(|l| l.contains(", 4096, ")) {
         let (tid, call) = line.split_once(' ').expect("strace -f begins with the thread");
         let (call, end) = (call.trim_start(), call.rsplit(", ").next().expect("the offset comes last"));
-        // A call that another thread's stood between is told in two lines.
+        // A call interleaved with another thread's is printed in two lines.
         let name = call.strip_prefix("<... ").unwrap_or(call);
         let op = name.split(['(', ' ']).next().expect("a name");
         let offset = end.split([')', ' ']).next().expect("digits");

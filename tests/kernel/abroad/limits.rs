@@ -32,7 +32,7 @@ fn soft() -> Result<(), Failed> {
     assert!(out.status.success(), "{}", said(&out));
     let m: Value = serde_json::from_slice(&out.stdout)?;
     assert_eq!((&m["ios"], &m["probe"]["completions_seen"]), (&2000.into(), &2000.into()));
-    // A command that is watched has what it would have without us.
+    // A traced command has its original limits.
     let out = after("ulimit -Sn 64;", "trace --json -- sh -c 'ulimit -Sn >&2'")?;
     assert!(out.status.success(), "{}", said(&out));
     assert!(said(&out).lines().any(|line| line == "64"), "{}", said(&out));

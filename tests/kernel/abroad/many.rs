@@ -25,7 +25,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Rings that a record tells of one by one.
+/// Rings that a record lists individually.
 const TOLD: u64 = 512;
 
 fn trace(scenario: &str, count: u64) -> Result<TraceRecord, Failed> {
@@ -73,19 +73,19 @@ fn rings_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Intervals are told while rings come and go, and while they are more than a watch keeps apart.
+/// Intervals are printed while rings come and go, and while there are more than a trace distinguishes.
 fn top() -> Result<(), Failed> {
     sums_of_top("rings_in_turn", 20_000, 40_000, "0.1")?;
     sums_of_top("children_with_rings", 160, 80_000, "0.1")?;
     sums_of_top("children_with_rings", 160, 80_000, "0.3")?;
-    // More than 16,384; more than this may be too many descriptors, and so many are too much for a small guest.
+    // More than 16,384; even more may exceed the limit of descriptors, and is too much for a small guest.
     if is_emulated() {
         return Ok(());
     }
     sums_of_top("rings_at_once", 18_000, 18_000 * 3 + 2997, "0.1")
 }
 
-/// What the intervals say sums up to this, of all, by process and by ring, and what carried it too.
+/// The intervals sum to these numbers, in total, by process and by ring, and by delivery path.
 fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(), Failed> {
     let mut load = Command::new(ground())
         .args([scenario, "--count", &count.to_string(), "--start-on-stdin"])
@@ -97,7 +97,7 @@ fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(
         .args(["top", "--json", "--interval", interval, "-p", &load.id().to_string()])
         .stdout(Stdio::piped())
         .spawn()?;
-    // It has begun to watch when its first interval is told.
+    // Tracing has started when its first interval is printed.
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().expect("piped")));
     let mut told: Vec<TopRecord> = vec![serde_json::from_str(&lines.next().expect("an interval")?)?];
     std::io::Write::write_all(&mut load.stdin.take().expect("piped"), b"\n")?;
@@ -129,7 +129,7 @@ fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(
 }
 
 fn forks() -> Result<(), Failed> {
-    // Nobody's who is watched, and its children take numbers that were theirs.
+    // An untraced process whose children reuse the IDs of traced ones.
     let mut stranger = Command::new(ground())
         .args(["forks", "--count", "3000"])
         .stdin(Stdio::null())
@@ -169,7 +169,7 @@ fn turns() -> Result<(), Failed> {
 
 const MIB: u64 = 1 << 20;
 
-/// With 500 rings; also where each of their operations has more followed requests than are few.
+/// With 500 rings; also if each of their operations has more traced requests than the small tables hold.
 fn memory() -> Result<(), Failed> {
     let (kernel, user, maps) = most_memory(&[], &["rings_at_once", "--count", "500", "--pause-ms", "1500"])?;
     assert!(maps > 20, "{maps} maps were found");
@@ -183,8 +183,8 @@ fn memory() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The most at any time while a scenario is watched: of maps and programs by the kernel's own account of each, and of iotrail's own
-/// memory; and how many maps there were.
+/// The maximum during the trace of a scenario: of maps and programs by the kernel's account of each, and of iotrail's own
+/// memory; and the number of maps.
 fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize), Failed> {
     let mut watch = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -229,17 +229,17 @@ fn one_ring_of_processes() -> Result<(), Failed> {
 fn unwaited_children() -> Result<(), Failed> {
     let t = trace("unwaited_children", 10)?;
     let used = t.total.cpu.user_ns.zip(t.total.cpu.system_ns).map(|(user, system)| user + system);
-    // 10 times 50 ms, and what it takes to make and end them.
+    // 10 times 50 ms, and the time to create and end them.
     let used = used.ok_or("CPU time is told")?;
     assert!((500_000_000..700_000_000).contains(&used), "{used} ns");
     Ok(())
 }
 
-/// Those are unfinished, whoever is watched.
+/// Those are unfinished for every set of traced processes.
 fn killed_in_flight() -> Result<(), Failed> {
     let has_50_open = |t: &TraceRecord| {
         let reads = |r: &RingRecord| r.opcodes.iter().any(|o| (&*o.opcode, o.requests) == ("read", 50));
-        // Others' programs may be at work beside it.
+        // Other programs may run at the same time.
         let ring = t.rings.iter().find(|r| r.comm == "ground" && reads(r)).expect("its ring");
         assert_eq!((ring.completions, ring.overflows, ring.errors), (10, 0, 0), "{:?}", ring.vehicles);
         let open = t.total.open.iter().find(|o| o.ring == Some(ring.ring)).expect("they are in flight");

@@ -1,5 +1,5 @@
-//! Surroundings that the tool was not developed in: namespaces, many rings and processes, neighbours, low limits, hostile paths,
-//! several disks. What it says there is right, or it says what it cannot tell.
+//! Unusual environments: namespaces, many rings and processes, neighbours, low limits, hostile paths,
+//! several disks. iotrail's report there is correct, or it names what it cannot determine.
 
 mod conditions;
 mod limits;

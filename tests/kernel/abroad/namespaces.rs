@@ -68,7 +68,7 @@ fn loads() -> Result<(), Failed> {
         exact(&nops);
         assert_eq!((nops.ios.unwrap(), nops.per_io.syscalls), (2000, Some(1.0)), "{around:?}");
 
-        // Followed requests come from the same threads.
+        // Traced requests come from the same threads.
         let followed = bench(&format!("{on_file} --follow 1"))?;
         exact(&followed);
         let completions = followed.followed.as_ref().map(|f| (f.completions, f.unfinished));
@@ -94,7 +94,7 @@ fn loads() -> Result<(), Failed> {
 }
 
 fn network() -> Result<(), Failed> {
-    // Without /proc there is no way to start the other end.
+    // Without /proc the other end cannot be started.
     for around in &SURROUNDINGS[..4] {
         let mut command = within(around);
         command.args(["net", "bench", "--json", "--engine", "io_uring", "--server-threads", "1", "--trace", "on"]);
@@ -157,7 +157,7 @@ fn traced(out: &Output) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&out.stderr)))?)
 }
 
-/// As outside: what the program says of itself, to the last completion.
+/// As outside: the program's own counts, to the last completion.
 fn commands() -> Result<(), Failed> {
     for around in SURROUNDINGS {
         // Where the disk's interrupts go the scenario asks /proc.
@@ -166,7 +166,7 @@ fn commands() -> Result<(), Failed> {
             let mut command = within(around);
             command.args(["trace", "--json", "--one-in", "1", "--"]).arg(ground()).arg(scenario);
             if scenario == "sqpoll" {
-                // A look at /proc comes every 100 ms: 4,000 reads of a fast disk are over by then.
+                // /proc is read every 100 ms: 4,000 reads of a fast disk are over by then.
                 command.args(["--count", "20000"]);
             }
             let out = ended(&mut command)?;
@@ -209,7 +209,7 @@ fn waiting_load(count: u32) -> String {
 
 fn by_number() -> Result<(), Failed> {
     for around in &SURROUNDINGS[1..4] {
-        // Its load begins when it is surely watched, which the line about its child says; that goes with it.
+        // Its load starts when it is certainly traced, which the line about its child shows.
         let script = format!(
             "f=$(mktemp -u); mkfifo $f; sh -c 'sleep 600 & {load}; kill $!' <$f & one=$!; exec 3>$f; \
              {TOOL} trace --json -p $one 2>$f.said & t=$!; \
@@ -239,20 +239,20 @@ fn first_process() -> Result<(), Failed> {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains("is the ancestor of all processes of this machine; to watch everyone use -a"), "{said}");
     }
-    // sh stays, since there is something to do after.
+    // sh stays, since it has another command.
     let script = format!("{TOOL} trace --json -d 300ms -p 1; true");
     let mut command = Command::new("unshare");
     command.args(["-pf", "--mount-proc", "sh", "-c", &script]);
     let trace = traced(&ended(&mut command)?)?;
     let Subject::Process { tgid, comm, descendants } = &trace.subject else { panic!("{:?}", trace.subject) };
-    // Below it there is iotrail alone, which does not watch itself.
+    // Below it is only iotrail, which does not trace itself.
     assert_eq!((comm.as_str(), *descendants), ("sh", 0));
     assert_ne!(*tgid, 1);
     Ok(())
 }
 
 fn background() -> Result<(), Failed> {
-    // A shell that has set itself apart, and one that its parent has left: nobody waits for either.
+    // A shell in its own session, and one whose parent has ended: no process waits for either.
     let daemon = format!("sleep 0.3; {TOOL} bench --rw nop --warmup 0 --trace off --count 3000");
     let script = format!("(setsid sh -c '{daemon}' >/dev/null 2>&1 &); (sh -c '{daemon}' >/dev/null 2>&1 &); exit 5");
     let trace = |options: &[&str], script: &str, status: i32| -> Result<(TraceRecord, String), Failed> {
@@ -277,14 +277,14 @@ fn background() -> Result<(), Failed> {
     let left = command.total.warnings.iter().find(|w| w.code == "left_running").ok_or("it is said")?;
     assert!(left.text.contains("it left: "), "{}", left.text);
 
-    // Nothing is left: it ends with the command, and says nothing.
+    // No process is left: it ends with the command, without a message.
     let (quiet, said) = trace(&[], "sleep 0.1 & wait; exit 0", 0)?;
     assert!(!said.contains("still watching"), "{said}");
     assert!(quiet.total.warnings.iter().all(|w| w.code != "left_running"));
     Ok(())
 }
 
-/// What is left is not ours: neither Ctrl-C nor the end of the time ends it.
+/// A remaining process is not iotrail's: neither Ctrl-C nor the end of the time ends it.
 fn stopped() -> Result<(), Failed> {
     let script = "(setsid sleep 600 >/dev/null 2>&1 &); exit 0";
     for options in [&[] as &[&str], &["--duration", "1s"]] {
@@ -303,7 +303,7 @@ fn stopped() -> Result<(), Failed> {
             within_a_minute("the end of the command", || {
                 std::fs::read_to_string(&list).is_ok_and(|l| l.trim().is_empty())
             });
-            // SAFETY: a child of ours that was not waited for.
+            // SAFETY: an unreaped child.
             unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
         }
         let trace = traced(&child.wait_with_output()?)?;
@@ -312,7 +312,7 @@ fn stopped() -> Result<(), Failed> {
         let number: libc::pid_t = number.parse().map_err(|e| format!("{e}: {}", left.text))?;
         let name = std::fs::read_to_string(format!("/proc/{number}/comm"))?;
         assert_eq!(name, "sleep\n", "it goes on");
-        // SAFETY: the process that this test has had started, which nobody waits for but process 1.
+        // SAFETY: the process that this test started, which only process 1 reaps.
         unsafe { libc::kill(number, libc::SIGKILL) };
     }
     Ok(())

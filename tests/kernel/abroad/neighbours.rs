@@ -1,4 +1,4 @@
-//! Other programs at work beside the watched one: nothing of theirs is counted as its own.
+//! Other programs run next to the traced one: their events are not counted as its own.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("native_aio_is_untracked_in_interrupts_that_no_probe_saw_alone", untracked),
 ];
 
-/// Of each neighbour's name, the neighbour; killed at the end, however the test ends.
+/// A neighbour by name; killed at the end of the test in any case.
 struct Neighbour(Child);
 
 impl Neighbour {
@@ -52,7 +52,7 @@ fn names() -> Vec<String> {
     String::from_utf8(listed.stdout).expect("names").lines().map(Into::into).collect()
 }
 
-/// One thread each, and no device: no interrupt is for them, and nobody has to kick them.
+/// One thread each, and no device: no interrupts or kicks belong to them.
 const CLEAN: [&str; 8] = [
     "inline_nop",
     "inline_cached",
@@ -64,16 +64,16 @@ const CLEAN: [&str; 8] = [
     "libaio_buffered",
 ];
 
-/// There are more threads at work than CPUs, the neighbour's among them: that they are waited for is so, and may be told.
+/// More threads are runnable than CPUs, including the neighbour's: waits for a CPU are real, and may be reported.
 const CPU_TAKEN: &str = "waiting_for_cpu";
 
-/// What is wrong with what was said of a program that does nothing out of the ordinary. `own`: it is in the nature of the program.
+/// Faults in the report on a program without a fault. `own`: findings that belong to the program.
 fn wrong(trace: &TraceRecord, own: &[&str]) -> Vec<String> {
     let found = trace.findings.iter().filter(|f| !own.contains(&f.code.as_str()));
     found.map(|f| format!("finding {}: {}", f.code, f.text)).collect()
 }
 
-/// One after another, watched at once: what each of them did as it says itself.
+/// One program after another in one trace: the activity of each by its own report.
 fn watch_clean(path: &str) -> Result<(TraceRecord, Vec<Value>), Failed> {
     let each = CLEAN.map(|program| format!("{} {program} --count 960 --file {path}", ground().display()));
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -101,7 +101,7 @@ fn without_device() -> Result<(), Failed> {
     if said.is_empty() { Ok(()) } else { Err(said.join("\n").into()) }
 }
 
-/// What is told of the clean programs beside this neighbour, and is not their own.
+/// Findings on the clean programs next to this neighbour that are not their own.
 fn of_neighbour(name: &str, path: &str) -> Result<Vec<String>, Failed> {
     let (trace, truths) = watch_clean(path)?;
     let total = &trace.total;
@@ -144,7 +144,7 @@ fn own_reads() -> Result<(), Failed> {
             if own > total.ios as f64 {
                 return Err(format!("{program} beside {name}: {own} interrupts for {} reads", total.ios).into());
             }
-            // Of what ends together one interrupt tells.
+            // One interrupt reports all requests that end together.
             let least = if program == "libaio" { total.ios as f64 / 8.0 } else { 0.9 * total.ios as f64 };
             if own + blind < least {
                 return Err(format!("{program} beside {name}: {own} interrupts, {blind} unseen").into());
@@ -155,17 +155,17 @@ fn own_reads() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same of a load of the tool's own, whose target is known.
+/// The same for a load of iotrail, whose target is known.
 fn own_load() -> Result<(), Failed> {
     file();
     let mut neighbour = Neighbour::start("disk_reader")?;
     for options in ["--depth 1", "--depth 1 --engine libaio", "--depth 1 --engine sync", "--depth 1 --engine posix_aio"]
     {
         let options = format!("{options} --count 1500 --warmup 0");
-        // Native aio's ends are told by interrupts alone, and some of these no program sees.
+        // Only interrupts report the ends of native aio, and no program sees some of these.
         let m = if options.contains("libaio") { seen(&options) } else { watched(&options) };
         let own = m.per_io.device_irqs.expect("whose they are is known");
-        // One interrupt may end a read of each: what the disk moved tells that both read.
+        // One interrupt may end a read of each: the bytes moved by the disk show that both read.
         let moved = m.circumstances.as_ref().and_then(|c| c.device.as_ref()).expect("the disk counts").read_bytes;
         assert!(
             moved > m.bytes.unwrap() + 20 * 4096,
@@ -186,7 +186,7 @@ fn own_load() -> Result<(), Failed> {
     Ok(())
 }
 
-/// On the test's file, with the probes; what they saw and what they did not are all I/Os.
+/// On the test's file, with the probes; completions seen and untracked are all I/Os.
 fn seen(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     let completions: u64 = m.vehicles.iter().map(|v| v.completions).sum();

@@ -20,7 +20,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// The user without rights (nobody).
+/// The user without privileges (nobody).
 const NOBODY: u32 = 65534;
 
 const WRITES: &str = "name = \"w\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\nsize = \"64k\"\ncontrol = false\n[load]\n\
@@ -99,7 +99,7 @@ fn scratch() -> Result<(), Failed> {
             fs::remove_dir_all(&ours)?;
         }
     }
-    // Where nothing is planted it works, twice; and what is made is for nobody else.
+    // If nothing is planted it works, twice; and the files are inaccessible to others.
     for _ in 0..2 {
         let out = writes(place.path(), &shared)?;
         assert!(out.status.success(), "{}", said(&out));
@@ -213,7 +213,7 @@ fn recording() -> Result<(), Failed> {
     fs::write(place.path().join("copy"), &bytes)?;
     let told = Command::new(TOOL).args(["explain", "copy"]).current_dir(place.path()).output()?;
     assert!(told.status.success(), "{}", said(&told));
-    // One that reads nothing holds nobody up for good: a signal ends it.
+    // A reader that does not read cannot block for ever: a signal ends the wait.
     let reader = fs::File::options().read(true).write(true).open(&path)?;
     let endless = [TOOL, "bench", "--rw", "nop", "--runtime", "60s", "--warmup", "0", "--trace", "off"];
     let child = record(place.path(), "fifo", &endless)?;
@@ -222,12 +222,12 @@ fn recording() -> Result<(), Failed> {
     while rustix::io::ioctl_fionread(&reader)? < 60_000 && began.elapsed() < Duration::from_secs(50) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // SAFETY: a child of ours that nobody has waited for.
+    // SAFETY: an unreaped child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     let out = ended(child)?;
     assert!(said(&out).contains("stopped by a signal, and its reader takes nothing"), "{}", said(&out));
     drop(reader);
-    // And what is there stays.
+    // And existing files stay.
     fs::write(place.path().join("there"), "somebody's")?;
     let out = ended(record(place.path(), "there", &["true"])?)?;
     assert!(said(&out).contains("there exists already"), "{}", said(&out));

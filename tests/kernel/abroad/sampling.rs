@@ -1,4 +1,4 @@
-//! Which requests are followed, and what is concluded from them.
+//! Selection of traced requests, and the estimates based on them.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn traced(args: &[&str], command: &[&str]) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// A storm of no-ops, far above what is followed whole.
+/// A storm of no-ops, far above the rate at which all are traced.
 const STORM: &str =
     "bench --engine io_uring --rw nop --depth 64 --batch 32 --count 300000 --warmup 0 --trace off --json";
 
@@ -40,7 +40,7 @@ fn opcode<'a>(t: &'a TraceRecord, name: &str) -> Result<&'a OpcodeRecord, Failed
     t.total.opcodes.iter().find(|o| o.opcode == name).ok_or_else(|| format!("no {name}").into())
 }
 
-/// Of the load's own measurement, which goes to standard error where iotrail prints JSON.
+/// A field of the load's own measurement, which goes to standard error if iotrail prints JSON.
 fn measured(said: &str, field: &str) -> Result<u64, Failed> {
     let from = said.find("{\n").ok_or_else(|| format!("no measurement: {said}"))?;
     let mut values = serde_json::Deserializer::from_str(&said[from..]).into_iter::<serde_json::Value>();
@@ -48,7 +48,7 @@ fn measured(said: &str, field: &str) -> Result<u64, Failed> {
     m[field].as_u64().ok_or_else(|| format!("it has no {field}").into())
 }
 
-/// What a load of ours was watched to do, and what it said itself.
+/// The trace of a load, and the load's own measurement.
 fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String), Failed> {
     let out = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -61,15 +61,15 @@ fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String),
     Ok((serde_json::from_slice(&out.stdout)?, said))
 }
 
-/// Of these, hardly one request is followed: from it alone, the ring would have been in use for microseconds.
-/// As long as a fast machine takes it for more than the 20 ticks of the kernel's clock that tell a time.
+/// Hardly any of these requests is traced: based only on traced ones, the ring would have been in use for microseconds.
+/// The count is high enough for a fast machine to exceed the 20 ticks of the kernel's clock that a time needs.
 fn over_counted_time() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--one-in", "1000000"], "--rw nop --depth 64 --batch 32 --runtime 500ms")?;
     assert!(t.total.followed.completions < 20, "{:?}", t.total.followed);
     let took_ns = measured(&said, "elapsed_ns")?;
     let busiest = t.rings.iter().max_by_key(|r| r.completions).ok_or("a ring")?;
     let active_ns = busiest.active_ns.ok_or_else(|| format!("a load of {took_ns} ns is long enough to tell"))?;
-    // To a tick at each end, and what the load does before it measures.
+    // To a tick at each end, plus the load's time before its measurement.
     assert!(active_ns + 20_000_000 >= took_ns, "{active_ns} ns of {took_ns}");
     assert!(active_ns <= t.total.elapsed_ns + 20_000_000, "{active_ns} ns in {} ns", t.total.elapsed_ns);
     Ok(())
@@ -129,7 +129,7 @@ fn asked() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whatever comes while a window finishes is followed by nobody, and a busy load does not wait for that.
+/// Requests that come while a window finishes are not traced, and a busy load does not wait for that.
 fn windows() -> Result<(), Failed> {
     let file = file();
     let reads = |engine: &str, depth: u32| format!("--engine {engine} --file {} --depth {depth}", file.display());
@@ -173,7 +173,7 @@ fn after_a_burst() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One request a call, some hundred thousand calls a second.
+/// One request per call, some hundred thousand calls per second.
 fn windows_while_busy() -> Result<(), Failed> {
     let one_by_one = |rw: &str, engine: &str| {
         format!("{TOOL} bench --engine {engine} --rw {rw} --depth 1 --runtime 4s --warmup 0 --trace off --json")
@@ -184,11 +184,11 @@ fn windows_while_busy() -> Result<(), Failed> {
     nothing_lost(&t);
     let sampled = t.total.sampled_events.as_ref().ok_or("it is busy")?;
     assert!(sampled.windows >= 5 && sampled.completions * 4 < t.total.ios, "{sampled:?}");
-    // What is made ready before the load, and ended after it, is no call of an I/O's.
+    // Setup before the load, and its end after it, are not calls of an I/O.
     let per_io = t.total.per_io.syscalls.ok_or("estimated")?;
     assert!((0.999..1.01).contains(&per_io), "{per_io}");
     let [lo, hi] = t.total.per_io_intervals.get("syscalls").ok_or("enough windows")?;
-    // How wide it is depends on what else the machine does.
+    // The width depends on other activity of the machine.
     assert!(0.5 < *lo && lo <= &per_io && &per_io <= hi && *hi < 1.5, "{lo} to {hi}");
 
     let t = traced(&["--exact"], &nops)?;
@@ -196,7 +196,7 @@ fn windows_while_busy() -> Result<(), Failed> {
     let calls = t.total.mode_switches.iter().find(|s| s.cause == "syscall").ok_or("counted")?.count;
     assert!((t.total.ios..t.total.ios + 10_000).contains(&calls), "{calls} calls of {} no-ops", t.total.ios);
 
-    // Of native aio all is told by its calls.
+    // All of native aio is visible in its calls.
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(16 << 20)?;
     let reads = format!("{} --file {}", one_by_one("randread", "libaio"), file.path().display());
@@ -214,7 +214,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     assert!(whole >= 500_000_000 && cost > 0.015 && w.opened >= 3, "{w:?}");
     let open = w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b).ok_or("they are measured")?;
     assert!(open < w.span_ns / 2 && t.total.elapsed_ns.abs_diff(w.span_ns) < 100_000_000, "{open} ns: {w:?}");
-    // The rings' counters were read a second before the load's end at the latest; its windows alone are a lot less.
+    // The rings' counters were read at most a second before the load's end; its windows alone are much less.
     let (posted, all) = (w.posted.ok_or("they are read")?, measured(&said, "ios")?);
     assert!(posted <= all, "{posted} of {all}: {w:?}");
     // By the time, since the ring is closed at the end.
@@ -225,7 +225,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 1 --rate 200 --runtime 3s")?;
     assert_eq!((t.total.windows, t.total.ios), (None, measured(&said, "ios")?), "nobody feels 200 a second");
 
-    // One that goes on when the watch is over: its counters are read to the end.
+    // A load that continues after the trace: its counters are read to the end.
     let mut load = Command::new(TOOL)
         .args(["bench", "--rw", "nop", "--depth", "16", "--batch", "8", "--runtime", "60s", "--trace", "off", "--json"])
         .stdout(std::process::Stdio::null())
@@ -254,7 +254,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Completions posted to a process's one ring since it was made, as /proc has them: nothing while the kernel finds it locked.
+/// Completions posted to a process's only ring since its creation, by /proc: none while the kernel finds it locked.
 fn posted_by(pid: u32) -> Result<u64, Failed> {
     for _ in 0..100_000 {
         for fd in std::fs::read_dir(format!("/proc/{pid}/fd"))? {

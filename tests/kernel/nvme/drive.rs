@@ -89,8 +89,8 @@ pub fn refused(options: &str) -> (i32, String) {
     (out.status.code().expect("an exit status"), said)
 }
 
-/// Writes all of what is used, so that every block can be checked; then reads and writes it at random, checking, and watched where
-/// `watched` says `on`.
+/// Writes the complete used part, so that every block can be checked; then reads and writes it at random with checks, and with
+/// probes if `watched` is `on`.
 #[track_caller]
 pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str) -> Measurement {
     const MIXED: u64 = 10_000;
@@ -140,7 +140,7 @@ impl Drop for Released {
     }
 }
 
-/// Waits for the disk and the generic device of a drive that the kernel has just been given.
+/// Waits for the disk and the generic device of a drive that was just added.
 pub fn appear(serial: &str) {
     until("a drive's devices", || {
         all()
@@ -154,7 +154,7 @@ pub fn take_out(drive: &Drive) {
     write(format!("/sys/bus/pci/devices/{}/remove", drive.address), "1");
 }
 
-/// Has the kernel look for what is on its buses.
+/// Makes the kernel rescan its buses.
 pub fn put_back(drive: &Drive) {
     write("/sys/bus/pci/rescan", "1");
     appear(&drive.serial);

@@ -1,5 +1,5 @@
-//! Drives that fail: errors are counted by name and the load ends as asked. Drives that are taken out: what was in flight is
-//! counted as failed, and the load ends.
+//! Failing drives: errors are counted by name and the load ends as requested. Removed drives: commands in flight
+//! count as failed, and the load ends.
 
 use std::fs;
 use std::process::Stdio;
@@ -43,7 +43,7 @@ fn by_name() -> Result<(), Failed> {
     let drive = failing();
     let (unread, unwritten) = ("Unrecovered Read Error (NVMe status 2/0x81)", "Write Fault (NVMe status 2/0x80)");
     for engine in ["io_uring", "libaio", "posix_aio"] {
-        // What the block layer makes of a medium's errors.
+        // The block layer's errno for medium errors.
         assert_eq!(swept(engine, &drive.block(), "read"), one("ENODATA"), "{engine}");
         assert_eq!(swept(engine, &drive.block(), "write"), one("ENODATA"), "{engine}");
     }

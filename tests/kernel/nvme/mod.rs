@@ -1,7 +1,7 @@
-//! NVMe drives of the lab: passthrough, our own driver, polled queues; drives that fail and drives that are taken out.
+//! NVMe drives of the lab: passthrough, iotrail's own driver, polled queues; failing drives and removed drives.
 //!
-//! These write to the drives, so they run on the lab's alone (QEMU's, with serial numbers that begin with `lab`): one that keeps its
-//! data and has a poll queue, and one with errors where [`faults`] says.
+//! These tests write to the drives, so they run only on the lab's (QEMU's, with serial numbers that start with `lab`): one that
+//! keeps its data and has a poll queue, and one with errors at the positions in [`faults`].
 //!
 //! ```text
 //! iotrail lab run --nvme queues=2,poll=1,size=64m,data=keep \

@@ -1,4 +1,4 @@
-//! `--engine nvme_user`: our own driver, on a drive that the kernel's has given up.
+//! `--engine nvme_user`: iotrail's own driver, on a drive unbound from the kernel's.
 
 use std::process::Stdio;
 
@@ -67,7 +67,7 @@ fn silent() -> Result<(), Failed> {
     let m = run(&format!("--engine nvme_user --wait peek --file {} --depth 4 --count 10000", drive.address));
     assert_eq!((m.ios.unwrap(), m.errors.unwrap(), m.per_io.syscalls), (10_000, 0, Some(0.0)));
     assert_eq!(m.vehicles, []);
-    // It never sleeps: what was asked for is not what it does, and it says so.
+    // It never sleeps: the requested mode is not used, which it reports.
     let m = run(&format!("--engine nvme_user --file {} --count 100", drive.address));
     assert_eq!(m.load.wait.name(), "peek");
     assert!(m.warnings.iter().any(|w| w.code == "polls"));
@@ -92,7 +92,7 @@ fn anothers() -> Result<(), Failed> {
     let (status, said) = refused(&format!("{load} --count 1"));
     assert_eq!(status, 3);
     assert!(said.contains("is driven by another process"), "{said}");
-    // SAFETY: our own child, not waited for yet.
+    // SAFETY: an unreaped child.
     unsafe { libc::kill(first.id() as i32, libc::SIGINT) };
     assert!(first.wait()?.success(), "Ctrl-C keeps what was measured");
     run(&format!("{load} --count 100"));

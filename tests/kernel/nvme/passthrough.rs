@@ -1,4 +1,4 @@
-//! `--engine io_uring_cmd`: what was written is read back, by every way through a ring, and every completion is accounted for.
+//! `--engine io_uring_cmd`: written data is read back, in every mode of a ring, and every completion is accounted for.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;

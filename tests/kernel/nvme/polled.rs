@@ -1,4 +1,4 @@
-//! Polled queues: completions are `iopoll`, and the device interrupts nobody for them.
+//! Polled queues: completions are `iopoll`, and the device sends no interrupts for them.
 
 use iotrail_host::irq;
 use iotrail_schema::delivery_path::DeliveryPath;
@@ -14,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// All that arrived for the drive's I/O queues. (Passthrough asks the administration's what the namespace is.)
+/// Interrupts of the drive's I/O queues. (Passthrough uses the admin queue to identify the namespace.)
 fn arrived(disk: &str) -> u64 {
     // nvme0n1 → nvme0q0, nvme0q1, …
     let (controller, _) = disk.rsplit_once('n').expect("a namespace has a number");
