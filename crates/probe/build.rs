@@ -18,8 +18,9 @@ fn main() {
         Ok(other) => panic!("no entry decoding for {other} yet: see docs/contributing/new-architecture.md"),
         Err(_) => panic!("cargo sets CARGO_CFG_TARGET_ARCH"),
     };
-    // What sees rings made, the programs that follow completions, what lists processes, and what samples the CPUs: loaded apart.
-    for object in ["created", "iotrail", "numbers", "profile", "snapshot"] {
+    // What captures a program for replay, what sees rings made, the programs that follow completions, what lists processes, and what
+    // samples the CPUs: loaded apart.
+    for object in ["capture", "created", "iotrail", "numbers", "profile", "snapshot"] {
         SkeletonBuilder::new()
             .source(bpf.join(format!("{object}.bpf.c")))
             .clang_args([&format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3", "-Wall", "-Wno-unused-function"])

@@ -39,6 +39,7 @@ use iotrail_schema::state::Moment;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 use iotrail_scrape::{self as scrape, Server};
 use iotrail_store::named;
+use iotrail_watch::capture::{Captured, ForReplay};
 use iotrail_watch::namespace::Numbers;
 use iotrail_watch::recorder::{Flight, Keep};
 use iotrail_watch::session::{self, Extra, News, Options, Stop, Traced, Until};
@@ -93,6 +94,14 @@ pub struct TraceArgs {
     /// Record every traced request in FILE, for `iotrail explain` and `iotrail export`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+
+    /// Record offsets, calls and think times for `iotrail replay`, in place of traced requests (with --record); 16 to 48 bytes per request
+    #[arg(long, requires = "record", conflicts_with_all = ["all", "slowest", "windows", "one_in"])]
+    for_replay: bool,
+
+    /// Replace the paths in the recording by numbers; extensions stay (with --for-replay)
+    #[arg(long, requires = "for_replay")]
+    anonymise: bool,
 
     /// Replace existing files of --record, --flamegraph and --folded
     #[arg(long)]
@@ -196,11 +205,14 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let asked = subject::resolve(&args.command, &args.processes, args.all, &numbers)?;
     let budget = Budget::read(&args.budget, existing)?;
     let files = args.profile.files(existing)?;
-    let mut keep =
-        Keep { file: args.record.clone().map(|path| (path, existing)), slowest: args.slowest.map(|k| k as usize) };
+    let mut keep = Keep {
+        file: args.record.clone().map(|path| (path, existing)),
+        slowest: args.slowest.map(|k| k as usize),
+        for_replay: args.for_replay.then_some(ForReplay { anonymise: args.anonymise }),
+    };
     let choice = match args.one_in {
         Some(one_in) => Choice::fixed(one_in),
-        None if keep.any() || args.windows.is_some() => Choice::fixed(1),
+        None if !args.for_replay && (keep.any() || args.windows.is_some()) => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
     // Before anything is loaded or stored: an address that somebody else has is found out here.
@@ -225,7 +237,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
     let extra = Extra { keep, sampling, cost: args.cost, metrics };
     let traced = watch(asked, &how, &extra, storing.as_mut());
-    let Traced { mut record, kept, samples, ended_by_us } = match traced {
+    let Traced { mut record, mut kept, samples, ended_by_us } = match traced {
         Ok(traced) => traced,
         Err(e) => {
             storing.into_iter().for_each(Storing::forget);
@@ -235,6 +247,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     // A trace that is refused has this one line.
     not_stored.iter().for_each(stored::warn);
     record.findings = diagnose::findings(&record);
+    let captured = kept.as_mut().and_then(|kept| Some((kept.captured.take()?, kept.file.take()?)));
     let (file, slowest) = kept.map_or((None, None), |kept| (kept.file.map(|f| (f, kept.completions)), kept.slowest));
     let id = storing.and_then(|storing| storing.end(&record, &of_trace(&record).answer, slowest.as_ref()));
     let slowest = slowest.filter(|_| args.slowest.is_some()).map(told).transpose()?;
@@ -272,6 +285,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
             terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
         }
     }
+    if let Some((captured, file)) = captured {
+        let (path, length) = file?;
+        captured_lines(&captured, &path, length).iter().for_each(|line| terminal::say(line));
+    }
     if let (Some(budget), Some(judged)) = (budget, &judged) {
         budget.write(judged)?;
     }
@@ -296,6 +313,30 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         return Ok(NOT_EVALUATED);
     }
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
+}
+
+/// What a recording for replay has in it, and what it cannot answer.
+fn captured_lines(captured: &Captured, path: &Path, length: u64) -> Vec<String> {
+    let Captured { requests, calls, syncs, uncaptured } = *captured;
+    let of = |n: u64, what: &str| words::plural(n as usize, what);
+    let all = [of(requests, "request"), of(calls, "call"), of(syncs, "synchronous call")].join(", ");
+    let mut lines = vec![format!("{}: {all} recorded, {}", path.display(), words::bytes(length))];
+    let doubts = [
+        (uncaptured.lost, "event", "lost: the ring buffer was full"),
+        (uncaptured.narrow_calls, "call", "not captured: a 32-bit program made them"),
+    ];
+    lines.extend(
+        doubts.into_iter().filter(|(n, ..)| *n > 0).map(|(n, what, why)| {
+            format!("iotrail: warning: {} {why}; counts of a replay are lower bounds", of(n, what))
+        }),
+    );
+    if requests + syncs == 0 {
+        lines.push(
+            "iotrail: warning: no request and no read, write or sync of a file was seen: there is nothing to replay"
+                .into(),
+        );
+    }
+    lines
 }
 
 /// With exact counts throughout.

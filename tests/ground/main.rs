@@ -4,6 +4,7 @@
 //! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
 //! reports `unsupported`, and the exit status is 0.
 
+mod captured;
 mod cores;
 mod faults;
 mod files;
@@ -110,6 +111,7 @@ fn perform(args: Args) -> Result<()> {
     let scenario = scenarios()
         .chain(many::SCENARIOS)
         .chain(tried::SCENARIOS)
+        .chain(captured::SCENARIOS)
         .chain(threads::ACROSS)
         .find(|scenario| scenario.name == args.scenario)
         .with_context(|| format!("there is no scenario `{}`; `ground list` prints them", args.scenario))?;

@@ -76,7 +76,7 @@ fn options() -> End {
         ("man", "--force --help"),
         (
             "trace",
-            "--all --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --force --full --help --hist --hist-by --json --junit --light-after --metrics --no-store --one-in --pid --profile \
+            "--all --anonymise --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --for-replay --force --full --help --hist --hist-by --json --junit --light-after --metrics --no-store --one-in --pid --profile \
                    --profile-by --profile-hz --record --redact --slowest --stacks --store --until --windows",
         ),
         (

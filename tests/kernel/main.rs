@@ -8,6 +8,7 @@ mod account;
 mod agreement;
 mod bench;
 mod beside;
+mod captured;
 mod cases;
 mod circumstances;
 mod files;
@@ -75,6 +76,7 @@ fn main() {
         abroad::trials(),
         account::trials(),
         vehicles::trials(),
+        captured::trials(),
         cases::trials(),
         ground::trials(),
         lab::trials(),

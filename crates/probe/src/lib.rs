@@ -2,7 +2,7 @@
 //! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
 //! addresses (`symbols`), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
 //! ([`profile`], [`sampled`]) are an object of their own, and so are what tells the kernel's own numbers of processes ([`numbers`]),
-//! what sees rings made, for runs that are not watched ([`created`]), and what reads threads' and rings' state without a probe ([`snapshot`]).
+//! what sees rings made, for runs that are not watched ([`created`]), what records a program's I/O for a replay ([`capture`]), and what reads threads' and rings' state without a probe ([`snapshot`]).
 //!
 //! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
 //! room); requests followed whole cross one by one, each with its file ([`files`]).
@@ -14,6 +14,7 @@
 
 mod account;
 mod calls;
+pub mod capture;
 mod carrier;
 pub mod choice;
 pub mod cost;
@@ -47,6 +48,11 @@ pub mod watch;
 pub(crate) mod skel {
     #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
     include!(concat!(env!("OUT_DIR"), "/iotrail.skel.rs"));
+}
+
+pub(crate) mod capture_skel {
+    #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]
+    include!(concat!(env!("OUT_DIR"), "/capture.skel.rs"));
 }
 
 pub(crate) mod created_skel {

@@ -12,6 +12,11 @@ pub const SCHEMA: &str = "iotrail.recording/1";
 /// Schema of a recording with `--for-replay`; readers of the first version reject it.
 pub const SCHEMA_FOR_REPLAY: &str = "iotrail.recording/2";
 
+/// Whether a recording is read that names this schema.
+pub fn is_known(schema: &str) -> bool {
+    schema == SCHEMA || schema == SCHEMA_FOR_REPLAY
+}
+
 /// Facts known when recording begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {

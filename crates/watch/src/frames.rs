@@ -19,7 +19,7 @@ use serde::Deserialize;
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing};
-use iotrail_schema::recorded::{Ending, Header, SCHEMA, SCHEMA_FOR_REPLAY};
+use iotrail_schema::recorded::{Ending, Header, SCHEMA, SCHEMA_FOR_REPLAY, is_known};
 
 /// A frame is written when its content is this long.
 pub(crate) const FRAME_BYTES: usize = 256 << 10;
@@ -265,7 +265,7 @@ fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
         return Err(if begun { cut() } else { none() });
     }
     let any: Any = serde_json::from_slice(line).map_err(|_| none())?;
-    if any.schema != SCHEMA && any.schema != SCHEMA_FOR_REPLAY {
+    if !is_known(&any.schema) {
         let (family, _) = SCHEMA.split_once('/').unwrap_or((SCHEMA, ""));
         return Err(match any.schema.split_once('/') {
             Some((f, _)) if f == family => Error::input(

@@ -18,6 +18,7 @@
 //! | `frames` | the frames of a recording's file |
 //! | [`recording`] | followed requests in a file: written while they come, read again |
 //! | [`replay_recording`] | events for replay in a file, the same way |
+//! | [`capture`] | a recording for replay while it is made |
 //! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
 //! | `sampler` | samples of their CPU time |
 //! | `state` | what the kernel keeps of threads, rings and sockets anyway, sampled |
@@ -31,6 +32,7 @@
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 
 mod allowed;
+pub mod capture;
 pub mod command;
 pub mod end;
 mod files;

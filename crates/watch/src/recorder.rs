@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::capture::{Captured, ForReplay};
 use super::recording::Writer;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::Existing;
@@ -34,6 +35,8 @@ pub struct Keep {
     pub file: Option<(PathBuf, Existing)>,
     /// Only so many, the slowest; `None`: all, which needs a file.
     pub slowest: Option<usize>,
+    /// The file has events for a replay in place of traced requests.
+    pub for_replay: Option<ForReplay>,
 }
 
 impl Keep {
@@ -50,6 +53,8 @@ pub struct Recorded {
     /// Completions in it, or in `slowest`.
     pub completions: u64,
     pub slowest: Option<Flight>,
+    /// What a recording for replay has in place of completions.
+    pub captured: Option<Captured>,
 }
 
 /// The slowest, as a recording of them holds them.
@@ -86,8 +91,11 @@ enum To {
 }
 
 impl Recorder {
-    /// Makes the file. `None`: nothing is to be kept.
+    /// Makes the file. `None`: no traced request is to be kept.
     pub fn start(keep: &Keep, header: Header) -> Result<Option<Self>> {
+        if keep.for_replay.is_some() {
+            return Ok(None);
+        }
         let file =
             keep.file.as_ref().map(|(path, existing)| Ok((path.clone(), Writer::create(path, &header, *existing)?)));
         let to = match (keep.slowest, file.transpose()?) {
@@ -142,13 +150,14 @@ impl Recorder {
             To::File { path, batch, thread } => {
                 thread.send(Message::RequestTraces(batch));
                 let written = thread.finish(end).map(|bytes| (path, bytes));
-                Recorded { file: Some(written), completions: self.completions, slowest: None }
+                Recorded { file: Some(written), completions: self.completions, slowest: None, captured: None }
             }
             To::Slowest { header, slowest, losses, file } => {
                 let entries = by_posting(slowest, losses);
                 let completions = entries.iter().filter(|e| !matches!(e, Entry::Losses(_))).count() as u64;
                 let written = file.map(|(path, writer)| Ok((path, write(writer, &entries, &end)?)));
-                Recorded { file: written, completions, slowest: Some(Flight { header: *header, entries, end }) }
+                let slowest = Some(Flight { header: *header, entries, end });
+                Recorded { file: written, completions, slowest, captured: None }
             }
         }
     }

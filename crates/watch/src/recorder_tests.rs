@@ -39,7 +39,7 @@ fn read(path: &std::path::Path) -> (Vec<Entry>, Ending) {
 fn all_that_was_taken_is_in_the_file_in_its_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.iotrail");
-    let keep = Keep { file: Some((path.clone(), Existing::Keep)), slowest: None };
+    let keep = Keep { file: Some((path.clone(), Existing::Keep)), ..Keep::default() };
     let mut recorder = Recorder::start(&keep, header(None)).unwrap().unwrap();
     let all = (BATCH * 5) as u64 + 17;
     for n in 0..all {
@@ -75,7 +75,7 @@ fn all_that_was_taken_is_in_the_file_in_its_order() {
 fn only_the_slowest_are_kept_in_the_order_of_posting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.iotrail");
-    let keep = Keep { file: Some((path.clone(), Existing::Keep)), slowest: Some(3) };
+    let keep = Keep { file: Some((path.clone(), Existing::Keep)), slowest: Some(3), for_replay: None };
     let mut recorder = Recorder::start(&keep, header(Some(3))).unwrap().unwrap();
     for (n, ns) in [500, 900, 100, 300, 700].into_iter().enumerate() {
         recorder.take(&of(n as u64, ns));

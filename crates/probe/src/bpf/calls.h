@@ -3,6 +3,7 @@
 #define IOTRAIL_CALLS_H
 
 #include "account.h"
+#include "descriptor.h"
 
 const volatile enum wait_kind wait_kinds[CALLS_MAX] = {};
 
@@ -55,7 +56,6 @@ struct eventpoll {
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_ENTER_GETEVENTS (1U << 0)
-#define IORING_ENTER_REGISTERED_RING (1U << 4)
 
 /* include/uapi/linux/eventpoll.h: x86-64 packs it */
 #if defined(__TARGET_ARCH_x86)
@@ -68,16 +68,6 @@ struct eventpoll {
 #define FIRST_WAKES 64
 #define WAKE_MASK 63
 #define POLLFDS 16
-
-static __always_inline struct file *file_at(struct task_struct *task, __u32 fd)
-{
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file *file = NULL;
-
-	if (fd < BPF_CORE_READ(table, max_fds))
-		bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(table, fd) + fd);
-	return file;
-}
 
 static __always_inline void count_wake(struct wake_key *key, struct file *file)
 {

@@ -10,13 +10,6 @@
 
 const volatile struct file_name file_name_layout = {}; /* as trail_layout */
 
-/* A typed read without a helper's call, where the kernel has that. `pointer` is a variable: a member of a structure of ours in its
- * place would be looked for in the kernel's types.
- */
-#define FILE_READ(pointer, member)                                                                         \
-	(bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((pointer), typeof(*(pointer)))->member          \
-					  : BPF_CORE_READ((pointer), member))
-
 /* The files whose names were handed over. One that is pushed out is handed over again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -50,9 +43,9 @@ __noinline int name_file(__u32 index)
 		return 0;
 	out->key = key;
 	struct io_kiocb *request = (struct io_kiocb *)trail->request;
-	struct file *file = FILE_READ(request, file);
-	struct dentry *dentry = FILE_READ(file, f_path.dentry);
-	if (bpf_probe_read_kernel_str(out->name, sizeof(out->name), FILE_READ(dentry, d_name.name)) < 0)
+	struct file *file = TYPED_READ(request, file);
+	struct dentry *dentry = TYPED_READ(file, f_path.dentry);
+	if (bpf_probe_read_kernel_str(out->name, sizeof(out->name), TYPED_READ(dentry, d_name.name)) < 0)
 		out->name[0] = 0;
 	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
 	bpf_map_update_elem(&files_named, &key, &one, BPF_ANY);
@@ -68,25 +61,25 @@ __noinline int look_at_file(__u32 index)
 	if (!trail || trail->file & FILE_SEEN || trail->opcode == IORING_OP_ASYNC_CANCEL)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)trail->request;
-	struct file *file = FILE_READ(request, file);
+	struct file *file = TYPED_READ(request, file);
 	if (!file)
 		return 0;
-	struct inode *inode = FILE_READ(file, f_inode);
-	struct super_block *sb = FILE_READ(inode, i_sb);
-	__u32 type = FILE_READ(inode, i_mode) & S_IFMT;
-	trail->device = FILE_READ(sb, s_dev);
-	if (FILE_READ(sb, s_magic) == ANON_INODE_FS_MAGIC) {
-		struct dentry *dentry = FILE_READ(file, f_path.dentry);
-		bpf_probe_read_kernel(&trail->inode, sizeof(trail->inode), FILE_READ(dentry, d_name.name));
+	struct inode *inode = TYPED_READ(file, f_inode);
+	struct super_block *sb = TYPED_READ(inode, i_sb);
+	__u32 type = TYPED_READ(inode, i_mode) & S_IFMT;
+	trail->device = TYPED_READ(sb, s_dev);
+	if (TYPED_READ(sb, s_magic) == ANON_INODE_FS_MAGIC) {
+		struct dentry *dentry = TYPED_READ(file, f_path.dentry);
+		bpf_probe_read_kernel(&trail->inode, sizeof(trail->inode), TYPED_READ(dentry, d_name.name));
 		trail->file |= FILE_SEEN | FILE_ANONYMOUS;
 		return 0;
 	}
-	trail->inode = FILE_READ(inode, i_ino);
+	trail->inode = TYPED_READ(inode, i_ino);
 	trail->file |= FILE_SEEN | type;
 	if (type == S_IFSOCK || type == S_IFIFO)
 		return 0;
-	trail->generation = FILE_READ(inode, i_generation);
-	if (!FILE_READ(inode, i_nlink))
+	trail->generation = TYPED_READ(inode, i_generation);
+	if (!TYPED_READ(inode, i_nlink))
 		trail->file |= FILE_DELETED;
 	struct files_near *near = &files_near[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 	struct file_key *last = &near->keys[(trail->inode ^ trail->inode >> 3) & (FILES_NEAR - 1)];

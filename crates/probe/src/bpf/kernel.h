@@ -63,9 +63,13 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_SETUP_SQPOLL (1U << 1)
 #define IORING_SETUP_COOP_TASKRUN (1U << 8)
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
+#define IORING_SETUP_SQE128 (1U << 10)
+#define IORING_SETUP_NO_SQARRAY (1U << 16)
 #define IORING_SETUP_SQE_MIXED (1U << 19)
+#define IORING_ENTER_REGISTERED_RING (1U << 4)
 #define IORING_CQE_F_MORE (1U << 1)
 #define IORING_CQE_F_NOTIF (1U << 3)
+#define IORING_OP_NOP 0
 #define IORING_OP_READV 1
 #define IORING_OP_WRITEV 2
 #define IORING_OP_READ_FIXED 4
@@ -112,6 +116,8 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
 #define S_IFIFO 0010000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
 #define ANON_INODE_FS_MAGIC 0x09041934
 
 /* include/uapi/linux/aio_abi.h */
@@ -127,6 +133,7 @@ struct iocb {
 	__u32 aio_fildes;
 	__u64 aio_buf;
 	__u64 aio_nbytes;
+	__s64 aio_offset;
 };
 
 struct io_event {
@@ -248,6 +255,7 @@ struct cpumask;
 struct io_uring_task {
 	const struct io_ring_ctx *last;
 	struct task_struct *task; /* since 6.13 (b6f58a3f4aa8) */
+	struct file *registered_rings[16];
 };
 
 struct work_struct {
@@ -290,6 +298,8 @@ struct io_ring_ctx {
 	unsigned int drain_active : 1;
 	unsigned int int_flags; /* the same, and others: 7.3 has it, 6.18 not */
 	struct io_rings *rings;
+	u32 *sq_array;
+	void *sq_sqes;
 	unsigned int cached_sq_head;
 	unsigned int cached_cq_tail;
 	unsigned int sq_entries;
@@ -316,6 +326,7 @@ struct inode {
 	unsigned long i_ino;
 	unsigned int i_nlink;
 	u32 i_generation;
+	long long i_size;
 };
 
 struct qstr {
@@ -323,16 +334,35 @@ struct qstr {
 };
 
 struct dentry {
+	struct dentry *d_parent;
 	struct qstr d_name;
 };
 
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
+};
+
+struct address_space {
+	struct inode *host;
 };
 
 struct file {
 	struct inode *f_inode;
 	struct path f_path;
+	unsigned int f_flags;
+	long long f_pos;
+	struct address_space *f_mapping;
 	void *private_data;
 };
 
@@ -457,5 +487,12 @@ struct blkdev_dio {
 
 /* Typed reads of any address without a helper's call; since 6.2 (a35b9af4ec2c). */
 extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __attribute__((section(".ksyms"), weak));
+
+/* A typed read without a helper's call, where the kernel has that. `pointer` is a variable: a member of a structure of ours in its
+ * place would be looked for in the kernel's types.
+ */
+#define TYPED_READ(pointer, member)                                                                        \
+	(bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((pointer), typeof(*(pointer)))->member          \
+					  : BPF_CORE_READ((pointer), member))
 
 #endif

@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include "../record.h"
 #include "arch.h"
+#include "held.h"
 
 /* Filters and choices are constants, so that the verifier drops what a run does not need. */
 const volatile __u32 watched_tgid = 0;
@@ -90,25 +91,6 @@ static __always_inline __u64 address_in_thread(const void *pointer, struct cpu_s
 {
 	return address_at(pointer, slot, 0);
 }
-
-/* Where programs on tracepoints can be preempted (7.x: their guard is SRCU's), another thread of the watched would find the same
- * program under way on this CPU, and its event would be missed: what runs in threads holds the CPU for as long as it runs.
- */
-const volatile bool preemptible = false;
-
-extern void bpf_preempt_disable(void) __attribute__((section(".ksyms"), weak));
-extern void bpf_preempt_enable(void) __attribute__((section(".ksyms"), weak));
-
-#define HELD(when, call)                                                    \
-	({                                                                  \
-		if ((when) && bpf_ksym_exists(bpf_preempt_disable))         \
-			bpf_preempt_disable();                              \
-		int held = call;                                            \
-		if ((when) && bpf_ksym_exists(bpf_preempt_enable))          \
-			bpf_preempt_enable();                               \
-		held;                                                       \
-	})
-#define UNDISTURBED(call) HELD(preemptible, call)
 
 static __always_inline bool not_counting(void)
 {

@@ -1,6 +1,7 @@
 //! The watched processes.
 
 use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -44,6 +45,11 @@ impl Watch<'_> {
     pub fn followed(&self) -> Result<BTreeSet<u32>> {
         let living = entries::<u32, types::process_info>(&self.skel.maps.followed)?;
         Ok(living.into_iter().map(|(tgid, _)| tgid).collect())
+    }
+
+    /// The map of the followed processes, for programs of another object.
+    pub(crate) fn followed_map(&self) -> BorrowedFd<'_> {
+        self.skel.maps.followed.as_fd()
     }
 
     /// CPU time, user and system, of the processes that have ended and were watched from their beginning, whoever waited for them;

@@ -19,7 +19,7 @@ use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
 use iotrail_schema::measurement::Warning;
-use iotrail_schema::recorded::End;
+use iotrail_schema::recorded::{End, Losses};
 use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 
 /// What a watched span yields.
@@ -129,10 +129,19 @@ impl Running<'_> {
         }
         record.total.probe_costs = costs.map(|costs| costs.into_iter().map(probe_cost).collect());
         let samples = shares.map(|shares| take_shares(&mut record, shares, self.sampler.as_ref())).unwrap_or_default();
-        let kept = self.recorder.map(|recorder| {
+        let end = || {
             let (rings, processes) = (record.rings.clone(), record.total.processes.clone());
-            recorder.finish(ended_ns, loss, End { rings, processes, files: self.files.named(), ..End::default() })
-        });
+            End { rings, processes, ..End::default() }
+        };
+        let kept = match (self.capturing, self.recorder) {
+            (Some(capturing), _) => {
+                let losses = Losses { at_ns: ended_ns, ..Losses::default() };
+                let (file, captured) = capturing.finish(End { losses, ..end() });
+                Some(Recorded { file: Some(file), completions: 0, slowest: None, captured: Some(captured) })
+            }
+            (None, Some(recorder)) => Some(recorder.finish(ended_ns, loss, End { files: self.files.named(), ..end() })),
+            (None, None) => None,
+        };
         let ended_by_us = matches!(self.watched, Watched::Command(_)) && !over && !self.stopped;
         Ok(Traced { record, kept, samples, ended_by_us })
     }

@@ -28,8 +28,8 @@ use super::state::State;
 use super::subject::Target;
 pub use ending::Traced;
 use iotrail_base::error::{Error, Result};
-use iotrail_probe::profile;
 use iotrail_probe::watch::{ObjectSlot, Watch};
+use iotrail_probe::{capture, profile};
 pub(super) use price::Price;
 use running::Running;
 pub(super) use taking::{PERIOD, take};
@@ -64,7 +64,9 @@ pub fn watch(
     let mut room = ObjectSlot::default();
     let watch = Watch::open(&mut room, subject)?;
     let mut sampling_room = profile::ObjectSlot::default();
-    let mut span = Running::begin(watched, (watch, state), &mut sampling_room, host, how, extra, tell)?;
+    let mut capture_room = capture::ObjectSlot::default();
+    let rooms = (&mut sampling_room, &mut capture_room);
+    let mut span = Running::begin(watched, (watch, state), rooms, host, how, extra, tell)?;
     span.run(extra, tell, stop)?;
     span.end()
 }

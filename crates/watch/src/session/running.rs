@@ -10,6 +10,7 @@ use super::price::Price;
 use super::taking::{PERIOD, take};
 use super::terms::{Counts, Extra, News, Options, Progress, Stop, Until};
 use super::watched::{Watched, follow, still_there, subject, whose_numbers};
+use crate::capture::Capturing;
 use crate::files::Names;
 use crate::left::Left;
 use crate::processes::Processes;
@@ -20,8 +21,8 @@ use crate::state::State;
 use crate::summary::Summary;
 use crate::{end, metrics};
 use iotrail_base::error::Result;
-use iotrail_probe::profile;
 use iotrail_probe::watch::Watch;
+use iotrail_probe::{capture, profile};
 use iotrail_schema::measurement::{Host, Warning};
 use iotrail_schema::recorded::{self, ClockOrigin, Header};
 
@@ -54,6 +55,7 @@ pub(super) struct Running<'room> {
     /// When the counters of all rings were read last.
     rings_read: Instant,
     pub recorder: Option<Recorder>,
+    pub capturing: Option<Capturing<'room>>,
     pub processes: Processes,
     pub sampler: Option<Sampler<'room>>,
     pub state: State,
@@ -71,7 +73,7 @@ impl<'room> Running<'room> {
     pub fn begin(
         mut watched: Watched,
         (mut watch, state): (Watch<'room>, State),
-        sampling_room: &'room mut profile::ObjectSlot,
+        (sampling_room, capture_room): (&'room mut profile::ObjectSlot, &'room mut capture::ObjectSlot),
         host: Host,
         how: &Options,
         extra: &Extra,
@@ -93,16 +95,23 @@ impl<'room> Running<'room> {
         }
         let origin = recorder::now();
         // Before anything starts: a file that cannot be made is found out here.
+        let is_for_replay = extra.keep.for_replay.is_some();
         let header = Header {
-            schema: recorded::SCHEMA.into(),
+            schema: if is_for_replay { recorded::SCHEMA_FOR_REPLAY } else { recorded::SCHEMA }.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             subject: subject(&mut watched, descendants),
-            one_in: how.choice.one_in,
-            adaptive: how.choice.adaptive,
+            one_in: if is_for_replay { 1 } else { how.choice.one_in },
+            adaptive: how.choice.adaptive && !is_for_replay,
             slowest: extra.keep.slowest.map(|k| k as u64),
             windows: how.windows.map(|w| (w.open.as_nanos() as u64, w.period.as_nanos() as u64)),
             origin,
             host: host.clone(),
+        };
+        let capturing = match (extra.keep.for_replay, &extra.keep.file) {
+            (Some(asked), Some(file)) => {
+                Some(Capturing::start(capture::Capture::open(capture_room, &watch)?, file, asked, header.clone())?)
+            }
+            _ => None,
         };
         let recorder = Recorder::start(&extra.keep, header)?;
         match how.windows {
@@ -135,6 +144,7 @@ impl<'room> Running<'room> {
             price: how.spare.then(|| Price::new(how.light_after, began)),
             rings_read: began,
             recorder,
+            capturing,
             processes,
             sampler,
             state,

@@ -345,7 +345,7 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	return regs->regs[n - 1];
 }
 
-/* The first five of a system call, on its way out too. */
+/* The six of a system call, on its way out too. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
 	return n > 1 ? regs->regs[n - 1] : regs->orig_x0;

@@ -132,10 +132,10 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	}
 }
 
-/* The first five of a system call, which stand there until it has returned. */
+/* The six of a system call, which stand there until it has returned. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
-	return n < 4 ? argument(regs, n) : n == 4 ? regs->r10 : regs->r8;
+	return n < 4 ? argument(regs, n) : n == 4 ? regs->r10 : n == 5 ? regs->r8 : regs->r9;
 }
 
 /* The same of a call of the 32-bit table. */

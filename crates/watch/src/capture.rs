@@ -1,0 +1,163 @@
+//! A recording for replay while it is made: a thread of its own takes the events from the probes and appends them to the file. A disk
+//! that stalls longer than the ring buffer has space costs events, which are counted.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::replay_recording::ReplayWriter;
+use iotrail_base::error::{Error, Result};
+use iotrail_base::output::Existing;
+use iotrail_probe::capture::{Capture, Events, Source, Uncaptured};
+use iotrail_schema::recorded::{End, Header};
+use iotrail_schema::replay_log::ReplayEvent;
+use iotrail_schema::trace_record::Subject;
+
+/// Between two looks at the ring buffer. At a million requests per second, some 2 MB are in it then.
+const PERIOD: Duration = Duration::from_millis(10);
+/// Between two frames at least, so that a killed recording has what came before.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// What is recorded for a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForReplay {
+    /// Paths are replaced.
+    pub anonymise: bool,
+}
+
+/// What a recording for replay has in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Captured {
+    pub requests: u64,
+    pub calls: u64,
+    pub syncs: u64,
+    pub uncaptured: Uncaptured,
+}
+
+/// A recording for replay, while it is made.
+pub(crate) struct Capturing<'room> {
+    probes: Capture<'room>,
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(ReplayWriter, Captured)>>,
+}
+
+impl<'room> Capturing<'room> {
+    /// Makes the file.
+    pub fn start(
+        probes: Capture<'room>,
+        (path, existing): &(PathBuf, Existing),
+        asked: ForReplay,
+        mut header: Header,
+    ) -> Result<Self> {
+        if asked.anonymise {
+            hide(&mut header);
+        }
+        let file = ReplayWriter::create(path, &header, *existing)?;
+        let names = asked.anonymise.then(Replacements::default);
+        let writing = Writing { file, names, captured: Captured::default() };
+        let (source, stop) = (probes.source()?, Arc::new(AtomicBool::new(false)));
+        let until = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("capture".into()).spawn(move || writing.run(source, &until));
+        let failed = |e| Error::machine("cannot start a thread for the recording", "see ulimit -u").because(e);
+        Ok(Self { probes, path: path.clone(), stop, thread: thread.map_err(failed)? })
+    }
+
+    /// Ends it; the file's length.
+    pub fn finish(mut self, end: End) -> (Result<(PathBuf, u64)>, Captured) {
+        self.probes.detach();
+        self.stop.store(true, Ordering::Release);
+        let broken = |_| Err(Error::machine("the recording's thread broke down", "report this"));
+        match self.thread.join().unwrap_or_else(broken) {
+            Ok((file, captured)) => (file.finish(&end).map(|bytes| (self.path, bytes)), captured),
+            Err(e) => (Err(e), Captured::default()),
+        }
+    }
+}
+
+/// Of a command, its name alone is left.
+fn hide(header: &mut Header) {
+    if let Subject::Command { argv, .. } = &mut header.subject {
+        argv.truncate(1);
+        let name = argv.first().and_then(|path| Path::new(path).file_name()).map(|name| name.to_string_lossy().into());
+        argv.iter_mut().zip(name).for_each(|(path, name)| *path = name);
+    }
+}
+
+/// The thread's.
+struct Writing {
+    file: ReplayWriter,
+    names: Option<Replacements>,
+    captured: Captured,
+}
+
+impl Writing {
+    fn run(mut self, source: Source, stop: &AtomicBool) -> Result<(ReplayWriter, Captured)> {
+        let events = source.open()?;
+        let mut next_flush = Instant::now() + FLUSH;
+        loop {
+            // Asked before: what is there then is the last.
+            let is_last = stop.load(Ordering::Acquire);
+            events.take(&mut |event| self.append(event))?;
+            self.note(&events)?;
+            if is_last {
+                return Ok((self.file, self.captured));
+            }
+            if Instant::now() >= next_flush {
+                self.file.flush()?;
+                next_flush = Instant::now() + FLUSH;
+            }
+            std::thread::sleep(PERIOD);
+        }
+    }
+
+    fn append(&mut self, mut event: ReplayEvent) -> Result<()> {
+        match &mut event {
+            ReplayEvent::Request(_) => self.captured.requests += 1,
+            ReplayEvent::Call(_) => self.captured.calls += 1,
+            ReplayEvent::Sync(_) => self.captured.syncs += 1,
+            ReplayEvent::File(file) => {
+                if let Some(names) = &mut self.names {
+                    file.path = names.of(&file.path);
+                }
+            }
+            ReplayEvent::Ring(_) | ReplayEvent::Lost { .. } => {}
+        }
+        self.file.push(&event)
+    }
+
+    fn note(&mut self, events: &Events) -> Result<()> {
+        let now = events.uncaptured()?;
+        let new = now.lost + now.narrow_calls - self.captured.uncaptured.lost - self.captured.uncaptured.narrow_calls;
+        self.captured.uncaptured = now;
+        if new > 0 { self.file.push(&ReplayEvent::Lost { events: new }) } else { Ok(()) }
+    }
+}
+
+/// Paths in the order in which they were met; each has its number, and its own extension.
+#[derive(Default)]
+struct Replacements(HashMap<String, usize>);
+
+impl Replacements {
+    fn of(&mut self, path: &str) -> String {
+        let number = self.0.len();
+        let number = *self.0.entry(path.to_owned()).or_insert(number);
+        let extension = Path::new(path).extension().map(|e| format!(".{}", e.to_string_lossy())).unwrap_or_default();
+        format!("/file-{number}{extension}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_path_has_its_number_and_its_extension() {
+        let mut names = Replacements::default();
+        let paths = ["/home/x/secret.db", "/dev/vda", "/home/x/secret.db", "/y/secret.db"].map(|path| names.of(path));
+        assert_eq!(paths, ["/file-0.db", "/file-1", "/file-0.db", "/file-2.db"]);
+    }
+}
