@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::stored_trace;
 use iotrail_answer::explain::{Selection, explain};
-use iotrail_base::error::Result;
+use iotrail_base::error::{Error, Result};
 use iotrail_path::slowest::By;
 use iotrail_report::terminal;
 use iotrail_schema::recorded::Ending;
@@ -61,6 +61,12 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
         None => (Reader::open(&args.file)?, name),
     };
     let header = reader.header().clone();
+    if header.is_for_replay() {
+        return Err(Error::input(
+            format!("{name} is a recording for replay: it has no stages of requests to explain"),
+            "record without --for-replay",
+        ));
+    }
     let wanted = Selection {
         slowest: args.slowest,
         by: match args.by {

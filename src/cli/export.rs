@@ -1,6 +1,7 @@
 //! `iotrail export`: a run or a recording for other programs.
 
 mod recording;
+mod replay;
 mod run;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::cli::given::{Document, Stored};
 use iotrail_base::error::{Error, Result};
-use iotrail_base::output::{Existing, STDOUT};
+use iotrail_base::output::{Existing, Output, STDOUT};
 use iotrail_report::export::table;
 use iotrail_schema::recorded;
 
@@ -34,7 +35,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "OUT", group = "format")]
     json: Option<PathBuf>,
 
-    /// Write one row per measurement, or per completion of a recording, units in the column names
+    /// Write one row per measurement, or per completion of a recording (for replay: per request), units in the column names
     #[arg(long, value_name = "OUT", group = "format")]
     csv: Option<PathBuf>,
 
@@ -63,7 +64,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "OUT", group = "format")]
     perfetto: Option<PathBuf>,
 
-    /// Write a recording's reads, writes and syncs as fio's I/O log (version 3), for fio --read_iolog
+    /// Write a recording's reads, writes and syncs as fio's I/O log (version 3), for fio --read_iolog; of one for replay, the job OUT.fio too
     #[arg(long, value_name = "OUT", group = "format")]
     iolog: Option<PathBuf>,
 
@@ -135,5 +136,11 @@ fn is_recording(path: &Path) -> bool {
     let read = |line: &mut Vec<u8>| BufReader::new(std::fs::File::open(path)?).take(LINE_BYTES).read_until(b'\n', line);
     read(&mut line).is_ok()
         && serde_json::from_slice::<Value>(&line)
-            .is_ok_and(|header| header.get("schema").and_then(Value::as_str) == Some(recorded::SCHEMA))
+            .is_ok_and(|header| header.get("schema").and_then(Value::as_str).is_some_and(recorded::is_known))
+}
+
+fn done(file: Output, text: &str) -> Result<String> {
+    let shown = file.shown();
+    file.finish()?;
+    Ok(format!("{shown}: {text}"))
 }

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use super::ExportArgs;
+use super::{ExportArgs, done, replay};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::Output;
 use iotrail_base::words::plural;
@@ -28,12 +28,19 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
         ));
     }
     // Names of rings, processes and files are at the recording's end, and wanted at its beginning.
-    let ending = Reader::open(source)?.skip_to_ending()?;
+    let is_for_replay = Reader::open(source)?.header().is_for_replay();
+    let mut ending = Reader::open(source)?.skip_to_ending()?;
     let place = |p: &Path| p.canonicalize().ok();
     for (option, path) in args.streams() {
         if place(path).is_some_and(|p| Some(p) == place(source)) {
             let what = format!("{} cannot become its own export", source.display());
             return Err(Error::input(what, format!("name another file with {option}")));
+        }
+        if is_for_replay {
+            let (found, said) = replay::export(args, source, option, path)?;
+            ending = found;
+            terminal::say(&said);
+            continue;
         }
         let reader = Reader::open(source)?;
         let file = Output::open(path, args.existing(), option)?;
@@ -116,10 +123,4 @@ fn tracks(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String>
     let (ios, slices, tracks) = (written.ios, written.slices, written.tracks);
     let text = format!("{ios} I/Os as {slices} slices on {tracks} tracks");
     done(file, &format!("{text}; open it at https://ui.perfetto.dev, which reads it in the browser"))
-}
-
-fn done(file: Output, text: &str) -> Result<String> {
-    let shown = file.shown();
-    file.finish()?;
-    Ok(format!("{shown}: {text}"))
 }

@@ -9,6 +9,7 @@
 //! | [`folded`], [`flamegraph`] | samples as folded stacks, and drawn |
 //! | [`perfetto`] | a recording, for ui.perfetto.dev |
 //! | [`requests`] | a recording as CSV, and as fio's I/O log |
+//! | [`replay`] | the same of a recording for replay |
 //! | [`openmetrics`] | what is watched, for a scrape |
 
 pub mod csv;
@@ -19,6 +20,7 @@ pub mod hdr;
 pub mod openmetrics;
 pub mod parquet;
 pub mod perfetto;
+pub mod replay;
 pub mod requests;
 pub mod rows;
 #[cfg(test)]

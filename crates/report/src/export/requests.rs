@@ -81,7 +81,7 @@ impl<'a, W: Write> Table<'a, W> {
     }
 }
 
-fn field(value: Option<&Value>) -> Field {
+pub(super) fn field(value: Option<&Value>) -> Field {
     match value {
         None | Some(Value::Null | Value::Array(_) | Value::Object(_)) => Field::Unknown,
         Some(Value::Bool(yes)) => Field::Flag(*yes),
