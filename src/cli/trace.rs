@@ -315,7 +315,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
 }
 
-/// What a recording for replay has in it, and what it cannot answer.
+/// The counts of a recording for replay, and its losses.
 fn captured_lines(captured: &Captured, path: &Path, length: u64) -> Vec<String> {
     let Captured { requests, calls, syncs, uncaptured } = *captured;
     let of = |n: u64, what: &str| words::plural(n as usize, what);

@@ -22,7 +22,7 @@ pub const SCENARIOS: &[Scenario] = &[Scenario {
 pub const NAME: &str = "known.dat";
 const FILE_BYTES: usize = 1 << 20;
 
-/// Enters with exactly these numbers, and then reaps so many.
+/// Enters with exactly these numbers, and then reaps this many.
 fn enter(ring: &mut IoUring, submit: u32, wait: u32, reap: usize) -> Result<()> {
     ring.submission().sync();
     let flags = if wait > 0 { EnterFlags::GETEVENTS.bits() } else { 0 };

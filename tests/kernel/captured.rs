@@ -166,7 +166,7 @@ fn in_order(events: &[ReplayEvent]) {
 }
 
 fn native_aio() -> Result<(), Failed> {
-    // Of eight blocks the last is refused.
+    // The last of eight blocks is refused.
     let events = of_ground("aio.iotrail", &[], &["libaio_results", "--count", "800"]);
     defined_before_use(&events);
     in_order(&events);
@@ -183,7 +183,7 @@ fn native_aio() -> Result<(), Failed> {
     // Each submission has reaped all of those before.
     assert!(submits.iter().zip(0..).all(|(c, i)| c.reaped == i * c.result as u64), "{submits:?}");
 
-    // Without a call that reaps, the ring's head in the program's memory tells.
+    // Without a call that reaps, the ring's head in the program's memory counts.
     let events = of_ground("aio.iotrail", &[], &["libaio_user_ring", "--count", "800"]);
     let submitted = |c: &&&ReplayCall| c.kind == ReplayCallKind::Submit;
     let mut before = 0;

@@ -96,7 +96,7 @@ impl<'room> Capture<'room> {
         self.skel.maps.bss_data.as_deref_mut().expect("the object has counters")
     }
 
-    /// What a thread needs that takes the events out.
+    /// The events and counters, for a thread that takes the events out.
     pub fn source(&self) -> Result<Source> {
         let records = MapHandle::try_from(&self.skel.maps.captured).map_err(failed)?;
         let counters = MapHandle::try_from(&self.skel.maps.bss).map_err(failed)?;
@@ -169,7 +169,7 @@ pub struct Events {
     counters: MapHandle,
 }
 
-/// What could not be captured, from the beginning on.
+/// Events that could not be captured, from the beginning on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Uncaptured {
     /// Events: the ring buffer or a map was full.
@@ -333,7 +333,7 @@ impl Maker {
     }
 }
 
-/// What it does, and whether its buffer is a registered one.
+/// The op, and whether its buffer is a registered one.
 fn op_of_ring(opcode: u8, op_flags: u32) -> (ReplayOp, bool) {
     use io_uring_op::*;
     let is = |ops: &[io_uring_op]| ops.iter().any(|op| *op as u32 == u32::from(opcode));
@@ -370,7 +370,7 @@ fn op_of_context(opcode: u8) -> ReplayOp {
 #[derive(Debug)]
 struct Reaped {
     interface: ReplayInterface,
-    /// The head takes so many values.
+    /// The head is a number below this one.
     values: u64,
     last: u32,
     all: u64,
@@ -385,7 +385,7 @@ impl Reaped {
     fn met(r: &types::captured_ring) -> Self {
         let is_context = r.aio != 0;
         let in_flight = u64::from(r.submitted.wrapping_sub(r.head));
-        // More is no number of requests: multishot requests have several completions, others none.
+        // A larger value is not a number of requests: multishot requests have several completions, others none.
         let is_known = !is_context && r.flags & SQ_REWIND == 0 && in_flight <= 2 * u64::from(r.cq_entries);
         Reaped {
             interface: if is_context { ReplayInterface::NativeAio } else { ReplayInterface::IoUring },
@@ -396,7 +396,7 @@ impl Reaped {
         }
     }
 
-    /// Threads of one ring may tell of an older head after a newer one: that is a long way round.
+    /// Threads of one ring may report an older head after a newer one: that is a long way round.
     fn at(&mut self, head: u32) -> u64 {
         let ahead = (u64::from(head) + self.values - u64::from(self.last) % self.values) % self.values;
         if ahead <= self.values - self.values / 4 {

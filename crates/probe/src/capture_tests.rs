@@ -25,7 +25,7 @@ fn results_count_until_the_ring_of_a_context_is_mapped() {
 fn completions_of_requests_from_before_do_not_count() {
     let mut met = ring(1000, 1016, 256, 0);
     assert_eq!([1000, 1010, 1016, 1020].map(|head| met.at(head)), [0, 0, 0, 4]);
-    // Of a ring of multishot requests, the queues' heads are not comparable.
+    // The heads of both queues are not comparable if there are multishot requests.
     assert_eq!(ring(90_000, 16, 256, 0).at(90_003), 3);
 }
 

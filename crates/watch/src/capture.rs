@@ -16,19 +16,19 @@ use iotrail_schema::recorded::{End, Header};
 use iotrail_schema::replay_log::ReplayEvent;
 use iotrail_schema::trace_record::Subject;
 
-/// Between two looks at the ring buffer. At a million requests per second, some 2 MB are in it then.
+/// Between two reads of the ring buffer. At a million requests per second, some 2 MB are in it then.
 const PERIOD: Duration = Duration::from_millis(10);
 /// Between two frames at least, so that a killed recording has what came before.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// What is recorded for a replay.
+/// A recording for a replay is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForReplay {
     /// Paths are replaced.
     pub anonymise: bool,
 }
 
-/// What a recording for replay has in it.
+/// Counts of a recording for replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Captured {
     pub requests: u64,
@@ -78,7 +78,7 @@ impl<'room> Capturing<'room> {
     }
 }
 
-/// Of a command, its name alone is left.
+/// Only the name of a command is kept.
 fn hide(header: &mut Header) {
     if let Subject::Command { argv, .. } = &mut header.subject {
         argv.truncate(1);

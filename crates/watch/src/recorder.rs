@@ -53,7 +53,7 @@ pub struct Recorded {
     /// Completions in it, or in `slowest`.
     pub completions: u64,
     pub slowest: Option<Flight>,
-    /// What a recording for replay has in place of completions.
+    /// Counts of a recording for replay, which has no completions.
     pub captured: Option<Captured>,
 }
 

@@ -57,7 +57,7 @@ fn table(reader: &mut ReplayReader, mut file: Output) -> Result<String> {
     done(file, &format!("{rows} rows, one per request or synchronous call"))
 }
 
-/// The log, and the job beside it if the log is a file.
+/// The log, and the job next to it if the log is a file.
 fn iolog(reader: &mut ReplayReader, args: &ExportArgs, to: &Path) -> Result<String> {
     let mut file = Output::open(to, args.existing(), "--iolog")?;
     let job_path = to.with_added_extension("fio");

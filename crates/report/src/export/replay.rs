@@ -172,7 +172,7 @@ impl<W: Write> IoLog<W> {
     }
 }
 
-/// What a fio job needs besides the log.
+/// The options of a fio job, besides the log.
 #[derive(Debug, Default)]
 pub struct Job {
     files: Files,
