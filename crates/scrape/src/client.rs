@@ -11,17 +11,17 @@ use iotrail_report::export::openmetrics::Format;
 
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
-/// Of a request's line and headers.
+/// Maximum size of a request's line and headers.
 pub const HEAD_BYTES: usize = 8 << 10;
 const HEADERS: usize = 64;
 
-/// To say what is wanted; to be told by the watch; to take the answer; to close.
+/// Time limit for the request; for the counts; for sending the response; for closing.
 const ASKING: Duration = Duration::from_secs(5);
 const WAITING: Duration = Duration::from_secs(3);
 const TAKING: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What is read, and thrown away, of one that goes on talking while it is answered.
+/// Maximum number of bytes that are read and discarded while the response is sent.
 const REST_BYTES: usize = 1 << 20;
 
 pub struct Client {
@@ -29,7 +29,7 @@ pub struct Client {
     pub since: Instant,
     pub deadline: Instant,
     pub state: State,
-    /// Its request was none that is answered; told once.
+    /// Its request was refused; reported once.
     pub refused: bool,
 }
 
@@ -41,13 +41,13 @@ pub enum State {
     Gone { dropped: bool },
 }
 
-/// What a request's head says.
+/// The content of a request's head.
 enum RequestHead {
     Metrics {
         format: Format,
         head_only: bool,
     },
-    /// Status, then what is said.
+    /// Status and body.
     Refused(&'static str, &'static str),
     NotYet,
 }
@@ -59,18 +59,18 @@ impl Client {
         Some(Self { stream, since: now, deadline: now + ASKING, state: State::Asking(vec![]), refused: false })
     }
 
-    /// What it waits for.
+    /// The events for which it waits.
     pub fn entry(&self) -> PollFd<'_> {
         let events = match self.state {
             State::Asking(_) | State::Closing { .. } => PollFlags::IN,
-            // An error or a hang-up is told without being asked for.
+            // Errors and hang-ups are always reported.
             State::Waiting { .. } | State::Gone { .. } => PollFlags::empty(),
             State::Taking { .. } => PollFlags::OUT,
         };
         PollFd::new(&self.stream, events)
     }
 
-    /// Something can be read or written, or the other side has gone.
+    /// Data can be read or written, or the peer has closed.
     pub fn go_on(&mut self, hosts: &Hosts, now: Instant) {
         match &mut self.state {
             State::Asking(_) => self.read(hosts, now),
@@ -149,7 +149,7 @@ impl Client {
                 Err(_) => return self.state = State::Gone { dropped: true },
             }
         }
-        // Closed with something unread, the connection would be reset, and the answer lost with it.
+        // Closing with unread data would reset the connection and lose the response.
         self.state = match self.stream.shutdown(Shutdown::Write) {
             Ok(()) => State::Closing { left: REST_BYTES },
             Err(_) => State::Gone { dropped: false },
@@ -185,7 +185,7 @@ fn asked(head: &[u8], hosts: &Hosts) -> RequestHead {
         Ok(httparse::Status::Complete(_)) => {
             let (authority, path) = split(request.path.unwrap_or_default());
             let of = |name| request.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
-            // The authority of the target goes before the header (RFC 9112, 3.2.2).
+            // The authority of the target has priority over the header (RFC 9112, 3.2.2).
             let named: Vec<&[u8]> = authority.map_or_else(|| of("host").collect(), |host| vec![host.as_bytes()]);
             if named.len() > 1 {
                 return RequestHead::Refused("400 Bad Request", "more than one Host\n");

@@ -31,7 +31,7 @@ impl Hosts {
     }
 }
 
-/// A request's target: its authority, where it is absolute (`http://host/path`), and its path.
+/// A request's target: its authority, if it is absolute (`http://host/path`), and its path.
 pub fn split(target: &str) -> (Option<&str>, &str) {
     const SCHEME: &str = "http://";
     match target.split_at_checked(SCHEME.len()) {

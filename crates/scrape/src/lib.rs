@@ -1,8 +1,10 @@
-//! An HTTP server that answers scrapes, and nothing else: one thread, which sleeps until somebody connects.
+//! An HTTP server only for scrapes: one thread, which sleeps until a client connects.
 //!
-//! Whoever connects costs the watch nothing but a look at its counters, [`FRESH`] apart at least: [`CLIENTS`] connections at a time, of which
-//! the one that has said too little for the longest gives way to a new one; [`client::HEAD_BYTES`] of a request, one request
-//! for each connection, and a deadline for each part of it.
+//! A client costs the trace only one read of its counters, at least [`FRESH`] apart. There are at most [`CLIENTS`] connections; a
+//! new one
+//! replaces the connection that has been idle longest before its request. A request has at most [`client::HEAD_BYTES`], each
+//! connection
+//! has one request, and each part of it has a deadline.
 
 mod client;
 mod hosts;
@@ -29,13 +31,13 @@ use iotrail_watch::metrics::{Look, MetricsExchange};
 /// Connections at a time.
 const CLIENTS: usize = 64;
 
-/// A look that is not older answers another scrape too.
+/// Counts up to this age also answer another scrape.
 const FRESH: Duration = Duration::from_millis(200);
 
 /// After an accept that failed for want of file descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where it is to listen, and the host name that the user has written for it.
+/// Address on which to listen, and the host name that the user specified.
 #[derive(Debug, Clone)]
 pub struct Address {
     at: SocketAddr,
@@ -65,7 +67,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Errors: nobody can listen there (wrong input).
+    /// Errors: the address is unusable (wrong input).
     pub fn start(Address { at, name }: Address) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::input(
@@ -105,7 +107,7 @@ impl Server {
         Ok(Self { desk, at, stop, wake, thread: Some(thread) })
     }
 
-    /// Where the watch answers.
+    /// Where the trace answers.
     pub fn desk(&self) -> &Arc<MetricsExchange> {
         &self.desk
     }
@@ -131,7 +133,7 @@ fn never_wait(end: impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(end, flags)?)
 }
 
-/// What its thread has.
+/// State of its thread.
 struct Answering {
     listener: TcpListener,
     woken: PipeReader,
@@ -185,7 +187,7 @@ impl Answering {
     }
 
     fn accept(&mut self, now: Instant) {
-        // So many in one turn, that those who wait are not kept waiting by those who come.
+        // A limit per round, so that new clients do not delay waiting ones.
         for _ in 0..CLIENTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -207,7 +209,7 @@ impl Answering {
         }
     }
 
-    /// Of those that have not asked yet the oldest, else the oldest of all.
+    /// The oldest of those without a request, otherwise the oldest of all.
     fn give_way(&mut self) {
         let oldest = |silent: bool| {
             let of = self.clients.iter().enumerate().filter(|(_, c)| !silent || matches!(c.state, State::Asking(_)));
@@ -219,7 +221,7 @@ impl Answering {
         }
     }
 
-    /// Gives those that wait for the counts what there is.
+    /// Sends the current counts to the waiting clients.
     fn answer(&mut self, now: Instant) {
         self.answered.refused +=
             self.clients.iter_mut().map(|c| u64::from(std::mem::take(&mut c.refused))).sum::<u64>();

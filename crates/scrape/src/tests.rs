@@ -1,4 +1,4 @@
-//! Whoever asks, well or badly.
+//! Valid and invalid clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use super::*;
 use iotrail_schema::metrics_record::MetricsRecord;
 
-/// A server, and a watch that answers.
+/// A server, and a trace that answers.
 fn served() -> (Server, mpsc::Sender<()>) {
     served_at(address("0").unwrap())
 }
@@ -35,7 +35,7 @@ fn connected(server: &Server) -> TcpStream {
 /// All that is answered to these bytes.
 fn answer(server: &Server, request: &[u8]) -> String {
     let mut stream = connected(server);
-    // What is too much may be refused before it is all there.
+    // A request that is too large may be refused before it is complete.
     stream.write_all(request).unwrap_or(());
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();

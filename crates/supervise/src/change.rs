@@ -1,12 +1,12 @@
-//! What is changed of the rings that a program asks for.
+//! Changes of a program's ring parameters.
 
 use std::fmt;
 use std::str::FromStr;
 
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
-/// Flags that say how a ring works, and not what it is: a program that was written for one setting of them may live with another.
-/// The others (sizes of entries, memory of its own, a ring that starts disabled) are what the program was written for.
+/// Flags that control how a ring works: a program may work with other values of them.
+/// The other flags (sizes of entries, memory of its own, a ring that starts disabled) are part of the program's design.
 pub const TUNABLE: [&str; 9] = [
     "coop_taskrun",
     "taskrun_flag",
@@ -23,7 +23,7 @@ const SQPOLL: u32 = setup_flag::bit("sqpoll");
 const SQ_AFF: u32 = setup_flag::bit("sq_aff");
 const CQSIZE: u32 = setup_flag::bit("cqsize");
 
-/// The parameters of io_uring_setup(2) that go in. What comes back (features, offsets) stays untouched behind them.
+/// Input parameters of io_uring_setup(2). The output (features, offsets) after them is not modified.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
@@ -34,14 +34,14 @@ pub struct Params {
     pub sq_thread_idle: u32,
 }
 
-/// What is changed; nothing by default.
+/// The changes; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Of the tunable flags exactly these.
+    /// Exactly these of the tunable flags.
     set: Option<u32>,
     add: u32,
     remove: u32,
-    /// Of a ring with sqpoll.
+    /// For a ring with sqpoll.
     pub sq_idle_ms: Option<u32>,
     pub sq_cpu: Option<u32>,
     pub cq_entries: Option<u32>,

@@ -1,4 +1,4 @@
-//! The seccomp filter: io_uring_setup asks the listener, everything else goes on as if there were none.
+//! The seccomp filter: io_uring_setup is passed to the listener, all other calls are allowed.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -37,14 +37,14 @@ static PROGRAM: [sock_filter; 8] = [
     step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
 ];
 
-/// Puts the calling thread, and all that it starts, under the filter. Makes system calls alone: it runs between fork and exec.
+/// Installs the filter on the calling thread and its future children. Only system calls: it runs between fork and exec.
 pub fn install() -> io::Result<OwnedFd> {
     let program = sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
     let listen = |flags: libc::c_ulong| {
         // SAFETY: a filter that lives as long as the program; the kernel only reads it.
         let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
         match fd {
-            // SAFETY: a descriptor that the kernel has just made for us.
+            // SAFETY: the kernel has just created this descriptor for this process.
             0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
             _ => Err(io::Error::last_os_error()),
         }

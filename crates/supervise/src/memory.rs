@@ -13,7 +13,7 @@ const LENGTH: usize = size_of::<Params>();
 pub struct Memory(File);
 
 impl Memory {
-    /// Opens the memory of this thread's process; `tid` is of iotrail's PID namespace.
+    /// Opens the memory of this thread's process; `tid` is in iotrail's PID namespace.
     pub fn of(tid: u32) -> io::Result<Self> {
         if !proc_is_ours() {
             return Err(io::Error::other("iotrail's PID namespace has no /proc of its own (mount -t proc proc /proc)"));
@@ -82,7 +82,7 @@ mod tests {
         memory.write(at, &changed).unwrap();
         assert_eq!((memory.read(at).unwrap(), here.flags), (changed, 0));
         end(first);
-        // Choosing a number needs CAP_CHECKPOINT_RESTORE; without it the ended process is the whole test.
+        // Choosing a PID needs CAP_CHECKPOINT_RESTORE; without it only the ended process is tested.
         let second = copy(Some(first));
         let (written, read) = (memory.write(at, &changed), memory.read(at));
         let of_second = second.as_ref().ok().map(|tid| Memory::of(*tid as u32).and_then(|memory| memory.read(at)));

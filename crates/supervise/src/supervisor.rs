@@ -24,14 +24,14 @@ use iotrail_schema::setup_flag;
 /// A ring that a process of the tree set out to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
-    /// In our PID namespace.
+    /// In iotrail's PID namespace.
     pub tgid: u32,
     pub tid: u32,
     pub entries: u32,
     pub asked: Params,
-    /// What the kernel was given.
+    /// The parameters passed to the kernel.
     pub given: Params,
-    /// Why it was given what was asked; `None`: it was given what the change makes of it.
+    /// Why the parameters were not modified; `None`: they were.
     pub left_as_asked: Option<String>,
 }
 
@@ -45,14 +45,14 @@ impl Ring {
     }
 }
 
-/// A program's supervisor. Dropped, it answers no more: what the program sets up then fails with ENOSYS.
+/// A program's supervisor. When dropped, it no longer answers: the program's next setup fails with ENOSYS.
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Vec<Ring>>>,
 }
 
-/// Whether a program can be supervised here; the error says what is missing.
+/// Whether a program can be supervised here; the error names the missing capability.
 pub fn allowed() -> Result<()> {
     // A filter is its thread's: this one ends with it.
     let tried = std::thread::spawn(|| filter::install().map(drop)).join();
@@ -76,15 +76,15 @@ fn refused(cause: io::Error) -> Error {
     Error::machine("cannot put a program under a seccomp supervisor", remedy).because(cause)
 }
 
-/// Whether this process gets a ring at all; what it starts is under the same rules.
+/// Whether this process can create a ring; its children have the same limits.
 pub fn gets_a_ring() -> io::Result<()> {
     trial::granted(1, &Params::default()).map(drop)
 }
 
-/// What `command` starts will be under the filter, with all that it starts itself, and is answered from its first call on.
+/// Makes `command` run under the filter with all its children, supervised from its first call.
 pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     let (from_child, to_us) = UnixDatagram::pair().map_err(no_socket)?;
-    // SAFETY: the closure makes system calls alone, on what it owns, and allocates nothing.
+    // SAFETY: the closure makes only system calls, on data that it owns, and does not allocate.
     unsafe {
         command.pre_exec(move || {
             let listener = filter::install()?;
@@ -139,7 +139,7 @@ fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<OwnedFd> {
 }
 
 impl Supervisor {
-    /// Ends it; the rings that were asked for, in their order.
+    /// Ends it; returns the requested rings in order.
     pub fn end(mut self) -> Result<Vec<Ring>> {
         drop(self.stop.take());
         match self.thread.take().map(JoinHandle::join) {
@@ -154,7 +154,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // What it saw is not wanted.
+            // Its records are not needed.
             drop(thread.join());
         }
     }
@@ -188,7 +188,7 @@ fn run_first() {
 
 /// One call: received, changed, let on. `None`: its thread is gone.
 fn answer(listener: &OwnedFd, change: Change) -> Option<Ring> {
-    // SAFETY: an all-zero structure is what the kernel wants to fill.
+    // SAFETY: the kernel requires an all-zero structure to fill.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: a live structure of the kernel's own layout.
     if unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) } != 0 {
@@ -210,7 +210,7 @@ fn answer(listener: &OwnedFd, change: Change) -> Option<Ring> {
     ring
 }
 
-/// The memory is opened before `still_there` is asked: if the thread waits after that, it is its process's, and stays so.
+/// The memory is opened before `still_there` is checked: if the thread waits after that, the memory belongs to its process.
 fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: impl Fn() -> bool) -> Option<Ring> {
     let memory = Memory::of(tid);
     let asked = memory.as_ref().map_err(|e| e.to_string()).and_then(|m| m.read(at).map_err(|e| e.to_string()));
@@ -221,7 +221,7 @@ fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: imp
     let ring = |asked, given, left_as_asked| Some(Ring { tgid, tid, entries, asked, given, left_as_asked });
     let (memory, asked) = match (memory, asked) {
         (Ok(memory), Ok(asked)) => (memory, asked),
-        // The kernel refuses what it cannot read either.
+        // The kernel refuses parameters that it cannot read.
         (_, asked) => {
             let unknown = Params::default();
             let why = asked.err().unwrap_or_default();
@@ -268,10 +268,10 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
 
-    /// The test program itself, asked to make rings: what the kernel says of each comes out.
+    /// The test program itself as a child that creates rings: it prints the kernel's answer for each.
     const ASKED: &str = "IOTRAIL_TEST_RINGS";
 
-    /// Not a test: what [`rings_of`] starts. One ring with each of the sets of flags; after a `:`, as a 32-bit program makes them.
+    /// Not a test: the child of [`rings_of`]. One ring per set of flags; after a `:` as a 32-bit program creates them.
     #[test]
     fn child_that_makes_rings() {
         let Ok(flags) = std::env::var(ASKED) else { return };
@@ -318,7 +318,7 @@ mod tests {
         setup(flags)
     }
 
-    /// What the program says that it has got, and what the supervisor saw.
+    /// The program's granted flags, and the supervisor's records.
     fn rings_of(change: &str, flags: &str) -> (Vec<u32>, Vec<Ring>) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "supervisor::tests::child_that_makes_rings", "--nocapture"]).env(ASKED, flags);
@@ -348,7 +348,7 @@ mod tests {
     fn a_programs_rings_have_the_flags_that_were_asked_for() {
         allowed().unwrap();
         let (got, rings) = rings_of("coop_taskrun", "0 16 4096");
-        // clamp is the program's own; single_issuer is tunable, and not among what was asked for.
+        // clamp is the program's own; single_issuer is tunable, and was not requested.
         assert_eq!(got, [COOP, COOP | 16, COOP]);
         let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4), (4096, COOP, 4)]);

@@ -13,7 +13,7 @@ use iotrail_schema::setup_flag::bits;
 /// Flags that concern other things of the program: its memory, its table of rings, another ring's workers.
 const OF_THE_PROGRAM: u32 = bits(&["attach_wq", "no_mmap", "registered_fd_only"]);
 
-/// struct io_uring_params: what goes in, and space for what comes back.
+/// struct io_uring_params: the input, and space for the output.
 #[repr(C)]
 struct Whole {
     asked: Params,
@@ -26,13 +26,14 @@ const REFUSALS: [i32; 4] = [libc::EINVAL, libc::EPERM, libc::ENOSYS, libc::EOPNO
 /// By flags and the CPU of the SQPOLL thread.
 type Answers = HashMap<(u32, u32), Option<i32>>;
 
-/// The kernel's answers, kept for the life of this process: the ring is created in a plan's watched runs, not in its timed runs.
+/// The kernel's answers, kept for the life of this process: the ring is created in a plan's runs with probes, not in its timed
+/// runs.
 static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
 
-/// The error with which the kernel refuses these flags; `None`: it grants them, or refuses the moment only.
+/// The error with which the kernel refuses these flags; `None`: it grants them, or refuses only temporarily.
 ///
 /// Sizes are left out. A ring counts against RLIMIT_MEMLOCK of its user, who may be the program's: the smallest ring is
-/// created, and given back before this returns.
+/// created, and its memory is released before this returns.
 pub fn refusal(params: &Params) -> Option<io::Error> {
     let mut answers = ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let answers = answers.get_or_insert_default();

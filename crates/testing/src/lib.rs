@@ -1,4 +1,4 @@
-//! Made-up records that tests of several crates start from. No program uses it.
+//! Synthetic records for the tests of several crates. No program uses it.
 
 pub mod hostile;
 pub mod run;

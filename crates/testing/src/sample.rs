@@ -1,4 +1,4 @@
-//! Made-up records for tests: every field of the measurement holds something.
+//! Synthetic records for tests: every field of the measurement has a value.
 
 use hdrhistogram::Histogram;
 
@@ -16,7 +16,7 @@ pub fn histogram() -> Histogram<u64> {
     h
 }
 
-/// Of a healthy direct read load.
+/// Circumstances of a healthy direct read load.
 pub fn circumstances() -> Circumstances {
     Circumstances {
         span_ns: 2_004_000_000,
@@ -218,7 +218,7 @@ pub fn measurement() -> Measurement {
     }
 }
 
-/// Makes it a second of a network load of so many requests, of which the server idled so long.
+/// Changes it to a second of a network load with this many requests and this idle time of the server.
 pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f64) {
     (m.ios, m.iops, m.bytes) = (Some(requests), Some(requests as f64), Some(128 * requests));
     m.elapsed_ns = 1_000_000_000;
@@ -257,7 +257,7 @@ pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f6
     );
 }
 
-/// A thousand followed completions, some of which were posted before ones that were ready earlier.
+/// A thousand traced completions, some of which were posted before earlier ready ones.
 pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
     let delivery = Delivery {
@@ -281,7 +281,7 @@ pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
     );
 }
 
-/// A finished run that says nothing, and has no cells yet.
+/// A finished run without cells and conclusions.
 pub fn run() -> RunRecord {
     RunRecord {
         corruption: None,

@@ -1,4 +1,4 @@
-//! Made-up traces for tests: a program that does everything well, and parts to spoil it with.
+//! Synthetic traces for tests: a program without a fault, and parts that add faults.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
     }
 }
 
-/// What carries a program that waits in batches: one sleep brings several.
+/// Delivery paths of a program that waits in batches: one sleep for several completions.
 fn slept() -> Vec<DeliveryPathCount> {
     vec![
         carried(DeliveryPath::Enter, 78_000, Some("slept, woken by irq 36 nvme0q2 on CPU 1"), Some(3_000)),
@@ -297,7 +297,7 @@ pub fn clean() -> TraceRecord {
     }
 }
 
-/// The clean program with its one ring changed; what the total says of the rings follows.
+/// The clean program with its only ring changed; the totals are updated.
 pub fn with_ring(change: impl FnOnce(&mut RingRecord)) -> TraceRecord {
     let mut t = clean();
     change(&mut t.rings[0]);
