@@ -1,7 +1,9 @@
-//! Help lists what there is, all of it and nothing else.
+//! Help lists exactly the available commands and options.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+
+use regex_lite::Regex;
 
 use crate::shells::PAGES;
 use crate::tool::{Place, run};
@@ -12,6 +14,7 @@ pub const TESTS: &[Test] = &[
     ("help::each_command_lists_its_options", options),
     ("help::the_version_is_the_packages", version),
     ("help::it_speaks_the_fields_words", words),
+    ("help::rejected_terms_and_long_sentences_stay_within_their_limits", terms),
     ("help::setcap_is_advised_for_a_group_only", setcap),
 ];
 
@@ -21,9 +24,9 @@ pub fn help(args: &[&str]) -> String {
     ended.stdout
 }
 
-/// The long options that a help text describes: what its lines begin with.
+/// The long options in a help text, at the start of its lines.
 pub fn options_of(text: &str) -> BTreeSet<&str> {
-    // Further in stands what they do.
+    // Deeper lines are descriptions.
     let lines =
         text.lines().filter(|l| l.len() - l.trim_start().len() <= 6).map(str::trim).filter(|l| l.starts_with('-'));
     lines.filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--"))).collect()
@@ -44,7 +47,7 @@ fn commands() -> End {
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
-    // Asked nothing, it answers with what could be asked; that is nobody's result.
+    // Without arguments it prints the usage as an error, not as a result.
     let ended = run(&mut Place::new().tool([""; 0]));
     assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
     assert!(ended.stderr.contains("Usage: iotrail <COMMAND>"));
@@ -140,7 +143,7 @@ fn options() -> End {
     End::Passed
 }
 
-/// House words that the glossary replaced, and what no manual page says.
+/// Terms that the glossary replaced, and words that no manual page contains.
 const AVOIDED: [&str; 9] =
     ["carried by", "carrier", "remedy", "lateness", "in so many whole", "at least so many", "simply", "please", "!"];
 
@@ -153,6 +156,57 @@ fn words() -> End {
         assert!(found.is_empty(), "{page}: {found:?}");
     }
     End::Passed
+}
+
+/// Limits for the places of all help texts that the style rejects (34 and 2 on 28 November 2026). Lower them with each rewrite.
+const REJECTED_TERMS: usize = 40;
+const LONG_SENTENCES: usize = 4;
+
+/// Words of a sentence, at most, as in `styles/iotrail/SentenceLength.yml`.
+const WORDS: usize = 25;
+
+/// `make prose` applies the same list to the documents, where Vale is installed.
+fn terms() -> End {
+    let rules = include_str!("../../styles/iotrail/Terms.yml").lines().filter_map(|l| l.trim().strip_prefix('\''));
+    let rules: Vec<(Regex, &str)> = rules
+        .filter_map(|l| l.split_once("': "))
+        .map(|(pattern, term)| (Regex::new(&format!("(?i){pattern}")).expect("a pattern"), term))
+        .collect();
+    assert!(rules.len() > 20, "{}", rules.len());
+    let (mut rejected, mut long) = (BTreeSet::new(), BTreeSet::new());
+    for page in PAGES {
+        let text = help(&page.split(' ').filter(|w| !w.is_empty()).chain(["--help"]).collect::<Vec<_>>());
+        for paragraph in paragraphs(&text) {
+            for (rule, term) in &rules {
+                rejected.extend(rule.find(&paragraph).map(|m| format!("'{}' is {term}: {paragraph}", m.as_str())));
+            }
+            let sentences = paragraph.split(['.', ';', ':', '(']).filter(|s| s.split_whitespace().count() > WORDS);
+            long.extend(sentences.map(str::to_owned));
+        }
+    }
+    assert!(rejected.len() <= REJECTED_TERMS, "{} terms:\n{}", rejected.len(), join(&rejected));
+    assert!(long.len() <= LONG_SENTENCES, "{} sentences over {WORDS} words:\n{}", long.len(), join(&long));
+    End::Passed
+}
+
+fn join(lines: &BTreeSet<String>) -> String {
+    lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// The descriptions, and the lines of lists, without options, lists of values, usage and examples.
+fn paragraphs(text: &str) -> Vec<String> {
+    let text = Regex::new(r"\[[^\]]*\]").expect("a pattern").replace_all(text, "");
+    let mut all = vec![String::new()];
+    for words in text.lines().map(str::trim) {
+        let is_left_out = ["--", "-h", "Usage:", "iotrail "].iter().any(|begin| words.starts_with(begin));
+        if is_left_out || words.is_empty() || words.contains("  ") || words.starts_with('-') {
+            all.push(String::new());
+        }
+        if !is_left_out && !Regex::new("^-[a-zA-Z],").expect("a pattern").is_match(words) {
+            *all.last_mut().expect("never empty") += &format!("{words} ");
+        }
+    }
+    all
 }
 
 fn version() -> End {
