@@ -775,6 +775,7 @@ enum sleep_flag {
 	SLEEP_DEEP = 1,	   /* uninterruptible */
 	SLEEP_IO = 2,	   /* counted as waiting for I/O */
 	SLEEP_SAMPLED = 4, /* a short one, whose stack was taken as one of many */
+	SLEEP_LOCK = 8,	   /* futex(2) waits for a lock that another thread has */
 };
 
 /* Sleeps of one thread that cannot be told apart. */

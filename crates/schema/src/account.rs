@@ -184,6 +184,8 @@ pub enum Reason {
     Poll,
     /// futex(2).
     Futex,
+    /// A lock of the program, in futex(2): FUTEX_LOCK_PI, or a mutex of glibc or of Rust.
+    Lock,
     /// A sleep that the program requested.
     Sleep,
     /// Data of a peer.

@@ -5,7 +5,7 @@ use super::{Check, Matter, RULE, Rule, synchronous};
 use iotrail_base::words::{count, list, percent, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::syscall::{self, Work};
+use iotrail_schema::syscall::{self, Wait, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,6 +190,47 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
     syscall::ALL.iter().filter(|call| call.work == Some(Work::Submits)).filter_map(|call| one(call.name)).collect()
 }
 
+pub const LOCK_CONTENDED: Rule = Rule {
+    code: "lock_contended",
+    about: "threads that submit or reap were blocked for a lock of the program, 100 times or more, for 10 % of their time",
+    matter: Matter::Time,
+    advice: "give each thread a ring of its own; or hold the lock while entries are prepared or reaped, not across io_uring_enter(2) or another \
+             call that waits",
+    checks: &[Check::Trace(lock_contended)],
+    ..RULE
+};
+
+/// Fewer sleeps for a lock may be a condition variable whose counter has the value of a lock.
+const ENOUGH_LOCKED: u64 = 100;
+const MUCH_LOCKED: f64 = 0.1;
+
+fn lock_contended(t: &TraceRecord) -> Option<Finding> {
+    let sum = blocked(t, Some("futex"), |reason| reason == Some(&Reason::Lock))?;
+    let locked = || t.own_threads().filter(|thread| thread.rows.iter().any(|row| row.reason == Some(Reason::Lock)));
+    let does_io = |row: &ThreadRow| {
+        let call = row.syscall.as_deref().and_then(syscall::find);
+        call.is_some_and(|call| {
+            call.work.is_some() || call.wait.is_some_and(|wait| wait != Wait::Futex && wait != Wait::Sleep)
+        })
+    };
+    let rows = locked().flat_map(|thread| &thread.rows).filter(|row| row.reason == Some(Reason::Lock));
+    let sleeps: u64 = rows.filter_map(|row| row.count).sum();
+    if sleeps < ENOUGH_LOCKED || sum.share() < MUCH_LOCKED || !locked().flat_map(|thread| &thread.rows).any(does_io) {
+        return None;
+    }
+    let text = format!(
+        "futex(2) was blocked for {} {}: another thread held a lock of the program ({} sleeps, {} each, the longest {})",
+        percent(sum.share()),
+        sum.whose(),
+        count(sleeps as f64),
+        span(sum.ns as f64 / sleeps as f64),
+        span(sum.longest_ns as f64)
+    );
+    let evidence = [("share", sum.share()), ("blocked_ns", sum.ns as f64), ("sleeps", sleeps as f64)];
+    let f = LOCK_CONTENDED.finding(Severity::Warning, text, &evidence);
+    Some(Finding { bound: sum.bound(), ..f })
+}
+
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
     about: "threads were blocked for storage in calls that do not submit, or in fsync(2) and the like, each made three times or more, for 5 % of the \
@@ -351,8 +392,8 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         return None;
     }
     let text = format!(
-        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited for {} of its time for a CPU that the SQPOLL thread had, \
-         and the SQPOLL thread for {} of its time for one that the program's threads had",
+        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited {} of its time for a CPU that the SQPOLL thread had, \
+         and the SQPOLL thread waited {} of its time for a CPU that the program's threads had",
         sqpoll.tid,
         thread.tid,
         thread.comm,

@@ -91,6 +91,7 @@ pub fn name(reason: &Reason) -> String {
         PipeEmpty => "data in a pipe",
         PipeFull => "space in a pipe",
         Futex => "a futex",
+        Lock => "a lock of the program",
         Sleep => "a sleep",
         Epoll | Poll => "events",
         UringCompletions | AioEvents => "completions",

@@ -2,10 +2,10 @@
 
 use super::blocked::waited_behind;
 use super::results::errno;
-use super::{Check, RULE, RestsOn, Rule};
+use super::{Check, RULE, RestsOn, Rule, of_stages};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{count, percent};
-use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount};
+use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, Role, ThreadAccount};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, WORKER, WRITES, is};
@@ -192,6 +192,48 @@ fn of_filesystem(name: Option<&str>) -> String {
         Some(fs) => format!("on {fs} a write goes to a worker if it waits for memory, a lock or an allocation; {direct}"),
         None => format!("some file systems, such as ext4, do no buffered write without waiting; {direct}"),
     }
+}
+
+/// A smaller share of the latency in io-wq's queue is not worth a finding of its own.
+const QUEUED: f64 = 0.1;
+
+pub const IOWQ_QUEUE: Rule = Rule {
+    code: "iowq_queue",
+    about: "requests spent 10 % of all latency in io-wq's queue, and 50 or more were handed to io-wq",
+    rests_on: RestsOn::Requests,
+    checks: &[Check::Trace(queued)],
+    ..RULE
+};
+
+/// io-wq runs buffered writes of one regular file one after the other (`io_wq_hash_work`). Others wait for a worker.
+fn queued(t: &TraceRecord) -> Option<Finding> {
+    let bound = of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| bound.share >= QUEUED)?;
+    let handed = |o: &OpcodeRecord| punts(o).min(o.requests);
+    let punted: u64 = t.total.opcodes.iter().map(handed).sum();
+    if punted < PUNTS {
+        return None;
+    }
+    let writes: u64 =
+        t.total.opcodes.iter().filter(|o| is(&o.opcode, WRITES) && !is(&o.opcode, SOCKET)).map(handed).sum();
+    let workers = t.total.iowq.most_at_once;
+    let (cause, remedy) = if writes * 2 > punted {
+        (
+            "io-wq runs the writes of one file one at a time, unless the file has O_DIRECT and its file system writes in parallel".into(),
+            "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
+             on space that was written before",
+        )
+    } else {
+        let most = workers.map_or(String::new(), |most| format!(", {most} at most at one time"));
+        (
+            format!("all workers were busy{most}"),
+            "raise the limit of workers (IORING_REGISTER_IOWQ_MAX_WORKERS; RLIMIT_NPROC for unbounded work), keep fewer such requests in flight, \
+             or keep them out of io-wq",
+        )
+    };
+    let text = format!("requests spent {} of their latency in io-wq's queue: {cause}", percent(bound.share));
+    let evidence = [("share", bound.share), ("punted", punted as f64)];
+    let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
+    Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
 /// Workers at one time for each CPU: one may run and one may wait; what is beyond them waits for those.

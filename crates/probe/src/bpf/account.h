@@ -188,6 +188,26 @@ static __always_inline void read_counters(struct thread_counters *counters, stru
 	counters->system_ns = task->stime;
 }
 
+/* include/uapi/linux/futex.h */
+#define FUTEX_CMD_MASK 15
+#define FUTEX_WAIT 0
+#define FUTEX_LOCK_PI 6
+#define FUTEX_WAIT_BITSET 9
+#define FUTEX_LOCK_PI2 13
+/* A lock word that is held and waited for: glibc (lowlevellock.h) and Rust's standard library (sys/sync/mutex/futex.rs). */
+#define LOCK_CONTENDED 2
+
+/* The task is in futex(2). */
+static __always_inline bool waits_for_lock(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__u32 command = call_argument(regs, 2) & FUTEX_CMD_MASK;
+
+	if (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET)
+		return (__u32)call_argument(regs, 3) == LOCK_CONTENDED;
+	return command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2;
+}
+
 static __always_inline void sleep_begins(struct thread_account *account, struct task_struct *task, unsigned int state)
 {
 	__u32 flags = state & TASK_UNINTERRUPTIBLE ? SLEEP_DEEP : 0;
@@ -200,6 +220,8 @@ static __always_inline void sleep_begins(struct thread_account *account, struct 
 		entry_of(task, &entry, false);
 		if (entry.nr >= 0)
 			account->sleep.nr = entry.nr;
+		if (entry.nr == NR_futex && waits_for_lock(task))
+			flags |= SLEEP_LOCK;
 	}
 	account->sleep.stack = 0;
 	account->sleep.flags = flags;

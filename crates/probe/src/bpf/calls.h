@@ -158,7 +158,6 @@ __noinline int shortfall(__u32 wanted)
 
 /* include/uapi/linux/futex.h: FUTEX_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 */
 #define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 11 | 1 << 13)
-#define FUTEX_CMD_MASK 15
 
 /* Whether the current thread has slept in this call. Asked once per call. */
 static __always_inline bool slept_in_call(__u32 nr)

@@ -198,6 +198,8 @@ impl Watch<'_> {
                     reason
                 }
             };
+            let is_lock = key.flags.0 & types::sleep_flag::SLEEP_LOCK.0 != 0;
+            let reason = if is_lock { Some(Reason::Lock) } else { reason };
             threads.entry(key.thread).or_default().sleeps.push(Sleep { key, sum, reason });
         }
         for (key, holder) in entries::<types::holder_key, types::holder>(&self.skel.maps.holders)? {

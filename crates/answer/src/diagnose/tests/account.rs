@@ -1,8 +1,10 @@
 //! Findings from the threads' account and their system calls.
 
 use super::*;
+use iotrail_schema::account::Start;
 use iotrail_schema::account::{
-    Account, CallRecord, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState, WaitEnds, WokenBy,
+    Account, CallRecord, End, Mode, Reason, RequestAccount, RequestRow, RequestStage, Role, ThreadAccount, ThreadRow,
+    ThreadState, WaitEnds, WokenBy,
 };
 use iotrail_schema::runnable::HadCpu;
 
@@ -56,6 +58,45 @@ pub(super) fn synchronous_calls() -> TraceRecord {
     let sync = CallRecord { blocked_ns: 400_000_000, ..call("fdatasync", 200, &[]) };
     t.calls = Some(vec![sync]);
     t
+}
+
+pub(super) fn lock_contended() -> TraceRecord {
+    let lock = ThreadRow { count: Some(1_500), ..blocked("futex", Reason::Lock, 620_000_000) };
+    with_rows(vec![lock, blocked("io_uring_enter", Reason::UringCompletions, 380_000_000)])
+}
+
+pub(super) fn iowq_queue() -> TraceRecord {
+    let mut t = with_rows(vec![]);
+    t.total.opcodes[0].punted_would_block = 3_000;
+    let row = |stage, ns| RequestRow { stage, reason: None, ns, exact: true, ns_ci95: None };
+    let rows = vec![row(RequestStage::IowqQueue, 930), row(RequestStage::Iowq, 70)];
+    let requests = RequestAccount { count: 3_000, latency_sum_ns: 1_000, from: Start::Intended, to: End::Posted, rows };
+    t.account.as_mut().unwrap().requests = Some(requests);
+    t
+}
+
+#[test]
+fn a_lock_contends_only_if_threads_that_do_io_sleep_for_it_often() {
+    let f = only(&lock_contended(), "lock_contended");
+    assert_eq!(f.bound, Some(Bound { of: BoundOf::ThreadTime, share: 0.62 }));
+    let rows = |count, other: &str| {
+        let lock = ThreadRow { count: Some(count), ..blocked("futex", Reason::Lock, 620_000_000) };
+        with_rows(vec![lock, blocked(other, Reason::Sleep, 380_000_000)])
+    };
+    for t in [rows(20, "io_uring_enter"), rows(1_500, "clock_nanosleep")] {
+        assert!(findings(&t).iter().all(|f| f.code != "lock_contended"));
+    }
+}
+
+#[test]
+fn the_queue_of_io_wq_is_explained_by_one_file_or_by_the_workers() {
+    let mut t = iowq_queue();
+    t.total.iowq.most_at_once = Some(4);
+    assert!(only(&t, "iowq_queue").text.contains("all workers were busy, 4 at most at one time"));
+    t.total.opcodes[0].opcode = "write".into();
+    let f = only(&t, "iowq_queue");
+    assert!(f.text.contains("93 % of their latency") && f.text.contains("the writes of one file one at a time"));
+    assert_eq!(f.bound, Some(Bound { of: BoundOf::Latency, share: 0.93 }));
 }
 
 pub(super) fn cpu_quota() -> TraceRecord {

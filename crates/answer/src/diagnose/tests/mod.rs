@@ -49,6 +49,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
     ("calls_fail", account::calls_fail),
     ("blocked_in_submission", account::blocked_in_submission),
+    ("lock_contended", account::lock_contended),
     ("synchronous_calls", account::synchronous_calls),
     ("cpu_quota", account::cpu_quota),
     ("sqpoll_shares_cpu", account::sqpoll_shares_cpu),
@@ -68,6 +69,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("sqpoll_spinning", sqpoll_spinning),
     ("sqpoll_napping", sqpoll_napping),
     ("punted", punted),
+    ("iowq_queue", account::iowq_queue),
     ("iowq_fanout", iowq_fanout),
     ("cq_overflow", cq_overflow),
     ("buffers_exhausted", buffers_exhausted),
@@ -157,6 +159,7 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
         [
             "waits_time_out",
             "blocked_in_submission",
+            "lock_contended",
             "synchronous_calls",
             "cpu_quota",
             "sqpoll_shares_cpu",

@@ -40,6 +40,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_io_submit 2
 #define NR_io_pgetevents 292
 #define NR_io_uring_enter 426
+#define NR_futex 98
 
 /* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h), of which io_uring_enter's alone is looked into. */
 #define NR_I386 (1 << 29)

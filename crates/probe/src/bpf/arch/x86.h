@@ -34,6 +34,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_io_submit 209
 #define NR_io_pgetevents 333
 #define NR_io_uring_enter 426
+#define NR_futex 202
 #define X86_ENOSYS 38
 
 /* A number of the 32-bit table (a 32-bit program's call, or one by int 0x80), where that is not the same. Not x32's bit (30). */
