@@ -56,7 +56,10 @@ fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let working = workers.flat_map(|thread| &thread.rows).filter(|row| row.reason != Some(Reason::IowqIdle));
     let worked: u64 = working.map(|row| row.ns).sum();
     let saved = 1.0 - worked as f64 / all_punted;
-    (worked > 0).then_some(Bound { of: BoundOf::Latency, share: punted(o)? / all * saved.max(0.0) })
+    // What `iowq_queue` explains.
+    let queued = in_queue(t).map_or(0.0, |bound| bound.share);
+    let share = punted(o)? / all * saved.max(0.0) - queued;
+    (worked > 0).then_some(Bound { of: BoundOf::Latency, share: share.max(0.0) })
 }
 
 /// Times that a request was handed over.
@@ -205,9 +208,13 @@ pub const IOWQ_QUEUE: Rule = Rule {
     ..RULE
 };
 
+fn in_queue(t: &TraceRecord) -> Option<Bound> {
+    of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| bound.share >= QUEUED)
+}
+
 /// io-wq runs buffered writes of one regular file one after the other (`io_wq_hash_work`). Others wait for a worker.
 fn queued(t: &TraceRecord) -> Option<Finding> {
-    let bound = of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| bound.share >= QUEUED)?;
+    let bound = in_queue(t)?;
     let handed = |o: &OpcodeRecord| punts(o).min(o.requests);
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     if punted < PUNTS {
