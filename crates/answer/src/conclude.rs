@@ -1,6 +1,6 @@
-//! What a run's numbers say, in a few sentences. They are the same for every table: how the arms compare, what its figures are, what
-//! delivered the completions. What its question asks beyond that has a file for each table. Every sentence is made from the
-//! medians and comparisons of the run at hand; what they don't show is not said, and what could not be tested is.
+//! Conclusions from a run's numbers, in a few sentences. They are the same for every table: comparisons of the arms, metrics,
+//! delivery paths. Further questions of a table have a file each. Every sentence comes from the
+//! medians and comparisons of this run; it claims only what they show, and reports what could not be tested.
 
 mod cost;
 mod delays;
@@ -32,19 +32,19 @@ use iotrail_schema::run_record::RunRecord;
 /// What the last conclusion is about.
 const WHOLE_RUN: &str = "the whole run";
 
-/// A sender's thread that is on its CPU, or waits for one, for so much of its time can do hardly more.
+/// A sender's thread that runs, or waits for a CPU, for this share of its time has reached its limit.
 const BOUND: f64 = 0.9;
 
-/// Sentences about one group of cells, or about the whole run.
+/// Sentences about one group of cells, or about the full run.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Conclusion {
-    /// The group of cells: `cpus irq · wait peek`; empty where the run has one group.
+    /// The group of cells: `cpus irq · wait peek`; empty if the run has one group.
     pub about: String,
-    /// What is concluded.
+    /// The sentences.
     pub sentences: Vec<String>,
 }
 
-/// All that is concluded, group by group, then what holds for the whole run.
+/// All conclusions, group by group, then those of the full run.
 pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     let rows = Table::of(run).rows(run);
     let of_group = |group| {
@@ -56,7 +56,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
 }
 
 fn of_part(part: &Part<'_>) -> Vec<String> {
-    // Of an emulated machine times mean nothing.
+    // On an emulated machine times are meaningless.
     let timed = !part.run.is_emulated();
     let of_table = match part.run.table.as_str() {
         "cost" if timed => cost::least(part).into_iter().collect(),
@@ -80,7 +80,7 @@ fn of_whole(run: &RunRecord) -> Vec<String> {
         out.push(format!("{found}. The run ended there; the measurements before it are kept."));
     }
     if run.done() < run.planned() {
-        out.push(format!("{} of {} measurements are done: what is said holds for these.", run.done(), run.planned()));
+        out.push(format!("{} of {} measurements are done: the conclusions cover these.", run.done(), run.planned()));
     }
     for (reason, common, cells) in untestable(run) {
         let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
@@ -92,17 +92,17 @@ fn of_whole(run: &RunRecord) -> Vec<String> {
     out
 }
 
-/// Other doubts are the measurements' own warnings (`doubt.rs`).
+/// The measurements' own warnings (`doubt.rs`) report other doubts.
 fn unwatched(run: &RunRecord) -> Option<String> {
     let said = match run.measurements().filter(|m| m.probe.mode == "off").count() {
         0 => return None,
         1 => "1 measurement was".into(),
         n => format!("{n} measurements were"),
     };
-    Some(format!("{said} not watched: what delivered completions there is not known."))
+    Some(format!("{said} not traced: the delivery paths there are unknown."))
 }
 
-/// Where the sender could do no more, its pace is what was measured.
+/// A sender at its limit measures its own rate.
 fn sender_bound(run: &RunRecord) -> Option<String> {
     let (mut bound, mut all, mut arms) = (0, 0, Vec::new());
     for (cell, m) in part::cells(run).flat_map(|c| c.measurements.each().map(move |m| (c, m))) {
@@ -114,8 +114,8 @@ fn sender_bound(run: &RunRecord) -> Option<String> {
     }
     (bound > 0).then(|| {
         format!(
-            "In {bound} of {} the sender was at its limit ({}): their requests per second are what it could send, and at most a lower \
-             bound of what the server could answer; the server's CPU time for each holds.",
+            "In {bound} of {} the sender was at its limit ({}). Their requests per second are the sender's limit, and a lower \
+             bound of the server's; the server's CPU time per request is unaffected.",
             plural(all, "measurement"),
             list(&arms)
         )

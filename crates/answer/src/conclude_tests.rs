@@ -65,11 +65,11 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
         [
             "IOPS with coop against default: higher at depth 16 (×2.00, 1.95–2.05); lower at depth 1 (×0.025, 0.025–0.025); \
              equivalent within ±5 % at depth 4.",
-            "Completions were most often delivered by resched_ipi (100 %) with default; timer_tick (100 %) at depth 1 and enter (100 %) \
+            "Completions were mostly delivered by resched_ipi (100 %) with default; timer_tick (100 %) at depth 1 and enter (100 %) \
              at depth 4 and 16 with coop.",
-            "With coop completions wait for the timer tick (250 I/Os and 250 ticks a second, 1.00 a tick, at depth 1): \
-             COOP_TASKRUN sends no interrupt for them and the thread makes no system call while it peeks, so their task work \
-             waits until the kernel is entered for another reason, and the next one is the tick.",
+            "With coop completions wait for the timer tick (250 I/Os and 250 ticks per second, 1.00 per tick, at depth 1). \
+             With COOP_TASKRUN the kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ \
+             ring. Their task work waits for the next kernel entry, which is the tick.",
             "Kicks per I/O: default 1.00 at depth 1, 0.90 at depth 4 and 0.80 at depth 16; coop 0.00 throughout.",
         ]
     );
@@ -96,10 +96,10 @@ fn the_opposite_numbers_give_the_opposite_words() {
     );
     assert_eq!(
         said[1],
-        "Completions were most often delivered by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16 with default; resched_ipi \
+        "Completions were mostly delivered by timer_tick (100 %) at depth 1 and enter (100 %) at depth 16 with default; resched_ipi \
          (100 %) at depth 1 and device_irq (100 %) at depth 16 with coop."
     );
-    assert!(said[2].starts_with("With default completions wait for the timer tick (250 I/Os and 250 ticks a second"));
+    assert!(said[2].starts_with("With default completions wait for the timer tick (250 I/Os and 250 ticks per second"));
     assert_eq!(said[3..], ["Kicks per I/O: default 0.00 throughout; coop 1.00 at depth 1 and 0.10 at depth 16."]);
 }
 
@@ -123,7 +123,7 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     let mut nothing = r;
     nothing.cells.iter_mut().for_each(|c| c.measurements.open().clear());
     nothing.comparisons.clear();
-    assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: what is said holds for these."]);
+    assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: the conclusions cover these."]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
         all[1].sentences[..2],
         [
             "Not testable here: 2 cells (depth 16): there is no such CPU.",
-            "1 measurement was not watched: what delivered completions there is not known.",
+            "1 measurement was not traced: the delivery paths there are unknown.",
         ]
     );
 }
@@ -165,7 +165,7 @@ fn costs_are_ranked_and_their_places_named() {
         [
             "Wall time with coop against default: higher (×1.99, 1.98–2.01).",
             "The largest part of the time goes to submit (80 %) with default; poll (80 %) with coop.",
-            "Completions were most often delivered by inline (100 %) with default; sqpoll (100 %) with coop.",
+            "Completions were mostly delivered by inline (100 %) with default; sqpoll (100 %) with coop.",
             "default has the least median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
         ]
     );

@@ -1,17 +1,17 @@
-//! What can be said of how completions were delivered, whoever submitted them: a load of ours or another's program.
+//! Statements on the delivery of completions that hold for every submitter: iotrail's own load or another program.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 
-/// Below this share of the completions a vehicle is part of the ordinary mixture and not worth a sentence.
+/// Below this share of the completions a delivery path is part of the normal mixture.
 pub const WORTH_SAYING: f64 = 0.05;
 
-/// The share of the completions that `vehicle` carried.
+/// The share of the completions that `vehicle` delivered.
 pub fn share(vehicles: &[DeliveryPathCount], vehicle: DeliveryPath) -> f64 {
     share_of(vehicles, |v| v.vehicle == vehicle)
 }
 
-/// The share of the completions that some vehicles carried; 0 where there are none.
+/// The share of the completions that these delivery paths delivered; 0 without completions.
 pub fn share_of(vehicles: &[DeliveryPathCount], which: impl Fn(&DeliveryPathCount) -> bool) -> f64 {
     let all: u64 = vehicles.iter().map(|v| v.completions).sum();
     let these: u64 = vehicles.iter().filter(|v| which(v)).map(|v| v.completions).sum();
@@ -22,18 +22,18 @@ pub fn has(flags: &[String], flag: &str) -> bool {
     flags.iter().any(|f| f == flag)
 }
 
-/// Why completions wait for the tick, and nothing more than the ring's flags say. `peeks`: the thread looks for
-/// completions from user mode.
+/// Why completions wait for the tick, as far as the ring's flags show. `peeks`: the thread polls the CQ
+/// ring from user mode.
 pub fn why_the_tick(ring_flags: &[String], peeks: bool) -> &'static str {
     if peeks && has(ring_flags, "coop_taskrun") && !has(ring_flags, "taskrun_flag") {
-        "COOP_TASKRUN sends no interrupt for them and the thread makes no system call while it peeks, so their task work \
-         waits until the kernel is entered for another reason, and the next one is the tick"
+        "With COOP_TASKRUN the kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ ring. Their task \
+         work waits for the next kernel entry, which is the tick"
     } else {
-        "nothing else entered the kernel on the thread's CPU before it"
+        "The thread's CPU did not enter the kernel before it for another reason"
     }
 }
 
-/// Timer interrupts a second on the CPUs of the jobs, as counted during the measurement. With no tick stopped, this is the
+/// Timer interrupts per second on the CPUs of the jobs, as counted during the measurement. If no tick was stopped, this is the
 /// kernel's tick rate.
 pub fn tick_rate(m: &Measurement) -> Option<f64> {
     let ticks: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Whether the comparisons say what was expected of them before.
+//! Whether the comparisons confirm what was expected of them before the run.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,25 +10,25 @@ use iotrail_schema::run_record::{Expectation, Expected, RunRecord, value_text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is so.
+    /// The comparison confirms it.
     Met,
-    /// It is not so.
+    /// The comparison contradicts it.
     NotMet,
-    /// No comparison could say so: not measured, not comparable, too few pairs.
+    /// No comparison could decide: not measured, not comparable, too few pairs.
     Open,
 }
 
 /// One expectation, at one combination of the other parameters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// The expectation, and what was measured. `iops of coop against default at depth 16: expected faster; it is faster (×1.2,
     /// 1.1–1.3)`.
     pub text: String,
 }
 
-/// Every expectation of the run, wherever it holds.
+/// Every expectation of the run, at each of its combinations.
 pub fn judge(run: &RunRecord) -> Vec<Judged> {
     run.expectations.iter().flat_map(|e| one(run, e)).collect()
 }
@@ -78,11 +78,11 @@ fn wanted(e: &Expectation) -> String {
         Expected::NotSlower => "not slower",
         Expected::NotFaster => "not faster",
     };
-    let bound = |word: &str, x: Option<f64>| x.map(|x| format!(", ×{} at {word}", three_digits(x))).unwrap_or_default();
+    let bound = |word: &str, x: Option<f64>| x.map(|x| format!(", at {word} ×{}", three_digits(x))).unwrap_or_default();
     format!("{is}{}{}", bound("least", e.at_least), bound("most", e.at_most))
 }
 
-/// A bound is met where the interval lies within it, and not met where it lies outside.
+/// A bound is met if the interval is within it, and not met if the interval is outside.
 fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
     if matches!(c.verdict, Verdict::NotComparable | Verdict::Inconclusive) {
         return Outcome::Open;
@@ -100,7 +100,7 @@ fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
     if e.at_least.is_none() && e.at_most.is_none() {
         return Outcome::Met;
     }
-    // A verdict by the order of counts that are 0 at times has none.
+    // A verdict by the order of counts has no interval if some are 0.
     let Some([lo, hi]) = c.ci95 else { return Outcome::Open };
     if e.at_least.is_some_and(|x| hi < x) || e.at_most.is_some_and(|x| lo > x) {
         return Outcome::NotMet;

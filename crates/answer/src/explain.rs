@@ -12,10 +12,10 @@ use iotrail_schema::trail::RequestTrace;
 
 pub const SCHEMA: &str = "iotrail.explain/1";
 
-/// Which I/Os are asked for.
+/// The I/Os to explain.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// So many at most.
+    /// The maximum number of I/Os.
     pub slowest: usize,
     pub by: By,
     pub ring: Option<u32>,
@@ -37,50 +37,50 @@ impl Selection {
 pub struct Explained {
     /// `iotrail.explain/1`.
     pub schema: &'static str,
-    /// One sentence: the slowest I/O, and what it waited for most.
+    /// One sentence: the slowest I/O, and its longest wait.
     pub answer: String,
-    /// What the next slowest ones waited for; null: there is no other one.
+    /// The longest waits of the next slowest I/Os; null: there are none.
     pub also: Option<String>,
     /// The recording's header.
     pub recording: Header,
     /// How the recording stops, with its end.
     pub ending: Ending,
-    /// Completions in it.
+    /// Completions in the recording.
     pub completions: u64,
-    /// Those that `--ring`, `--opcode` and `--failed` ask for.
+    /// Completions that match `--ring`, `--opcode` and `--failed`.
     pub selected: u64,
-    /// Length of the recording: to the last completion's posting, or to its end.
+    /// Length of the recording: until the last completion's posting, or until its end.
     pub length_ns: u64,
     /// The last state in the file; null: there is none.
     pub losses: Option<Losses>,
-    /// When completions were lost.
+    /// Periods with lost completions.
     pub loss_spans: Vec<LossSpan>,
     /// The I/Os, the slowest first.
     pub ios: Vec<ExplainedIo>,
 }
 
-/// Losses between two looks at the counters, neighbouring spans with losses as one. Times since recording began.
+/// Losses between two samples of the counters, adjacent periods with losses merged. Times since recording began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LossSpan {
-    /// Its beginning, since recording began.
+    /// Its start, since recording began.
     pub from_ns: u64,
     /// Its end.
     pub to_ns: u64,
-    /// Given up: no room to keep them.
+    /// Dropped: no memory to keep them.
     pub no_room: u64,
-    /// Lost on the way: the ring buffer was full.
+    /// Lost in the ring buffer, which was full.
     pub ring_buffer_full: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainedIo {
-    /// What it was ranked by: the latency or the delivery delay.
+    /// The value for its rank: the latency or the delivery delay.
     pub slowness_ns: u64,
     /// posted − submitted.
     pub latency_ns: u64,
     /// posted − ready; null: not known.
     pub delay_ns: Option<u64>,
-    /// It is a later completion of its request: `latency_ns` is no latency. It is ranked by its delay.
+    /// A later completion of its request: `latency_ns` is not a latency, and its rank is by delay.
     pub later: bool,
     /// Its submission, since recording began; negative: before.
     pub submitted_after_ns: i64,
@@ -93,7 +93,7 @@ pub struct ExplainedIo {
 }
 
 impl ExplainedIo {
-    /// It is ranked by its delivery, not by its latency.
+    /// Its rank is by its delivery, not by its latency.
     pub fn is_of_delivery(&self) -> bool {
         self.later || self.slowness_ns != self.latency_ns
     }
@@ -109,9 +109,9 @@ impl Explained {
     }
 }
 
-/// Reads `entries` to their end; `ending` is asked for after that.
+/// Reads `entries` to their end, and calls `ending` after that.
 ///
-/// Errors: reading fails (the entries' own); nothing of what was asked for is in the recording (wrong input).
+/// Errors: reading fails (the entries' own); the recording has no matching I/O (wrong input).
 pub fn explain<I>(
     header: Header,
     mut entries: I,
@@ -188,16 +188,16 @@ where
 fn answer(ios: &[ExplainedIo], completions: u64) -> String {
     match (ios.first(), completions) {
         (Some(io), _) => sentence(&io.trail, io.slowness_ns, io.is_of_delivery()),
-        (None, 0) => "no completion is in this recording: there is nothing to explain".into(),
-        (None, n) => format!("{n} completions are in this recording, and none was asked for"),
+        (None, 0) => "this recording has no completion to explain".into(),
+        (None, n) => format!("none of the {n} completions in this recording was requested"),
     }
 }
 
-/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`. The same is what the answer names; then the most come
+/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`. The same is that of the answer; then the most frequent
 /// first.
 fn also(ios: &[ExplainedIo]) -> Option<String> {
     const NAMED: usize = 3;
-    const UNKNOWN: &str = "for something that is not known";
+    const UNKNOWN: &str = "for an unknown reason";
     let what = |io: &ExplainedIo| waited(&io.trail, io.is_of_delivery()).map_or(UNKNOWN, |w| w.what);
     let (first, next) = ios.split_first()?;
     let same = what(first);
@@ -219,7 +219,7 @@ fn also(ios: &[ExplainedIo]) -> Option<String> {
             let mut parts = vec![format!("{n} waited longest {what}")];
             parts.extend(rest.iter().take(NAMED - 1).map(|(what, n)| format!("{n} {what}")));
             let others: usize = rest.iter().skip(NAMED - 1).map(|(_, n)| n).sum();
-            parts.extend((others > 0).then(|| format!("{others} for other things")));
+            parts.extend((others > 0).then(|| format!("{others} for other reasons")));
             Some(format!("of the next {all} slowest, {}", list(&parts)))
         }
     }
@@ -238,7 +238,7 @@ fn nothing_of(
     Error::input(
         format!("no completion {} is in this recording", asked.join(" ")),
         format!(
-            "there are rings: {}; opcodes: {}",
+            "its rings are: {}; its opcodes: {}",
             list(rings.iter().map(u32::to_string).collect()),
             list(opcodes.into_iter().collect())
         ),
@@ -249,7 +249,7 @@ fn has_failed(t: &RequestTrace) -> bool {
     t.result < 0 || (t.is_short() && !t.notification)
 }
 
-/// How a refused read or write is aligned, and the device's blocks. `block`: the logical block size, if it is known.
+/// Alignment of a refused read or write, and the device's blocks. `block`: the logical block size, if known.
 fn alignment(t: &RequestTrace, block: Option<u64>) -> Option<String> {
     let (offset, length) = (t.offset?, t.asked_bytes?);
     if errno_name(t.result.saturating_neg()) != "EINVAL" {
@@ -263,8 +263,8 @@ fn alignment(t: &RequestTrace, block: Option<u64>) -> Option<String> {
     let mut parts = vec![multiple("offset", offset), multiple("length", length)];
     parts.extend(t.buffer.map(|address| format!("its buffer is aligned to {}", of(address).min(4096))));
     let device = match block {
-        Some(bytes) => format!("; direct I/O on this device needs multiples of {bytes}"),
-        None => "; direct I/O needs multiples of the device's logical block size".into(),
+        Some(bytes) => format!("; direct I/O on this device requires multiples of {bytes}"),
+        None => "; direct I/O requires multiples of the device's logical block size".into(),
     };
     Some(format!("Refused: {}{device}.", list(&parts)))
 }
@@ -326,7 +326,7 @@ mod tests {
         let short = RequestTrace { result: 512, ..whole.clone() };
         assert_eq!([&whole, &refused, &short].map(|t| wanted.wants(t)), [false, true, true]);
         let named = "Refused: its offset 4112 is a multiple of 16 and its length 4096 is a multiple of 4096; direct I/O on this device \
-                     needs multiples of 512.";
+                     requires multiples of 512.";
         assert_eq!(alignment(&refused, Some(512)).as_deref(), Some(named));
         assert_eq!(alignment(&short, Some(512)), None);
     }
@@ -364,7 +364,7 @@ mod tests {
         worker.trail.ended = Some(iotrail_schema::trail::Stamp { ns: tick.trail.submitted.ns + 2_900_000, cpu: 1 });
         assert_eq!(also_of(&[&device, &tick, &worker, &tick]), told);
         assert_eq!(also(&[device]), None);
-        assert_eq!(answer(&[], 0), "no completion is in this recording: there is nothing to explain");
-        assert_eq!(answer(&[], 9), "9 completions are in this recording, and none was asked for");
+        assert_eq!(answer(&[], 0), "this recording has no completion to explain");
+        assert_eq!(answer(&[], 9), "none of the 9 completions in this recording was requested");
     }
 }

@@ -1,4 +1,4 @@
-//! Which arm took least for all requests: with many arms, a table has to be searched for it.
+//! The arm with the least total time for all requests: with many arms, it is hard to find in a table.
 
 use super::part::Part;
 use crate::spread::Spread;

@@ -1,4 +1,4 @@
-//! What a table's question counts, times and shares out, arm by arm over the rows: its figures, of every table alike.
+//! Counts, times and shares that answer a table's question, arm by arm over the rows: its metrics, the same for every table.
 
 use super::part::{Part, range};
 use crate::compare::Metric;
@@ -9,7 +9,7 @@ use crate::unit::Unit;
 use iotrail_base::words::{list, percent};
 use iotrail_schema::run_record::{CellRecord, VARIANT};
 
-/// Where times mean nothing, counts and shares alone.
+/// Only counts and shares if times are meaningless.
 pub fn of(part: &Part<'_>) -> Vec<String> {
     let unit = Unit::of_run(part.run);
     let means_something = |metric: &Metric| !part.run.is_emulated() || !metric.is_of_time();
@@ -20,10 +20,10 @@ pub fn of(part: &Part<'_>) -> Vec<String> {
     figures.filter_map(said).collect()
 }
 
-/// So many steps are said one by one; of more, the first, the last, the highest and the lowest.
+/// Up to this many steps, each has its text; of more, only the first, the last, the highest and the lowest.
 const STEPS: usize = 4;
 
-/// A figure from the first row to the last.
+/// A metric from the first row to the last.
 fn course(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Option<String> {
     let of = |cell: &CellRecord| metric.over(&cell.measurements.all());
     let Some(_) = part.rows else { return of_one_row(part, arm, metric, kind) };
@@ -49,7 +49,7 @@ fn course(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Opt
     (!said.is_empty()).then(|| list(&said))
 }
 
-/// Where there is one row, what the repeats differ in has a place.
+/// A single row has space for the spread over the repeats.
 fn of_one_row(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Option<String> {
     let cell = super::part::find(part.group.rows.first()?, arm)?;
     let middle = kind.text(metric.over(&cell.measurements.all())?);
@@ -57,7 +57,7 @@ fn of_one_row(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) ->
     let spread = Spread::over(cell, |m| metric.of(m)).filter(|_| is_spread && metric.is_of_each());
     let reach = spread.and_then(|s| Some((s, s.relative_range()?))).map(|(s, share)| {
         let (low, high) = (kind.text(s.min), kind.text(s.max));
-        format!(" ({low} to {high} in {} runs, {} of the median apart)", s.repeats, percent(share))
+        format!(" ({low} to {high} in {} runs, a spread of {} of the median)", s.repeats, percent(share))
     });
     Some(middle + &reach.unwrap_or_default())
 }

@@ -39,9 +39,10 @@ fn an_iocbs_copy_is_what_native_aio_copies_more() {
     assert_eq!(
         said(&r)[2..4],
         [
-            "CPU time per I/O against io_uring, by samples: native aio no difference beyond that of samples and repeats at batch 16.",
-            "Copying takes native aio 101 ns per I/O (19 % of its CPU time) at batch 16, and io_uring 100 ns: the samples don't tell the \
-             iocb's copy from chance (± 20 ns).",
+            "CPU time per I/O against io_uring, by samples: native aio no difference beyond the sampling error and \
+             the spread of repeats at batch 16.",
+            "Copying takes native aio 101 ns per I/O (19 % of its CPU time) at batch 16, and io_uring 100 ns: the \
+             sampling error (± 20 ns) is larger than the iocb's copy.",
         ]
     );
 }
@@ -70,8 +71,8 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
             "Mean latency with none against 2 s: higher at rate 1000 (×1.056, 1.056–1.056).",
             "CPU time per I/O with 1 ms against 2 s: lower at rate 1000 (×0.050, 0.050–0.050).",
             "CPU time per I/O with none against 2 s: lower at rate 1000 (×0.010, 0.010–0.010).",
-            "An I/O for which the thread has to be woken takes 30.0 µs longer at the mean.",
-            "The fastest of the SQPOLL arms, by mean latency in every other block, against having no thread, in the other blocks: \
+            "An I/O that has to wake the thread takes 30.0 µs longer on average.",
+            "The fastest SQPOLL arm (by mean latency in every other block) against no thread (in the other blocks): \
              inconclusive at rate 1000 (2 s: 90.0 µs against 95.0 µs, ×0.947, no interval; CPU time ×100).",
             "Mean latency: 2 s 90.0 µs at rate 1000; 1 ms 120 µs at rate 1000; none 95.0 µs at rate 1000.",
             "I/Os for which the thread had to be woken: 2 s 0 % at rate 1000; 1 ms 100 % at rate 1000.",
@@ -85,7 +86,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
     r.comparisons = compare::of_run(&r, &|_, _| None);
     let words = said(&r);
     assert!(
-        words.iter().any(|s| s.contains("having no thread") && s.contains("(2 s: 90.0 µs against 95.0 µs")),
+        words.iter().any(|s| s.contains("against no thread") && s.contains("(2 s: 90.0 µs against 95.0 µs")),
         "{words:?}"
     );
     let unknown = "CPU time per I/O with 1 ms against 2 s: not comparable at rate 1000 (cpu_per_io is not known in 2 of 2 measurements of 2 s).";

@@ -31,15 +31,18 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
         said(&run("order", &["arm"], &arms, cells)),
         [
             "Requests per second against defer: inconclusive with coop and plain (it would have shown from more than ×10).",
-            "defer: 0.200 to 0.450 inversions per completion (posted before one that was ready earlier), by 7 places at most, in task \
-             work, over 2.00 k completions; the run with fewest (0.200) had 161 k requests per second, the one with most (0.450) 107 k.",
-            "coop: all 2.00 k completions that were seen to become ready were posted in that order, in every run: the order of \
-             delivery is not what its runs differ in.",
-            "plain: the order of its completions is not known in every run.",
-            "Requests per second: defer 134 k (107 k to 161 k in 2 runs, 40 % of the median apart); coop 214 k (205 k to 222 k in 2 runs, \
-             8 % of the median apart); plain 200 k (200 k to 200 k in 2 runs, 0 % of the median apart).",
-            "Idle time of each second: defer 334 ms (256 ms to 413 ms in 2 runs, 47 % of the median apart); coop 120 ms (101 ms to 140 ms \
-             in 2 runs, 32 % of the median apart); plain 140 ms (140 ms to 140 ms in 2 runs, 0 % of the median apart).",
+            "defer: 0.200 to 0.450 inversions per completion (posted before one that was ready earlier), by at most \
+             7 places, in task work, over 2.00 k completions; the run with the fewest (0.200) had 161 k \
+             requests per second, the one with the most (0.450) 107 k.",
+            "coop: all 2.00 k completions with a known ready time were posted in ready order, in every run. The \
+             order of delivery does not explain the difference between its runs.",
+            "plain: the order of its completions is not known for every run.",
+            "Requests per second: defer 134 k (107 k to 161 k in 2 runs, a spread of 40 % of the median); coop 214 k \
+             (205 k to 222 k in 2 runs, a spread of 8 % of the median); plain 200 k (200 k to 200 k in 2 runs, a \
+             spread of 0 % of the median).",
+            "Idle time of each second: defer 334 ms (256 ms to 413 ms in 2 runs, a spread of 47 % of the median); \
+             coop 120 ms (101 ms to 140 ms in 2 runs, a spread of 32 % of the median); plain 140 ms (140 ms to 140 \
+             ms in 2 runs, a spread of 0 % of the median).",
         ]
     );
 }
@@ -74,10 +77,10 @@ fn servers_are_compared_in_requests_and_a_sender_at_its_limit_is_said() {
         ),
         "{said:#?}"
     );
-    assert_eq!(said[3], "Completions were most often delivered by timer_tick (99.4 %) with io_uring.");
+    assert_eq!(said[3], "Completions were mostly delivered by timer_tick (99.4 %) with io_uring.");
     assert!(
         said[4].starts_with(
-            "With io_uring completions wait for the timer tick (200 k requests and 500 ticks a second, 400 a tick, at connections 64): "
+            "With io_uring completions wait for the timer tick (200 k requests and 500 ticks per second, 400 per tick, at connections 64). "
         ),
         "{said:#?}"
     );
@@ -85,7 +88,7 @@ fn servers_are_compared_in_requests_and_a_sender_at_its_limit_is_said() {
     let [_, whole] = &conclude(&r)[..] else { panic!("the servers, and the whole run") };
     assert_eq!(
         whole.sentences[0],
-        "In 1 of 4 measurements the sender was at its limit (io_uring): their requests per second are what it could send, and at \
-         most a lower bound of what the server could answer; the server's CPU time for each holds."
+        "In 1 of 4 measurements the sender was at its limit (io_uring). Their requests per second are the sender's \
+         limit, and a lower bound of the server's; the server's CPU time per request is unaffected."
     );
 }

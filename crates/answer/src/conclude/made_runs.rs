@@ -109,9 +109,9 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
     assert_eq!(
         said(&r),
         [
-            "GETEVENTS most often sleeps (100 %) at depth 1, finds them posted (71 %) at depth 64 and leaves them to a thread of the \
+            "GETEVENTS mostly sleeps (100 %) at depth 1, finds them posted (71 %) at depth 64 and leaves them to a thread of the \
              kernel, or it is not told (70 %) at depth 128 with default.",
-            "Completions were most often delivered by enter (100 %) at depth 1, syscall_exit (70 %) at depth 64 and iowq (70 %) at depth \
+            "Completions were mostly delivered by enter (100 %) at depth 1, syscall_exit (70 %) at depth 64 and iowq (70 %) at depth \
              128 with default.",
             "GETEVENTS at depth 1: default sleeps 100 % (woken by irq 36 vda on CPU 1, 20.0 µs after ready).",
             "GETEVENTS at depth 64: default finds them posted 71 % (by task work on the way out of io_uring_enter 99 %, 4.00 µs after \
@@ -147,7 +147,8 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     ];
     let mut r = run("delays", &["think", "arm"], &["default", "coop"], cells);
     let words = said(&r);
-    let threshold = "coop is slower than default from think 1.00 ms on; at think 100 µs it is equivalent, so the threshold lies between the two.";
+    let threshold = "coop is slower than default at think 1.00 ms and above; at think 100 µs it is equivalent, so \
+                     the threshold is between the two.";
     assert!(words[0].starts_with(
         "Mean latency with coop against default: higher at think 1.00 ms (×2.00, 2.00–2.00); equivalent "
     ));
@@ -165,9 +166,10 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     );
     r.cells[5].measurements = r.cells[1].measurements.clone();
     r.comparisons = compare::of_run(&r, &|_, _| None);
-    assert!(said(&r).contains(
-        &"coop is not shown to be slower than default in mean latency at any think that was compared.".to_owned()
-    ));
+    assert!(
+        said(&r)
+            .contains(&"coop is not shown to be slower than default in mean latency at any compared think.".to_owned())
+    );
 }
 
 /// So many samples of a place among a thousand, at a millisecond each.
@@ -216,16 +218,16 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
         words.contains(&"Interrupts per I/O of irq (the job on CPU 1): 36 vda on CPU 1 0.50 at depth 64.".to_owned())
     );
     assert!(words.contains(
-        &"IOPS with non-irq coop against non-irq, by medians: ×1.09 at depth 64 (1.00 kicks per I/O less).".to_owned()
+        &"IOPS with non-irq coop against non-irq, by medians: ×1.09 at depth 64 (1.00 fewer kicks per I/O).".to_owned()
     ));
     let [.., forecast, kicks] = &words[..] else { panic!("{words:?}") };
     assert_eq!(kicks, "Kicks per I/O: irq and non-irq coop 0.00 at depth 64; non-irq 1.00 at depth 64.");
     assert!(forecast.starts_with(
-        "Handling the devices' interrupts took 20 % of the job's CPU where they land at depth 64, its idle time being 0 %. If that \
+        "Handling the devices' interrupts took 20 % of the job's CPU that takes them at depth 64, with an idle time of 0 %. If that \
          time became I/Os, moving the job away would give 1/(1 − 0.200) = ×1.25 the IOPS; measured on the other CPU: ×1.20 without \
          kicks (non-irq coop) and ×1.10 with kicks (non-irq)."
     ));
-    assert!(of(300).iter().any(|s| s.contains("The CPU had time to spare: the device sets the pace")));
+    assert!(of(300).iter().any(|s| s.contains("The CPU was partly idle, so that the device limits the rate")));
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn what_still_enters_the_kernel_is_named_by_cause() {
         [
             "Mode switches per I/O with prefault against lazy: lower for sqpoll (×0.250, 0.250–0.250); equivalent within ±5 % for \
              neither.",
-            "Returns to user mode are most often out of syscall (96 %) for neither and page_fault (75 %) for sqpoll with lazy; syscall \
+            "Returns to user mode are mostly from syscall (96 %) for neither and page_fault (75 %) for sqpoll with lazy; syscall \
              (99.0 %) for neither and timer_tick (100 %) for sqpoll with prefault.",
             "Against neither (lazy), by medians: sqpoll IOPS ×1.00, returns to user mode per I/O ×0.038 and CPU time per I/O ×1.00.",
             "Mode switches per I/O: lazy 1.04 for neither and 0.040 for sqpoll; prefault 1.01 for neither and 0.010 for sqpoll.",

@@ -1,4 +1,4 @@
-//! Ways of submitting and completing against the first one, which are rows rather than arms.
+//! Ways of submitting and completing, compared with the first one. They are rows, not arms.
 
 use super::part::{Part, find, ratio};
 use crate::compare::Metric;

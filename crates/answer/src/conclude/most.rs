@@ -1,4 +1,4 @@
-//! What the largest part of an arm's completions, time or returns belongs to, row by row.
+//! The largest part of an arm's completions, time or returns, row by row.
 
 use super::part::{Part, range};
 use crate::group::vehicle_shares;
@@ -10,18 +10,18 @@ use iotrail_base::words::{list, percent};
 use iotrail_schema::measurement::Phases;
 use iotrail_schema::run_record::CellRecord;
 
-/// The parts of a whole, with their shares of it.
+/// The parts, with their shares.
 type Parts = Vec<(&'static str, f64)>;
 type OfCell = fn(&CellRecord) -> Parts;
 
 pub fn of(part: &Part<'_>) -> Vec<String> {
     let of_table: Option<(&str, OfCell)> = match part.run.table.as_str() {
         "cost" if !part.run.is_emulated() => Some(("The largest part of the time goes to", phases)),
-        "mode_switches" => Some(("Returns to user mode are most often out of", causes)),
-        "timelines" => Some(("GETEVENTS most often", ways)),
+        "mode_switches" => Some(("Returns to user mode are mostly from", causes)),
+        "timelines" => Some(("GETEVENTS mostly", ways)),
         _ => None,
     };
-    let of_all: (&str, OfCell) = ("Completions were most often delivered by", paths);
+    let of_all: (&str, OfCell) = ("Completions were mostly delivered by", paths);
     of_table.into_iter().chain([of_all]).filter_map(|(what, of)| sentence(part, what, of)).collect()
 }
 
@@ -41,7 +41,7 @@ fn sentence(part: &Part<'_>, what: &str, of: OfCell) -> Option<String> {
     (!said.is_empty()).then(|| format!("{what} {}.", said.join("; ")))
 }
 
-/// What it is, with its share where it is the same in all rows; `timer_tick (100 %) at depth 1 and enter (98 %) at depth 4` else.
+/// The part, with its share if it is the same in all rows; otherwise `timer_tick (100 %) at depth 1 and enter (98 %) at depth 4`.
 fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
     let first = |cell: &CellRecord| of(cell).into_iter().filter(|p| p.1 > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
     let groups = part.in_groups(arm, |_, cell| first(cell), |a, b| a.0 == b.0, false);
@@ -54,7 +54,7 @@ fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
     (!said.is_empty()).then(|| (list(&said), String::new()))
 }
 
-/// Equal ones in the order of their names, the last one first.
+/// Equal parts are in reverse order of their names.
 fn paths(cell: &CellRecord) -> Parts {
     vehicle_shares(&cell.measurements.all()).into_iter().rev().map(|(v, share)| (v.name(), share)).collect()
 }

@@ -1,4 +1,4 @@
-//! Whether the order in which completions were delivered goes with how far the runs of one server are apart.
+//! Whether the order of delivery explains the spread between the runs of one server.
 
 use super::part::{Part, range};
 use iotrail_base::words::{count, list, plural, three_digits};
@@ -9,7 +9,7 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
     part.group.rows.iter().flat_map(|r| &r.cells).filter_map(|c| order(c)).collect()
 }
 
-/// Ready against posted; and, where the order was lost, the runs that lost it least and most.
+/// Ready order against posted order; if the order was lost, the runs that lost it least and most.
 fn order(cell: &CellRecord) -> Option<String> {
     let who = cell.arm();
     let measured = cell.measurements.all();
@@ -18,13 +18,13 @@ fn order(cell: &CellRecord) -> Option<String> {
     }
     let seen = |m| Measurement::delivery(m).filter(|d| d.completions > 0).and_then(|d| Some((d, m.iops?)));
     let Some(all) = measured.iter().map(seen).collect::<Option<Vec<(&Delivery, f64)>>>() else {
-        return Some(format!("{who}: the order of its completions is not known in every run."));
+        return Some(format!("{who}: the order of its completions is not known for every run."));
     };
     let completions = count(all.iter().map(|(d, _)| d.completions).sum::<u64>() as f64);
     if all.iter().all(|(d, _)| d.inversions == 0) {
         return Some(format!(
-            "{who}: all {completions} completions that were seen to become ready were posted in that order, in every run: the order of \
-             delivery is not what its runs differ in."
+            "{who}: all {completions} completions with a known ready time were posted in ready order, in every run. The order of \
+             delivery does not explain the difference between its runs."
         ));
     }
     let mut runs: Vec<(f64, f64)> =
@@ -35,7 +35,7 @@ fn order(cell: &CellRecord) -> Option<String> {
     let file_system = lost("in the file system", |d| d.by.file_system.is_some_and(|n| n > 0));
     let lost_in: Vec<String> = task_work.into_iter().chain(file_system).collect();
     let mut said = format!(
-        "{who}: {} inversions per completion (posted before one that was ready earlier), by {} at most{}, over {completions} completions",
+        "{who}: {} inversions per completion (posted before one that was ready earlier), by at most {}{}, over {completions} completions",
         range(runs.iter().map(|r| r.0), three_digits),
         plural(all.iter().map(|(d, _)| d.max_displacement).max()? as usize, "place"),
         if lost_in.is_empty() { String::new() } else { format!(", {}", list(&lost_in)) },
@@ -43,7 +43,7 @@ fn order(cell: &CellRecord) -> Option<String> {
     let ((least, fast), (most, slow)) = (runs.first()?, runs.last()?);
     if most > least && !cell.measurements.set_up().any(|(host, _)| host.is_emulated()) {
         said.push_str(&format!(
-            "; the run with fewest ({}) had {} requests per second, the one with most ({}) {}",
+            "; the run with the fewest ({}) had {} requests per second, the one with the most ({}) {}",
             three_digits(*least),
             count(*fast),
             three_digits(*most),

@@ -1,4 +1,4 @@
-//! A group of cells as conclusions look at it, and how what is said of its rows and arms is put together.
+//! A group of cells as conclusions use it, and the composition of sentences about its rows and arms.
 
 use crate::compare::Metric;
 use crate::group::{Group, Row};
@@ -7,7 +7,7 @@ use iotrail_base::grouped::grouped;
 use iotrail_base::words::list;
 use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, VARIANT};
 
-/// Of more arms that are alike, not each has its name.
+/// If more arms are alike, the text does not name each.
 const NAMED: usize = 3;
 
 pub struct Part<'a> {
@@ -18,7 +18,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// ` at depth 1`, ` for sqpoll` where the rows are variants, or nothing where there is no such parameter.
+    /// ` at depth 1`, ` for sqpoll` if the rows are variants, or nothing without this parameter.
     pub fn at(&self, values: &[String]) -> String {
         match self.rows {
             Some(VARIANT) => format!(" for {}", list(values)),
@@ -31,7 +31,7 @@ impl<'a> Part<'a> {
         self.at(std::slice::from_ref(&row.value))
     }
 
-    /// `what: a X; b and c Y.`; what is said of all arms alike stands without them, and of many that are alike, of the others.
+    /// `what: a X; b and c Y.`; a fact of all arms alike has no names, and a fact of many alike arms has `the others`.
     pub fn by_arm(&self, what: &str, say: impl Fn(&str) -> Option<String>) -> Option<String> {
         let mut said = grouped(self.run.arms.iter().filter_map(|arm| Some((say(arm)?, arm.clone()))));
         let of_all = said.iter().map(|(_, arms)| arms.len()).sum::<usize>() == self.run.arms.len();
@@ -43,15 +43,15 @@ impl<'a> Part<'a> {
         (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
     }
 
-    /// What is said of an arm's cells, and in which rows.
+    /// A fact about an arm's cells, and the rows that it holds in.
     pub fn by_row(&self, arm: &str, say: impl Fn(&Row<'a>, &'a CellRecord) -> Option<String>) -> Option<String> {
         let groups = self.in_groups(arm, say, |a, b| a == b, false);
         let said: Vec<String> = groups.iter().map(|(text, rows)| format!("{}{}", text[0], self.at(rows))).collect();
         (!said.is_empty()).then(|| list(&said))
     }
 
-    /// An arm's values in the rows, in groups: each with the rows' names. `in_order`: rows that are the same stand together only
-    /// where they follow each other.
+    /// An arm's values in the rows, in groups, each with the rows' names. `in_order`: a group has equal rows only
+    /// if they are adjacent.
     pub fn in_groups<T>(
         &self,
         arm: &str,
@@ -80,13 +80,13 @@ pub fn cells(run: &RunRecord) -> impl Iterator<Item = &CellRecord> {
     run.cells.iter().filter(|c| c.arm() != CONTROL)
 }
 
-/// The arm's cell, measured or not.
+/// The arm's cell, with or without measurements.
 pub fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
     row.cells.iter().find(|c| c.arm() == arm).copied()
 }
 
-/// The ratio of the medians, b over a, where neither is the first arm's: the run's comparisons say the others. `None` where one is
-/// not known.
+/// The ratio of the medians, b over a, if neither arm is the first: the run's comparisons have the others. `None`: one of the medians
+/// is unknown.
 pub fn ratio(metric: Metric, a: &CellRecord, b: &CellRecord) -> Option<f64> {
     let of = |cell| over_repeats(cell, |m| metric.of(m));
     let a = of(a)?;

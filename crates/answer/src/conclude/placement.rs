@@ -1,4 +1,4 @@
-//! The CPU that takes the interrupts against one that does not, and what COOP_TASKRUN changes on each.
+//! The CPU that takes the interrupts against one that does not, and the effect of COOP_TASKRUN on each.
 
 use super::part::{Part, find, ratio};
 use crate::compare::Metric;
@@ -12,10 +12,10 @@ use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_schema::setup_flag;
 
-/// Below this share of idle time the CPU sets the pace, and time that is freed on it becomes I/Os.
+/// With less idle time the CPU limits the rate, and time freed on it becomes I/Os.
 const BUSY: f64 = 0.05;
 
-/// Fewer are not the I/Os' doing.
+/// Fewer interrupts are not caused by the I/Os.
 const WORTH_NAMING: f64 = 0.01;
 
 pub fn conclude(part: &Part<'_>) -> Vec<String> {
@@ -26,14 +26,14 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
     kicks_cost(part).into_iter().chain(landed).chain(forecast(part)).collect()
 }
 
-/// COOP_TASKRUN against none where the device does not interrupt: what is gained without the kicks.
+/// COOP_TASKRUN against none on a CPU without the device's interrupts: the gain from saving the kicks.
 fn kicks_cost(part: &Part<'_>) -> Option<String> {
     let pairs =
         || part.group.rows.iter().filter_map(|r| Some((r, of_kind(r, false, false)?, of_kind(r, false, true)?)));
     let one = |(row, kicked, not)| {
         let gain = three_digits(ratio(Metric::Iops, kicked, not)?);
         let kicks = over_repeats(kicked, |m| m.per_io.kicks)?;
-        Some(format!("×{gain}{} ({} kicks per I/O less)", part.at_row(row), text(kicks)))
+        Some(format!("×{gain}{} ({} fewer kicks per I/O)", part.at_row(row), text(kicks)))
     };
     let (_, kicked, not) = pairs().next()?;
     let gains: Vec<String> = pairs().filter_map(one).collect();
@@ -85,16 +85,16 @@ fn vectors(cell: &CellRecord) -> Vec<String> {
     seen.into_iter().map(|(v, n)| format!("{} {} on CPU {} {}", v.vector, v.name, v.cpu, text(n))).collect()
 }
 
-/// What is freed of a CPU by interrupts that go elsewhere, against what was gained.
+/// CPU time freed by moving the interrupts elsewhere, against the measured gain.
 fn forecast(part: &Part<'_>) -> Option<String> {
     let known = |row| {
         let irq = of_kind(row, true, false)?;
         let share = over_repeats(irq, per_io::interrupt_share)?;
         Some((row, irq, share, per_io::share_of_place(&irq.measurements.all(), Place::Idle)?))
     };
-    // The last row, which has the most in flight: there the CPU may be the limit.
+    // The last row has the most in flight: there the CPU may be the limit.
     let (row, irq, share, idle) = part.group.rows.iter().rev().find_map(known)?;
-    // A job that looks leaves no idle time, whether it has something to do or not.
+    // A polling job leaves no idle time, whether it has work or not.
     if irq.measurements.first().is_none_or(|m| m.load.wait != Wait::Block) {
         return None;
     }
@@ -106,21 +106,21 @@ fn forecast(part: &Part<'_>) -> Option<String> {
     let measured =
         if gains.is_empty() { String::new() } else { format!("; measured on the other CPU: {}", list(&gains)) };
     let took = format!(
-        "Handling the devices' interrupts took {} of the job's CPU where they land{}, its idle time being {}",
+        "Handling the devices' interrupts took {} of the job's CPU that takes them{}, with an idle time of {}",
         percent(share),
         part.at_row(row),
         percent(idle)
     );
     Some(if idle < BUSY {
         format!(
-            "{took}. If that time became I/Os, moving the job away would give 1/(1 − {share:.3}) = ×{} the IOPS{measured}. What is \
-             measured beyond that is not in the handlers: entries and exits of interrupts, with the hypervisor's part in a virtual \
-             machine, and caches.",
+            "{took}. If that time became I/Os, moving the job away would give 1/(1 − {share:.3}) = ×{} the IOPS{measured}. A larger \
+             gain is outside the handlers: in interrupt entries and exits, with the hypervisor's part in a virtual machine, and in \
+             caches.",
             three_digits(1.0 / (1.0 - share)),
         )
     } else {
         format!(
-            "{took}. The CPU had time to spare: the device sets the pace, and 1/(1 − share) is no forecast of IOPS here{measured}."
+            "{took}. The CPU was partly idle, so that the device limits the rate: 1/(1 − share) does not predict IOPS here{measured}."
         )
     })
 }

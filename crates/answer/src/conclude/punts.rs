@@ -1,4 +1,4 @@
-//! What handing a request to io-wq costs.
+//! The cost of handing a request to io-wq.
 
 use super::part::{Part, find};
 use crate::compare::Metric;
@@ -7,7 +7,7 @@ use crate::spread::over_repeats;
 use iotrail_base::words::span;
 use iotrail_schema::run_record::CellRecord;
 
-/// The first arm's CPU time against that of one that hands over more.
+/// The first arm's CPU time against that of an arm that hands over more.
 pub fn cost(part: &Part<'_>) -> Option<String> {
     let punts = |c: &CellRecord| over_repeats(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
     let cpu = |c: &CellRecord| over_repeats(c, |m| Metric::CpuPerIo.of(m));

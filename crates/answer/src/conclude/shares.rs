@@ -1,4 +1,4 @@
-//! What a way of submitting saves, and where: CPU time of each I/O, by place.
+//! The saving of a way of submitting, and its place: CPU time per I/O, by place.
 
 use super::part::{Part, find};
 use crate::group::Row;
@@ -10,10 +10,10 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
 
-/// Standard errors by which two sampled figures have to differ.
+/// Two sampled values differ if they are this many standard errors apart.
 const SURE: f64 = 2.0;
 
-/// Places named of one cell, at most.
+/// The most places that a text names per cell.
 const NAMED: usize = 5;
 
 pub fn conclude(part: &Part<'_>) -> Vec<String> {
@@ -35,7 +35,7 @@ fn error(a: Sampled, b: Sampled) -> f64 {
     SURE * a.error_ns.hypot(b.error_ns)
 }
 
-/// Places whose CPU time per I/O differs by more than sampling explains, and in all repeats.
+/// Places whose CPU time per I/O differs by more than the sampling error, and in all repeats.
 fn where_it_differs(a: &CellRecord, b: &CellRecord) -> Option<String> {
     let mut parts: Vec<(f64, String)> = Vec::new();
     for place in Place::ALL.into_iter().filter(|p| *p != Place::Idle) {
@@ -50,20 +50,20 @@ fn where_it_differs(a: &CellRecord, b: &CellRecord) -> Option<String> {
     let parts: Vec<String> = parts.into_iter().take(NAMED).map(|(_, text)| text).collect();
     let (before, after) = (at(a, |p| p != Place::Idle)?, at(b, |p| p != Place::Idle)?);
     Some(if parts.is_empty() {
-        "no difference beyond that of samples and repeats".into()
+        "no difference beyond the sampling error and the spread of repeats".into()
     } else {
         format!("{} → {} ({})", span(before.ns.round()), span(after.ns.round()), list(&parts))
     })
 }
 
-/// All repeats of one above all of the other's. One repeat has no range, and is as the samples say.
+/// All repeats of one are above all of the other's. A single repeat has no range: the samples decide.
 fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
     let one = |m: &Measurement| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
     Spread::over(a, one).zip(Spread::over(b, one)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
 }
 
-/// Native aio copies its iocbs in, one by one; io_uring has no such copy. Beside the same I/Os of io_uring, the difference in
-/// copying is that.
+/// Native aio copies its iocbs in, one by one; io_uring has no such copy. Compared with the same I/Os of io_uring, the difference in
+/// copying is the iocb's copy.
 fn copying(part: &Part<'_>, row: &Row<'_>) -> Option<String> {
     let of_engine = |engine: Engine| {
         let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == engine);
@@ -78,7 +78,7 @@ fn copying(part: &Part<'_>, row: &Row<'_>) -> Option<String> {
     let told = if difference >= error {
         format!("an iocb costs {} ± {} to copy in", span(difference.round()), span(error.round()))
     } else {
-        format!("the samples don't tell the iocb's copy from chance (± {})", span(error.round()))
+        format!("the sampling error (± {}) is larger than the iocb's copy", span(error.round()))
     };
     Some(format!(
         "Copying takes {} {} per I/O{share}{}, and {} {}: {told}.",

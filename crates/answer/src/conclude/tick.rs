@@ -1,4 +1,4 @@
-//! Where the timer tick delivered most of an arm's completions: how their rate compares with the tick's, and why.
+//! Arms whose completions the timer tick mostly delivered: their rate compared with the tick's, and the cause.
 
 use super::part::{Part, find};
 use crate::delivered::{tick_rate, why_the_tick};
@@ -25,7 +25,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
             continue;
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };
-        // The tick may come a moment after they were ready: then they have not waited for it.
+        // The tick may come shortly after they were ready: then they have not waited for it.
         if waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == Wait::Peek).is_none() {
             continue;
         }
@@ -33,17 +33,17 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
         let per_second = count(rate.round());
         let against = match Spread::over(cell, tick_rate).map(|s| s.median) {
             Some(ticks) => format!(
-                "{per_second} {one}s and {} ticks a second, {} a tick",
+                "{per_second} {one}s and {} ticks per second, {} per tick",
                 count(ticks.round()),
                 three_digits(rate / ticks)
             ),
-            None => format!("{per_second} {one}s a second"),
+            None => format!("{per_second} {one}s per second"),
         };
         let place = part.at_row(row);
         parts.push(format!("{against}{}{place}", if place.is_empty() { "" } else { "," }));
     }
     Some(format!(
-        "With {arm} completions wait for the timer tick ({}): {}.",
+        "With {arm} completions wait for the timer tick ({}). {}.",
         parts.join("; "),
         why_the_tick(&why?.load.ring.requested, why?.load.wait == Wait::Peek)
     ))

@@ -1,10 +1,10 @@
-//! How asking for completions (IORING_ENTER_GETEVENTS) comes to them, cell by cell: what delivered them, or who woke it, and when.
+//! The ways in which a request for completions (IORING_ENTER_GETEVENTS) gets them, cell by cell: the delivery path or the waker, and the delay.
 
 use super::part::{Part, find};
 use crate::timelines::{PathSummary, Timeline, WAYS, does, way};
 use iotrail_base::words::{list, percent, span};
 
-/// Of a way of less, nothing but its share; nor of less than one in twenty of what delivered them.
+/// A way with a smaller share has no details; nor has a delivery path with less than one in twenty of its completions.
 const WORTH_SAYING: f64 = 0.02;
 
 pub fn ways(part: &Part<'_>) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Waking a sleeping SQPOLL thread against keeping it awake, and against having none.
+//! Waking a sleeping SQPOLL thread, compared with keeping it awake and with having none.
 
 use super::part::{Part, find, ratio};
 use crate::compare::{Metric, Side, compare};
@@ -10,7 +10,7 @@ use iotrail_base::words::{span, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::CellRecord;
 
-/// The thread that is woken for fewer I/Os is awake; for more than this it sleeps.
+/// A thread that is woken for fewer I/Os is awake; one that is woken for more than this share sleeps.
 const AWAKE: f64 = 0.05;
 const ASLEEP: f64 = 0.5;
 
@@ -22,24 +22,24 @@ fn mean_latency(cell: &CellRecord) -> Option<f64> {
     over_repeats(cell, |m| m.latency_ns.mean)
 }
 
-/// What a wake-up costs in latency, where one arm's thread sleeps and another's is awake.
+/// The latency cost of a wake-up, if one arm's thread sleeps and another's is awake.
 fn of_a_wakeup(part: &Part<'_>) -> Option<String> {
     let longer = |row: &Row<'_>| {
         let cells = || part.run.arms.iter().filter_map(|arm| find(row, arm));
         let woken = |c: &CellRecord| over_repeats(c, per_io::wakeups);
         let awake = cells().find(|c| woken(c).is_some_and(|n| n <= AWAKE))?;
-        // The one that sleeps soonest shows the wake-up best.
+        // The thread that sleeps soonest shows the wake-up best.
         let asleep = cells().rfind(|c| woken(c).is_some_and(|n| n >= ASLEEP))?;
         Some(mean_latency(asleep)? - mean_latency(awake)?)
     };
     let s = Spread::of(part.group.rows.iter().filter_map(longer)).filter(|s| s.median > 0.0)?;
     let range =
         if s.repeats > 1 { format!(" ({} to {} over the rates)", span(s.min), span(s.max)) } else { String::new() };
-    Some(format!("An I/O for which the thread has to be woken takes {} longer at the mean{range}.", span(s.median)))
+    Some(format!("An I/O that has to wake the thread takes {} longer on average{range}.", span(s.median)))
 }
 
-/// The best of the arms with a thread against the one that has none: chosen by one half of its measurements, by blocks, and tested
-/// by the other, without a control.
+/// The best of the arms with an SQPOLL thread against the arm without: chosen by one half of its measurements, by blocks, and tested
+/// by the other half, without a control.
 fn against_none(part: &Part<'_>) -> Option<String> {
     let every_other = |cell: &CellRecord, first: usize| {
         let measurements = cell.measurements.all().iter().skip(first).step_by(2).cloned().collect();
@@ -72,7 +72,7 @@ fn against_none(part: &Part<'_>) -> Option<String> {
     let said: Vec<String> = part.group.rows.iter().filter_map(of_row).collect();
     (!said.is_empty()).then(|| {
         format!(
-            "The fastest of the SQPOLL arms, by mean latency in every other block, against having no thread, in the other blocks: {}.",
+            "The fastest SQPOLL arm (by mean latency in every other block) against no thread (in the other blocks): {}.",
             said.join("; ")
         )
     })

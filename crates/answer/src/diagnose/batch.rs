@@ -10,31 +10,31 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
 
-/// Nearly all calls: what is left may be the filling of the queue at the start.
+/// Nearly all calls: the rest may only fill the queue at the start.
 const SINGLE: f64 = 0.9;
-/// What is said of all requests (how many are in flight) is of these.
+/// Statements about all requests (how many are in flight) are about these.
 const MOSTLY: f64 = 0.5;
-/// With fewer requests in flight there are not several to be submitted at once.
+/// With fewer requests in flight, the program cannot submit several at once.
 const SEVERAL: f64 = 3.0;
-/// An io_uring_enter takes half a microsecond before it does anything: below this, less than a thousandth of a CPU.
+/// An io_uring_enter takes 0.5 µs before it does anything: at a lower rate, the calls take less than a thousandth of a CPU.
 const ENTERS_PER_S: f64 = 1_000.0;
 /// A hundredth of a CPU.
 const ENTERS_COST_PER_S: f64 = 20_000.0;
 
 /// A ring's calls of io_uring_enter that submitted something.
 struct Calls {
-    /// Requests that were followed, and of these the ones that went alone: those of large batches stand for few calls.
+    /// Traced requests, and those of them that were submitted singly: traced requests of large batches represent few calls.
     followed: u64,
     followed_alone: u64,
-    /// Part of the calls that submitted one request,
+    /// Share of the calls that submitted one request,
     single: f64,
-    /// and of the requests that came so: calls with many bring as many as many calls.
+    /// and of the requests submitted this way: a call that submits many requests has more of them traced.
     single_requests: f64,
     per_s: f64,
     in_flight: f64,
 }
 
-/// Requests that the followed ones of a batch's size stand for.
+/// Number of requests that the traced requests of one batch size represent.
 fn stands_for(b: &EnterBatch) -> f64 {
     b.estimated.unwrap_or(b.requests) as f64
 }
@@ -42,7 +42,7 @@ fn stands_for(b: &EnterBatch) -> f64 {
 impl Calls {
     fn of(t: &TraceRecord, r: &RingRecord) -> Option<Self> {
         let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
-        // Where too few were followed, it is not told how many there were.
+        // With too few traced requests, their number is unknown.
         r.enter_calls?;
         let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
         Some(Self {
@@ -51,7 +51,7 @@ impl Calls {
             single: singles().map(|b| b.calls).sum::<f64>() / calls,
             single_requests: singles().map(stands_for).sum::<f64>()
                 / r.enter_batches.iter().map(stands_for).sum::<f64>(),
-            // Those of requests that came while windows finished are not among them.
+            // Requests submitted while windows finish are not among them.
             per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
             in_flight: in_flight(t, r, |name| !opcode::is(name, opcode::WAITS))?,
         })
@@ -65,7 +65,7 @@ impl Calls {
 
     fn finding(&self, t: &TraceRecord, severity: Severity, text: String) -> Finding {
         let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
-        // What the requests themselves take in the calls cannot be saved, and is not known apart.
+        // The requests' own time within the calls cannot be saved, and is not known separately.
         let bound = cpu(cpu_share(t, &["io_uring_enter"]).map(|share| share * self.single));
         Finding { bound, ..ONE_PER_ENTER.finding_from(self.followed, severity, text, &evidence) }
     }
@@ -73,12 +73,12 @@ impl Calls {
 
 pub const ONE_PER_ENTER: Rule = Rule {
     code: "one_per_enter",
-    about: "90 % of the calls submitted one request, a thousand a second or more, with three and more in flight on average (by the latency of \
-            50 followed requests or more, no waits); or 20,000 calls a second did, nothing else was in flight, and 90 % of the requests were \
-            done when the call came back (a note)",
+    about: "90 % of the calls submitted one request, 1,000 or more per second, with three or more in flight on average (by the latency of 50 traced \
+            requests or more, without waits). Or 20,000 calls per second did, nothing else was in flight, and 90 % of the requests were complete \
+            when the call returned (a note)",
     rests_on: RestsOn::Followed,
-    advice: "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
-             io_uring_enter: they share the cost of the call, and the block layer and the driver get them together",
+    advice: "reap all available completions, prepare the next requests, and submit these with one io_uring_enter: \
+             they share the cost of the call, and the block layer and the driver receive them together",
     checks: &[Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r)))],
     ..RULE
 };
@@ -89,7 +89,7 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the io_uring_enter calls submitted a single request, {} calls a second while the ring was in use, with {} requests in flight \
+        "{} of the io_uring_enter calls submitted one request each, {} calls per second while the ring was in use, with {} requests in flight \
          on average",
         percent(calls.single),
         count(calls.per_s),
@@ -98,12 +98,12 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(calls.finding(t, Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
 }
 
-/// Nothing else in flight.
+/// No other request is in flight.
 const ALONE: f64 = 1.5;
-/// Nearly all are done when io_uring_enter comes back from submitting them.
+/// Nearly all requests are complete when the io_uring_enter that submitted them returns.
 const AT_ONCE: f64 = 0.9;
 
-/// The same where there is nothing else to submit: a call for each, which a plain system call would do as well.
+/// The same if there is nothing else to submit: one call per request, as with plain system calls.
 fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
     let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum();
@@ -112,20 +112,20 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "each of {} io_uring_enter calls a second while the ring was in use submitted one request, which was done when the call came back \
-         ({} inline): a system call for each",
+        "each of {} io_uring_enter calls per second while the ring was in use submitted one request, and {} of the requests completed inline, \
+         before the call returned. The program makes one system call per request",
         count(calls.per_s),
         percent(at_once)
     );
-    let remedy = "prepare several requests before io_uring_enter is called; where there is only ever one, pread or pwrite does the \
-                  same with less";
+    let remedy = "prepare several requests before the call of io_uring_enter; if there is never more than one, pread(2) or \
+                  pwrite(2) costs less";
     Some(Finding { remedy: remedy.into(), ..calls.finding(t, Severity::Note, text) })
 }
 
-/// The most that one run of task work does, where the kernel has such a limit.
+/// The most items that one run of task work processes, if the kernel has such a limit.
 struct Cap {
     items: u32,
-    /// Not a single run may be larger up to this: a larger limit would have let it.
+    /// No run may have more than `items` and up to this many items: one such run would show a larger limit.
     up_to: u32,
     why: &'static str,
     remedy: &'static str,
@@ -134,28 +134,28 @@ struct Cap {
 const DEFERRED: Cap = Cap {
     items: 20,
     up_to: 20,
-    why: "with DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
-    remedy: "let io_uring_enter wait for more completions than 20 (min_complete): that number is the limit then, and one \
-             pass through the kernel brings them all",
+    why: "With DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
+    remedy: "let io_uring_enter wait for more than 20 completions (min_complete): that number then is the limit, and one \
+             call reaps them all",
 };
 
-const SQPOLL_REMEDY: &str = "the rest waits while the thread looks for submissions: keep fewer requests in flight on this \
-                             ring, or spread them over rings with a thread each";
+const SQPOLL_REMEDY: &str = "the remaining completions wait while the SQPOLL thread checks for submissions: keep fewer requests in flight \
+                             on this ring, or spread them over rings with one SQPOLL thread each";
 
-/// The kernel's limits, by ring and version, the later one first. Without DEFER_TASKRUN and SQPOLL there is none.
+/// The kernel's limits, by ring and version, the later one first. Rings without DEFER_TASKRUN and SQPOLL have none.
 fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
     let since = |major, minor| version(kernel).is_some_and(|v| v >= (major, minor));
     if has(&r.flags, "defer_taskrun") {
         // IO_LOCAL_TW_DEFAULT_MAX: f46b9cdb22f7, Linux 6.13.
         return if since(6, 13) { vec![DEFERRED] } else { vec![] };
     }
-    // IORING_TW_CAP_ENTRIES_VALUE: 8 with af5d68f8892f, Linux 6.9; 32 from 6.16 on and in the stable kernels since May 2025.
+    // IORING_TW_CAP_ENTRIES_VALUE: 8 since af5d68f8892f, Linux 6.9; 32 since 6.16, and in stable kernels since May 2025.
     if !has(&r.flags, "sqpoll") || !since(6, 9) {
         return vec![];
     }
     let why = |items| match items {
-        32 => "the submission-queue thread runs 32 at a time",
-        _ => "the submission-queue thread of this kernel runs 8 at a time (later ones: 32)",
+        32 => "The SQPOLL thread runs 32 at a time",
+        _ => "The SQPOLL thread of this kernel runs 8 at a time (later kernels: 32)",
     };
     let limits: &[u32] = if since(6, 16) { &[32] } else { &[32, 8] };
     limits.iter().map(|&items| Cap { items, up_to: 32, why: why(items), remedy: SQPOLL_REMEDY }).collect()
@@ -167,18 +167,18 @@ pub(super) fn version(kernel: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Most of the completions: they came in full runs.
+/// Most of the completions were in full runs.
 const PINNED: f64 = 0.5;
-/// More in flight, or submitted at once, than the limit, by half: with as many as the limit, full runs are the program's own
+/// The number in flight, or submitted at once, exceeds the limit by half. At the limit, full runs are the program's own
 /// batches.
 const BACKLOG: f64 = 1.5;
-/// Of larger runs there may be as few as a look that asked for more brings.
+/// Larger runs are rare: only a call that asked for more has them.
 const ABOVE: f64 = 0.05;
 
 pub const CAPPED_BATCH: Rule = Rule {
     code: "capped_batch",
-    about: "half of the completions came in runs of exactly the kernel's limit (20 with DEFER_TASKRUN since 6.13; 32 in an SQPOLL thread since \
-            6.9; 8 there before 6.16, where no run was of 9 to 32), with half as many again in flight or submitted at once",
+    about: "half of the completions were in runs of exactly the kernel's limit (20 with DEFER_TASKRUN since 6.13; 32 in an SQPOLL thread since \
+            6.9; 8 there before 6.16, if no run was of 9 to 32), with 1.5 times the limit in flight or submitted at once",
     rests_on: RestsOn::Followed,
     checks: &[Check::Ring(capped)],
     ..RULE
@@ -200,19 +200,19 @@ fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         of(&|items| items == cap.items) >= PINNED && larger <= ABOVE && between == 0.0
     })?;
     let more = BACKLOG * f64::from(cap.items);
-    // Polls and timeouts as well: whatever is ready, runs.
+    // Polls and timeouts too: every ready request runs.
     let in_flight = in_flight(t, r, |_| true);
     let submitted: f64 = r.enter_batches.iter().map(EnterBatch::stands_for).sum();
     let at_once: f64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(EnterBatch::stands_for).sum();
-    // Neither is known of a submission-queue thread's multishot requests: then full runs, and none above, speak alone.
+    // Neither is known of an SQPOLL thread's multishot requests: then full runs, and none above them, are enough.
     let unknown = in_flight.is_none() && submitted == 0.0;
     if !unknown && in_flight.is_none_or(|n| n < more) && at_once < PINNED * submitted.max(1.0) {
         return None;
     }
     let share = of(&|items| items == cap.items);
-    let depth = in_flight.map(|n| format!(", while {} requests were in flight on average", three_digits(n)));
+    let depth = in_flight.map(|n| format!(", with {} requests in flight on average", three_digits(n)));
     let text = format!(
-        "{} of completions came in task-work runs of exactly {}, the kernel's limit{}: {}",
+        "{} of completions were in task-work runs of exactly {}, the kernel's limit{}. {}",
         percent(share),
         cap.items,
         depth.unwrap_or_default(),
@@ -221,7 +221,7 @@ fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mut evidence = vec![("share", share), ("run_items", f64::from(cap.items))];
     evidence.extend(in_flight.map(|n| ("in_flight", n)));
     let f = CAPPED_BATCH.finding_from(followed, Severity::Warning, text, &evidence);
-    // Only requests that were ready wait for the next run.
+    // Only ready requests wait for the next run.
     Some(Finding { remedy: cap.remedy.into(), bound: of_stages(t, &[RequestStage::Ready]), ..f })
 }
 

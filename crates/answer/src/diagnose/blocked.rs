@@ -1,4 +1,4 @@
-//! Time that threads lost outside of waiting for completions: blocked in submission or in synchronous calls, without a CPU.
+//! Time that threads lost outside of waits for completions: blocked in submission or in synchronous calls, or without a CPU.
 
 use super::reasons::{is_apart, is_of_storage, is_wait, name};
 use super::{Check, Matter, RULE, Rule, synchronous};
@@ -9,29 +9,29 @@ use iotrail_schema::syscall::{self, Wait, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// In less time, single events decide.
+/// In less time, single events dominate.
 const ENOUGH_NS: u64 = 1_000_000;
-/// Shares of a thread's time that are no finding.
+/// Smaller shares of a thread's time make no finding.
 const LITTLE: f64 = 0.01;
-/// The same of synchronous calls, which programs make at their start anyway.
+/// The same for synchronous calls, which programs make at their start anyway.
 const LITTLE_SYNCHRONOUS: f64 = 0.05;
-/// The same of page faults, of which a program that starts has many.
+/// The same for page faults, which are frequent while a program starts.
 const LITTLE_FAULTS: f64 = 0.2;
-/// The same of a time that is divided by samples.
+/// The same for a time that is divided by samples.
 const LITTLE_SAMPLED: f64 = 0.1;
 const ENOUGH_SAMPLED_NS: u64 = 20_000_000;
-/// Calls that are made once at the start, as a rule.
+/// Fewer calls are usually made at the start only.
 const FEW_CALLS: u64 = 3;
-/// Reasons that are named.
+/// The most reasons that a text names.
 const NAMED: usize = 2;
 
-/// Time blocked in one call, of the threads that were.
+/// Time blocked in one call, of the threads that made it.
 #[derive(Default)]
 struct Blocked {
     ns: u64,
     /// Of these threads.
     wall_ns: u64,
-    /// The same without their waits for a CPU, which other programs may make as long as they like.
+    /// The same without their waits for a CPU, which other programs can prolong at will.
     with_cpu_ns: u64,
     threads: usize,
     /// Of the thread that was blocked longest.
@@ -110,14 +110,14 @@ fn filesystem(t: &TraceRecord) -> Option<&str> {
     t.total.files.iter().find_map(|f| f.filesystem.as_deref())
 }
 
-/// What would change it, for a call that submits.
+/// The remedy for a call that submits.
 fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
     use Reason::*;
     let elsewhere = match syscall {
         "io_submit" => {
-            "io_uring hands such a request to io-wq; with RWF_NOWAIT io_submit(2) returns EAGAIN in place of blocking"
+            "io_uring hands such a request to io-wq; with RWF_NOWAIT io_submit(2) returns EAGAIN instead of blocking"
         }
-        _ => "IOSQE_ASYNC hands a request to io-wq at once; IORING_SETUP_SQPOLL lets the kernel's thread block instead",
+        _ => "IOSQE_ASYNC hands a request to io-wq at once; with IORING_SETUP_SQPOLL the SQPOLL thread blocks instead",
     };
     match reason {
         RequestTag => {
@@ -127,8 +127,8 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
                 None => "than the device's nr_requests (/sys/block/DEVICE/queue/nr_requests)".into(),
             };
             format!(
-                "keep fewer requests in flight {limit}, submit in smaller batches, or raise nr_requests; another thread, or \
-                 IORING_SETUP_SQPOLL, can block in place of this one"
+                "keep fewer requests in flight {limit}, submit in smaller batches, or raise nr_requests; or let another thread, or the \
+                 SQPOLL thread (IORING_SETUP_SQPOLL), block instead of this one"
             )
         }
         QueueQos => "set wbt_lat_usec of the device to 0, or change io.cost or io.latency of the cgroup".into(),
@@ -139,17 +139,17 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
                 None => String::new(),
             };
             format!(
-                "{on}a direct write that extends the file, or allocates blocks, is done before the call returns: lay the file out with \
-                 fallocate(2) and write over blocks that were written before; {elsewhere}"
+                "{on}a direct write that extends the file or allocates blocks completes before the call returns: allocate the file with \
+                 fallocate(2) and overwrite blocks that were written before; {elsewhere}"
             )
         }
         DirtyPages => {
-            "O_DIRECT, or sync_file_range(2) from time to time, keeps dirty pages below vm.dirty_bytes; or raise vm.dirty_bytes and \
+            "use O_DIRECT, or call sync_file_range(2) periodically, so that dirty pages stay below vm.dirty_bytes; or raise vm.dirty_bytes and \
              vm.dirty_background_bytes"
                 .into()
         }
         PageIo | Writeback | MetadataIo | RwSemaphore | SynchronousBio => {
-            format!("buffered I/O may block in the call: O_DIRECT on a file that is laid out beforehand does not; {elsewhere}")
+            format!("buffered I/O may block in the call: O_DIRECT on a preallocated file does not; {elsewhere}")
         }
         CgroupReclaim => "raise memory.high or memory.max of the cgroup, or use less page cache (O_DIRECT, RWF_DONTCACHE)".into(),
         Reclaim => "use less memory or page cache (O_DIRECT, RWF_DONTCACHE)".into(),
@@ -159,7 +159,7 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
 
 pub const BLOCKED_IN_SUBMISSION: Rule = Rule {
     code: "blocked_in_submission",
-    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for 1 % of their time, and 1 ms, not waiting for completions",
+    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for 1 % of their time, and 1 ms, other than in waits for completions",
     matter: Matter::Time,
     checks: &[Check::Each(in_submission)],
     ..RULE
@@ -171,7 +171,7 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
             blocked(t, Some(syscall), |reason| reason.is_some_and(|reason| !is_wait(reason) && !is_apart(reason)))?;
         let longest = match sum.longest_ns {
             0 => String::new(),
-            ns => format!(", once for {}", span(ns as f64)),
+            ns => format!(", at most {} at once", span(ns as f64)),
         };
         let text = format!(
             "{syscall}(2) was blocked in submission for {} {}{longest}: {}",
@@ -233,14 +233,14 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
-    about: "threads were blocked for storage in calls that do not submit, or in fsync(2) and the like, each made three times or more, for 5 % of the \
-            time that they did not wait for a CPU; or in page faults for 20 %",
+    about: "threads were blocked for storage in calls that do not submit, or in fsync(2) and similar calls, each made three times or more, for 5 % \
+            of the time in which they did not wait for a CPU; or in page faults for 20 %",
     matter: Matter::Time,
     checks: &[Check::Trace(synchronous)],
     ..RULE
 };
 
-/// One finding of all these calls: they are blocked one after the other.
+/// One finding for all these calls: a thread blocks in one after the other.
 fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let is = |syscall: &str, work: Work| syscall::find(syscall).is_some_and(|call| call.work == Some(work));
     let meant = |syscall: Option<&str>| -> fn(Option<&Reason>) -> bool {
@@ -287,12 +287,12 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let text = format!("synchronous calls were blocked for {} {}: {}", percent(share), largest.whose(), list(&calls));
     let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
     let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
-        (true, Some(advice)) if syncs => format!("{advice}; one sync for several writes costs less"),
+        (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes"),
         (true, Some(advice)) => advice,
-        _ if syncs => "the thread submits nothing meanwhile: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on the \
-                       write; sync once for several writes where that is allowed"
+        _ if syncs => "the thread submits nothing while it is blocked: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on \
+                       the write; sync once for several writes if durability permits"
             .into(),
-        _ => "the thread submits nothing meanwhile: do this I/O by the ring too".into(),
+        _ => "the thread submits nothing while it is blocked: do this I/O through the ring too".into(),
     };
     let blocked_ns: u64 = found.iter().map(|(_, sum)| sum.ns).sum();
     let evidence = [("share", share), ("blocked_ns", blocked_ns as f64)];
@@ -300,14 +300,14 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy, ..f })
 }
 
-/// Time that a thread could have run and did not, because of its quota, before it is a finding.
+/// A finding needs this share of time in which a quota kept runnable threads off their CPUs.
 const QUOTA: f64 = 0.02;
 
 pub const CPU_QUOTA: Rule = Rule {
     code: "cpu_quota",
     about: "the CPU quota of a cgroup kept threads off their CPUs for 2 % of their time",
-    advice: "raise cpu.max of the cgroup (cgroup v1: cpu.cfs_quota_us; containers: --cpus), or let the program use less CPU; a quota holds \
-             until its period (100 ms by default) ends",
+    advice: "raise cpu.max of the cgroup (cgroup v1: cpu.cfs_quota_us; containers: --cpus), or reduce the program's CPU use; a used-up quota \
+             stops the threads until its period (default 100 ms) ends",
     matter: Matter::Time,
     checks: &[Check::Trace(cpu_quota)],
     ..RULE
@@ -328,7 +328,7 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
     }
     let (most, _) = held.iter().max_by_key(|(_, ns)| *ns)?;
     let text = format!(
-        "the CPU quota of the cgroup kept {} off the CPU for {} of their time ({} in all, {} ({}) most), with the CPUs idle or not",
+        "the CPU quota of the cgroup kept {} off the CPU for {} of their time ({} in total, {} ({}) most), even if CPUs were idle",
         plural(held.len(), "thread"),
         percent(share),
         span(ns as f64),
@@ -340,23 +340,23 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound, ..f })
 }
 
-/// The share of a thread's time in which it waited for the CPU that the other one had.
+/// The share of a thread's time in which it waited for a CPU that the other thread used.
 const CONTENDED: f64 = 0.05;
-/// In less time, one time slice of another program decides.
+/// In less time, one time slice of another program dominates.
 const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "a thread of the process or an io-wq worker waited for 5 % of its time for a CPU that the SQPOLL thread had, which was half of such \
-            waits; or the SQPOLL thread for one that these had; or both may run on one CPU only",
-    advice: "give the SQPOLL thread a CPU of its own: IORING_SETUP_SQ_AFF with sq_thread_cpu, a wider affinity (taskset, cpuset) or cpu.max; \
-             or a shorter sq_thread_idle, after which it sleeps; or a ring without SQPOLL",
+    about: "a thread of the process or an io-wq worker waited for 5 % of its time for a CPU that the SQPOLL thread used, and these were half of its \
+            waits for a CPU; or the SQPOLL thread waited in the same way for these threads; or both may run on only one CPU",
+    advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); \
+             or set a shorter sq_thread_idle, after which it sleeps; or use a ring without SQPOLL",
     matter: Matter::Time,
     checks: &[Check::Ring(sqpoll_shares_cpu)],
     ..RULE
 };
 
-/// Time that a thread waited for a CPU that one of these threads had.
+/// Time that a thread waited for a CPU that one of these threads used.
 pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bool) -> f64 {
     let had = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(&is_meant)).map(|by| by.share);
     thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
@@ -370,7 +370,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let account = t.account.as_ref()?;
     let own = account.threads.iter().find(|thread| thread.tid == sqpoll.tid)?;
     let others = || account.threads.iter().filter(|thread| thread.tgid == r.tgid && thread.role != Role::Sqpoll);
-    // On one CPU it waits for all other threads there. The holder is only the last of them.
+    // On a single CPU the thread waits for all other threads there. The holder is only the last of them.
     let one_cpu = |thread: &ThreadAccount| thread.only_cpu.is_some() && thread.only_cpu == own.only_cpu;
     let share = |thread: &ThreadAccount, ran_ns: u64, one_cpu: bool, is_meant: &dyn Fn(u32) -> bool| {
         let waited = thread.ns_in(ThreadState::Runnable);
@@ -392,8 +392,8 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         return None;
     }
     let text = format!(
-        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited {} of its time for a CPU that the SQPOLL thread had, \
-         and the SQPOLL thread waited {} of its time for a CPU that the program's threads had",
+        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited {} of its time for a CPU that the SQPOLL thread used, \
+         and the SQPOLL thread waited {} of its time for a CPU that the program's threads used",
         sqpoll.tid,
         thread.tid,
         thread.comm,

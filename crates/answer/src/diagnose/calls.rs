@@ -1,4 +1,4 @@
-//! System calls that fail, find nothing, or are made once too often.
+//! System calls that fail, find nothing, or repeat work.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, three_digits};
@@ -6,7 +6,7 @@ use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, Threa
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// Calls below which they are no habit.
+/// Fewer calls do not show a habit.
 const ENOUGH_CALLS: u64 = 1000;
 
 fn calls(t: &TraceRecord) -> &[CallRecord] {
@@ -21,7 +21,7 @@ fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
     of_name(t, names).map(|c| c.count).sum()
 }
 
-/// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: not divided.
+/// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: the time is not divided by call.
 pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let all: u64 = rows().map(|row| row.ns).sum();
@@ -31,7 +31,7 @@ pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     (all > 0 && ns > 0).then(|| ns as f64 / all as f64)
 }
 
-/// The same of the kernel outside of system calls: page faults, interrupts.
+/// The same for kernel time outside of system calls: page faults, interrupts.
 pub(super) fn cpu_outside_calls(t: &TraceRecord) -> Option<f64> {
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let kernel = || rows().filter(|row| row.mode == Some(Mode::Kernel));
@@ -45,7 +45,7 @@ pub(super) fn cpu(share: Option<f64>) -> Option<Bound> {
     share.map(|share| Bound { of: BoundOf::Cpu, share: share.min(1.0) })
 }
 
-/// Calls that set up what is used later.
+/// Calls that set up objects for later use.
 const SETUP: [&str; 11] = [
     "io_uring_setup",
     "io_uring_register",
@@ -60,46 +60,48 @@ const SETUP: [&str; 11] = [
     "listen",
 ];
 
-/// Errors by which a program finds out what this kernel has.
+/// Errors by which a program detects features of this kernel.
 const PROBING: [&str; 5] = ["EINVAL", "EOPNOTSUPP", "ENOTTY", "EEXIST", "EAFNOSUPPORT"];
 
 /// Why the kernel refuses it, and which limit to raise.
 fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
     match (syscall, errno) {
         ("io_uring_setup" | "io_uring_register", "ENOMEM") => (
-            "the memory of rings and registered buffers counts against RLIMIT_MEMLOCK of the user (rings before Linux 5.12 and since 6.14, \
-             summed over its processes), and the cgroup's memory.max",
-            "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, CAP_IPC_LOCK), or make fewer or smaller rings",
+            "rings and registered buffers count against the user's RLIMIT_MEMLOCK (rings before Linux 5.12 and since 6.14, \
+             summed over the user's processes), and against the cgroup's memory.max",
+            "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, CAP_IPC_LOCK), or create fewer or smaller rings",
         ),
         ("io_uring_setup" | "io_uring_register" | "io_uring_enter", "EPERM" | "EACCES" | "ENOSYS") => (
-            "a seccomp filter (a container's or a service's), kernel.io_uring_disabled or a security module refuses io_uring to this process",
+            "a seccomp filter (of a container or a service), kernel.io_uring_disabled or a security module denies io_uring to this process",
             "let the seccomp filter allow io_uring_setup, io_uring_enter and io_uring_register; check `sysctl kernel.io_uring_disabled` (0: \
-             allowed) and `grep Seccomp /proc/PID/status`; or have the program use another interface where it is refused",
+             allowed) and `grep Seccomp /proc/PID/status`; or let the program use another interface if io_uring is denied",
         ),
         ("io_setup", "EAGAIN") => (
-            "the requests of all aio contexts of the system together (fs.aio-nr) would exceed fs.aio-max-nr",
-            "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or make fewer or smaller contexts",
+            "the sum over all aio contexts of the system (fs.aio-nr) would exceed fs.aio-max-nr",
+            "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or create fewer or smaller contexts",
         ),
         (_, "EMFILE") => (
-            "the process has as many descriptors open as RLIMIT_NOFILE allows",
-            "raise RLIMIT_NOFILE (`ulimit -n`, LimitNOFILE= of the service), or close descriptors that are no longer used",
+            "the process has RLIMIT_NOFILE descriptors open",
+            "raise RLIMIT_NOFILE (`ulimit -n`, LimitNOFILE= of the service), or close unused descriptors",
         ),
-        (_, "ENFILE") => ("the system has as many files open as fs.file-max allows", "raise fs.file-max"),
-        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK does not allow it", "raise RLIMIT_MEMLOCK"),
+        (_, "ENFILE") => ("the system has fs.file-max files open", "raise fs.file-max"),
+        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK is too small for it", "raise RLIMIT_MEMLOCK"),
         ("io_uring_setup", "EAGAIN") => (
-            "the SQPOLL thread could not be made: RLIMIT_NPROC or the cgroup's pids.max",
+            "the kernel could not create the SQPOLL thread: RLIMIT_NPROC or the cgroup's pids.max",
             "raise RLIMIT_NPROC or pids.max",
         ),
         ("io_uring_setup" | "io_uring_register", "EINVAL") => (
-            "this kernel does not have a flag, or the flags exclude each other",
-            "ask for fewer flags; `iotrail check` lists those that this kernel has",
+            "this kernel lacks a flag, or the flags exclude each other",
+            "request fewer flags; `iotrail check` lists the flags that this kernel has",
         ),
-        ("bind", "EADDRINUSE") => ("another socket has the address", "SO_REUSEADDR or SO_REUSEPORT, or another port"),
+        ("bind", "EADDRINUSE") => {
+            ("another socket uses the address", "set SO_REUSEADDR or SO_REUSEPORT, or use another port")
+        }
         ("io_uring_register", "EBUSY") => (
-            "something of that kind is registered already",
+            "an object of that kind is already registered",
             "unregister it first, or update it (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
         ),
-        _ => ("the program goes without it, or ends", "see the errors in its manual page"),
+        _ => ("the program continues without it, or ends", "see ERRORS in its manual page"),
     }
 }
 
@@ -127,14 +129,14 @@ fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
             count(c.count as f64)
         );
         let evidence = [("failed", *n as f64), ("calls", c.count as f64)];
-        // What a library tries and does without has no remedy that is worth a line.
+        // No remedy for a call that a library tries and can do without.
         let remedy = if probes { "" } else { remedy };
         Finding { remedy: remedy.into(), ..SETUP_FAILED.finding(Severity::warning_if(!probes), text, &evidence) }
     };
     failed.iter().map(one).collect()
 }
 
-/// Errors of calls that submit, by which they are told apart from results.
+/// Errors of calls that submit, as distinct from results.
 const OF_SUBMISSION: [(&str, &str, &str); 6] = [
     (
         "EBUSY",
@@ -149,7 +151,7 @@ const OF_SUBMISSION: [(&str, &str, &str); 6] = [
     ("EBADFD", "the ring is disabled", "enable it first (IORING_REGISTER_ENABLE_RINGS)"),
     (
         "EAGAIN",
-        "the context has no free event, or the kernel no memory",
+        "the context has no free event, or the kernel has no memory",
         "reap events before submitting, or make the context larger",
     ),
     ("EINVAL", "a request, a flag or a descriptor is not valid", "check the first request that was not submitted"),
@@ -158,7 +160,7 @@ const OF_SUBMISSION: [(&str, &str, &str); 6] = [
 
 pub const SUBMISSION_FAILED: Rule = Rule {
     code: "submission_failed",
-    about: "1 % of the io_uring_enter(2) or io_submit(2) calls, and 20, failed, not by a time limit or a signal",
+    about: "1 % of the io_uring_enter(2) or io_submit(2) calls, and 20, failed, other than by a time limit or a signal",
     matter: Matter::Data,
     checks: &[Check::Each(submission_failed)],
     ..RULE
@@ -185,14 +187,14 @@ fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
     of_name(t, &["io_uring_enter", "io_submit"]).filter_map(one).collect()
 }
 
-/// Of the calls, to be what the program mostly does.
+/// Share of the calls from which they are the program's main activity.
 const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
     code: "empty_enters",
-    about: "half of the io_uring_enter(2) calls, and 1,000, submitted nothing and brought nothing, in a program that ran for 5 % of the time",
-    advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or look at the CQ from \
-             user mode, and enter only with something to submit or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
+    about: "half of the io_uring_enter(2) calls, and 1,000, submitted no request and returned no completion, in a program that ran for 5 % of the time",
+    advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or poll the CQ ring, \
+             and enter the kernel only to submit, or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
     checks: &[Check::Trace(empty_enters)],
     ..RULE
 };
@@ -206,10 +208,10 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
     }
     let per_completion = match t.total.ios {
         0 => "without a completion".into(),
-        n => format!("{} for each completion", three_digits(c.count as f64 / n as f64)),
+        n => format!("{} calls per completion", three_digits(c.count as f64 / n as f64)),
     };
     let text = format!(
-        "{} of {} io_uring_enter(2) calls submitted nothing and brought nothing: {per_completion}",
+        "{} of {} io_uring_enter(2) calls submitted no request and returned no completion: {per_completion}",
         percent(share),
         count(c.count as f64)
     );
@@ -218,7 +220,7 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound, ..f })
 }
 
-/// A program that runs for less of the time loses little by what it does then.
+/// A program that runs for less of the time loses little by its activity.
 const LITTLE: f64 = 0.05;
 
 /// The time that the program's threads ran, as a share of the trace's.
@@ -236,8 +238,8 @@ const CHANGES_PER_WAIT: f64 = 1.5;
 pub const EPOLL_CTL_PER_OPERATION: Rule = Rule {
     code: "epoll_ctl_per_operation",
     about: "three epoll_ctl(2) calls for two epoll_wait(2) calls, and 1,000",
-    advice: "keep descriptors registered: one EPOLL_CTL_ADD for EPOLLIN and EPOLLOUT with EPOLLET lasts as long as the descriptor; among \
-             several threads EPOLLONESHOT takes one EPOLL_CTL_MOD per event, EPOLLEXCLUSIVE none",
+    advice: "keep descriptors registered: one EPOLL_CTL_ADD for EPOLLIN and EPOLLOUT with EPOLLET lasts as long as the descriptor; if several \
+             threads wait, EPOLLONESHOT takes one EPOLL_CTL_MOD per event, and EPOLLEXCLUSIVE takes none",
     checks: &[Check::Trace(epoll_ctl_per_operation)],
     ..RULE
 };
@@ -249,7 +251,7 @@ fn epoll_ctl_per_operation(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} epoll_ctl(2) calls for {} epoll_wait(2) calls, {} each: descriptors are added and removed for each operation",
+        "{} epoll_ctl(2) calls for {} epoll_wait(2) calls, {} per wait: the program adds and removes descriptors for each operation",
         count(changes as f64),
         count(waits as f64),
         three_digits(per_wait)
@@ -262,16 +264,16 @@ fn epoll_ctl_per_operation(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: cpu(cpu_share(t, &["epoll_ctl"])), ..f })
 }
 
-/// Waits per second that take a good part of a CPU.
+/// Waits per second that take a substantial part of a CPU.
 const SPINS_PER_S: f64 = 10_000.0;
-/// The same of waits that a hang-up or an error ends, which nothing consumes.
+/// The same for waits that end with a hang-up or an error that the program does not handle.
 const HANG_UPS_PER_S: f64 = 1_000.0;
 /// Of all calls of I/O.
 const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "10,000 epoll_wait(2) or poll(2) calls per second, which are 80 % of the calls of I/O; or 1,000 per second, half of which return a hang-up \
+    about: "10,000 epoll_wait(2) or poll(2) calls per second, which are 80 % of the I/O calls; or 1,000 per second, half of which return a hang-up \
             or an error of one descriptor",
     checks: &[Check::Trace(epoll_spins)],
     ..RULE
@@ -279,7 +281,7 @@ pub const EPOLL_SPINS: Rule = Rule {
 
 const SPIN: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
-/// Events that are reported whatever is asked for, until the descriptor goes.
+/// Events that are reported even if not requested, until the descriptor is removed.
 fn is_hang_up(by: &WokenBy) -> bool {
     by.events.iter().any(|event| event.ends_with("HUP") && !event.ends_with("RDHUP") || event.ends_with("ERR"))
 }
@@ -289,16 +291,16 @@ fn of_descriptor(by: &WokenBy) -> &'static str {
     let is = |event: &str| by.events.iter().any(|name| name.ends_with(event));
     match by.file.as_deref() {
         _ if is_hang_up(by) => {
-            "on EPOLLHUP or EPOLLERR remove the descriptor (EPOLL_CTL_DEL) or close it: both are reported whatever events are asked for"
+            "on EPOLLHUP or EPOLLERR remove the descriptor (EPOLL_CTL_DEL) or close it: both are reported even if not requested"
         }
         Some("eventfd" | "timerfd" | "signalfd" | "[eventfd]") => {
             "read(2) the descriptor at each event: its counter keeps it ready; or register it with EPOLLET"
         }
         _ if is("OUT") && !is("IN") => {
-            "ask for EPOLLOUT only while there is something to send: a socket with free space is always ready to write"
+            "request EPOLLOUT only while there is data to send: a socket with free buffer space is always ready to write"
         }
         _ => {
-            "read the descriptor until EAGAIN, or remove it (EPOLL_CTL_DEL) while its data is not wanted; EPOLLET reports it once"
+            "read the descriptor until EAGAIN, or remove it (EPOLL_CTL_DEL) while you do not want its data; EPOLLET reports it once"
         }
     }
 }
@@ -318,7 +320,7 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
         (true, Some(by)) => {
             let file = by.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
             let what = format!(
-                "descriptor {} of process {}{file}, ended {} of them with {}, and the program did not consume that event",
+                "descriptor {} of process {}{file}, ended {} of them with {}, and the program did not handle that event",
                 by.fd.unwrap_or_default(),
                 by.tgid,
                 percent(by.share),
@@ -327,8 +329,8 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
             (what, of_descriptor(by))
         }
         (true, None) => (
-            "each returned with an event that the program did not consume; a level-triggered descriptor is reported until it is, and EPOLLHUP \
-             and EPOLLERR are reported whatever events are asked for"
+            "each returned an event that the program did not handle; a level-triggered descriptor is reported until it is handled, and EPOLLHUP \
+             and EPOLLERR even if not requested"
                 .into(),
             "read or write the descriptor until EAGAIN; on EPOLLHUP or EPOLLERR remove it (EPOLL_CTL_DEL) or close it",
         ),
@@ -338,20 +340,20 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
         ),
     };
     let text =
-        format!("{} {}(2) calls per second, {} of all calls of I/O: {what}", count(per_s), c.syscall, percent(share));
+        format!("{} {}(2) calls per second, {} of all I/O calls: {what}", count(per_s), c.syscall, percent(share));
     let f = EPOLL_SPINS.finding(Severity::Warning, text, &[("per_s", per_s), ("share", share)]);
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
-/// The fewest waits for a share of their ends.
+/// Fewer waits give no share.
 const ENOUGH_WAITS: u64 = 20;
-/// The least share of the threads' time.
+/// Smaller shares of the threads' time make no finding.
 const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
-    about: "half of the waits for completions in io_uring_enter(2) or io_getevents(2), and 20, ended by their time limit, and threads were blocked there for \
-            5 % of their time (a warning if half of these had completions, fewer than min_complete)",
+    about: "half of the waits for completions in io_uring_enter(2) or io_getevents(2), and 20, ended by their time limit, and threads were blocked \
+            there for 5 % of their time (a warning if half of these had completions, but fewer than min_complete)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE
@@ -372,12 +374,12 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         let is_partial = ended.partial as f64 >= MOST * ended.time_limit as f64;
         let (what, remedy) = match is_partial {
             true => (
-                "most of these had completions, but fewer than min_complete, and these waited with the thread",
+                "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
                 "wait for one completion (min_complete 1), or for no more than are in flight",
             ),
             false => (
-                "no completion came in that time",
-                "an idle program is no fault; otherwise see what is in flight (`state` of --json), and wait without a time limit: a completion ends \
+                "no completion was posted in that time",
+                "an idle program is normal; otherwise check the requests in flight (`state` of --json), and wait without a time limit: a completion ends \
                  the wait",
             ),
         };
@@ -389,21 +391,21 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         );
         let evidence = [("share", share), ("time_limits", ended.time_limit as f64), ("partial", ended.partial as f64)];
         let f = WAITS_TIME_OUT.finding(Severity::warning_if(is_partial), text, &evidence);
-        // Those that end early take less of the time.
+        // Waits that end early take less of the time.
         let bound = is_partial.then_some(Bound { of: BoundOf::ThreadTime, share: (blocked * share).min(1.0) });
         Some(Finding { remedy: remedy.into(), bound, ..f })
     };
     of_name(t, &["io_uring_enter", "io_getevents", "io_pgetevents"]).filter_map(one).collect()
 }
 
-/// Fewer are the program's start.
+/// Fewer set-ups belong to the program's start.
 const ENOUGH_SETUPS: u64 = 100;
 
 pub const SETUP_PER_OPERATION: Rule = Rule {
     code: "setup_per_operation",
     about: "a call that sets up a ring, a context or registered memory was made for every second completion, and 100 times",
-    advice: "set up rings, contexts and registered buffers and files once, one ring per thread, and use them for all operations; what changes can be \
-             updated (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
+    advice: "set up rings, contexts and registered buffers and files once, one ring per thread, and use them for all operations; update them \
+             instead of registering again (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
     checks: &[Check::Trace(setup_per_operation)],
     ..RULE
 };
@@ -417,7 +419,7 @@ fn setup_per_operation(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{}(2) was called {} times for {} completions: it is set up again for each operation",
+        "{}(2) was called {} times for {} completions: the program repeats its set-up for each operation",
         c.syscall,
         count(calls as f64),
         count(t.total.ios as f64)
@@ -427,11 +429,11 @@ fn setup_per_operation(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: cpu(cpu_share(t, &names)), ..f })
 }
 
-/// Operations of io_uring_register that are made for single requests.
+/// Operations of io_uring_register on single requests.
 const FOR_REQUESTS: [&str; 6] =
     ["files_update", "files_update2", "buffers_update", "sync_cancel", "pbuf_status", "zcrx_ctrl"];
 
-/// Calls of io_uring_register that set something up. Calls without a ring (IORING_REGISTER_SEND_MSG_RING) do not.
+/// Calls of io_uring_register that set up an object. Calls without a ring (IORING_REGISTER_SEND_MSG_RING) do not.
 fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
     let of_ring = |r: &RingRecord| -> Option<u64> {
         let calls = r.register_calls.as_ref()?.iter();
@@ -455,14 +457,14 @@ const MOVES: [&str; 20] = [
 
 const SYNCS: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "fallocate"];
 
-/// A read, a write or a sync failed, and not because nothing was there yet.
+/// A read, a write or a sync failed with an errno other than EAGAIN and EINTR.
 pub(super) fn moving_failed(t: &TraceRecord) -> bool {
     let failed = |c: &CallRecord| c.errors.keys().any(|errno| errno != "EAGAIN" && errno != "EINTR");
     let moves = of_name(t, &MOVES).filter(|c| !c.syscall.starts_with("accept") && c.syscall != "connect");
     moves.chain(of_name(t, &SYNCS)).any(failed)
 }
 
-/// Of the calls: below it, attempts that find nothing are part of a loop that waits in epoll_wait(2).
+/// Share of the calls: below it, the failures are part of a loop that waits in epoll_wait(2).
 const FAIL: f64 = 0.9;
 
 fn calls_fail(t: &TraceRecord) -> Option<Finding> {
@@ -471,11 +473,11 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = match errno.as_str() {
         "EAGAIN" => (
-            "nothing was there, and the descriptor does not block (O_NONBLOCK)",
+            "no data was available, and the descriptor is non-blocking (O_NONBLOCK)",
             "wait for readiness first (epoll_wait(2), poll(2)), or submit the operation to a ring, which waits for it",
         ),
         "EMFILE" | "ENFILE" => refused(&c.syscall, errno),
-        _ => ("it is called again although it fails", "stop at this error, and see what it means in the manual page"),
+        _ => ("the program repeats a failing call", "stop at this error, and see its meaning in the manual page"),
     };
     let text = format!(
         "{} of {} {}(2) calls failed with {errno}: {why}",

@@ -1,4 +1,4 @@
-//! Submitters that are kept from posting their completions by other threads on their CPU.
+//! Submitters that cannot post their completions because other threads use their CPU.
 
 use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, Matter, RULE, RestsOn, Rule, of_rings};
 use crate::delivered::WORTH_SAYING;
@@ -9,37 +9,37 @@ use iotrail_schema::measurement::StageRecord;
 use iotrail_schema::runnable::HadCpu;
 use iotrail_schema::trace_record::TraceRecord;
 
-/// The share of the time that the program's own threads had the CPU.
+/// The share of the time in which the program's own threads used the CPU.
 const OWN_THREADS: &str = "own_threads_share";
 
-/// The program cannot change the load of other programs: such a finding comes last.
+/// The user cannot change the load of other programs: this finding comes last.
 pub(super) fn is_of_others(f: &Finding) -> bool {
     f.code == WAITING_FOR_CPU.code && f.evidence.get(OWN_THREADS).is_some_and(|own| *own < 0.5)
 }
 
-/// The part of delivery from which on the wait for a CPU is what to change first: below it, delivery takes its time elsewhere.
+/// The share of delivery from which the wait for a CPU is the first thing to change. Below it, delivery spends its time elsewhere.
 const LARGE: f64 = 0.25;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
-    about: "of a ring's followed completions (of all rings', where none has 50) 5 %, and 20, waited 100 µs or longer for a CPU that ran \
-            another thread, and such waits were a quarter of delivery. An idle CPU that is slow to wake is none",
+    about: "of a ring's traced completions (of all rings' if none has 50) 5 %, and 20, waited 100 µs or longer for a CPU that ran \
+            another thread, and these waits were a quarter of the delivery time. The wake-up of an idle CPU does not count",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
-    advice: "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go first: \
+    advice: "keep a CPU free for the submitter (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or prefer the submitter: \
              SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or SCHED_BATCH \
-             for those that compute",
+             for the computing threads",
     checks: &[Check::Trace(waiting_for_cpu)],
     ..RULE
 };
 
-/// Of the ring where it costs most; of all rings together where none has enough followed completions of its own.
+/// For the ring where the wait costs most; for all rings together if none has enough traced completions.
 fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
     of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()))
 }
 
-/// One in twenty waited 100 µs or longer behind another thread, as long as a scheduler's slice, and such waits were a quarter of delivery.
-/// Behind an idle CPU, which a virtual machine may take milliseconds to wake, no advice on threads would help.
+/// One in twenty waited 100 µs or longer for another thread, as long as a scheduler's slice, and these waits were a quarter of delivery.
+/// For an idle CPU, which a virtual machine may take milliseconds to wake, advice on threads would not help.
 fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     let stages = stages?;
     let r = stages.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
@@ -51,8 +51,8 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     let quantiles = [quantile("p50", r.delay_ns.p50), quantile("p99", r.delay_ns.p99), quantile("max", r.delay_ns.max)];
     let quantiles: Vec<String> = quantiles.into_iter().flatten().collect();
     let text = format!(
-        "{} of completions waited {} or longer for a CPU that ran another thread, their submitter being awake or woken ({}): \
-         {} of all delivery delay; meanwhile that CPU ran {}",
+        "{} of completions waited {} or longer for a CPU that ran another thread, although their submitter was awake or woken ({}). This is \
+         {} of the delivery time. In these waits that CPU ran {}",
         percent(r.long_share),
         span(LONG_NS as f64),
         quantiles.join(", "),
@@ -78,7 +78,7 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
 pub(crate) fn had(by: &HadCpu) -> String {
     let share = percent(by.share);
     match (by.tid, &by.comm) {
-        (Some(0), _) => format!("nothing, and had to wake up, {share}"),
+        (Some(0), _) => format!("no thread, and had to wake up, {share}"),
         (Some(tid), Some(comm)) => format!("{comm} ({tid}) {share}"),
         (Some(tid), None) => format!("thread {tid} {share}"),
         (None, _) => format!("unknown {share}"),

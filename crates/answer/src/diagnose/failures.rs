@@ -1,4 +1,4 @@
-//! Requests that failed, and what each errno means for them.
+//! Requests that failed, and the meaning of their errno.
 
 use super::results::{OF_BUFFERS, errno, is_storage, writes_to_storage};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
@@ -9,29 +9,29 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// Of the requests whose data is not lost: from one in a hundred on they change what is measured.
+/// The share of requests without data loss from which failures change the measurement.
 const COSTS: f64 = 0.01;
 
-/// What a program has to expect: nothing there yet, taken back, time is up, the other side has gone.
+/// Errors that a program must expect: no data yet, cancelled, timed out, the peer has gone.
 const ORDINARY: [&str; 8] =
     ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
 
-/// An open of a file that is not there is an answer, a read that fails is not.
+/// A failing open of a missing file is a normal answer; a failing read is not.
 fn moves_data(opcode: &str) -> bool {
     is(opcode, READS | WRITES | STORES)
 }
 
-/// Data is lost if it fails and the program does not look.
+/// Data is lost if such a request fails and the program ignores it.
 fn keeps_data(opcode: &str) -> bool {
     is(opcode, WRITES | STORES) && !is(opcode, SOCKET | SPLICES | MAYBE_INDEXED)
 }
 
-/// The file that most of the traced requests went to, if it is one of a file system or a device.
+/// The file of most of the traced requests, if it is of a file system or a device.
 fn storage(t: &TraceRecord) -> Option<&FileRecord> {
     t.total.files.iter().find(|f| is_storage(f))
 }
 
-/// Another finding has it.
+/// Another finding reports these errors.
 fn is_explained(t: &TraceRecord, o: &OpcodeRecord, name: &str) -> bool {
     name == OF_BUFFERS
         || (name == "EACCES" && o.denied > 0)
@@ -39,13 +39,13 @@ fn is_explained(t: &TraceRecord, o: &OpcodeRecord, name: &str) -> bool {
         || (name == "EOPNOTSUPP" && t.rings.iter().any(|r| has(&r.flags, "iopoll")))
 }
 
-/// What an errno means for an operation, and what would change it.
+/// The meaning of an errno for an operation, and the remedy.
 fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
     let of_file = is(opcode, READS | WRITES) && !is(opcode, SOCKET) && t.total.files.iter().any(is_storage);
     let (why, remedy): (&str, &str) = match errno {
         "ENOSPC" | "EDQUOT" => (
-            "the file system, its quota or the device is full: the data is not written",
-            "free space, or fallocate(2) it beforehand; check each result, and do not report data as written before its result is",
+            "the file system, its quota or the device is full, and the data is not written",
+            "free space, or allocate it first with fallocate(2); check each result, and report data as written only after its result",
         ),
         "EINVAL" if of_file => {
             let block = storage(t).and_then(|f| Some((f.logical_block_bytes?, f.queue_device.as_deref()?)));
@@ -57,9 +57,9 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             };
             return (
                 format!(
-                    "with O_DIRECT, offset, length and buffer have to be aligned to {aligned}"
+                    "O_DIRECT requires that offset, length and buffer are aligned to {aligned}"
                 ),
-                "align them to that (statx(2) with STATX_DIOALIGN, or BLKSSZGET of a device, reports it), or open the file without O_DIRECT"
+                "align them (statx(2) with STATX_DIOALIGN, or BLKSSZGET of a device, reports the alignment), or open the file without O_DIRECT"
                     .into(),
             );
         }
@@ -69,58 +69,62 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
                 None => "a write that extends a file or allocates blocks".into(),
             };
             return (
-                format!("RWF_NOWAIT forbids them to block, and they would ({on}; data or metadata that is not in memory; a full request queue)"),
-                "lay the file out with fallocate(2) and write over blocks that were written before; or submit without RWF_NOWAIT, from a thread \
-                 that may block or by io_uring, which hands to io-wq what would block"
+                format!("they would block, and RWF_NOWAIT forbids it ({on}; data or metadata that is not in memory; a full request queue)"),
+                "allocate the file with fallocate(2) and overwrite blocks that were written before; or submit without RWF_NOWAIT, from a thread \
+                 that may block or through io_uring, which hands blocking requests to io-wq"
                     .into(),
             );
         }
         "EAGAIN" => (
-            "MSG_DONTWAIT, or a descriptor with O_NONBLOCK, has the request fail at once where nothing is there yet",
-            "submit it without MSG_DONTWAIT on a blocking descriptor: the ring waits for readiness; a multishot receive or accept takes what \
-             arrives with one request",
+            "with MSG_DONTWAIT, or O_NONBLOCK on the descriptor, the request fails at once if no data is available",
+            "submit it without MSG_DONTWAIT on a blocking descriptor: the ring waits for readiness; one multishot receive or accept handles \
+             all arrivals",
         ),
         "ENOTSOCK" => (
-            "the descriptor is no socket: it was closed, and its number has another use",
-            "cancel the requests of a descriptor before it is closed (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not arm \
-             again after an error that lasts",
+            "the descriptor is not a socket: it was closed, and its number was reused",
+            "cancel the requests of a descriptor before closing it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not \
+             resubmit after a permanent error",
         ),
         "EBADF" => (
-            "the descriptor is not open, or not for this",
-            "cancel the requests of a descriptor before it is closed; do not submit again after this error",
+            "the descriptor is not open, or not open for this operation",
+            "cancel the requests of a descriptor before closing it; do not resubmit after this error",
         ),
-        "EMFILE" => ("RLIMIT_NOFILE descriptors are open", "raise RLIMIT_NOFILE (`ulimit -n`), or close descriptors"),
-        "ENFILE" => ("fs.file-max files are open in the system", "raise fs.file-max"),
+        "EMFILE" => (
+            "the process has RLIMIT_NOFILE descriptors open",
+            "raise RLIMIT_NOFILE (`ulimit -n`), or close descriptors",
+        ),
+        "ENFILE" => ("the system has fs.file-max files open", "raise fs.file-max"),
         "ENOMEM" | "ENOBUFS" => (
-            "memory is missing: RLIMIT_MEMLOCK for pinned or zero-copy buffers, the cgroup's memory.max, or socket memory",
-            "raise RLIMIT_MEMLOCK or memory.max, or have fewer requests in flight",
+            "memory is short: RLIMIT_MEMLOCK for pinned or zero-copy buffers, the cgroup's memory.max, or socket memory",
+            "raise RLIMIT_MEMLOCK or memory.max, or keep fewer requests in flight",
         ),
         "EIO" | "EREMOTEIO" | "ENODATA" | "EILSEQ" | "ETIMEDOUT" if of_file => (
             "the device reports an error",
-            "see the kernel's log (`dmesg`) for the device; after a failed write or fsync, do not assume that a second fsync covers it",
+            "check the kernel log (`dmesg`) for the device; after a failed write or fsync, do not assume that a second fsync covers it",
         ),
-        "EFBIG" => ("RLIMIT_FSIZE or the file system's limit does not allow it", "raise RLIMIT_FSIZE (`ulimit -f`)"),
-        "EROFS" => {
-            ("the file system is read-only", "see the kernel's log: it may have become read-only after an error")
-        }
+        "EFBIG" => ("the write exceeds RLIMIT_FSIZE or the file system's limit", "raise RLIMIT_FSIZE (`ulimit -f`)"),
+        "EROFS" => (
+            "the file system is read-only",
+            "check the kernel log: the file system may have become read-only after an error",
+        ),
         "ECANCELED" if keeps_data(opcode) => (
             "the request before it in its link (IOSQE_IO_LINK) failed or was short, so that nothing was made durable",
-            "check the result of each request of a link; submit the rest of a short write, and the fsync again after it",
+            "check the result of each request of a link; resubmit the rest of a short write, and then the fsync",
         ),
         "EOPNOTSUPP" => (
-            "the file, the file system or the driver does not have this operation or flag",
-            "use the operation without the flag, or plain reads and writes; `iotrail check` lists what this kernel has",
+            "the file, the file system or the driver does not support this operation or flag",
+            "use the operation without the flag, or plain reads and writes; `iotrail check` lists what this kernel supports",
         ),
         "EACCES" | "EPERM" => (
-            "the process may not do this: a permission, a seccomp filter or a security module",
+            "a permission, a seccomp filter or a security module denies it to the process",
             "check permissions, `grep Seccomp /proc/PID/status` and the audit log",
         ),
         "EISCONN" | "ENOTCONN" | "ECONNREFUSED" | "EHOSTUNREACH" | "ENETUNREACH" => {
-            ("the connection cannot be used or made", "stop at this error and connect anew after a pause")
+            ("the connection is broken or refused", "stop at this error and reconnect after a pause")
         }
         _ => (
-            "it is the same error each time",
-            "see what the error means for this operation in its manual page: a request that fails is not the same work",
+            "the error is the same each time",
+            "see the meaning of the error for this operation in its manual page: a failing request is not the same work",
         ),
     };
     (why.into(), remedy.into())
@@ -139,7 +143,7 @@ pub const REFUSED_BY_POLICY: Rule = Rule {
     about: "a request ended with EACCES at its submission",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "allow the operation where the policy is set: IORING_REGISTER_RESTRICTIONS on the ring or, since Linux 7.0, on the task, or the \
+    advice: "allow the operation in the policy: IORING_REGISTER_RESTRICTIONS on the ring or, since Linux 7.0, on the task, or the \
              filter of IORING_REGISTER_BPF_FILTER; or do not submit it, and make the system call instead",
     checks: &[Check::Trace(refused_by_policy)],
     ..RULE
@@ -150,7 +154,7 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
     let all: u64 = denied.iter().map(|o| o.denied).sum();
     let one = |o: &&OpcodeRecord| format!("{} of {}", count(o.denied as f64), o.opcode);
     let text = format!(
-        "a policy refuses {} at submission with EACCES ({}): restrictions of the ring or the task, or a BPF filter",
+        "a policy denied {} at submission with EACCES ({}): restrictions of the ring or the task, or a BPF filter",
         plural(all as usize, "request"),
         list(&denied.iter().take(3).map(one).collect::<Vec<_>>())
     );
@@ -161,9 +165,8 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
 
 pub const ERRORS: Rule = Rule {
     code: "errors",
-    about: "a request that moves data or makes it durable failed (a warning from one write, fsync or fallocate to a file or device on, and from 1 % \
-            of the others, of 100 or more, on). Errors that another finding explains, EAGAIN, ETIME and the like are not meant; ECANCELED is only \
-            of an fsync",
+    about: "a request that moves data or makes it durable failed (a warning from one write, fsync or fallocate to a file or device, or from 1 % of 100 \
+            or more other requests). Errors of another finding, EAGAIN, ETIME and similar errors do not count; ECANCELED counts only for an fsync",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(errors)],
@@ -200,10 +203,10 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy, ..f })
 }
 
-/// Of an opcode's outcomes: more fail than not.
+/// The share of an opcode's outcomes above which most fail.
 const MOST: f64 = 0.5;
 
-/// Failures that are the answer that was asked for.
+/// Failures that are the requested answer.
 fn is_answer(opcode: &str, errno: &str) -> bool {
     let looks_up = ["open", "stat", "unlink", "rename", "mkdir", "getxattr", "fgetxattr"];
     let ends = ["timeout", "link_timeout", "poll", "cancel", "async_cancel", "futex"];
@@ -214,7 +217,7 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
     }
 }
 
-/// Requests with an errno that is not an ordinary end of such a request.
+/// Requests whose errno is not a normal end of this operation.
 pub fn unexpected(t: &TraceRecord) -> u64 {
     let of = |o: &OpcodeRecord| -> u64 {
         let answers: u64 = o.errnos.iter().filter(|e| is_answer(&o.opcode, &e.errno)).map(|e| e.count).sum();
@@ -256,8 +259,8 @@ pub const LINKED_TIMEOUTS_EXPIRE: Rule = Rule {
     code: "linked_timeouts_expire",
     about: "half of the linked timeouts, and 20, expired and cancelled their requests",
     rests_on: RestsOn::Completions,
-    advice: "give IORING_OP_LINK_TIMEOUT more time than the peer or the device needs (its timespec is in seconds and nanoseconds); a request that is \
-             cancelled and submitted again begins anew",
+    advice: "give IORING_OP_LINK_TIMEOUT more time than the peer or the device needs (its timespec is in seconds and nanoseconds); a cancelled \
+             request starts from the beginning when it is resubmitted",
     checks: &[Check::Trace(linked_timeouts_expire)],
     ..RULE
 };
@@ -284,16 +287,16 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
 
 pub const SUBMITTER_EXITED: Rule = Rule {
     code: "submitter_exited",
-    about: "20 requests ended with EFAULT or ECANCELED, and nine in ten of the ring's requests were submitted by threads that had exited",
+    about: "20 requests ended with EFAULT or ECANCELED, and threads that had exited submitted 90 % of the ring's requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "submit from a thread that lives until its requests have completed, or let IORING_SETUP_SQPOLL submit; the kernel runs the rest of \
+    advice: "submit from a thread that lives until its requests have completed, or with IORING_SETUP_SQPOLL; the kernel continues \
              a request in the thread that submitted it",
     checks: &[Check::Ring(submitter_exited)],
     ..RULE
 };
 
-/// Of its process's time: a thread that lived as long did not exit before its requests. The main thread does not exit before its process.
+/// Share of the process's time: a thread that lived as long did not exit before its requests. The main thread exits with its process.
 const SHORT_LIFE: f64 = 0.5;
 
 fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -307,7 +310,7 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
             let is_short = (thread.wall_ns as f64) < SHORT_LIFE * longest.unwrap_or(0) as f64;
             thread.role == Role::Thread && tid != thread.tgid && is_short
         }
-        // Those with the shortest lives are not listed.
+        // The threads with the shortest lives are not listed.
         None => account.more_threads > 0 && tid != r.tgid,
     };
     let threads = r.threads.as_ref()?;

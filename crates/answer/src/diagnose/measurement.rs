@@ -16,14 +16,14 @@ pub const DEVICE_IRQ: Rule = Rule {
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
     let share = share(&m.vehicles, DeliveryPath::DeviceIrq);
-    // Half: the vehicle that explains the measurement, not one among others.
+    // Half: the delivery path then explains the measurement.
     if share < 0.5 {
         return None;
     }
     let most = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::DeviceIrq).max_by_key(|v| v.completions);
     let which = most.and_then(|v| v.detail.clone()).map(|d| format!(" ({d})")).unwrap_or_default();
     let text = format!(
-        "{} of completions were posted on return from a device's interrupt{which} on the job's own CPU: it lets the job into \
+        "{} of completions were posted on return from a device's interrupt{which} on the job's own CPU. The interrupt lets the job enter \
          the kernel without a kick",
         percent(share)
     );
@@ -32,8 +32,8 @@ fn device_irq(m: &Measurement) -> Option<Finding> {
 
 pub const IOWQ: Rule = Rule {
     code: "iowq",
-    about: "5 % of the completions came from io-wq workers, without `--force-async`",
-    advice: "the file system or the device could not take these requests without waiting: try --direct, laid-out files, or a smaller depth",
+    about: "io-wq workers completed 5 % of the requests, without `--force-async`",
+    advice: "the file system or the device could not take these requests without blocking: try --direct, preallocated files, or a smaller depth",
     checks: &[Check::Measurement(iowq)],
     ..RULE
 };
@@ -43,13 +43,13 @@ fn iowq(m: &Measurement) -> Option<Finding> {
     if m.load.force_async || share < WORTH_SAYING {
         return None;
     }
-    let text = format!("{} of completions came from io-wq workers, which nobody asked for", percent(share));
+    let text = format!("io-wq workers completed {} of the requests, without --force-async", percent(share));
     Some(IOWQ.finding(Severity::Warning, text, &[("share", share)]))
 }
 
 pub const NOT_GRANTED: Rule = Rule {
     code: "not_granted",
-    about: "the kernel did not grant a ring flag that the load requested",
+    about: "the kernel did not grant a requested ring flag",
     advice: "run `iotrail check`",
     checks: &[Check::Measurement(not_granted)],
     ..RULE
@@ -61,7 +61,7 @@ fn not_granted(m: &Measurement) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let text = format!("ring flags asked for and not granted: {}", missing.join(", "));
+    let text = format!("ring flags requested but not granted: {}", missing.join(", "));
     Some(NOT_GRANTED.finding(Severity::Warning, text, &[("flags", missing.len() as f64)]))
 }
 
@@ -88,11 +88,11 @@ mod tests {
         let f = only(&sample::measurement(), "stranded").unwrap();
         assert_eq!(
             f.text,
-            "99.4 % of completions waited for the timer tick: COOP_TASKRUN sends no interrupt for them and the thread makes no \
-             system call while it peeks, so their task work waits until the kernel is entered for another reason, and the \
-             next one is the tick. The CPU took 250 ticks a second and 250 I/Os completed a second: 1.00 a tick"
+            "99.4 % of completions waited for the timer tick. With COOP_TASKRUN the kernel sends no interrupt for them, and the thread makes no \
+             system call while it polls the CQ ring. Their task work waits for the next kernel entry, which is the tick. The CPU took 250 \
+             ticks per second, and 250 I/Os per second completed: 1.00 per tick"
         );
-        assert!(f.remedy.starts_with("add taskrun_flag"));
+        assert!(f.remedy.starts_with("set `taskrun_flag`"));
         assert_eq!((f.warns(), f.evidence["ticks_per_s"], f.evidence["iops"]), (true, 250.0, 250.0));
     }
 
@@ -104,7 +104,7 @@ mod tests {
         let f = only(&m, "stranded").unwrap();
         assert_eq!(
             f.text,
-            "99.4 % of completions waited for the timer tick: nothing else entered the kernel on the thread's CPU before it"
+            "99.4 % of completions waited for the timer tick. The thread's CPU did not enter the kernel before it for another reason"
         );
         assert!(f.remedy.starts_with("wait in io_uring_enter"));
         assert_eq!(only(&carried_by(DeliveryPath::Enter, None), "stranded"), None);
@@ -115,7 +115,7 @@ mod tests {
         let mut m = carried_by(DeliveryPath::ReschedIpi, None);
         (m.per_io.kicks, m.iops) = (Some(1.0), Some(14_900.0));
         let f = only(&m, "kick_storm").unwrap();
-        assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k a second: ") && f.remedy.starts_with("coop_taskrun"));
+        assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k per second. ") && f.remedy.starts_with("coop_taskrun"));
         assert!(f.warns());
         m.iops = Some(2_000.0);
         assert!(!only(&m, "kick_storm").unwrap().warns());
@@ -132,8 +132,8 @@ mod tests {
         let f = only(&carried_by(DeliveryPath::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
         assert_eq!(
             f.text,
-            "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU: \
-             it lets the job into the kernel without a kick"
+            "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU. \
+             The interrupt lets the job enter the kernel without a kick"
         );
     }
 
@@ -142,13 +142,13 @@ mod tests {
         let mut m = sample::measurement();
         assert_eq!(only(&m, "not_granted"), None);
         m.load.ring.granted.clear();
-        assert_eq!(only(&m, "not_granted").unwrap().text, "ring flags asked for and not granted: coop_taskrun");
+        assert_eq!(only(&m, "not_granted").unwrap().text, "ring flags requested but not granted: coop_taskrun");
     }
 
     #[test]
     fn unasked_workers_are_a_finding_and_asked_ones_are_not() {
         let mut m = carried_by(DeliveryPath::Iowq, None);
-        assert!(only(&m, "iowq").unwrap().text.starts_with("100 % of completions came from io-wq workers"));
+        assert!(only(&m, "iowq").unwrap().text.starts_with("io-wq workers completed 100 % of the requests"));
         m.load.force_async = true;
         assert_eq!(only(&m, "iowq"), None);
     }

@@ -1,7 +1,7 @@
-//! Diagnoses: what stands out in a trace or a measurement, the figures that show it, and what would change it. [`RULES`] has them all.
+//! Diagnoses: problems in a trace or a measurement, with their evidence and remedy. [`RULES`] lists all of them.
 //!
-//! A rule fires on figures that were measured, never only on flags, and not on too few of them. A program that waits in the
-//! kernel, in batches, where its interrupts arrive, yields no finding.
+//! A rule fires on measured values, never only on flags, and only if there are enough of them. A program that waits in the
+//! kernel, in batches, on the CPU of its interrupts, has no finding.
 
 mod batch;
 mod blocked;
@@ -38,14 +38,14 @@ use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 use reasons::Waits;
 pub use reasons::name as reason_name;
 
-/// Completions below which a share is no habit of the program: 5 % of them are five.
+/// Fewer completions show no habit of the program: 5 % of 100 are five.
 const ENOUGH: u64 = 100;
 
-/// Followed completions below which a share of one half or more is not told from chance: of 50, it is right within 7 %
-/// (one standard deviation). Fewer than [`ENOUGH`], since they are a sample.
+/// With fewer traced completions, a share of one half or more is indistinguishable from chance: of 50, its standard
+/// deviation is 7 %. Fewer than [`ENOUGH`], since they are a sample.
 const ENOUGH_FOLLOWED: u64 = 50;
 
-/// Events below which they are no habit: wake-ups, kicks, completions that a tick carried, …
+/// Fewer events show no habit: wake-ups, kicks, completions that a tick delivered, …
 const ENOUGH_EVENTS: u64 = 20;
 
 /// The rules. Findings without a bound keep this order: the costliest first.
@@ -109,7 +109,7 @@ pub const RULES: &[Rule] = &[
     memory::OVERLAPPING_BUFFERS,
 ];
 
-/// All that is known of one kind of finding.
+/// The definition of one kind of finding.
 pub struct Rule {
     /// Stable name.
     pub code: &'static str,
@@ -120,7 +120,7 @@ pub struct Rule {
     /// The remedy. Empty: each finding has its own.
     advice: &'static str,
     checks: &'static [Check],
-    /// Why a trace without this finding proves nothing.
+    /// Why the absence of this finding in a trace proves nothing.
     unjudged: fn(&TraceRecord) -> Option<String>,
 }
 
@@ -143,21 +143,21 @@ pub enum RestsOn {
     /// Completions that were traced end to end, usually a sample.
     Followed,
     Requests,
-    /// No share: events counted one by one.
+    /// Not a share: single events are counted.
     Events,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matter {
-    /// Data is lost or wrong, or a request failed: such a warning comes first.
+    /// Data is lost or wrong, or a request failed: these warnings come first.
     Data,
-    /// The kernel or the program does more than it has to.
+    /// The kernel or the program does unnecessary work.
     Work,
-    /// It weighs times, which mean nothing on an emulated machine.
+    /// It compares times, which are meaningless on an emulated machine.
     Time,
 }
 
-/// A rule's function, by what it reads.
+/// A rule's function, by its input.
 enum Check {
     Trace(fn(&TraceRecord) -> Option<Finding>),
     /// One ring: see [`of_rings`].
@@ -172,7 +172,7 @@ impl Rule {
         Finding::new(self.code, severity, text, self.advice, evidence)
     }
 
-    /// The same, from `n` of what the rule rests on.
+    /// The same, based on `n` of the rule's [`RestsOn`].
     fn finding_from(&self, n: u64, severity: Severity, text: String, evidence: &[(&str, f64)]) -> Finding {
         self.from(n, self.finding(severity, text, evidence))
     }
@@ -180,11 +180,11 @@ impl Rule {
     fn from(&self, n: u64, mut f: Finding) -> Finding {
         let (name, what) = match self.rests_on {
             RestsOn::Completions => ("from_completions", "completion"),
-            RestsOn::Followed => ("from_followed", "followed completion"),
+            RestsOn::Followed => ("from_followed", "traced completion"),
             RestsOn::Requests => ("from_requests", "request"),
             RestsOn::Events => return f,
         };
-        f.text += &format!("; from {}", so_many(n, what));
+        f.text += &format!(". Basis: {}", so_many(n, what));
         f.evidence.insert(name.into(), n as f64);
         f
     }
@@ -194,10 +194,10 @@ impl Rule {
         !self.checks.iter().all(|c| matches!(c, Check::Measurement(_)))
     }
 
-    /// Why this trace without such a finding proves nothing.
+    /// Why the absence of this finding in this trace proves nothing.
     pub fn unjudged(&self, t: &TraceRecord) -> Option<String> {
         match self.is_meaningless(t) {
-            true => Some("it weighs times, and software runs this machine's instructions: times mean nothing".into()),
+            true => Some("it compares times, and this machine is emulated (no KVM): its times are meaningless".into()),
             false => (self.unjudged)(t),
         }
     }
@@ -227,18 +227,18 @@ impl Rule {
     }
 }
 
-/// Why a trace without the finding of this code proves nothing.
+/// Why the absence of the finding of this code in this trace proves nothing.
 pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
     RULES.iter().find(|rule| rule.code == code)?.unjudged(t)
 }
 
-/// The condition of `--fail-on`: one error is enough, at whatever cost.
+/// The condition of `--fail-on`: one error is enough, regardless of its cost.
 pub fn is_present(t: &TraceRecord, code: &str) -> bool {
     let failed = || t.total.errors > 0 || calls::moving_failed(t);
     t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
 }
 
-/// Findings of a trace by [`rank`]. Its warnings have the doubts about its numbers (`doubt.rs`).
+/// Findings of a trace by [`rank`]. The trace's warnings report doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     ranked(|rule| rule.of_trace(t), |of| most_of_threads(t, of))
 }
@@ -251,7 +251,7 @@ pub fn findings_of(m: &Measurement) -> Vec<Finding> {
 /// A bound below this share is not worth a change.
 const WORTH_A_CHANGE: f64 = 0.02;
 
-/// The most of a thread's wall time that this time was: shares of different times become comparable.
+/// The largest share of this time in a thread's wall time. It makes shares of different times comparable.
 fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
     let looks = t.rings.iter().any(|r| polling::from_user_mode(&r.vehicles) > 0.0);
     let waits = |row: &ThreadRow| {
@@ -286,7 +286,7 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> 
     all
 }
 
-/// Smaller bounds cannot save again the part of a time that larger ones have taken. Threads have a time each.
+/// Smaller bounds cannot save the part of a time again that larger ones saved. Each thread has its own time.
 fn together_at_most_whole(findings: &mut [Finding]) {
     for of in [BoundOf::Latency, BoundOf::Cpu, BoundOf::P99] {
         let mut left = 1.0_f64;
@@ -297,18 +297,18 @@ fn together_at_most_whole(findings: &mut [Finding]) {
     }
 }
 
-/// The most that a faster delivery could save of the latency, of completions with this share of it.
+/// The largest share of the latency that a faster delivery of completions with this share could save.
 fn of_delivery(stages: Option<&StageRecord>, share: f64) -> Option<Bound> {
     let stages = stages.filter(|stages| stages.total_ns > 0.0)?;
     let share = share * stages.delivery_ns / stages.total_ns;
     Some(Bound { of: BoundOf::Latency, share: share.clamp(0.0, 1.0) })
 }
 
-/// Failures come first, then the bounds that save most of the threads' time, then findings without a bound, and what other programs do.
+/// Failures come first, then the bounds that save most of the threads' time, then findings without a bound, then effects of other programs.
 /// Equal ranks keep the order of [`RULES`].
 fn rank(rule: &Rule, f: &Finding, most: impl Fn(BoundOf) -> f64) -> (bool, bool, Reverse<Option<u64>>) {
     let is_failure = rule.matter == Matter::Data && f.warns();
-    // The bits of numbers that are not negative are in the order of the numbers.
+    // The bits of non-negative numbers have the order of the numbers.
     let saved = f.bound.map(|bound| (bound.share * most(bound.of)).to_bits());
     (!is_failure, cpu::is_of_others(f), Reverse(saved))
 }
@@ -320,7 +320,7 @@ fn of_stages(t: &TraceRecord, stages: &[RequestStage]) -> Option<Bound> {
     (share > 0.0).then_some(Bound { of: BoundOf::Latency, share: share.min(1.0) })
 }
 
-/// What a rule says of the rings, once: of the one where it costs most, with how many others it holds for.
+/// One finding for all rings: about the ring where it costs most, with the number of rings that it applies to.
 fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Finding>) -> Option<Finding> {
     let found = t.rings.iter().filter_map(|r| Some((r, rule(t, r)?)));
     let mut found: Vec<(&RingRecord, Finding)> = found.collect();
@@ -333,32 +333,31 @@ fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Findi
         f.evidence.insert("rings".into(), rings as f64);
     }
     if rings > 1 {
-        f.text += &format!(". It holds for {rings} of {} rings, and most for this one", t.rings.len());
+        f.text += &format!(". It applies to {rings} of {} rings, and most to this one", t.rings.len());
     }
     Some(f)
 }
 
-/// How long the ring was in use, in seconds, as far as it was counted; where that is not known, as long as it was watched, so that a
-/// rate over it is no higher than it was. `None` where no time passed.
+/// The time in which the ring was in use, in seconds; if it was not counted, the traced time, so that a
+/// rate over it is a lower bound. `None`: no time passed.
 fn ring_seconds(t: &TraceRecord, r: &RingRecord) -> Option<f64> {
     let ns = r.active_ns.unwrap_or(t.total.elapsed_ns);
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// How long rings were in use, in seconds: no longer than all of them one after the other. Rates over it are no higher
-/// than they were.
+/// The time in which rings were in use, in seconds: at most the sum over the rings. Rates over it are lower bounds.
 fn seconds(t: &TraceRecord) -> Option<f64> {
     let active = t.rings.iter().try_fold(0u64, |sum, r| sum.checked_add(r.active_ns?)).filter(|ns| *ns > 0);
     let ns = active.map_or(t.total.elapsed_ns, |ns| ns.min(t.total.elapsed_ns));
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. Waits
-/// ([`iotrail_path::waits`]) and multishot requests, which have no one latency, are left out. `None`: no latency is known.
+/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. It excludes waits
+/// ([`iotrail_path::waits`]) and multishot requests, which have no single latency. `None`: no latency is known.
 fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
     let seconds = ring_seconds(t, r)?;
     let one = |o: &OpcodeRecord| {
-        // Where there is nothing else, the mean is of the waits.
+        // If all requests are waits, the mean is that of the waits.
         let waits = o.waits.as_ref().filter(|w| w.requests < o.latency_ns.count).map_or(0, |w| w.estimated);
         Some(o.completions.saturating_sub(waits) as f64 / seconds * o.latency_ns.mean? / 1e9)
     };

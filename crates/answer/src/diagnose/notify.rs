@@ -1,4 +1,4 @@
-//! How a thread comes to know of its completions: the tick, kicks, and the CPU it runs on.
+//! Means by which a thread learns of its completions: the tick, kicks, and the CPU it runs on.
 
 use super::calls::{cpu, cpu_outside_calls};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
@@ -14,7 +14,7 @@ pub const STRANDED: Rule = Rule {
     code: "stranded",
     about: "5 % of a ring's completions, and 20, waited for the timer tick, and half of these 50 µs or longer",
     rests_on: RestsOn::Completions,
-    advice: "wait in io_uring_enter rather than look at the ring from user mode: a thread in the kernel needs no tick",
+    advice: "wait in io_uring_enter instead of polling the CQ ring: a thread in the kernel needs no tick",
     checks: &[Check::Ring(stranded), Check::Measurement(stranded_load)],
     ..RULE
 };
@@ -23,7 +23,7 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
     }
-    // The tick found the thread in user mode, else another entry would have carried: it looks at the ring, or computes.
+    // The tick found the thread in user mode, otherwise another kernel entry would have delivered: it polls the CQ ring, or computes.
     let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).map(|v| v.completions).sum();
     if ticks < ENOUGH_EVENTS {
         return None;
@@ -37,14 +37,14 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
     if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
         f.remedy +=
-            &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would carry them", line.name);
+            &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would deliver them", line.name);
         f.evidence.insert("interrupt_cpu".into(), f64::from(cpu));
     }
     Some(f)
 }
 
-/// A tick that arrives a moment after the completion was ready carries it, and nothing had waited for it. Ten times what
-/// delivery takes when nothing is wrong, and a hundredth of the tick's own period.
+/// A tick shortly after a completion became ready delivers it without a wait. 50 µs is ten times a normal
+/// delivery, and a hundredth of the tick's period.
 const WAITED_NS: u64 = 50_000;
 
 /// Completions of a trace's ring or of a load that waited for the timer tick.
@@ -57,19 +57,19 @@ pub fn waited_for_tick(vehicles: &[DeliveryPathCount], ring_flags: &[String], pe
     let long =
         delay.map(|ns| format!(" ({} after they were ready, at the median)", span(ns as f64))).unwrap_or_default();
     let why = why_the_tick(ring_flags, peeks);
-    let text = format!("{} of completions waited for the timer tick{long}: {why}", percent(share));
+    let text = format!("{} of completions waited for the timer tick{long}. {why}", percent(share));
     let mut evidence = vec![("share", share)];
     evidence.extend(delay.map(|ns| ("delay_p50_ns", ns as f64)));
     let mut f = STRANDED.finding(Severity::warning_if(share >= 0.5), text, &evidence);
     if has(ring_flags, "coop_taskrun") {
         f.remedy = match has(ring_flags, "taskrun_flag") {
             false => {
-                "add taskrun_flag, with which a thread that peeks enters the kernel when the ring says that task work waits; \
-                 or wait in io_uring_enter; or leave coop_taskrun out"
+                "set `taskrun_flag`, so that the thread enters the kernel when the ring reports pending task work; \
+                 or wait in io_uring_enter; or drop `coop_taskrun`"
             }
             true => {
-                "look at IORING_SQ_TASKRUN in the ring's flags and enter the kernel when it is set, as taskrun_flag is there \
-                 for; or wait in io_uring_enter"
+                "read IORING_SQ_TASKRUN in the ring's flags, and enter the kernel when it is set, as taskrun_flag \
+                 requires; or wait in io_uring_enter"
             }
         }
         .into();
@@ -83,7 +83,7 @@ fn stranded_load(m: &Measurement) -> Option<Finding> {
     f.evidence.insert("iops".into(), iops);
     if let Some(ticks) = tick_rate(m) {
         f.text += &format!(
-            ". The CPU took {} ticks a second and {} I/Os completed a second: {} a tick",
+            ". The CPU took {} ticks per second, and {} I/Os per second completed: {} per tick",
             count(ticks.round()),
             count(iops.round()),
             three_digits(iops / (ticks * m.load.cpus.len() as f64))
@@ -95,9 +95,9 @@ fn stranded_load(m: &Measurement) -> Option<Finding> {
 
 pub const KICK_STORM: Rule = Rule {
     code: "kick_storm",
-    about: "every other I/O took a kick, 100 in all and a thousand times a second or more (a warning from 10,000 on)",
+    about: "every other I/O took a kick, 100 in total and 1,000 per second or more (a warning from 10,000 per second)",
     rests_on: RestsOn::Completions,
-    advice: "coop_taskrun sends none (a thread that only looks at the ring needs taskrun_flag beside it), nor does defer_taskrun; and a \
+    advice: "coop_taskrun and defer_taskrun send no kicks (a thread that only polls the CQ ring needs taskrun_flag with coop_taskrun); a \
              thread on the CPU that takes the interrupts needs none",
     checks: &[Check::Trace(kick_storm), Check::Measurement(|m| kicks(m.per_io.kicks?, m.iops?, ""))],
     ..RULE
@@ -111,12 +111,12 @@ fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     if per_io * (t.total.ios as f64) < ENOUGH as f64 {
         return None;
     }
-    // The rate of all I/Os is over the whole span.
+    // The rate of all I/Os is over the full span.
     let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
     let mut f = KICK_STORM.from(t.total.ios, kicks(per_io, ios_per_s, " while the rings were in use")?);
-    // A kick is handled in the kernel outside of system calls, with page faults and other interrupts.
+    // The kernel handles a kick outside of system calls, with page faults and other interrupts.
     f.bound = cpu(cpu_outside_calls(t));
-    // Kicks are not counted by ring, but only these ask for them.
+    // Kicks are not counted by ring, but only these rings request them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
     if let [one] = kicked.as_slice() {
         f.ring = Some(one.ring);
@@ -124,22 +124,22 @@ fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     Some(f)
 }
 
-/// A kick for every other I/O: below it, most I/Os found the thread in the kernel already, or came several at a time.
+/// A kick for every other I/O: below it, most I/Os found the thread in the kernel already, or completed several at a time.
 const KICKS_PER_IO: f64 = 0.5;
-/// A kick takes about a microsecond of the thread it interrupts (in a virtual machine several): a thousandth of a CPU.
+/// A kick takes about 1 µs of the interrupted thread (several in a virtual machine): a thousandth of a CPU.
 const KICKS_PER_S: f64 = 1_000.0;
 /// A hundredth of a CPU.
 const KICKS_COST_PER_S: f64 = 10_000.0;
 
-/// Interrupts sent to make a running thread notice its completions, at a rate that costs.
+/// Interrupts that make a running thread notice its completions, at a costly rate.
 fn kicks(per_io: f64, ios_per_s: f64, within: &str) -> Option<Finding> {
     let per_s = per_io * ios_per_s;
     if per_io < KICKS_PER_IO || per_s < KICKS_PER_S {
         return None;
     }
     let text = format!(
-        "{} kicks per I/O, {} a second{within}: the thread was running when completions were ready, and another CPU sent it a \
-         reschedule interrupt to make it notice",
+        "{} kicks per I/O, {} per second{within}. The thread was running when completions were ready, and another CPU sent it a \
+         reschedule interrupt",
         three_digits(per_io),
         count(per_s)
     );
@@ -154,23 +154,23 @@ fn asks_for_kicks(r: &RingRecord) -> bool {
 
 /// Three of four: threads on two CPUs cross half of the time by chance.
 const CROSSING: f64 = 0.75;
-/// Times for each I/O that the thread is told from the other CPU. In batches, one wakes it for many, and being elsewhere
+/// Notifications of the thread by the other CPU, per I/O. In batches, one wake-up covers many I/Os, and a different CPU
 /// costs little.
 const TOLD_PER_IO: f64 = 0.25;
-/// Interrupts of the device for each completion that crosses: with fewer, something else made them ready there.
+/// Interrupts of the device per completion that crosses: with fewer, another cause made them ready there.
 const INTERRUPTS_PER_IO: f64 = 0.1;
 
-/// The pair of different CPUs, ready and posted, that most followed completions crossed, if it is most of all.
+/// The pair of different CPUs, ready and posted, that most traced completions crossed, if most crossed any.
 fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
     let followed: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.stands_for())?;
-    // Those whose moment was seen must be most of what was followed, else they speak for a part alone.
+    // The completions with known moments must be most of the traced ones, otherwise they represent only a part.
     let enough = followed >= ENOUGH_FOLLOWED && 2 * followed >= t.total.followed.completions;
     (enough && most.stands_for() as f64 >= CROSSING * all as f64).then_some(most)
 }
 
-/// The line in whose interrupts most of the program's I/O ended on this CPU. What else its device does is others' affair.
+/// The line whose interrupts ended most of the program's I/O on this CPU. Its device's other work does not count.
 fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
     let own = |i: &&Interrupt| i.cpu == cpu && i.credited.is_some_and(|n| n > 0);
     t.total.interrupts.iter().filter(own).max_by_key(|i| i.credited)
@@ -178,21 +178,21 @@ fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
 
 pub const WRONG_CORE: Rule = Rule {
     code: "wrong_core",
-    about: "three in four completions were ready on one CPU, in a device's interrupts, and posted on one other, which had to be told at least \
-            once in four I/Os. Where several threads submit them, the advice is not to send all to one CPU",
+    about: "three in four completions became ready on one CPU, in a device's interrupts, and were posted on one other, which needed a notification at \
+            least once per four I/Os. If several threads submit them, the advice is not to move all threads to one CPU",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(wrong_core)],
     ..RULE
 };
 
-/// The thread runs on one CPU and its device interrupts another, which has to tell it each time.
+/// The thread runs on one CPU and its device interrupts another, which has to notify it each time.
 fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let pair = crossing(t)?;
     let line = line_on(t, pair.ready_cpu)?;
     let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
     // Interrupts are counted while windows finish, too.
     let crossing = crossing * t.total.followed.of_all();
-    // A submission-queue thread looks by itself: nobody has to tell it.
+    // An SQPOLL thread polls by itself: no CPU has to notify it.
     let interrupts = line.credited? as f64;
     if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, DeliveryPath::Sqpoll) >= CROSSING {
         return None;
@@ -200,7 +200,7 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;
     let ipis: u64 = t.total.ipis.iter().filter(across).map(|i| i.count).sum();
     let ipis_per_io = ipis as f64 / t.total.ios.max(1) as f64;
-    // A CPU that polls while it is idle is told without an interrupt: then the thread's sleeps count.
+    // A CPU that polls while it is idle is woken without an interrupt: then the thread's sleeps count.
     let woken = share_of(&t.total.vehicles, |v| v.waker().and_then(|w| w.cpu()) == Some(pair.ready_cpu));
     let sleeps_per_io = if woken >= CROSSING { t.total.per_io.context_switches.unwrap_or(0.0) } else { 0.0 };
     let told = ipis_per_io.max(sleeps_per_io);
@@ -211,29 +211,29 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let followed = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let crossed = pair.stands_for() as f64 / all as f64;
     let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
-    // One CPU is no place for several: then it is the interrupts that have to go where the threads are.
+    // One CPU is too small for several threads: then the interrupts have to move to the threads.
     let threads = pair.threads.unwrap_or(1);
     let (who, remedy) = match threads {
         0 | 1 => (
             "the thread runs".to_owned(),
             format!(
-                "run the thread on CPU {ready} (`taskset -c {ready}`): there the device's own interrupt brings the completion \
-                 in; or, where the line's affinity can be set, move the line to CPU {posted}"
+                "run the thread on CPU {ready} (`taskset -c {ready}`), where the device's own interrupt delivers the completion; \
+                 or, if the line's affinity can be set, move the line to CPU {posted}"
             ),
         ),
         n => (
             format!("the {n} threads that submit run"),
             format!(
-                "give the device an interrupt on each CPU that submits: as many queues as CPUs (virtio-blk's num-queues, NVMe's \
-                 own default), and lines spread over the CPUs (smp_affinity of /proc/irq/{}, irqbalance); {n} threads on CPU \
-                 {ready} alone would wait for one another",
+                "give the device an interrupt on each CPU that submits: as many queues as CPUs (num-queues of virtio-blk; the default of \
+                 NVMe), and lines spread over the CPUs (smp_affinity of /proc/irq/{}, irqbalance). Do not move all {n} threads to CPU \
+                 {ready}, where they would wait for one another",
                 line.vector
             ),
         ),
     };
     let text = format!(
-        "{} of completions were ready on CPU {ready}, which takes the interrupts of {} ({}), and posted on CPU {posted}, \
-         where {who}: CPU {ready} had to tell CPU {posted} {} times per I/O",
+        "{} of completions became ready on CPU {ready}, which takes the interrupts of {} ({}), and were posted on CPU {posted}, \
+         where {who}. CPU {ready} had to notify CPU {posted} {} times per I/O",
         percent(crossed),
         line.name,
         line.vector,

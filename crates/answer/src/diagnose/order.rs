@@ -1,4 +1,4 @@
-//! Completions in another order than their requests were submitted in, or than they were ready in; and where the order was lost.
+//! Completions in a different order from their submission, or from their becoming ready; and the places where the order was lost.
 
 use super::batch::version;
 use super::{Check, ENOUGH, RULE, RestsOn, Rule};
@@ -8,17 +8,17 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Delivery, Order};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// The share of overtaking completions, and of overtaken ones, from which on something turns the order round. A drive and a scheduler that end n
-/// requests in an order of their own, as is their task, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); all
-/// turned round is all but one. Half-way between. n: as far as any was displaced, and one.
+/// The share of overtaking completions, and of overtaken ones, from which the order is systematically reversed. A drive and a scheduler that complete n
+/// requests in any order, as they may, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); in full reversal
+/// all but one overtake. The limit is half-way between. n: the largest displacement, plus one.
 fn turned_round(max_displacement: u64) -> f64 {
     let n = max_displacement as f64 + 1.0;
-    // Euler's approximation is right within 1/(2n).
+    // Euler's approximation has an error below 1/(2n).
     let h = n.ln() + 0.5772;
     1.0 - (1.0 + h) / 2.0 / n
 }
 
-/// Posted in another order than they were ready in.
+/// Posted in a different order from becoming ready.
 fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
     let delivery = order.delivery.as_ref().filter(|d| d.completions >= ENOUGH)?;
     (delivery.inversions as f64 / delivery.completions as f64 >= WORTH_SAYING).then_some(delivery)
@@ -26,15 +26,15 @@ fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
 
 pub const DELIVERED_OUT_OF_ORDER: Rule = Rule {
     code: "delivered_out_of_order",
-    about: "5 % of a ring's completions that were seen to become ready were posted before one that was ready earlier (a warning where the \
+    about: "5 % of a ring's completions with a known ready time were posted before one that was ready earlier (a warning if the \
             kernel runs task work last in, first out)",
     rests_on: RestsOn::Followed,
-    advice: "a program that needs an order goes by what it has received, not by the queue",
+    advice: "a program that needs an order must use the data that it received, not the order of the queue",
     checks: &[Check::Ring(delivered_out_of_order)],
     ..RULE
 };
 
-/// What waits for a peer is ready when the peer sends, whatever was submitted first: the order that the kernel can lose is that one.
+/// A wait for a peer is over when the peer sends, in any order: the order that the kernel can lose is the order of becoming ready.
 fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let delivery = delivered_otherwise(r.order.as_ref()?)?;
     let share = |n: u64| n as f64 / delivery.completions as f64;
@@ -45,29 +45,35 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let submitters = r.threads.as_ref().map(|t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
     let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag)) || submitters == Some(1);
     let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
-    // 3af0356c162c, Linux 6.5, for the deferred list; that of the other modes was turned round later, and is so in 6.12.
+    // 3af0356c162c, Linux 6.5, for the deferred list; the list of the other modes is reversed later, and is so in 6.12.
     let reverses = before(6, 5);
     let at_submission = delivery.by.inline.is_some_and(|n| 2 * n > delivery.inversions);
     let (place, why, remedy) = if at_submission {
-        let why = "what is done when its submission returns is posted at once, and what was ready before still waits for task work";
+        let why = "Requests that complete at submission are posted at once, while earlier ready ones still wait for task work";
         ("submission", why, DELIVERED_OUT_OF_ORDER.advice)
     } else if file_system.is_some_and(|share| share > task_work) {
-        let remedy = "what needs no worker, reads mostly, on a ring of its own";
-        ("the file system", "a kernel worker has to finish direct writes, and what needs none overtakes them", remedy)
+        let remedy = "move requests that need no worker, mostly reads, to a ring of their own";
+        (
+            "the file system",
+            "A kernel worker must finish direct writes, and requests without a worker overtake them",
+            remedy,
+        )
     } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
-        let remedy = "Linux 6.5 or later with defer_taskrun runs it in the order in which it was queued";
-        ("task work", "this kernel runs last what was queued first", remedy)
+        let remedy = "Linux 6.5 or later with defer_taskrun runs task work in the order in which it was queued";
+        ("task work", "This kernel runs the task work last that was queued first", remedy)
     } else if one_poster {
         let why = "CPUs that make requests ready at the same time queue them in either order";
         ("task work", why, DELIVERED_OUT_OF_ORDER.advice)
     } else {
-        let why = "each thread posts what it submitted itself when it next enters the kernel, whoever else's was ready before";
-        let remedy = "let one thread submit to a ring (single_issuer, with defer_taskrun), or each thread have its own";
+        let why =
+            "Each thread posts its own submissions when it next enters the kernel, even if others were ready before";
+        let remedy =
+            "let one thread submit to a ring (single_issuer, with defer_taskrun), or give each thread its own ring";
         ("task work", why, remedy)
     };
     let text = format!(
-        "{} of the completions that were seen to become ready were posted before one that was ready earlier, by up to {} places; \
-         the order was lost in {place}: {why}",
+        "{} of the completions with a known ready time were posted before one that was ready earlier, by up to {} positions. \
+         The order was lost in {place}. {why}",
         percent(whole),
         count(delivery.max_displacement as f64)
     );
@@ -86,14 +92,14 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const REORDERED: Rule = Rule {
     code: "reordered",
-    about: "there is no `delivered_out_of_order`, and completions overtook ones submitted before them, and were overtaken, more than chance would make them, or 5 % \
-            of them in task work or in a file system's workers",
+    about: "no `delivered_out_of_order`; completions overtook ones submitted before them, and were overtaken, more often than by chance, or 5 % of \
+            them in task work or in a file system's workers",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(reordered)],
     ..RULE
 };
 
-/// Where the order of delivery says it already, nothing.
+/// Nothing if the finding on the order of delivery reports it already.
 fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
     if t.rings.iter().filter_map(|r| r.order.as_ref()).any(|o| delivered_otherwise(o).is_some()) {
@@ -103,7 +109,7 @@ fn reordered(t: &TraceRecord) -> Option<Finding> {
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
     let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
-    // Turned round, nearly all overtake one and are overtaken; of one that takes long only the former is so.
+    // In a reversed order, nearly all overtake one and are overtaken; one slow request makes only the former true.
     let turned = whole.min(order.overtaken.map_or(whole, share));
     let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
     if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || turned < turned_round(order.max_displacement)) {
@@ -113,34 +119,38 @@ fn reordered(t: &TraceRecord) -> Option<Finding> {
         (
             block,
             "block layer",
-            "the scheduler sorts and merges, and a request that is split or has to be tried again falls behind; scheduler \
+            "the scheduler sorts and merges, and a request that is split or retried falls behind; the scheduler \
              `none` sorts least",
         ),
-        (device, "device", "requests end as it can end them, and only fewer in flight at a time changes that"),
+        (
+            device,
+            "device",
+            "the device completes requests in any order; only fewer requests in flight at a time change that",
+        ),
         (
             file_system.unwrap_or(0.0),
             "file system",
-            "a kernel worker has to finish direct writes, and what needs none overtakes them",
+            "a kernel worker must finish direct writes, and requests without a worker overtake them",
         ),
         (
             task_work,
             "task work",
-            "several CPUs queue completions as they come, and some kernels run first what was queued last",
+            "several CPUs queue completions as they come, and some kernels run the task work first that was queued last",
         ),
     ];
     let mut lost: Vec<_> = places.into_iter().filter(|p| p.0 > 0.0).collect();
     lost.sort_by(|a, b| b.0.total_cmp(&a.0));
     let by: Vec<String> = lost.iter().map(|(share, place, _)| format!("{place} {}", percent(*share))).collect();
-    let by = if by.is_empty() { "a place that was not followed".to_owned() } else { by.join(", ") };
+    let by = if by.is_empty() { "a place that was not traced".to_owned() } else { by.join(", ") };
     let text = format!(
-        "{} of completions overtook one that was submitted before them, by up to {} places; the order was lost in: {by}",
+        "{} of completions overtook one that was submitted before them, by up to {} positions. The order was lost in: {by}",
         percent(whole),
         count(order.max_displacement as f64)
     );
     let place = lost.first().map(|(_, place, why)| format!("; in the {place}, {why}")).unwrap_or_default();
     let remedy = format!(
-        "a program that needs an order has to say so (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier), and one that \
-         does not goes by user_data{place}"
+        "a program that needs an order must request it (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier); any other program \
+         identifies completions by user_data{place}"
     );
     let mut evidence = vec![
         ("inversions_share", whole),

@@ -1,4 +1,4 @@
-//! Loops that look for completions: what breaks them, and polling of a device that has no queue for it.
+//! Loops that poll for completions: causes of interruption, and polling of a device that has no queue for it.
 
 use super::calls::{cpu, cpu_outside_calls, cpu_share};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
@@ -11,16 +11,16 @@ use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_stats::expansion::is_narrow;
 
-/// Half: what the ring mostly does.
+/// Half: the main activity of the ring.
 const MOSTLY: f64 = 0.5;
 
 pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
     code: "iopoll_without_queues",
-    about: "a ring with IOPOLL has EOPNOTSUPP for 5 % of its requests, 20 or more, or of 100 completions none was polled",
+    about: "on a ring with IOPOLL 5 % of the requests, 20 or more, ended with EOPNOTSUPP, or none of 100 completions was polled",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "give the driver poll queues, which the kernel polls instead of waiting for interrupts (`nvme.poll_queues=N` when it is loaded; \
-             /sys/block/*/queue/io_poll says whether there are any); or leave IOPOLL out",
+    advice: "give the driver poll queues, which the kernel polls instead of waiting for interrupts (load it with `nvme.poll_queues=N`; \
+             /sys/block/*/queue/io_poll shows whether a device has any); or drop IOPOLL",
     checks: &[Check::Ring(iopoll_without_queues)],
     ..RULE
 };
@@ -30,7 +30,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let refused: u64 = r.opcodes.iter().map(|o| super::results::errno(o, &["EOPNOTSUPP"])).sum();
-    // The kernel refuses each request alike, so that fewer of them suffice.
+    // The kernel refuses each of these requests in the same way, so that fewer suffice.
     if refused.min(r.completions) < ENOUGH_EVENTS && r.completions < ENOUGH {
         return None;
     }
@@ -40,10 +40,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let what = if refused_share >= WORTH_SAYING {
         format!("{} of the requests on a ring with IOPOLL ended with EOPNOTSUPP", percent(refused_share))
     } else if known && polled == 0.0 && r.opcodes.iter().any(|o| opcode::is(&o.opcode, opcode::POLLED)) {
-        format!(
-            "a ring with IOPOLL, and not one of its {} completions was found by polling",
-            count(r.completions as f64)
-        )
+        format!("polling found none of the {} completions of a ring with IOPOLL", count(r.completions as f64))
     } else {
         return None;
     };
@@ -55,12 +52,12 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(IOPOLL_WITHOUT_QUEUES.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
-/// Page faults of a program that starts, with room to spare: an interpreter takes some thousands.
+/// Page faults of a program that starts, with a margin: an interpreter takes several thousand.
 const FAULTS: u64 = 10_000;
-/// One for each I/O: it interrupts every turn of the loop.
+/// One per I/O: it interrupts every iteration of the loop.
 const FAULTS_PER_IO: f64 = 1.0;
 
-/// The thread was in user mode when its completions came in: it looks for them, or computes.
+/// The thread was in user mode when its completions were posted: it polls the CQ ring, or computes.
 pub(super) fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
     use DeliveryPath::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
@@ -68,15 +65,15 @@ pub(super) fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
 
 pub const FAULTING_POLLER: Rule = Rule {
     code: "faulting_poller",
-    about: "page faults carried 5 % of the completions; or a program that looks from user mode took one fault per I/O and 10,000 in all",
+    about: "page faults delivered 5 % of the completions; or a program that polls from user mode took one fault per I/O and 10,000 in total",
     rests_on: RestsOn::Completions,
-    advice: "touch the memory of the loop beforehand (MAP_POPULATE, mlock, or writing to it once), use it again instead of mapping it anew, or \
-             map huge pages: then the loop stays in user mode",
+    advice: "touch the memory of the loop before it starts (MAP_POPULATE, mlock(2), or one write per page), reuse it instead of mapping new memory, or \
+             map huge pages: the loop then stays in user mode",
     checks: &[Check::Ring(faulting)],
     ..RULE
 };
 
-/// Page faults enter the kernel from a loop that was meant to stay out of it.
+/// Page faults enter the kernel from a loop that is meant to stay in user mode.
 fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let carried = share(&r.vehicles, DeliveryPath::PageFault);
     let faults = t.total.page_faults;
@@ -89,15 +86,15 @@ fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mut text = format!("{} of completions were posted on return from a page fault", percent(carried));
     text +=
         &per_io.map(|x| format!(", and the program took {} page faults per I/O", three_digits(x))).unwrap_or_default();
-    text += ": the loop that looks for completions touches memory for the first time, and each such touch enters the kernel";
+    text += ". The loop that polls for completions touches memory for the first time, and each first touch enters the kernel";
     let mut evidence = vec![("page_fault_share", carried)];
     evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
     let f = FAULTING_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence);
     Some(Finding { bound: cpu(cpu_outside_calls(t)), ..f })
 }
 
-/// Calls in which a thread sleeps for events (of another kind, or of the ring's descriptor): what wakes it carries the
-/// completion out of them, and nothing polls. And calls that can make a request of the same thread ready, whose way out
+/// Calls in which a thread sleeps for events (other events, or the ring's descriptor): the wake-up delivers the
+/// completion at their exit, and nothing polls. And calls that can make a request of the same thread ready, whose exit
 /// is the earliest moment for it.
 const AT_HOME: [&str; 47] = [
     "accept",
@@ -149,21 +146,21 @@ const AT_HOME: [&str; 47] = [
     "writev",
 ];
 
-/// System calls for each I/O beside io_uring_enter: one and two may belong to the I/O itself (an eventfd, a message).
+/// System calls per I/O in addition to io_uring_enter: one and two may be part of the I/O itself (an eventfd, a message).
 const STRAY_PER_IO: f64 = 3.0;
 
 pub const CHATTY_POLLER: Rule = Rule {
     code: "chatty_poller",
-    about: "a quarter of the completions came in on the way out of calls that neither wait nor make anything ready; or a program that looks \
-            from user mode made three calls per I/O beside those that submit (where calls were counted)",
+    about: "a quarter of the completions were posted at the exit of calls that neither wait nor make requests ready; or a program that polls \
+            from user mode made three calls per I/O in addition to those that submit (if calls were counted)",
     rests_on: RestsOn::Completions,
-    advice: "take these calls out of the loop (`strace -c` names them), or make them once for many I/Os",
+    advice: "move these calls out of the loop (`strace -c` names them), or make them once per batch of I/Os",
     checks: &[Check::Ring(chatty)],
     ..RULE
 };
 
-/// A loop that looks for completions makes system calls while it does: they carry completions they have nothing to do
-/// with, or there are many of them for each I/O.
+/// A loop that polls for completions makes system calls between its polls: they deliver completions unrelated
+/// to them, or there are many of them per I/O.
 fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
@@ -171,7 +168,7 @@ fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     carrying_calls(t, r).or_else(|| stray_calls(t, r))
 }
 
-/// A quarter: a program that waits elsewhere, in futex or epoll_wait, has a few come in by whatever it calls meanwhile.
+/// A quarter: if a program waits elsewhere, in futex or epoll_wait, its other calls deliver a few completions.
 const CARRYING: f64 = 0.25;
 
 fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -189,15 +186,15 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         x.filter(|x| t.total.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow(*x, (*lo, *hi))))
     };
     let calls = exact_or_narrow(t.total.per_io.syscalls, "syscalls");
-    let per_io = calls.map(|x| format!(" ({} system calls per I/O in all)", three_digits(x))).unwrap_or_default();
+    let per_io = calls.map(|x| format!(" ({} system calls per I/O in total)", three_digits(x))).unwrap_or_default();
     let text = format!(
-        "{} of completions were posted on the way out of system calls that had nothing to do with them, {call} foremost\
-         {per_io}: the loop that looks for completions leaves user mode for other things",
+        "{} of completions were posted at the exit of system calls that are unrelated to them, mostly {call}\
+         {per_io}. The loop that polls for completions leaves user mode for other work",
         percent(share)
     );
     let remedy = format!(
-        "take {call} out of the loop, or make it once for many I/Os; if completions rely on it to come in, enter the kernel \
-         for them instead (io_uring_enter with IORING_ENTER_GETEVENTS, when taskrun_flag's IORING_SQ_TASKRUN says so)"
+        "move {call} out of the loop, or call it once per batch of I/Os; if completions depend on it, enter the kernel \
+         for them instead (io_uring_enter with IORING_ENTER_GETEVENTS, when IORING_SQ_TASKRUN of taskrun_flag is set)"
     );
     let mut evidence = vec![("share", share)];
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
@@ -216,8 +213,8 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} system calls per I/O beside io_uring_enter, made by threads that submit, of a program that looks for completions from user mode, where {} of \
-         them came in: the loop leaves user mode for other things",
+        "{} system calls per I/O in addition to io_uring_enter, in threads that submit and poll the CQ ring from user mode, where {} of the \
+         completions were posted. The loop leaves user mode for other work",
         three_digits(stray),
         percent(looks)
     );

@@ -1,4 +1,4 @@
-//! Completions that the program lets lie in the completion queue.
+//! Completions that stay unreaped in the completion queue.
 
 use super::{Check, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, of_stages};
 use iotrail_base::words::{count, percent, span};
@@ -6,32 +6,32 @@ use iotrail_schema::account::RequestStage;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// A habit from here on: p90 is long then.
+/// A habit from here on: the 90th percentile is long then.
 const HABIT: f64 = 0.1;
 
-/// Most of what the program waits for, from here on.
+/// From here on, most of the time for which the program waits.
 const MOST: f64 = 0.5;
 
-/// A stay of which one is enough to be told, where it is a tenth of all there were: no scheduler makes it.
+/// One stay this long is enough for a finding if it is a tenth of all stays: no scheduler causes it.
 const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
 pub const LEFT_LYING: Rule = Rule {
     code: "left_lying",
-    about: "a tenth of a ring's completions, and 20 that were looked at or one for 100 ms, lay in the completion queue for 10 ms or longer by \
+    about: "a tenth of a ring's completions, and 20 that were sampled or one for 100 ms, stayed in the completion queue for 10 ms or longer by \
             the lower bound, while no thread waited for more in io_uring_enter and the ring's thread had a CPU or slept elsewhere (a warning \
-            from one half on, and where completions found the queue full). Ten milliseconds: no kernel's tick is longer, and so each was \
-            seen there more than once",
+            from one half, and if completions found the queue full). No kernel's tick is longer than 10 ms, so that each completion was \
+            sampled there more than once",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
-    advice: "take completions out before long work and between its parts, leave that to a thread of its own, or wait in \
-             io_uring_enter with a timeout (io_uring_wait_cqes) where the program sleeps elsewhere; what is behind a completion \
+    advice: "reap completions before long work and between its parts, reap them in a thread of its own, or wait in \
+             io_uring_enter with a timeout (io_uring_wait_cqes) if the program sleeps elsewhere; work that waits for a completion \
              (a client, the next request of a chain) waits as long, and a full queue costs memory and ends multishot requests",
     checks: &[Check::Ring(left_lying)],
     ..RULE
 };
 
-/// It rests on the lower bounds alone, and on what lay there while no thread waited for more: who waits for a whole batch in
-/// io_uring_enter lets its first completions lie on purpose. Nor on what lay there while the program had no CPU.
+/// It uses the lower bounds only, and only stays while no thread waited for more: a thread that waits for a full batch in
+/// io_uring_enter leaves its first completions in the queue on purpose. Stays while the program had no CPU do not count either.
 pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reaping = r.reaping.as_ref()?;
     let all = (reaping.estimated + reaping.unreaped_estimated) as f64;
@@ -52,8 +52,8 @@ pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         n => format!("; {} found it full", count(n as f64)),
     };
     let text = format!(
-        "{} of the completions lay in the completion queue for 10 ms or longer, while the program did other things ({}); up to {} lay there \
-         at a time, of {} entries{full}",
+        "{} of the completions stayed in the completion queue for 10 ms or longer, while the program did other work ({}). Up to {} waited \
+         there at a time, of {} entries{full}",
         percent(share),
         times.join(", "),
         reaping.deepest,

@@ -1,8 +1,8 @@
-//! Reasons that threads are blocked for: their kinds, and their names in sentences.
+//! Reasons for which threads are blocked: their kinds, and their names in sentences.
 
 use iotrail_schema::account::Reason;
 
-/// Who ends a wait.
+/// The event that ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waits {
     Storage,
@@ -19,7 +19,7 @@ pub fn waits_for(reason: &Reason) -> Waits {
     }
 }
 
-/// The program's own end, signals or debugger.
+/// Ends of the program itself, signals or a debugger.
 pub fn is_apart(reason: &Reason) -> bool {
     use Reason::*;
     matches!(
@@ -28,7 +28,7 @@ pub fn is_apart(reason: &Reason) -> bool {
     )
 }
 
-/// A wait for completions, which a blocked submission does not need.
+/// A wait for completions, as opposed to a blocked submission.
 pub fn is_wait(reason: &Reason) -> bool {
     matches!(reason, Reason::UringCompletions | Reason::UringSqSpace | Reason::AioEvents)
 }
@@ -71,15 +71,15 @@ pub fn name(reason: &Reason) -> String {
         SynchronousBio => "synchronous block I/O",
         JournalCommit => "a commit of the file system's journal",
         JournalSpace => "the file system's journal",
-        DirtyPages => "the limit of dirty pages",
-        Writeback => "dirty pages to be written",
-        PageIo => "a page to be read or unlocked",
+        DirtyPages => "the dirty page limit",
+        Writeback => "the writeback of dirty pages",
+        PageIo => "a page read or page lock",
         MetadataIo => "the file system's metadata",
         DirectIo => "its own direct I/O",
-        InodeDio => "the direct I/O of the file to end",
-        RwSemaphore => "a lock of the kernel, usually the file's",
+        InodeDio => "the end of the file's direct I/O",
+        RwSemaphore => "a kernel rw_semaphore, usually the file's lock",
         MmapLock => "the lock of the address space",
-        Mutex => "a mutex of the kernel",
+        Mutex => "a kernel mutex",
         CgroupReclaim => "memory within the cgroup's memory.max or memory.high",
         Reclaim => "free memory",
         SwapIn => "a page from swap",

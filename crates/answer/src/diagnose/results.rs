@@ -1,4 +1,4 @@
-//! What the completions themselves said: no room for them, no buffer, an error.
+//! Facts in the completions themselves: a full queue, no buffer, an error.
 
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
@@ -8,10 +8,10 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// From one in a hundred on it costs; single ones only show that the limit was reached.
+/// From one in a hundred, they cost time; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
 
-/// What is wrong with a buffer, and told apart (`buffers`).
+/// Errors of a buffer, which have their own finding (`buffers`).
 pub const OF_BUFFERS: &str = "EFAULT";
 
 /// Completions of this opcode that ended with one of these errors.
@@ -24,8 +24,8 @@ pub const CQ_OVERFLOW: Rule = Rule {
     about: "a completion found the queue full (a warning from 1 % on)",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "a completion queue with room for all that can complete between two looks (IORING_SETUP_CQSIZE; by default it has twice the \
-             submission queue's entries, and multishot requests complete more than once), or look more often",
+    advice: "size the completion queue for all requests that can complete between two reaps (IORING_SETUP_CQSIZE; the default is twice the \
+             submission queue's entries, and multishot requests complete more than once), or reap more often",
     checks: &[Check::Ring(cq_overflow)],
     ..RULE
 };
@@ -36,8 +36,8 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     }
     let share = r.overflows as f64 / r.completions.max(r.overflows) as f64;
     let text = format!(
-        "{} completions ({}) found the completion queue of {} entries full: each was kept in memory allocated for it, until the \
-         program had made room and entered the kernel for it, and a multishot request ends there",
+        "{} completions ({}) found the completion queue of {} entries full. The kernel kept each in allocated memory until the \
+         program had reaped others and called io_uring_enter for it, and a multishot request ends there",
         count(r.overflows as f64),
         percent(share),
         r.cq_entries
@@ -51,8 +51,8 @@ pub const BUFFERS_EXHAUSTED: Rule = Rule {
     about: "a receive or read ended with ENOBUFS (a warning from 1 % on)",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "more or larger buffers in the group than arrive between two looks, and each given back as soon as it is read; submit the receive again \
-             at once, not by a timer; with incremental \
+    advice: "provide more or larger buffers in the group than can fill between two reaps, and return each as soon as you have read it; submit the receive \
+             again at once, not by a timer; with incremental \
              buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one",
     checks: &[Check::Trace(buffers_exhausted)],
     ..RULE
@@ -72,15 +72,11 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let timeouts = t.total.opcodes.iter().filter(|o| o.opcode == "timeout");
     let expired: u64 = timeouts.map(|o| errno(o, &["ETIME"])).sum();
     let text = format!(
-        "{} completions of {names} ({}) ended with ENOBUFS: no provided buffer was left at the attempt (whether data was there \
-         is not known); a multishot request ends with it and has to be submitted again{}",
+        "{} completions of {names} ({}) ended with ENOBUFS. No provided buffer was free at the attempt, with or without data \
+         to receive. A multishot request ends with it and must be submitted again{}",
         count(ended as f64),
         percent(share),
-        if expired * 2 >= ended {
-            ", here after a timeout each time: meanwhile data waits without a receive"
-        } else {
-            ""
-        }
+        if expired * 2 >= ended { ", here after a timeout each time: until then no receive is armed" } else { "" }
     );
     let evidence = [("enobufs", ended as f64), ("share", share)];
     Some(BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence))
@@ -90,8 +86,8 @@ pub const COPIED_ZERO_COPY: Rule = Rule {
     code: "copied_zero_copy",
     about: "half of the notifications of zero-copy sends with IORING_SEND_ZC_REPORT_USAGE, of 100 or more, report a copy",
     rests_on: RestsOn::Completions,
-    advice: "use SEND in place of SEND_ZC on this route: the kernel copies what goes over loopback, through a device without scatter-gather or \
-             checksum offload, or what is too small to be worth a page reference; where zero-copy works, do not wait for a notification before \
+    advice: "use SEND instead of SEND_ZC on this route: the kernel copies data over loopback, through a device without scatter-gather or \
+             checksum offload, or too small for a page reference; where zero-copy works, do not wait for a notification before \
              the next send, and keep its buffer until then",
     checks: &[Check::Trace(copied_zero_copy)],
     ..RULE
@@ -105,7 +101,7 @@ fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the notifications of zero-copy sends ({} of {}) report that the kernel copied the data: each such send posts two completions \
+        "{} of the notifications of zero-copy sends ({} of {}) report that the kernel copied the data. Each of these sends posts two completions \
          and saves no copy",
         percent(share),
         count(copied as f64),
@@ -115,7 +111,7 @@ fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
     Some(COPIED_ZERO_COPY.finding_from(reporting, Severity::Warning, text, &evidence))
 }
 
-/// Why a finding that is not there says nothing: of these requests it is not looked at what it is about. A splice or tee is both.
+/// Why an absent finding proves nothing: of these requests it reads no length. A splice or tee is both.
 fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
     let such = || t.total.opcodes.iter().filter(|o| is(&o.opcode, traits));
     let of: Vec<&OpcodeRecord> = such().filter(|o| o.short_not_told()).collect();
@@ -123,17 +119,17 @@ fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
     let all: u64 = such().map(OpcodeRecord::outcomes).sum();
     let names: Vec<String> = of.iter().map(|o| o.opcode.clone()).collect();
     (n > 0 && n as f64 >= WORTH_SAYING * all as f64).then(|| {
-        format!("of {} it is not looked at how much they ask for ({})", plural(n as usize, "request"), list(&names))
+        format!("the requested length of {} is not recorded ({})", plural(n as usize, "request"), list(&names))
     })
 }
 
 pub const SHORT_READS: Rule = Rule {
     code: "short_reads",
-    about: "5 % of the reads, of 100 or more, gave fewer bytes than asked for. Where 5 % of the reads moved data and have no `short`, `--fail-on` \
+    about: "5 % of the reads, of 100 or more, returned fewer bytes than requested. If 5 % of the reads moved data and have no `short`, `--fail-on` \
             exits with 4",
     rests_on: RestsOn::Completions,
-    advice: "the end of a file, a pipe or a socket gives what it has, and that is no fault; elsewhere the rest has to be read again, so ask \
-             for as much as is there",
+    advice: "a short read at the end of a file, or from a pipe or a socket, is normal; otherwise the program must read the rest again: request \
+             only as many bytes as are available",
     checks: &[Check::Trace(|t| short(&SHORT_READS, Severity::Note, t, "read", |o| is(o, READS)))],
     unjudged: |t| sizes_unknown(t, READS | SPLICES),
     ..RULE
@@ -141,11 +137,11 @@ pub const SHORT_READS: Rule = Rule {
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
-    about: "one write to a file or device, or 5 % of other writes or of the sends, of 100 or more, gave fewer bytes than asked for; one \
+    about: "one write to a file or device, or 5 % of other writes or of the sends, of 100 or more, moved fewer bytes than requested; one \
             finding for each. As for reads, `--fail-on` exits with 4",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "a full device or a limit cuts writes short, and the rest is not written unless the program submits it again",
+    advice: "a full device or a limit cuts writes short; the rest is not written unless the program submits it again",
     checks: &[
         Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write", |o| is(o, WRITES) && !is(o, SOCKET))),
         Check::Trace(|t| {
@@ -158,21 +154,21 @@ pub const SHORT_WRITES: Rule = Rule {
     unjudged: |t| sizes_unknown(t, WRITES),
 };
 
-const SHORT_SENDS: &str = "a send that does not wait takes as much as the socket has room for, and the rest is not sent unless the program submits it \
-                           again; with MSG_WAITALL the kernel sends all of it (Linux 5.19)";
+const SHORT_SENDS: &str = "a send that does not wait takes as many bytes as the socket has free space, and the rest is not sent unless the program submits \
+                           it again; with MSG_WAITALL the kernel sends all bytes (Linux 5.19)";
 
-/// Plain requests of this kind that moved fewer bytes than asked for.
+/// Plain requests of this kind that moved fewer bytes than requested.
 fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&str) -> bool) -> Option<Finding> {
     let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.outcomes())));
     let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
     let share = short as f64 / all.max(1) as f64;
-    // A write to a file that is cut short loses data.
+    // A short write to a file loses data.
     let enough =
         if kind == "write" && writes_to_storage(t) { short > 0 } else { all >= ENOUGH && share >= WORTH_SAYING };
     if !enough {
         return None;
     }
-    let text = format!("{} of the {kind}s ({}) gave fewer bytes than asked for", percent(share), count(short as f64));
+    let text = format!("{} of the {kind}s ({}) moved fewer bytes than requested", percent(share), count(short as f64));
     Some(rule.finding_from(all, severity, text, &[("share", share), ("short", short as f64)]))
 }
 

@@ -1,4 +1,4 @@
-//! The submission-queue thread's use of its CPU.
+//! CPU use of the SQPOLL thread.
 
 use super::{Check, Matter, RULE, Rule, of_stages, ring_seconds};
 use iotrail_base::words::{percent, span, three_digits};
@@ -6,13 +6,13 @@ use iotrail_schema::account::{Bound, BoundOf, RequestStage};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
-/// Wake-ups for each request: one for ten and more, and the calls that SQPOLL was to save are back.
+/// Wake-ups per request: with one per ten requests, the calls that SQPOLL should save are back.
 const WAKEUPS_PER_REQUEST: f64 = 0.1;
-/// Wake-ups below which they are no habit: of ten requests of which each one needed one, nine in ten need one at least in three of four
+/// Fewer wake-ups are no habit: of ten requests of which each one needed one, nine in ten need one at least in three of four
 /// programs like this.
 const ENOUGH_WAKEUPS: u64 = 10;
 
-/// Requests of all rings that the thread serves: its times and wake-ups are of them together.
+/// Requests of all rings that the thread serves: its times and wake-ups cover them together.
 fn served(t: &TraceRecord, s: &SqpollRecord) -> u64 {
     let others = t.rings.iter().filter(|r| s.shared_with.contains(&r.ring)).filter_map(|r| r.sqpoll.as_ref());
     s.requests + others.map(|other| other.requests).sum::<u64>()
@@ -26,24 +26,24 @@ fn naps(s: &SqpollRecord, requests: u64) -> Option<(u64, f64)> {
 
 pub const SQPOLL_NAPPING: Rule = Rule {
     code: "sqpoll_napping",
-    about: "the submission thread had to be woken for every tenth request, 10 times or more for 10 requests or more",
-    advice: "a sq_thread_idle longer than the gaps between requests keeps it awake and costs a CPU for that long; where requests are far \
-             apart, a ring without SQPOLL submits them with the one call that wakes it now",
+    about: "the SQPOLL thread had to be woken for every tenth request, 10 times or more for 10 requests or more",
+    advice: "set sq_thread_idle longer than the gaps between requests: the thread stays awake, at the cost of a CPU for that long; if requests are \
+             far apart, a ring without SQPOLL submits them with the one call that now wakes the thread",
     checks: &[Check::Ring(napping)],
     ..RULE
 };
 
-/// It falls asleep between requests, and each one has to wake it.
+/// The thread falls asleep between requests, and each request has to wake it.
 fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let requests = served(t, s);
     let (wakeups, per_request) = naps(s, requests)?;
-    // Both are of the time in which the ring was in use; the thread may have been looked at for less.
+    // Both cover the time in which the ring was in use; the thread may have been sampled for less.
     let in_use_ns = ring_seconds(t, r)? * 1e9;
     let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
     let text = format!(
-        "the submission-queue thread (tid {}) had to be woken {wakeups} times for {requests} requests, once in {} on average ({} wake-ups \
-         per request): each time an io_uring_enter, and the request waits until the thread runs",
+        "the SQPOLL thread (tid {}) had to be woken {wakeups} times for {requests} requests, once in {} on average ({} wake-ups \
+         per request). Each wake-up takes an io_uring_enter, and the request waits until the thread runs",
         s.tid,
         span(apart_ns),
         three_digits(per_request)
@@ -55,26 +55,26 @@ fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(Finding { bound, ..SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence) })
 }
 
-/// CPU time for each request: a device's time for one is well below, so that a thread which waits for each still does not
-/// spin for nothing. The kernel's own count of the thread's work is told, but decides nothing: it goes by ticks, and had 22 ms
+/// CPU time per request: a device needs much less, so that a thread which waits for each request still does not
+/// spin in vain. The kernel's own count of the thread's work is reported but not used: it counts ticks, and had 22 ms
 /// and 186 ms for the same load.
 const PER_REQUEST_NS: f64 = 1e6;
-/// Of a CPU: below it, it costs little even if all of it is in vain.
+/// Of a CPU: a smaller share costs little even if all of it is wasted.
 const OF_A_CPU: f64 = 0.1;
-/// The kernel counts the thread's time by its ticks on some configurations: in less, a few of them decide.
+/// The kernel counts the thread's time in ticks on some configurations: in less, a few ticks dominate.
 const LONG_ENOUGH_NS: u64 = 100_000_000;
 
 pub const SQPOLL_SPINNING: Rule = Rule {
     code: "sqpoll_spinning",
-    about: "the submission thread took a tenth of a CPU, and 1 ms of it or more per request",
+    about: "the SQPOLL thread took a tenth of a CPU, and 1 ms of CPU time or more per request",
     matter: Matter::Time,
-    advice: "at this rate one io_uring_enter per batch costs less: a ring with DEFER_TASKRUN in SQPOLL's place; or a shorter sq_thread_idle, so \
-             that it sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)",
+    advice: "at this rate one io_uring_enter per batch costs less: use a ring with DEFER_TASKRUN instead of SQPOLL; or a shorter sq_thread_idle, so \
+             that the thread sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)",
     checks: &[Check::Ring(spinning)],
     ..RULE
 };
 
-/// It burns a CPU to look at an empty queue.
+/// The thread takes a CPU to poll an empty queue.
 fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let cpu = s.cpu_ns.filter(|ns| *ns > 0)?;
@@ -82,7 +82,7 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let of_a_cpu = cpu as f64 / elapsed_ns as f64;
     let requests = served(t, s);
     let per_request = cpu as f64 / requests.max(1) as f64;
-    // A thread that sleeps between requests wants another remedy.
+    // A thread that sleeps between requests needs a different remedy.
     // So does one that takes the CPU from its own program.
     let is_told = naps(s, requests).is_some() || super::blocked::sqpoll_shares_cpu(t, r).is_some();
     if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || is_told {
@@ -94,12 +94,12 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         others => format!(" of {} rings", others + 1),
     };
     let text = format!(
-        "the submission-queue thread (tid {}{place}) took {} of a CPU for {}: most of it it spent looking at an empty queue",
+        "the SQPOLL thread (tid {}{place}) took {} of a CPU for {}. It spent most of that time polling an empty queue",
         s.tid,
         percent(of_a_cpu),
         match requests {
             0 => format!("no request{of_rings}"),
-            n => format!("{n} requests{of_rings}, {} for each", span(per_request)),
+            n => format!("{n} requests{of_rings}, {} per request", span(per_request)),
         }
     );
     let mut evidence = vec![

@@ -9,12 +9,12 @@ use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Shares of the samples below which a state is passed through.
+/// In smaller shares of the samples, a state is transient.
 const PART: f64 = 0.05;
 const MOST: f64 = 0.5;
 const UNREAPED: f64 = 0.25;
 
-/// Without a completion for so long, a ring waits for a call and not for its turn.
+/// A ring without a completion for this long waits for a call, not for its turn.
 const STUCK_NS: u64 = 100_000_000;
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -24,8 +24,8 @@ const LINES: usize = 12;
 
 pub(super) const PENDING_WORK_NOT_RUN: Rule = Rule {
     code: "pending_work_not_run",
-    about: "in 5 % of a ring's samples (`state`) task work was pending while no thread was in io_uring_enter(2) for completions: those \
-            in which its threads slept, or all if nothing was posted for 100 ms",
+    about: "in 5 % of a ring's samples (`state`) task work was pending while no thread was in io_uring_enter(2) for completions: samples \
+            in which its threads slept, or all if no completion was posted for 100 ms",
     checks: &[Check::Trace(pending_work_not_run)],
     ..RULE
 };
@@ -50,10 +50,10 @@ pub(super) const UNSUBMITTED: Rule = Rule {
 
 pub(super) const UNREAPED_ASLEEP: Rule = Rule {
     code: "unreaped_asleep",
-    about: "in a quarter of a ring's samples, and 20, completions were in the CQ while its threads slept elsewhere than in io_uring_enter(2), and it is not \
-            `left_lying`",
+    about: "in a quarter of a ring's samples, and 20, completions were in the CQ while its threads slept in calls other than io_uring_enter(2), and \
+            `left_lying` does not apply",
     advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread by an eventfd that is registered with the ring \
-             (IORING_REGISTER_EVENTFD) instead of after a time",
+             (IORING_REGISTER_EVENTFD) instead of by a timer",
     matter: Matter::Time,
     checks: &[Check::Trace(unreaped_asleep)],
     ..RULE
@@ -70,7 +70,7 @@ pub(super) const HELD_BY_REQUESTS: Rule = Rule {
 
 pub(super) const NAGLE: Rule = Rule {
     code: "nagle",
-    about: "in 5 % of the samples, and 20, a TCP socket without TCP_NODELAY kept back a short segment behind unacknowledged packets",
+    about: "in 5 % of the samples, and 20, a TCP socket without TCP_NODELAY held back a short segment behind unacknowledged packets",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
     ..RULE
@@ -95,8 +95,8 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
-    about: "no completion was seen, and a program still runs that has a ring",
-    advice: "an idle program is no fault; otherwise end a request whose peer stays silent with IORING_OP_LINK_TIMEOUT or \
+    about: "no completion was posted, and a program with a ring still runs",
+    advice: "an idle program is normal; otherwise end a request whose peer stays silent with IORING_OP_LINK_TIMEOUT or \
              IORING_OP_ASYNC_CANCEL",
     checks: &[Check::Trace(no_progress)],
     ..RULE
@@ -107,7 +107,7 @@ fn share(part: u64, samples: u64) -> Option<f64> {
     (samples >= ENOUGH_EVENTS).then(|| part as f64 / samples as f64)
 }
 
-/// About the ring of which `share` is largest, if that is at least `least`.
+/// For the ring with the largest `share`, if that is at least `least`.
 fn worst(
     t: &TraceRecord,
     least: f64,
@@ -149,24 +149,25 @@ fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
     worst(t, PART, waits, |r, share| {
         let (thread, defer) = (r.runner.unwrap_or_default(), setup_flag::is_set(&r.flags, "defer_taskrun"));
         let (who, call) = match defer {
-            true => (format!("DEFER_TASKRUN leaves it to thread {thread}"), "with IORING_ENTER_GETEVENTS"),
-            false => {
-                (format!("COOP_TASKRUN leaves it to the next kernel entry of thread {thread}"), "or any other call")
-            }
+            true => (format!("DEFER_TASKRUN leaves the posting to thread {thread}"), "with IORING_ENTER_GETEVENTS"),
+            false => (
+                format!("COOP_TASKRUN leaves the posting to the next kernel entry of thread {thread}"),
+                "or any other call",
+            ),
         };
         let longest = match r.unrun_longest_ns {
             0 => String::new(),
-            ns => format!(", up to {} without a break", span(ns as f64)),
+            ns => format!(", up to {} without interruption", span(ns as f64)),
         };
         let text = format!(
-            "requests are ready, and their completions are not posted, in {} of {} samples{longest}: {who}, which did not call \
+            "requests are ready, and their completions are not posted, in {} of {} samples{longest}. {who}, which did not call \
              io_uring_enter(2) {call} then",
             count(r.unrun as f64),
             count(r.samples as f64),
         );
         let remedy = match defer {
             true => {
-                "set IORING_ENTER_GETEVENTS in io_uring_enter(2) whenever the ring is looked at (io_uring_get_events, \
+                "set IORING_ENTER_GETEVENTS in io_uring_enter(2) whenever you poll the CQ ring (io_uring_get_events, \
                      io_uring_submit_and_get_events), or wait there; a min_complete of 0 does not block"
             }
             false => {
@@ -189,7 +190,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
             let most =
                 r.most_overflowed.filter(|n| *n > 0).map(|n| format!("up to {} ", plural(n as usize, "completion")));
             let text = format!(
-                "{}waited in the kernel's overflow list in {} of {} samples: the completion queue was full, and only io_uring_enter(2) with \
+                "{}waited in the kernel's overflow list in {} of {} samples. The completion queue was full, and only io_uring_enter(2) with \
              IORING_ENTER_GETEVENTS moves them to the CQ",
                 most.unwrap_or_else(|| "completions ".into()),
                 count(r.overflowed as f64),
@@ -203,7 +204,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
     )
 }
 
-/// SQEs that the program published and the kernel does not take: the call that would tell it is missing.
+/// The program published SQEs, and the kernel does not consume them: the call that would submit them is missing.
 fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     let sqpoll = |r: &RingState| setup_flag::is_set(&r.flags, "sqpoll");
     let waits = |r: &RingState| share(if sqpoll(r) { r.need_wakeup } else { r.unsubmitted }, r.samples);
@@ -216,7 +217,7 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
             ),
             false => (
                 "no thread called io_uring_enter(2) for them",
-                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel does not look at \
+                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel does not read \
                  the SQ by itself",
             ),
         };
@@ -257,7 +258,7 @@ fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
         |r| r.most_held.map(|n| n as f64),
         |r, most| {
             let text = format!(
-                "{} in flight on files that the program has closed: only these requests keep the files open, so that a socket sends no FIN and \
+                "{} in flight on files that the program has closed. Only these requests keep the files open, so that a socket sends no FIN and \
              the requests do not end",
                 plural(most as usize, &format!("{} request", r.held_opcode.as_deref().unwrap_or("pending"))),
             );
@@ -267,15 +268,15 @@ fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
     )
 }
 
-/// A short segment waits until the peer acknowledges what is on its way, which its delayed ACK makes 40 ms.
+/// A short segment waits until the peer acknowledges earlier data, which its delayed ACK defers by 40 ms.
 fn nagle(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
     let sum = state.nagle.filter(|sum| sum.held >= ENOUGH_EVENTS)?;
     let held = share(sum.held, state.samples).filter(|held| *held >= PART)?;
     let (tgid, fd) = sum.tgid.zip(sum.fd)?;
     let text = format!(
-        "Nagle's algorithm held back short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}: up to {} waited \
-         there until the peer acknowledged earlier data, which a delayed ACK makes 40 ms",
+        "Nagle's algorithm held back short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}. Up to {} waited \
+         until the peer acknowledged earlier data, which a delayed ACK defers by 40 ms",
         count(sum.held as f64),
         count(state.samples as f64),
         count(sum.fd_held as f64),
@@ -287,7 +288,7 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::ThreadTime, asleep))
 }
 
-/// Nothing sleeps for it: the kernel puts the bios aside.
+/// No thread sleeps for it: the kernel queues the bios.
 fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
     let sum = state.cgroup.as_ref()?;
@@ -303,20 +304,20 @@ fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::Latency, throttled))
 }
 
-/// A program rarely wants a day; the kernel reads the timespec when it takes the SQE.
+/// Programs rarely intend a day; the kernel reads the timespec when it consumes the SQE.
 fn distant_timeout(t: &TraceRecord) -> Option<Finding> {
     let far = |r: &RingState| r.least_timeout_ns.filter(|ns| *ns >= DAY_NS).map(|ns| ns as f64);
     worst(t, 0.0, far, |r, ns| {
         let text = format!(
-            "the first timeout that is armed ends in {:.0} h: the kernel reads the timespec when it submits the request, and the memory may \
-             have had another value by then",
+            "the first armed timeout ends in {:.0} h. The kernel reads the timespec when it submits the request, and the memory may \
+             have had a different value by then",
             ns / 3.6e12
         );
         DISTANT_TIMEOUT.finding(Severity::Warning, text, &[("left_ns", ns), ("samples", r.samples as f64)])
     })
 }
 
-/// No completion was seen: what the program waits for.
+/// No completion was posted: the requests and calls in which the program waits.
 fn no_progress(t: &TraceRecord) -> Option<Finding> {
     let state: &StateRecord = t.state.as_ref().filter(|_| t.total.ios == 0)?;
     let moment = state.end.as_ref()?;
@@ -360,8 +361,10 @@ fn ring_now(r: &RingNow) -> Vec<String> {
         format!("{n} in the overflow list: a thread has to call io_uring_enter(2) with IORING_ENTER_GETEVENTS")
     }));
     lines.extend(some(r.unsubmitted, "published SQE").map(|n| match r.need_wakeup {
-        true => format!("{n} not taken: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP"),
-        false => format!("{n} not taken by the kernel"),
+        true => {
+            format!("{n} not consumed: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP")
+        }
+        false => format!("{n} not consumed by the kernel"),
     }));
     lines.extend(some(r.unreaped, "completion").map(|n| format!("{n} in the CQ, not reaped by the program")));
     lines.extend(r.armed.iter().map(|of| armed_now(of, r.unrun == Some(true))));
@@ -394,7 +397,7 @@ fn armed_now(of: &ArmedRequests, some_are_ready: bool) -> String {
     let since = of.at_least_ns.map(|ns| format!(", for at least {}", span(ns as f64))).unwrap_or_default();
     let held = match of.held.filter(|n| *n > 0) {
         Some(n) => format!(
-            "; only requests keep the files of {} open: close(2) does not end them, shutdown(2) before it does",
+            "; only requests keep the files of {} open: close(2) does not end the requests, but shutdown(2) before it does",
             count(n as f64)
         ),
         None => String::new(),
@@ -402,7 +405,7 @@ fn armed_now(of: &ArmedRequests, some_are_ready: bool) -> String {
     format!("{} {name}{noun}{first} {wait}{since}{held}", count(of.requests as f64))
 }
 
-/// Threads that do the same are one line.
+/// Threads in the same state share a line.
 fn threads_now(threads: &[ThreadNow], more: u64) -> Vec<String> {
     let key = |t: &ThreadNow| (t.syscall.clone(), t.reason.clone());
     let mut kinds: Vec<(&ThreadNow, u64)> = vec![];

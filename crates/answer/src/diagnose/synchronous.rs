@@ -1,4 +1,4 @@
-//! Programs without asynchronous I/O: which calls took their time, which of these would gain from io_uring, and which would not.
+//! Programs without asynchronous I/O: the calls that took their time, and whether each would gain from io_uring.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use iotrail_base::words::{count, list, percent, span};
 use iotrail_schema::account::{Mode, ThreadRow, ThreadState};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Calls that are named, and the share of the time from which on.
+/// The most calls that a text names, and the share of the time from which it names them.
 const NAMED: usize = 3;
 const LEAST: f64 = 0.02;
 
@@ -17,9 +17,9 @@ const LEAST: f64 = 0.02;
 struct InCall<'t> {
     /// In the kernel, on a CPU.
     ran_ns: u64,
-    /// By what was waited for.
+    /// By the object of the wait.
     waits_ns: BTreeMap<Waits, u64>,
-    /// The longest wait whose reason is known.
+    /// The longest wait with a known reason.
     longest: Option<&'t ThreadRow>,
 }
 
@@ -57,7 +57,7 @@ fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
     (calls, t.own_threads().map(|thread| thread.wall_ns).sum())
 }
 
-/// The answer of a program that made no asynchronous request. `None`: its threads' time is not known.
+/// The answer for a program without asynchronous requests. `None`: its threads' time is unknown.
 pub fn answer(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
     let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
@@ -81,10 +81,10 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     ];
     let others = others.iter().map(|(name, ns)| (name, share(*ns))).filter(|(_, x)| *x >= LEAST);
     parts.extend(others.map(|(name, x)| format!("{} {name}", percent(x))));
-    Some(format!("no asynchronous I/O; its threads' time: {}", list(&parts)))
+    Some(format!("no asynchronous I/O; time of its threads: {}", list(&parts)))
 }
 
-/// Which of these calls would gain from io_uring, and which not.
+/// The calls that would gain from io_uring, and those that would not.
 pub fn advice(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
     let (mut gain, mut rest) = (Vec::new(), Vec::new());
@@ -97,17 +97,17 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
             }
             Some(Waits::Peer) => rest.push(format!("{call} waits for a peer: a ring saves calls, not the wait")),
             Some(Waits::Other) => rest.push(format!("{call} waits for no I/O")),
-            None => rest.push(format!("{call} runs and does not wait: it is as long in a ring")),
+            None => rest.push(format!("{call} runs and does not wait: it takes as long in a ring")),
         }
     }
     let mut sentences = Vec::new();
     if !gain.is_empty() {
         sentences.push(format!(
-            "io_uring would gain at {}: the thread can go on, or keep several requests in flight",
+            "io_uring would help with {}: the thread can continue, or keep several requests in flight",
             list(&gain)
         ));
     } else if wall_ns > 0 {
-        sentences.push("io_uring would gain little".to_owned());
+        sentences.push("io_uring would help little".to_owned());
     }
     sentences.extend(rest);
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -148,15 +148,15 @@ mod tests {
         ]);
         assert_eq!(
             answer(&t).unwrap(),
-            "no asynchronous I/O; its threads' time: 50 % in pread(2) (1.00 k calls, 500 µs each), 20 % in recvfrom(2), 10 % in write(2) and \
+            "no asynchronous I/O; time of its threads: 50 % in pread(2) (1.00 k calls, 500 µs each), 20 % in recvfrom(2), 10 % in write(2) and \
              20 % in user mode"
         );
         assert_eq!(
             advice(&t).unwrap(),
-            "io_uring would gain at pread(2), which waits for its own direct I/O: the thread can go on, or keep several requests in flight; \
-             recvfrom(2) waits for a peer: a ring saves calls, not the wait; write(2) runs and does not wait: it is as long in a ring"
+            "io_uring would help with pread(2), which waits for its own direct I/O: the thread can continue, or keep several requests in flight; \
+             recvfrom(2) waits for a peer: a ring saves calls, not the wait; write(2) runs and does not wait: it takes as long in a ring"
         );
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
-        assert!(advice(&cached).unwrap().starts_with("io_uring would gain little; pread(2) runs"));
+        assert!(advice(&cached).unwrap().starts_with("io_uring would help little; pread(2) runs"));
     }
 }

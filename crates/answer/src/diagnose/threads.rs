@@ -1,4 +1,4 @@
-//! Which threads submit to a ring, and which wait for what they submitted.
+//! The threads that submit to a ring, and the threads that wait for these submissions.
 
 use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has};
@@ -7,30 +7,30 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Followed;
 use iotrail_schema::trace_record::{RingRecord, ThreadRecord, TraceRecord};
 
-/// Threads that are named.
+/// The most threads that a text names.
 const NAMED: usize = 3;
 
-/// A delivery that takes longer costs something: a thread that waits for its own completions has them within a wake-up, some 10 µs.
+/// A slower delivery costs time: a thread that waits for its own completions has them within a wake-up, some 10 µs.
 const LATE_NS: f64 = 50_000.0;
 
 pub const REAPED_ELSEWHERE: Rule = Rule {
     code: "reaped_elsewhere",
-    about: "5 % of a ring's followed completions, and 50, were posted by the task work of threads that leave it to others to wait for this ring, \
-            which did so 20 times or more (a warning where their delivery took 50 µs on average, and twice as long as others')",
+    about: "the task work of threads that do not wait for this ring themselves posted 5 % of a ring's traced completions, and 50, and did \
+            so 20 times or more (a warning if their delivery took 50 µs on average, and twice as long as the delivery of others)",
     rests_on: RestsOn::Followed,
-    advice: "let the thread that waits submit as well (hand it the requests), or give each thread that submits a ring of its own and let it \
-             wait there; with sqpoll a kernel thread submits and posts, whoever waits. defer_taskrun needs one thread that does both, and is \
-             refused to two",
+    advice: "let the waiting thread submit as well (hand it the requests), or give each submitting thread its own ring and let it \
+             wait there; with sqpoll a kernel thread submits and posts for all waiters. defer_taskrun requires one thread for both, and \
+             refuses a second",
     checks: &[Check::Ring(reaped_elsewhere)],
     ..RULE
 };
 
-/// The kernel hands task work to the thread that submitted; where that one does something else, whoever waits for its completions has them
-/// when it next leaves or enters the kernel.
+/// The kernel hands task work to the thread that submitted. If that thread does other work, the waiter has its completions only
+/// when the submitter next leaves or enters the kernel.
 fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let threads = r.threads.as_ref()?;
     let detour = threads.detour.as_ref()?;
-    // Whoever waits may do so in another process, which has a record of its own for its use of the ring.
+    // A thread may wait in another process, which has its own record for its use of the ring.
     let whole = |r: &RingRecord| r.use_of.unwrap_or(r.ring);
     let same_ring = t.rings.iter().filter(|other| whole(other) == whole(r));
     let all = |of: &RingRecord| of.threads.as_ref().map_or(vec![], |threads| threads.threads.clone());
@@ -39,7 +39,7 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     waiting.retain(|(_, thread)| thread.waits > 0);
     waiting.sort_by_key(|(_, thread)| std::cmp::Reverse(thread.waits));
     let waits: u64 = waiting.iter().map(|(_, thread)| thread.waits).sum();
-    // An SQPOLL thread posts what it submits, whoever waits.
+    // An SQPOLL thread posts its submissions itself, for all waiters.
     let enough = detour.completions >= ENOUGH_FOLLOWED && detour.share >= WORTH_SAYING && waits >= ENOUGH_EVENTS;
     if !enough || has(&r.flags, "sqpoll") {
         return None;
@@ -60,14 +60,14 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mean = |ns: Option<f64>| ns.map(span);
     let took = match (mean(detour.delivery_ns), mean(detour.others_delivery_ns)) {
         (Some(these), Some(others)) => {
-            format!("; their delivery took {these} on average, and {others} where the submitter waits itself")
+            format!(". Their delivery took {these} on average, and {others} if the submitter waits itself")
         }
-        (Some(these), None) => format!("; their delivery took {these} on average"),
+        (Some(these), None) => format!(". Their delivery took {these} on average"),
         (None, _) => String::new(),
     };
     let text = format!(
-        "{} of completions are of requests that {} submitted, and that {} waited for in io_uring_enter: the kernel posts them in the thread \
-         that submitted, when that one next enters or leaves the kernel{took}; delivered by {}",
+        "{} of completions are of requests submitted by {} and awaited in io_uring_enter by {}. The kernel posts them in the submitting \
+         thread, when it next enters or leaves the kernel{took}. Delivered by {}",
         percent(detour.share),
         list(&submitters),
         list(&waiters),
@@ -99,7 +99,7 @@ fn name(t: &ThreadRecord) -> String {
     }
 }
 
-/// Of a ring, for its report: who submits, who waits. Nothing of a ring that one thread alone uses and waits for.
+/// Of a ring, for its report: the submitters and the waiters. Nothing for a ring that only one thread uses and waits for.
 pub fn told(r: &RingRecord, followed: &Followed) -> Vec<String> {
     let Some(of) = r.threads.as_ref().filter(|of| of.threads.len() as u64 + of.more > 1) else { return Vec::new() };
     let thread = |t: &ThreadRecord| {

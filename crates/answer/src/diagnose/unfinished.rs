@@ -1,4 +1,4 @@
-//! Requests that had no completion when watching ended.
+//! Requests that had no completion when tracing ended.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, plural, span};
@@ -7,24 +7,24 @@ use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpenRecord, Subject, TraceRecord};
 use iotrail_schema::trail::Course;
 
-/// A request that waits for no peer takes so long on no device that is in order.
+/// A request that waits for no peer takes this long on no working device.
 const LONG_NS: u64 = 10_000_000_000;
 
-/// Rows that are told one by one.
+/// The most rows that the text lists.
 const TOLD: usize = 3;
 
 pub const NEVER_COMPLETED: Rule = Rule {
     code: "never_completed",
-    about: "requests were in flight when the command ended, or, in no poll, for 10 s when watching ended (then a warning); not those that only \
-            wait (timeouts, accepts …) and multishot ones that have had completions",
+    about: "requests were in flight when the command ended, or, in no poll, for 10 s when tracing ended (then a warning); except those that only \
+            wait (timeouts, accepts …) and multishot requests that have had completions",
     matter: Matter::Data,
-    advice: "`cat /proc/PID/fdinfo/RING` and the kernel's log say more: a device that does not answer, a lock that io-wq waits for; a linked \
-             timeout (IORING_OP_LINK_TIMEOUT) bounds such requests",
+    advice: "`cat /proc/PID/fdinfo/RING` and the kernel log show more: a device that does not respond, a lock that io-wq waits for; a linked \
+             timeout (IORING_OP_LINK_TIMEOUT) bounds these requests",
     checks: &[Check::Trace(never_completed)],
     ..RULE
 };
 
-/// Those whose program has ended, and those that nobody answers for very long. A poll of a program that runs on is what it waits in.
+/// Requests whose program has ended, and requests without an answer for very long. A running program waits in its polls.
 fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
     let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;
@@ -57,14 +57,14 @@ fn never_completed(t: &TraceRecord) -> Option<Finding> {
     if open.len() > TOLD {
         rows.push(format!("{} more", plural(open.len() - TOLD, "kind")));
     }
-    let when = if ended { "when the program ended" } else { "when watching ended" };
+    let when = if ended { "when the program ended" } else { "when tracing ended" };
     let text = format!("{about}{} had no completion {when}: {}", plural(requests as usize, "request"), list(&rows));
     let evidence = [("requests", requests as f64), ("oldest_ns", oldest.oldest_ns as f64)];
     let severity = Severity::warning_if(open.iter().any(|o| hangs(o)));
     let mut f = Finding { ring: oldest.ring, ..NEVER_COMPLETED.finding(severity, text, &evidence) };
     if ended {
-        f.remedy = "wait for them, or take them back (IORING_OP_ASYNC_CANCEL), before the ring is closed: until the kernel has done so it \
-                    may still write into their buffers; `grep` the program's own log for the user_data"
+        f.remedy = "wait for them, or cancel them (IORING_OP_ASYNC_CANCEL), before you close the ring: until the kernel has done so it \
+                    may still write to their buffers; `grep` the program's own log for the user_data"
             .into();
     }
     Some(f)

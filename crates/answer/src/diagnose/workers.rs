@@ -1,4 +1,4 @@
-//! What goes to io-wq's worker threads, why, and to how many of them.
+//! Requests that go to io-wq worker threads, their causes, and the number of workers.
 
 use super::blocked::waited_behind;
 use super::results::errno;
@@ -17,13 +17,13 @@ const PUNTS: u64 = 50;
 
 pub const PUNTED: Rule = Rule {
     code: "punted",
-    about: "5 % of an opcode's requests, 50 or more, went to io-wq, however often each; one finding for each opcode and cause",
+    about: "5 % of an opcode's requests, 50 or more, went to io-wq, each counted once; one finding per opcode and cause",
     rests_on: RestsOn::Requests,
     checks: &[Check::Each(punted)],
     ..RULE
 };
 
-/// Requests that were handed to io-wq: one finding for each opcode and cause.
+/// Requests handed to io-wq: one finding per opcode and cause.
 fn punted(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
@@ -39,7 +39,7 @@ fn punted(t: &TraceRecord) -> Vec<Finding> {
     opcodes.into_iter().flat_map(of).collect()
 }
 
-/// On a ring with IOPOLL, a worker gets EOPNOTSUPP from a device without poll queues. The device is the cause, not the worker.
+/// On a ring with IOPOLL, a worker gets EOPNOTSUPP from a device without poll queues. The cause is the device, not the worker.
 fn is_refused_polling(t: &TraceRecord, o: &OpcodeRecord) -> bool {
     let polled = t.rings.iter().filter(|r| has(&r.flags, "iopoll"));
     let refused = polled.flat_map(|r| &r.opcodes).filter(|p| p.opcode == o.opcode).map(|p| errno(p, &["EOPNOTSUPP"]));
@@ -62,21 +62,21 @@ fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     (worked > 0).then_some(Bound { of: BoundOf::Latency, share: share.max(0.0) })
 }
 
-/// Times that a request was handed over.
+/// Number of times that a request was handed over.
 fn punts(o: &OpcodeRecord) -> u64 {
     o.punted_asked + o.punted_would_block + o.punted_drained
 }
 
-/// What went to io-wq for one cause.
+/// Requests handed to io-wq for one cause.
 struct Punted {
     requests: f64,
-    /// Of the opcode's.
+    /// Share of the opcode's requests.
     share: f64,
     hand_overs: u64,
 }
 
-/// A request may be handed over more than once. How many there were is known of the followed ones; what is handed over once each, as
-/// most are, is counted.
+/// A request may be handed over more than once. Their number is known for traced requests; the requests that are handed over once each, as
+/// most are, are counted.
 fn share(hand_overs: u64, o: &OpcodeRecord) -> Option<Punted> {
     let all = punts(o) as f64;
     let counted = all.min(o.requests as f64);
@@ -88,11 +88,11 @@ fn share(hand_overs: u64, o: &OpcodeRecord) -> Option<Punted> {
 
 fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, remedy: &str) -> Finding {
     let again = match punted.hand_overs as f64 > punted.requests {
-        true => format!(", {} times in all,", count(punted.hand_overs as f64)),
+        true => format!(", {} times in total,", count(punted.hand_overs as f64)),
         false => String::new(),
     };
     let text = format!(
-        "{} of the {} requests ({}) went to io-wq{again} because {why}: a worker thread does each, in place of the one that \
+        "{} of the {} requests ({}) went to io-wq{again} because {why}. A worker thread executes each instead of the thread that \
          submitted it",
         percent(punted.share),
         o.opcode,
@@ -104,25 +104,25 @@ fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, rem
 
 fn asked(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_asked, o)?;
-    let remedy = "without IOSQE_ASYNC the kernel first tries to issue the request in the submitting thread, and goes to a \
-                  worker only where that would block";
-    let mut f = finding(o, &punted, Severity::Warning, "the program asked for it (IOSQE_ASYNC)", remedy);
+    let remedy = "without IOSQE_ASYNC the kernel first tries to issue the request in the submitting thread, and hands it to a \
+                  worker only if it would block";
+    let mut f = finding(o, &punted, Severity::Warning, "the program requested it (IOSQE_ASYNC)", remedy);
     f.evidence.insert("asked".into(), 1.0);
     Some(f)
 }
 
 fn drained(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_drained, o)?;
-    let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel hands what asked for that, and all that is submitted \
-               meanwhile, to workers";
-    let remedy = "order only what has to be: a link (IOSQE_IO_LINK), or the next request submitted when the last one's \
-                  completion has been seen, leaves the others alone";
+    let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel hands to workers the draining request and all requests that are \
+               submitted after it";
+    let remedy = "order only requests that need it: a link (IOSQE_IO_LINK), or a submission after the previous completion \
+                  was reaped, does not affect other requests";
     let mut f = finding(o, &punted, Severity::Warning, why, remedy);
     f.evidence.insert("drained".into(), 1.0);
     Some(f)
 }
 
-const NOTHING_HELPS: &str = "nothing makes it run without a worker; if the workers are in the way, \
+const NOTHING_HELPS: &str = "no setting makes it run without a worker; if the workers disturb other threads, \
                              IORING_REGISTER_IOWQ_MAX_WORKERS limits and IORING_REGISTER_IOWQ_AFF places them";
 
 /// Operations that always go to a worker, and whose own system call does not block.
@@ -137,25 +137,25 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     let direct = DIRECT.iter().find(|(opcode, _)| *opcode == o.opcode);
     let (severity, why, remedy) = match (o.opcode.as_str(), direct) {
         (_, Some((_, remedy))) => {
-            (Severity::Warning, "the kernel always has a worker do this operation", (*remedy).into())
+            (Severity::Warning, "the kernel always hands this operation to a worker", (*remedy).into())
         }
         _ if file.is_some_and(|f| f.kind == Kind::BlockDevice) => {
-            (Severity::Warning, "they could not be done without waiting", of_device(file?))
+            (Severity::Warning, "they could not complete without blocking", of_device(file?))
         }
-        _ if reads => (Severity::Warning, "they could not be done without waiting", OF_READS.into()),
+        _ if reads => (Severity::Warning, "they could not complete without blocking", OF_READS.into()),
         _ if writes => (
             Severity::Warning,
-            "they could not be done without waiting",
+            "they could not complete without blocking",
             of_filesystem(file.and_then(|f| f.filesystem.as_deref())),
         ),
         (op, _) if is(op, SOCKET) => (
             Severity::Warning,
             "they would have blocked and could not be polled",
-            "give sockets to these requests: on what can be polled, the kernel waits for readiness without a worker"
+            "use sockets for these requests: if a file can be polled, the kernel waits for readiness without a worker"
                 .into(),
         ),
         (op, _) if is(op, WORKER) => {
-            (Severity::Note, "the kernel always has a worker do this operation", NOTHING_HELPS.into())
+            (Severity::Note, "the kernel always hands this operation to a worker", NOTHING_HELPS.into())
         }
         _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS.into()),
     };
@@ -164,8 +164,8 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     Some(f)
 }
 
-const OF_READS: &str = "metadata that is not in memory, a full request queue and a file system without NOWAIT support make a read wait: keep fewer \
-                     requests in flight than the device's nr_requests, and read files with O_DIRECT that were laid out beforehand";
+const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
+                     fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT";
 
 /// The driver decides: md, brd and zram take requests only where they may block.
 fn of_device(f: &FileRecord) -> String {
@@ -177,23 +177,23 @@ fn of_device(f: &FileRecord) -> String {
     )
 }
 
-/// Which writes wait is the file system's matter.
+/// The file system decides which writes block.
 fn of_filesystem(name: Option<&str>) -> String {
-    let direct = "an O_DIRECT write does if it extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or write \
-                  over blocks that were written before";
+    let direct = "an O_DIRECT write does if it extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or overwrite \
+                  blocks that were written before";
     match name {
         Some("ext4") => format!("on ext4 each buffered write goes to a worker, and {direct}"),
         Some("xfs") => format!("on XFS a buffered write goes to a worker only if it waits for memory, a lock or an allocation; {direct}"),
         Some("btrfs") => {
             "on btrfs a write goes to a worker unless it is to a file without copy-on-write (chattr +C) whose blocks are allocated; fallocate(2) \
-             them beforehand"
+             them first"
                 .into()
         }
         Some(fs @ ("overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
-            format!("{fs} has each buffered write go to a worker; {direct}")
+            format!("{fs} hands each buffered write to a worker; {direct}")
         }
         Some(fs) => format!("on {fs} a write goes to a worker if it waits for memory, a lock or an allocation; {direct}"),
-        None => format!("some file systems, such as ext4, do no buffered write without waiting; {direct}"),
+        None => format!("some file systems, such as ext4, complete no buffered write without blocking; {direct}"),
     }
 }
 
@@ -243,14 +243,14 @@ fn queued(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
-/// Workers at one time for each CPU: one may run and one may wait; what is beyond them waits for those.
+/// Workers at one time per CPU: one may run and one may wait; any more wait for these.
 const WORKERS_PER_CPU: u64 = 2;
-/// Below it, threads are no burden anywhere.
+/// Fewer threads are no burden on any machine.
 const WORKERS: u64 = 8;
 
 pub const IOWQ_FANOUT: Rule = Rule {
     code: "iowq_fanout",
-    about: "two workers for each CPU at one time, and eight at least",
+    about: "two workers per CPU at one time, and at least eight",
     rests_on: RestsOn::Requests,
     checks: &[Check::Trace(fanout)],
     ..RULE
@@ -267,19 +267,19 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
         _ => String::new(),
     };
     let text = format!(
-        "{most} io-wq workers at one time on {cpus} CPUs{others}: they contend for the CPUs, for locks of the file and with the \
+        "{most} io-wq workers at one time on {cpus} CPUs{others}. They contend for the CPUs, for locks of the file and with the \
          threads that submit"
     );
     let remedy = format!(
-        "limit them with IORING_REGISTER_IOWQ_MAX_WORKERS (for bounded work, files, and for unbounded work, sockets and the \
-         rest), to {cpus} and upwards from there; or keep the requests out of io-wq, as under `punted`"
+        "limit them with IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest), \
+         starting at {cpus}; or keep the requests out of io-wq, as under `punted`"
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);
     Some(Finding { remedy, bound: waited_for_each_other(t), ..f })
 }
 
-/// The share of the workers' time in which they waited for a CPU that another worker had.
+/// The share of the workers' time in which they waited for a CPU that another worker used.
 fn waited_for_each_other(t: &TraceRecord) -> Option<Bound> {
     let all = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let tids: BTreeSet<u32> = all().map(|thread| thread.tid).collect();

@@ -1,4 +1,4 @@
-//! Where a measurement's numbers must not be taken at their word. Asked once, when it is made; the answers stay with it, as
+//! Doubts about a measurement's numbers. They are determined once, when it is made, and stored with it as
 //! its warnings.
 
 use iotrail_base::words::{list, percent, plural};
@@ -8,13 +8,13 @@ use iotrail_schema::measurement::{
     CpuSamples, DeliveryPathCount, Followed, Host, Interrupt, Measurement, Probe, Warning,
 };
 
-/// One in a hundred: the accuracy that shares and counts are read with.
+/// One in a hundred: the accuracy with which a reader uses shares and counts.
 const ACCURACY: f64 = 0.01;
 
-/// The counts of one watched span, whoever's load it was.
+/// The counts of one traced span, of any load.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts<'a> {
-    /// That the load had from the kernel: one for each I/O, but for a network server's.
+    /// Completions that the kernel posted for the load: one per I/O, except for a network server's.
     pub completions: u64,
     pub probe: &'a Probe,
     pub vehicles: &'a [DeliveryPathCount],
@@ -29,7 +29,7 @@ impl<'a> From<&'a Measurement> for Counts<'a> {
     }
 }
 
-/// What the span's own numbers say against it.
+/// Doubts that follow from the span's own numbers.
 pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
     let c = &of.into();
     [lost(c), missed(c), untracked(c), seen_too_many(c), unknown(c), interrupts_missed(c)]
@@ -38,13 +38,13 @@ pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
         .collect()
 }
 
-/// Nothing that was timed tells of a machine whose instructions are run by software.
+/// No timing reveals that the machine is emulated.
 pub fn emulated(host: &Host) -> Option<Warning> {
     host.is_emulated().then(|| {
         Warning::new(
             "emulated",
-            "software runs this machine's instructions: counts mean what they say, times mean nothing",
-            "compare counts, or run where KVM works",
+            "this machine is emulated (no KVM): counts are valid, times are meaningless",
+            "compare counts, or run with KVM",
         )
     })
 }
@@ -54,94 +54,95 @@ fn lost(m: &Counts<'_>) -> Option<Warning> {
     Some(Warning::new(
         "events_lost",
         format!(
-            "the probes lost {}: a counter's map was full or a probe interrupted itself",
+            "the probes lost {}, since a counter's map was full or a probe interrupted itself: counts are lower bounds",
             plural(lost as usize, "event")
         ),
-        "take the counts as lower bounds, or repeat with less else running",
+        "repeat with less other load",
     ))
 }
 
-/// What the probes' maps had no room for, and what is unreliable for that.
+/// Entries that did not fit in the probes' maps, and the numbers that are unreliable for it.
 pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
     let warning = |(what, n): &(Full, u64)| {
         let (of, code, text, advice) = match what {
             Full::Threads => (
                 "thread state",
                 "threads_lost",
-                "what delivered their completions is wrong (slept counts as inline), not only too low; counts by operation hold",
-                "watch fewer threads at once",
+                "their delivery paths are wrong (slept counts as inline), not only too low; counts by operation are unaffected",
+                "trace fewer threads at once",
             ),
             Full::Counts => (
                 "event",
                 "counts_lost",
-                "completions, requests and what delivered them are lower bounds",
-                "watch fewer rings at once",
+                "completions, requests and delivery paths are lower bounds",
+                "trace fewer rings at once",
             ),
             Full::Calls => (
                 "call",
                 "calls_lost",
-                "requests, results and latencies of native and POSIX AIO are lower bounds; io_uring's counts hold",
-                "watch fewer requests of AIO at once",
+                "requests, results and latencies of native and POSIX AIO are lower bounds; io_uring's counts are unaffected",
+                "trace fewer AIO requests at once",
             ),
             Full::Children => (
                 "process",
                 "children_lost",
-                "what they did is not counted: all counts are lower bounds",
-                "watch one process of them (-p), or fewer at once",
+                "their work is not counted, and all counts are lower bounds",
+                "trace one process of them (-p), or fewer at once",
             ),
             Full::Errnos => (
                 "error",
                 "errnos_lost",
-                "which errors these were is not known; the number of errors holds",
-                "the opcodes' errors have all of them",
+                "their errno is unknown; the number of errors is exact",
+                "the opcodes' `errors` include all of them",
             ),
             Full::Interrupts => (
                 "interrupt",
                 "interrupts_lost",
-                "interrupts and mode switches are lower bounds; completions hold",
-                "/proc/interrupts has all of them",
+                "interrupts and mode switches are lower bounds; completions are unaffected",
+                "/proc/interrupts counts all of them",
             ),
             Full::Ipis => (
                 "interprocessor interrupt",
                 "ipis_lost",
-                "kicks and interprocessor interrupts are lower bounds; completions hold",
-                "watch fewer threads at once",
+                "kicks and interprocessor interrupts are lower bounds; completions are unaffected",
+                "trace fewer threads at once",
             ),
             Full::Waits => (
                 "wait",
                 "waits_lost",
-                "how often which thread waited for a ring's completions is a lower bound; completions hold",
-                "watch fewer threads at once",
+                "the number of waits per thread and ring is a lower bound; completions are unaffected",
+                "trace fewer threads at once",
             ),
             Full::Workers => (
-                "look at an io-wq worker",
+                "sample of an io-wq worker",
                 "workers_lost",
-                "the number of io-wq workers is a lower bound; completions hold",
-                "watch fewer processes at once",
+                "the number of io-wq workers is a lower bound; completions are unaffected",
+                "trace fewer processes at once",
             ),
         };
         let things = match (*n, of) {
             (1, "process") => "1 process".to_owned(),
             (n, "process") => format!("{n} processes"),
-            (1, "look at an io-wq worker") => "1 look at an io-wq worker".to_owned(),
-            (n, "look at an io-wq worker") => format!("{n} looks at io-wq workers"),
+            (1, "sample of an io-wq worker") => "1 sample of an io-wq worker".to_owned(),
+            (n, "sample of an io-wq worker") => format!("{n} samples of io-wq workers"),
             (n, of) => plural(n as usize, of),
         };
-        Warning::new(code, format!("the probes had no room for {things}: {text}"), advice)
+        Warning::new(code, format!("the probes' maps had no space for {things}: {text}"), advice)
     };
     full.iter().map(warning).collect()
 }
 
-/// Requests that were chosen to be followed and are not among the followed ones.
+/// Requests that were chosen for tracing and are not among the traced ones.
 pub fn followed_lost(of: &Followed, option: &str) -> Option<Warning> {
     (of.no_room + of.ring_buffer_full > 0).then(|| {
         Warning::new(
             "followed_lost",
             format!(
-                "of the requests that were followed, {} were given up for want of room and {} were lost on the way",
+                "of the requests to be traced, {} were dropped because a map was full and {} because the ring buffer was full: \
+                 counts by opcode are unaffected, files and latencies cover the other requests",
                 of.no_room, of.ring_buffer_full
             ),
-            format!("counts by opcode are not affected, files and latencies are of the others; follow fewer: a larger {option}"),
+            format!("trace fewer requests: a larger {option}"),
         )
     })
 }
@@ -154,20 +155,20 @@ fn missed(m: &Counts<'_>) -> Option<Warning> {
         m.probe.missed.iter().map(|missed| format!("{} {}", missed.program, missed.events)).collect();
     Some(Warning::new(
         "events_missed",
-        format!("events were missed that arrived while their own program was running: {}", each.join(", ")),
-        "what a program counts is low by at most that; `iotrail check --json` says what each is for",
+        format!("the probes missed events that arrived while their own program was running: {}", each.join(", ")),
+        "each program's counts are too low by at most that number; `iotrail check --json` describes each program",
     ))
 }
 
-/// The code of the warning that the probes watched something else than the load.
+/// The code of the warning that the probes traced something other than the load.
 pub const NOT_SEEN: &str = "load_not_seen";
 
-/// Whether the probes saw so few of a load's completions, which all leave events, that what they counted is not of it.
+/// Whether the probes saw so few of a load's completions, which all produce events, that their counts belong to something else.
 pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
     probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
 }
 
-/// How many completions ended in interrupts that no probe saw, about: as many for each as in those that were seen.
+/// Estimated number of completions that ended in interrupts missed by the probes: as many per interrupt as in those that were seen.
 fn unseen(m: &Counts<'_>) -> Option<String> {
     let own = || m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
     let credited: u64 = own().filter_map(|i| i.credited).sum();
@@ -175,7 +176,7 @@ fn unseen(m: &Counts<'_>) -> Option<String> {
     let seen = m.probe.completions_seen.filter(|_| credited > 0 && unseen > 0)?;
     let about = (unseen as f64 * seen as f64 / credited as f64).round();
     Some(format!(
-        "; about {about} ended in {} of theirs that the kernel counted and no probe saw",
+        "; about {about} ended in {} that the kernel counted and no probe saw",
         plural(unseen as usize, "interrupt")
     ))
 }
@@ -187,20 +188,20 @@ fn untracked(m: &Counts<'_>) -> Option<Warning> {
         return Some(Warning::new(
             NOT_SEEN,
             format!(
-                "the probes saw {seen} of the load's {} completions: what delivered them, kicks, interrupts and switches are unknown",
+                "the probes saw {seen} of the load's {} completions: delivery paths, kicks, interrupts and switches are unknown",
                 m.completions
             ),
-            "latency and throughput are the load's own and stand; report this with the output of `iotrail check`",
+            "latency and throughput are measured by the load and are valid; report this with the output of `iotrail check`",
         ));
     }
     Some(Warning::new(
         "untracked",
         format!(
-            "{untracked} of {} completions left no trace that the probes can follow{}",
+            "{untracked} of {} completions left no event that the probes can use{}: counts are lower bounds",
             m.completions,
             unseen(m).unwrap_or_default()
         ),
-        "docs/delivery.md says which interfaces do that and when",
+        "docs/delivery.md lists the interfaces and conditions",
     ))
 }
 
@@ -208,8 +209,8 @@ fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
     let seen = m.probe.completions_seen.filter(|n| *n > m.completions)?;
     Some(Warning::new(
         "seen_too_many",
-        format!("the probes saw {seen} completions, the load {}", m.completions),
-        "another ring of this process was busy: take the shares, not the counts, and report this",
+        format!("the probes saw {seen} completions, the load {}: shares are valid, counts are too high", m.completions),
+        "another ring of this process was busy; report this",
     ))
 }
 
@@ -220,19 +221,19 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
     (share >= ACCURACY).then(|| {
         Warning::new(
             "unknown_vehicle",
-            format!("for {} of completions it could not be told what carried them", percent(share)),
-            "their details and docs/delivery.md say when that is so (task work within execve or another call that is not \
-             io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
+            format!("the delivery path of {} of completions is unknown", percent(share)),
+            "their details and docs/delivery.md give the conditions (task work in execve or another call outside \
+             io_uring, native aio that no event ends); `iotrail check` reports missing probes",
         )
     })
 }
 
-/// The kernel's own count is the observer that nothing escapes.
+/// The kernel's own count misses no interrupt.
 fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
-    // The two are not read at the same instant: a few apart is no miss.
+    // The two are not read at the same instant: a small difference is no miss.
     const EDGES: f64 = 10.0;
-    // Of a line that ended others' I/O alone, nothing is said of this program. Nor do the kernel's own vectors change a figure of
-    // its: what hits its threads is seen, and /proc's count stands beside that of the others.
+    // A line that ended only other programs' I/O is not about this program. Nor do the kernel's own vectors change a number
+    // of it: interrupts of its threads are seen, and /proc's count is listed next to the others'.
     let is_line = |i: &&Interrupt| i.vector.parse::<u32>().is_ok();
     let own = m.interrupts.iter().filter(is_line).filter(|i| i.credited != Some(0) || i.count == 0);
     let both = own.filter_map(|i| Some((i, i.proc_count?)));
@@ -249,13 +250,13 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
             "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted{others}",
             worst.count, worst.vector, worst.name, worst.cpu
         ),
-        "counts of interrupts and their wake-ups are low by that share; completions are not affected",
+        "counts of interrupts and their wake-ups are too low by that share; completions are unaffected",
     ))
 }
 
 pub const NOTHING_ASYNCHRONOUS: &str = "nothing_asynchronous";
 
-/// A watched program of which there is nothing to tell. `syscalls`, `pread_pwrite`: its system calls, and of these how many
+/// A traced program without asynchronous requests. `syscalls`, `pread_pwrite`: its system calls, and the number of them that
 /// were pread64 and pwrite64.
 pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) -> Warning {
     let instead = match (syscalls, pread_pwrite) {
@@ -268,12 +269,12 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
     Warning::new(
         NOTHING_ASYNCHRONOUS,
         format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
-        "if another process does the I/O, trace that one (-p) or all (-a); if the program brings its own glibc, its POSIX AIO is seen \
-         only with -p",
+        "if another process does the I/O, trace that process (-p) or all processes (-a); if the program brings its own glibc, its POSIX AIO is \
+         traced only with -p",
     )
 }
 
-/// Of a watched program that has rings nothing was seen. `rings`: process and descriptors of each.
+/// A traced program whose rings had no activity. `rings`: process and descriptors of each.
 pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
     const NAMED: usize = 3;
     let one = |(tgid, fds): &(u32, Vec<u32>)| match fds.first() {
@@ -288,39 +289,39 @@ pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
     Warning::new(
         "idle_rings",
         format!(
-            "{} {are} open ({}); no request was submitted to io_uring, native aio or POSIX AIO while it was watched, and none completed",
+            "{} {are} open ({}); no request was submitted to io_uring, native aio or POSIX AIO in the trace, and none completed",
             plural(rings.len(), "io_uring"),
             list(&named)
         ),
-        "requests that were submitted before the watch began are seen when they complete: watch longer (--duration)",
+        "requests submitted before the trace are counted when they complete: trace longer (--duration)",
     )
 }
 
-/// Native aio whose results left no system call. `ended`: completions seen, `reaped`: those whose result was seen.
+/// Native aio whose results no system call returned. `ended`: completions seen, `reaped`: completions with a known result.
 pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     let unseen = ended.saturating_sub(reaped);
     (unseen as f64 > ACCURACY * ended as f64).then(|| {
         Warning::new(
             "results_unseen",
             format!(
-                "{unseen} of {ended} completions of native aio were not seen to be reaped: the program takes them out of the \
-                 ring in its own memory, or has left them there"
+                "no system call reaped {unseen} of {ended} completions of native aio: the program reaps them in the ring's memory, \
+                 or has not reaped them. Their bytes, errors and latencies are not counted"
             ),
-            "their bytes, errors and latencies are not counted; with io_getevents they would be",
+            "io_getevents(2) would show them",
         )
     })
 }
 
-/// Zero-copy receives: `requests` of them. The kernel puts what they receive into the queue without an event.
+/// Zero-copy receives: `requests` of them. The kernel posts their completions without an event.
 pub fn zero_copy_received(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
         Warning::new(
             "zero_copy_received",
             format!(
-                "what {} of zero-copy receive got is not counted: the kernel has no event for these completions (io_zcrx_queue_cqe)",
+                "the completions of {} of zero-copy receive are not counted: the kernel has no event for them (io_zcrx_queue_cqe)",
                 plural(requests as usize, "request")
             ),
-            "completions and bytes are lower bounds; other requests hold",
+            "completions and bytes are lower bounds; other requests are unaffected",
         )
     })
 }
@@ -332,35 +333,37 @@ pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
         Warning::new(
             "results_unseen",
             format!(
-                "{unseen} of {requests} requests of POSIX AIO were not seen to be returned (aio_return): the program looks at them by \
-                 aio_error or a signal alone, or they were not done"
+                "{unseen} of {requests} requests of POSIX AIO were not returned by aio_return(3): the program only calls \
+                 aio_error(3) or waits for a signal, or they did not complete. Their completions, bytes, errors and latencies are not counted"
             ),
-            "no event tells when they are done: they are no completions here, and their bytes, errors and latencies are not counted; \
-             with aio_return they would be",
+            "call aio_return(3): no other event shows their completion",
         )
     })
 }
 
-/// Native aio whose submission was under way, or the program's first, when its probe came.
+/// Native aio whose submission was in progress, or the program's first, when its probe was attached.
 pub fn submissions_unseen(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
         Warning::new(
             "submissions_unseen",
-            format!("{requests} requests of native aio were submitted before that was looked at"),
-            "they are not among the requests, and their completions have no opcode; a trace that starts the program (--) has all",
+            format!(
+                "{requests} requests of native aio were submitted before their probe was attached: requests are lower bounds, and \
+                 these completions have no opcode"
+            ),
+            "let the trace start the program (--)",
         )
     })
 }
 
-/// Losses that the shares of the CPU could lean from.
+/// Losses that could bias the shares of the CPU.
 pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
     let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
     (how.lost as f64 > 0.05 * expected as f64).then(|| {
         Warning::new(
             "samples_lost",
-            format!("{} of {expected} samples of the CPUs were lost", how.lost),
-            "the shares are of the others; a virtual machine whose host is busy loses samples, and so do long stretches \
-             with interrupts off",
+            format!("{} of {expected} samples of the CPUs were lost: shares cover the other samples", how.lost),
+            "a virtual machine on a busy host loses samples, and so do long periods \
+             with interrupts disabled",
         )
     })
 }

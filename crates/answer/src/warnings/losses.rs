@@ -1,10 +1,10 @@
-//! What was watched in a run, and what was not seen of it.
+//! The traced measurements of a run, and the events that the probes lost.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Engine;
 use iotrail_schema::run_record::RunRecord;
 
-/// By name, of all watched measurements together; `None`: not known of one of them, or nothing was watched. Empty: nothing is measured.
+/// By name, over all traced measurements together; `None`: unknown for one of them, or none was traced. Empty: nothing is measured.
 pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
     if run.done() == 0 {
         return Vec::new();
@@ -20,6 +20,6 @@ pub fn losses(run: &RunRecord) -> Vec<(&'static str, Option<u64>)> {
             *sum = sum.zip(n).map(|(sum, n)| sum + n);
         }
     }
-    let names = ["completions seen", "of unknown vehicle", "untracked", "events lost"];
+    let names = ["completions seen", "of unknown delivery path", "untracked", "events lost"];
     names.into_iter().zip(sums).map(|(name, sum)| (name, sum.filter(|_| any))).collect()
 }

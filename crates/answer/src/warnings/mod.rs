@@ -1,4 +1,4 @@
-//! The warnings of a run's measurements, each said once.
+//! The warnings of a run's measurements, each listed once.
 
 pub mod doubt;
 pub mod losses;
@@ -6,7 +6,7 @@ pub mod losses;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
-/// Each warning, and how many measurements gave it. Those that differ in nothing but their figures are one: the first.
+/// Each warning, and the number of measurements that gave it. Warnings that differ only in their numbers are one: the first.
 pub fn each_once(run: &RunRecord) -> Vec<(Warning, usize)> {
     let mut found: Vec<(Warning, usize)> = Vec::new();
     for m in run.measurements() {
@@ -20,7 +20,7 @@ pub fn each_once(run: &RunRecord) -> Vec<(Warning, usize)> {
     found
 }
 
-/// The warning as a sentence, and how often it was given.
+/// The warning as a sentence, and the number of measurements that gave it.
 pub fn sentence(warning: &Warning, times: usize, measurements: usize) -> String {
     let remedy = if warning.remedy.is_empty() { String::new() } else { format!("; {}", warning.remedy) };
     let often =

@@ -119,7 +119,7 @@ fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
     r.cells[0].measurements.open()[0] = m.clone();
     for text in [bench::screen(&m, true, PLAIN).to_string(), full(&r, PLAIN).to_string()] {
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for once in ["the probes lost", "100 of 500 completions", "could not be told", "of the 500 interrupts 36"] {
+        for once in ["the probes lost", "100 of 500 completions", "the delivery path of", "of the 500 interrupts 36"] {
             assert_eq!(flat.matches(once).count(), 1, "'{once}' in\n{text}");
         }
     }
@@ -151,7 +151,7 @@ fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
     let expected = ["1", "default", "9.91", "k", "2.0", "3998", "–", "syscall_exit", "100%", "0.00", "0.01", "0.00"];
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
     assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
-    assert!(text.contains("6000 completions seen · 0 of unknown vehicle · 0 untracked\n"), "{text}");
+    assert!(text.contains("6000 completions seen · 0 of unknown delivery path · 0 untracked\n"), "{text}");
     assert!(text.contains("IOPS with coop_taskrun against default: higher"), "{text}");
     let row = text.lines().find(|l| l.starts_with("depth 4 ")).unwrap();
     let expected = ["depth", "4", "3", "1.332", "1.329–1.335", "–", "0.8", "faster"];

@@ -58,7 +58,7 @@ fn advice(out: &mut Screen, text: Option<&str>) {
 fn others(out: &mut Screen, v: &Verdict, rest: &str) {
     let first = v.others.iter().find(|f| f.warns());
     if let Some(first) = first {
-        out.paragraph("  also  ", &brief(&first.text));
+        out.paragraph("  also  ", first.headline());
     }
     let more = v.others.len() - usize::from(first.is_some());
     if more > 0 {
@@ -73,19 +73,8 @@ fn others_in_a_line(out: &mut Screen, v: &Verdict) {
         1 => " (--full)".to_owned(),
         n => format!(" (and {} more: --full)", n - 1),
     };
-    let first = cut(&brief(&first.text), WIDTH - SIGN.len() - end.len());
+    let first = cut(first.headline(), WIDTH - SIGN.len() - end.len());
     out.paragraph("  also  ", &format!("{first}{end}"));
-}
-
-/// Its figures, without the explanation and how many it rests on.
-fn brief(text: &str) -> String {
-    let text = text.rsplit_once("; from ").map_or(text, |(before, _)| before);
-    // `ring 4 of node (5482): …` does not explain anything.
-    let text = text.strip_prefix("ring ").and_then(|text| Some(text.split_once(": ")?.1)).unwrap_or(text);
-    text.split_once(": ")
-        .filter(|(head, _)| head.contains(|c: char| c.is_ascii_digit()))
-        .map_or(text, |(head, _)| head)
-        .to_owned()
 }
 
 /// `p50 91.0 µs · p99 210 µs · max 4.00 ms · mean 95.2 µs`.

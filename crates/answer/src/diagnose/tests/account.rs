@@ -334,7 +334,7 @@ fn a_descriptor_that_hung_up_is_named_with_its_file() {
     assert_eq!(codes(&t), Vec::<String>::new(), "but data they do");
     t.calls.as_mut().unwrap()[1].count = 100;
     with(&mut t, "EPOLLOUT");
-    assert!(only(&t, "epoll_spins").remedy.contains("something to send"));
+    assert!(only(&t, "epoll_spins").remedy.contains("data to send"));
 }
 
 #[test]

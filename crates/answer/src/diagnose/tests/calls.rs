@@ -24,7 +24,7 @@ fn a_threads_time_is_shared_by_the_rings_it_serves() {
 fn single_submissions_need_something_to_be_batched_with() {
     let f = only(&one_per_enter(), "one_per_enter");
     assert!(
-        f.text.contains("40.0 k calls a second while the ring was in use, with 17.6 requests in flight"),
+        f.text.contains("40.0 k calls per second while the ring was in use, with 17.6 requests in flight"),
         "{}",
         f.text
     );
@@ -41,7 +41,7 @@ fn single_submissions_need_something_to_be_batched_with() {
 fn single_submissions_that_are_done_at_once_are_system_calls() {
     let f = only(&one_at_a_time(), "one_per_enter");
     assert!(
-        f.text.starts_with("each of 40.0 k io_uring_enter calls a second while the ring was in use submitted"),
+        f.text.starts_with("each of 40.0 k io_uring_enter calls per second while the ring was in use submitted"),
         "{}",
         f.text
     );
@@ -58,7 +58,7 @@ fn single_submissions_that_are_done_at_once_are_system_calls() {
 #[test]
 fn the_limit_is_that_of_the_ring_and_the_kernel() {
     let f = only(&capped_batch(), "capped_batch");
-    assert!(f.text.starts_with("94 % of completions came in task-work runs of exactly 20"), "{}", f.text);
+    assert!(f.text.starts_with("94 % of completions were in task-work runs of exactly 20"), "{}", f.text);
     let changed = |change: &dyn Fn(&mut TraceRecord)| {
         let mut t = capped_batch();
         change(&mut t);
@@ -111,7 +111,7 @@ fn a_ring_that_never_polls_is_told_even_without_errors() {
     let mut t = clean();
     t.rings[0].flags = vec!["iopoll".into()];
     let f = only(&t, "iopoll_without_queues");
-    assert!(f.text.starts_with("a ring with IOPOLL, and not one of its 80.0 k completions"), "{}", f.text);
+    assert!(f.text.starts_with("polling found none of the 80.0 k completions"), "{}", f.text);
     t.rings[0].vehicles = vec![carried(DeliveryPath::Iopoll, 80_000, None, Some(1_000))];
     assert_eq!(codes(&t), Vec::<String>::new());
 }
@@ -120,7 +120,7 @@ fn a_ring_that_never_polls_is_told_even_without_errors() {
 fn the_submission_thread_spins_or_naps() {
     let f = only(&sqpoll_spinning(), "sqpoll_spinning");
     assert!(
-        f.text.contains("(tid 1240, last on CPU 1) took 98 % of a CPU for 40 requests, 49.0 ms for each"),
+        f.text.contains("(tid 1240, last on CPU 1) took 98 % of a CPU for 40 requests, 49.0 ms per request"),
         "{}",
         f.text
     );
@@ -140,7 +140,7 @@ fn the_submission_thread_spins_or_naps() {
 #[test]
 fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
     let f = only(&chatty_poller(), "chatty_poller");
-    assert!(f.text.contains("getppid foremost (41.0 system calls per I/O in all)"), "{}", f.text);
+    assert!(f.text.contains("mostly getppid (41.0 system calls per I/O in total)"), "{}", f.text);
     assert!(f.text.starts_with("76 % of completions"), "{}", f.text);
     for call in ["write", "epoll_wait", "io_uring_enter"] {
         let home = delivered_by(vec![carried(DeliveryPath::SyscallExit, 80_000, Some(call), Some(900))]);
@@ -153,7 +153,7 @@ fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
     let mut t = delivered_by(vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
     t.total.stray_calls = Some(t.total.ios * 4);
     let f = only(&t, "chatty_poller");
-    assert!(f.text.starts_with("4.00 system calls per I/O beside io_uring_enter"), "{}", f.text);
+    assert!(f.text.starts_with("4.00 system calls per I/O in addition to io_uring_enter"), "{}", f.text);
     t.total.stray_calls = Some(t.total.ios * 2);
     assert_eq!(codes(&t), Vec::<String>::new());
     let mut waits = clean();
@@ -182,5 +182,5 @@ fn a_thread_that_did_nothing_was_not_woken_for_it() {
     assert_eq!(codes(&unknown), Vec::<String>::new(), "how long it was looked at is not known");
     let none = sqpoll(|s| s.requests = 0);
     let f = only(&none, "sqpoll_spinning");
-    assert!(f.text.contains("98 % of a CPU for no request: "), "{}", f.text);
+    assert!(f.text.contains("98 % of a CPU for no request. "), "{}", f.text);
 }

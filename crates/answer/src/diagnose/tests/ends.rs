@@ -33,11 +33,11 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
 fn completions_are_left_lying_where_a_tenth_of_them_is_and_nobody_waits() {
     let f = only(&left_lying(), "left_lying");
     assert!(
-        f.text.starts_with("33 % of the completions lay in the completion queue for 10 ms or longer"),
+        f.text.starts_with("33 % of the completions stayed in the completion queue for 10 ms or longer"),
         "{}",
         f.text
     );
-    assert!(f.text.contains("up to 96 lay there at a time, of 128 entries; from 300 followed"), "{}", f.text);
+    assert!(f.text.contains("Up to 96 waited there at a time, of 128 entries. Basis: 300 traced"), "{}", f.text);
     assert_eq!((f.warns(), f.evidence["left_p50_ns"]), (false, 4e6));
     let with = |change: fn(&mut Reaping)| {
         let mut t = left_lying();
@@ -65,14 +65,12 @@ fn completions_are_left_lying_where_a_tenth_of_them_is_and_nobody_waits() {
 fn punting_is_told_by_opcode_and_cause() {
     let said = findings(&punted());
     assert!(
-        said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program asked for it")
+        said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program requested it")
     );
     assert!(said[0].warns() && said[0].evidence["asked"] == 1.0);
-    assert!(
-        said[1]
-            .text
-            .starts_with("100 % of the fsync requests (900) went to io-wq because the kernel always has a worker")
-    );
+    assert!(said[1].text.starts_with(
+        "100 % of the fsync requests (900) went to io-wq because the kernel always hands this operation to a worker"
+    ));
     assert!(!said[1].warns() && said[1].evidence["would_block"] == 1.0);
     assert_eq!(said.len(), 2);
 }
@@ -88,10 +86,10 @@ fn a_request_that_is_handed_over_twice_went_once() {
         (f.text.split(" because").next().unwrap().to_owned(), f.evidence["punted"])
     };
     let twice = of(80_000, Some([40_000.0; 3]));
-    assert_eq!(twice, ("50 % of the read requests (40.0 k) went to io-wq, 80.0 k times in all,".into(), 40_000.0));
+    assert_eq!(twice, ("50 % of the read requests (40.0 k) went to io-wq, 80.0 k times in total,".into(), 40_000.0));
     // Nothing is known of them but that no more than all went.
     let more = of(160_000, None);
-    assert_eq!(more, ("100 % of the read requests (80.0 k) went to io-wq, 160 k times in all,".into(), 80_000.0));
+    assert_eq!(more, ("100 % of the read requests (80.0 k) went to io-wq, 160 k times in total,".into(), 80_000.0));
     // An estimate that may be as many as were counted does not take their place.
     assert_eq!(of(8_000, Some([7_500.0, 6_000.0, 9_000.0])).1, 8_000.0);
     assert_eq!(of(8_000, Some([4_000.0, 3_000.0, 5_000.0])).1, 4_000.0);
@@ -101,7 +99,7 @@ fn a_request_that_is_handed_over_twice_went_once() {
 fn the_place_where_the_order_was_lost_is_named() {
     let f = only(&reordered(), "reordered");
     assert!(
-        f.text.contains("the order was lost in: task work 45 %, device 5 %, block layer 0.2 %; from"),
+        f.text.contains("The order was lost in: task work 45 %, device 5 %, block layer 0.2 %. Basis: "),
         "{}",
         f.text
     );
@@ -111,7 +109,7 @@ fn the_place_where_the_order_was_lost_is_named() {
     (by.file_system, by.task_work) = (Some(by.task_work), 0);
     let f = only(&writes, "reordered");
     assert!(
-        f.text.contains("the order was lost in: file system 45 %, device 5 %, block layer 0.2 %; from"),
+        f.text.contains("The order was lost in: file system 45 %, device 5 %, block layer 0.2 %. Basis: "),
         "{}",
         f.text
     );
@@ -136,7 +134,7 @@ fn the_place_where_the_order_was_lost_is_named() {
     assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
     let f = only(&of(78_700, 63, 0), "reordered");
     assert!(
-        f.text.contains("the order was lost in: a place that was not followed; from 80.0 k followed completions"),
+        f.text.contains("The order was lost in: a place that was not traced. Basis: 80.0 k traced completions"),
         "{}",
         f.text
     );
@@ -147,9 +145,9 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
     let f = only(&delivered_out_of_order(), "delivered_out_of_order");
     assert_eq!(
         f.text,
-        "44 % of the completions that were seen to become ready were posted before one that was ready earlier, by up to 8 places; \
-         the order was lost in task work: each thread posts what it submitted itself when it next enters the kernel, whoever \
-         else's was ready before; from 80.0 k followed completions"
+        "44 % of the completions with a known ready time were posted before one that was ready earlier, by up to 8 positions. \
+         The order was lost in task work. Each thread posts its own submissions when it next enters the kernel, even if \
+         others were ready before. Basis: 80.0 k traced completions"
     );
     assert!(f.remedy.starts_with("let one thread submit"), "{}", f.remedy);
     assert_eq!((f.evidence["inversions_per_completion"], f.evidence["max_displacement"]), (0.4375, 8.0));
@@ -159,17 +157,17 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
         only(&t, "delivered_out_of_order").text.rsplit_once("lost in ").unwrap().1.to_owned()
     };
     let old = because(&|t| t.total.host.kernel = "6.1.0-50-amd64".into());
-    assert!(old.starts_with("task work: this kernel runs last what was queued first; from"), "{old}");
+    assert!(old.starts_with("task work. This kernel runs the task work last that was queued first. Basis: "), "{old}");
     let writes = because(&|t| {
         let by = &mut t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by;
         (by.file_system, by.task_work) = (Some(35_000), 0);
     });
-    assert!(writes.starts_with("the file system: a kernel worker"), "{writes}");
+    assert!(writes.starts_with("the file system. A kernel worker"), "{writes}");
     let done_at_once = because(&|t| {
         t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by.inline = Some(30_000);
     });
     assert!(
-        done_at_once.starts_with("submission: what is done when its submission returns is posted at once"),
+        done_at_once.starts_with("submission. Requests that complete at submission are posted at once"),
         "{done_at_once}"
     );
     // A few in a hundred are part of any mixture.

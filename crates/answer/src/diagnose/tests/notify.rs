@@ -9,7 +9,7 @@ fn who_had_the_cpu_is_named_and_a_free_cpu_yields_nothing() {
         (f.warns(), f.ring, f.evidence["share_of_delivery"], f.evidence["p99_ns"]),
         (true, Some(0), 0.75, 4.1e6)
     );
-    assert!(f.text.contains("that CPU ran postgres (99) 90 % and unknown 10 %; from 80.0 k followed"), "{}", f.text);
+    assert!(f.text.contains("that CPU ran postgres (99) 90 % and unknown 10 %. Basis: 80.0 k traced"), "{}", f.text);
     let with = |change: fn(&mut Runnable)| {
         let mut t = waiting_for_cpu();
         change(t.rings[0].stages.as_mut().unwrap().runnable.as_mut().unwrap());
@@ -31,13 +31,13 @@ fn who_waits_for_whose_completions_is_named() {
     assert_eq!((f.warns(), f.ring, f.evidence["waits"]), (true, Some(0), 60_000.0));
     assert!(
         f.text.starts_with(
-            "100 % of completions are of requests that ib_writer (1235) submitted, and that ib_reaper (1236) waited for in \
-             io_uring_enter: "
+            "100 % of completions are of requests submitted by ib_writer (1235) and awaited in io_uring_enter by \
+             ib_reaper (1236). "
         ),
         "{}",
         f.text
     );
-    assert!(f.text.contains("took 900 µs on average; delivered by syscall_exit (futex) 100 %"), "{}", f.text);
+    assert!(f.text.contains("took 900 µs on average. Delivered by syscall_exit (futex) 100 %"), "{}", f.text);
     let with = |change: fn(&mut RingRecord)| {
         let mut t = reaped_elsewhere();
         change(&mut t.rings[0]);
@@ -54,7 +54,7 @@ fn who_waits_for_whose_completions_is_named() {
     other.threads = Some(RingThreads { threads: vec![reaper], waiting: Some(1), ..RingThreads::default() });
     t.rings.push(other);
     let f = only(&t, "reaped_elsewhere");
-    assert!(f.text.contains("that ib_reaper (1236) of process cat (77) waited for"), "{}", f.text);
+    assert!(f.text.contains("by ib_reaper (1236) of process cat (77)."), "{}", f.text);
     // It costs next to nothing where submitters come by at once.
     let mut soon = reaped_elsewhere();
     soon.rings[0].threads.as_mut().unwrap().detour.as_mut().unwrap().delivery_ns = Some(4_000.0);
@@ -66,12 +66,12 @@ fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
     let f = only(&stranded(), "stranded");
     assert_eq!(
         f.text,
-        "98 % of completions waited for the timer tick (2.00 ms after they were ready, at the median): COOP_TASKRUN sends no \
-         interrupt for them and the thread makes no system call while it peeks, so their task work waits until the kernel is \
-         entered for another reason, and the next one is the tick; from 500 completions"
+        "98 % of completions waited for the timer tick (2.00 ms after they were ready, at the median). With COOP_TASKRUN the \
+         kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ ring. Their task work \
+         waits for the next kernel entry, which is the tick. Basis: 500 completions"
     );
-    assert!(f.remedy.starts_with("add taskrun_flag"));
-    assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would carry them"));
+    assert!(f.remedy.starts_with("set `taskrun_flag`"));
+    assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would deliver them"));
     assert_eq!((f.evidence["delay_p50_ns"], f.evidence["interrupt_cpu"], f.ring), (2e6, 1.0, Some(0)));
     // The tick that comes a moment later carries what nobody waited for.
     let mut soon = stranded();
@@ -82,7 +82,7 @@ fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
 #[test]
 fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
     let f = only(&kick_storm(), "kick_storm");
-    assert!(f.text.starts_with("0.980 kicks per I/O, 39.2 k a second while the rings were in use: "), "{}", f.text);
+    assert!(f.text.starts_with("0.980 kicks per I/O, 39.2 k per second while the rings were in use. "), "{}", f.text);
     assert_eq!((f.warns(), f.ring), (true, Some(0)));
     let mut slow = kick_storm();
     slow.rings[0].active_ns = Some(100_000_000_000);
@@ -102,14 +102,13 @@ fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
 fn the_right_core_is_where_the_drive_interrupts() {
     let f = only(&wrong_core(), "wrong_core");
     assert!(
-        f.text.starts_with("98.8 % of completions were ready on CPU 1") || f.text.starts_with("99 %"),
+        f.text.starts_with("98.8 % of completions became ready on CPU 1") || f.text.starts_with("99 %"),
         "{}",
         f.text
     );
-    assert!(
-        f.text
-            .contains("nvme0q2 (36), and posted on CPU 0, where the thread runs: CPU 1 had to tell CPU 0 0.988 times")
-    );
+    assert!(f.text.contains(
+        "nvme0q2 (36), and were posted on CPU 0, where the thread runs. CPU 1 had to notify CPU 0 0.988 times"
+    ));
     assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
     // In batches, one interrupt across tells of many.
     let mut batches = wrong_core();
@@ -145,10 +144,10 @@ fn the_right_core_is_where_the_drive_interrupts() {
 fn threads_that_need_more_than_one_cpu_are_not_sent_to_one() {
     let mut t = wrong_core();
     let alone = only(&t, "wrong_core");
-    assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs: CPU 1 had"));
+    assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs. CPU 1 had"));
     t.total.cpu_pairs[0].threads = Some(4);
     let f = only(&t, "wrong_core");
-    assert!(f.text.contains("posted on CPU 0, where the 4 threads that submit run: CPU 1 had"), "{}", f.text);
+    assert!(f.text.contains("posted on CPU 0, where the 4 threads that submit run. CPU 1 had"), "{}", f.text);
     assert!(f.remedy.starts_with("give the device an interrupt on each CPU") && !f.remedy.contains("taskset"));
     assert_eq!(f.evidence["threads"], 4.0);
     let mut stranded = stranded();

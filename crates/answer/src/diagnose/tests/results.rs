@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_bad_buffer_is_told_by_what_names_it() {
     let f = only(&bad_buffers(), "bad_buffers");
-    assert!(f.text.contains("5 of read_fixed (the first followed one has user_data 0x2a) and 3 of read"), "{}", f.text);
+    assert!(f.text.contains("5 of read_fixed (the first traced one has user_data 0x2a) and 3 of read"), "{}", f.text);
     assert!(f.remedy.contains("its index is wrong") && f.remedy.contains("not mapped"), "{}", f.remedy);
     assert_eq!((f.evidence["efault"], f.evidence["of_fixed_opcodes"], f.ring), (8.0, 5.0, Some(0)));
     let mut t = bad_buffers();
@@ -41,7 +41,7 @@ fn a_share_of_failures_is_of_what_has_an_outcome() {
 #[test]
 fn shared_memory_is_told_by_its_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
-    assert!(f.text.starts_with("3 reads ended in memory") && f.text.contains("user_data 0x41 and 0x42"), "{}", f.text);
+    assert!(f.text.starts_with("3 reads wrote to memory") && f.text.contains("user_data 0x41 and 0x42"), "{}", f.text);
     assert!(!f.warns());
     let mut sampled = overlapping_buffers();
     sampled.total.followed.whole = 0;
@@ -53,7 +53,7 @@ fn shared_memory_is_told_by_its_first_two_reads() {
 #[test]
 fn reads_and_writes_that_come_back_short() {
     let f = only(&short_reads(), "short_reads");
-    assert_eq!(f.text, "25 % of the reads (20.0 k) gave fewer bytes than asked for; from 80.0 k completions");
+    assert_eq!(f.text, "25 % of the reads (20.0 k) moved fewer bytes than requested. Basis: 80.0 k completions");
     assert!(!f.warns());
     let mut t = short_reads();
     t.total.opcodes[0].opcode = "write_fixed".into();
@@ -67,7 +67,7 @@ fn a_send_that_moves_a_part_is_a_short_write() {
     // Writes that are whole do not hide it.
     t.total.opcodes.push(opcode("write", 9_000_000, 1_000));
     let f = only(&t, "short_writes");
-    assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) gave fewer"), "{}", f.text);
+    assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) moved fewer"), "{}", f.text);
 }
 
 #[test]

@@ -91,9 +91,9 @@ fn rates_are_of_those_that_came_later_too() {
         t
     };
     let mut t = halved(one_per_enter());
-    assert!(only(&t, "one_per_enter").text.contains("20.0 k calls a second"));
+    assert!(only(&t, "one_per_enter").text.contains("20.0 k calls per second"));
     later(&mut t);
-    assert!(only(&t, "one_per_enter").text.contains("40.0 k calls a second"));
+    assert!(only(&t, "one_per_enter").text.contains("40.0 k calls per second"));
     let mut t = halved(wrong_core());
     t.total.interrupts[0].credited = Some(5_000);
     assert_eq!(codes(&t), ["wrong_core"], "one for eight of 39,500 completions");
@@ -110,6 +110,6 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
         RunItems { items: 20, completions: 100, estimated: Some(10_000) },
     ];
     let f = only(&t, "capped_batch");
-    assert!(f.text.starts_with("98 % of completions came in task-work runs of exactly 20"), "{}", f.text);
+    assert!(f.text.starts_with("98 % of completions were in task-work runs of exactly 20"), "{}", f.text);
     assert_eq!(f.evidence["from_followed"], 300.0);
 }

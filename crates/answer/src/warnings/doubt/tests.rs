@@ -45,13 +45,16 @@ fn each_doubt_has_its_sentence() {
     assert_eq!(codes(&m), ["events_lost", "events_missed", "untracked"]);
     assert_eq!(
         text(&m, "events_lost"),
-        "the probes lost 3 events: a counter's map was full or a probe interrupted itself"
+        "the probes lost 3 events, since a counter's map was full or a probe interrupted itself: counts are lower \
+         bounds"
     );
     assert_eq!(
         text(&m, "events_missed"),
-        "events were missed that arrived while their own program was running: interrupt_ipi_send 1, ring_complete 3"
+        "the probes missed events that arrived while their own program was running: interrupt_ipi_send 1, \
+         ring_complete 3"
     );
-    assert_eq!(text(&m, "untracked"), "10 of 500 completions left no trace that the probes can follow");
+    assert_eq!(text(&m, "untracked"), "10 of 500 completions left no event that the probes can use: counts are lower \
+                                       bounds");
     m = sample::measurement();
     m.probe.completions_seen = Some(501);
     assert_eq!(codes(&m), ["seen_too_many"]);
@@ -61,13 +64,13 @@ fn each_doubt_has_its_sentence() {
 #[test]
 fn what_is_lost_says_what_it_makes_unreliable() {
     let all = [
-        (Full::Threads, "what delivered their completions is wrong"),
+        (Full::Threads, "their delivery paths are wrong"),
         (Full::Counts, "lower bounds"),
-        (Full::Calls, "io_uring's counts hold"),
-        (Full::Children, "3 processes: what they did is not counted"),
-        (Full::Errnos, "the number of errors holds"),
-        (Full::Interrupts, "completions hold"),
-        (Full::Ipis, "completions hold"),
+        (Full::Calls, "io_uring's counts are unaffected"),
+        (Full::Children, "3 processes: their work is not counted"),
+        (Full::Errnos, "the number of errors is exact"),
+        (Full::Interrupts, "completions are unaffected"),
+        (Full::Ipis, "completions are unaffected"),
         (Full::Workers, "a lower bound"),
     ];
     for (full, said) in all {
@@ -84,9 +87,17 @@ fn a_network_servers_completions_are_its_own() {
     server.total.counts.completions = 1000;
     m.net = Some(NetRecord { server: Some(server), ..NetRecord::default() }.into());
     (m.probe.completions_seen, m.probe.untracked) = (Some(990), Some(10));
-    assert_eq!(text(&m, "untracked"), "10 of 1000 completions left no trace that the probes can follow");
+    assert_eq!(
+        text(&m, "untracked"),
+        "10 of 1000 completions left no event that the probes can use: counts are \
+                                       lower bounds"
+    );
     m.probe.completions_seen = Some(1001);
-    assert_eq!(text(&m, "seen_too_many"), "the probes saw 1001 completions, the load 1000");
+    assert_eq!(
+        text(&m, "seen_too_many"),
+        "the probes saw 1001 completions, the load 1000: shares are valid, counts \
+                                           are too high"
+    );
 }
 
 #[test]
@@ -96,7 +107,7 @@ fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
     m.vehicles = vec![by(DeliveryPath::Enter, 496), by(DeliveryPath::Unknown, 4)];
     assert_eq!(doubts(&m), []);
     m.vehicles = vec![by(DeliveryPath::Enter, 495), by(DeliveryPath::Unknown, 5)];
-    assert_eq!(text(&m, "unknown_vehicle"), "for 1 % of completions it could not be told what carried them");
+    assert_eq!(text(&m, "unknown_vehicle"), "the delivery path of 1 % of completions is unknown");
 }
 
 #[test]
@@ -130,8 +141,8 @@ fn what_ended_out_of_sight_is_estimated_by_the_interrupts_that_no_probe_saw() {
     ];
     assert_eq!(
         text(&m, "untracked"),
-        "24 of 12000 completions left no trace that the probes can follow; about 24 ended in 3 interrupts of theirs that the \
-         kernel counted and no probe saw"
+        "24 of 12000 completions left no event that the probes can use; about 24 ended in 3 interrupts \
+         that the kernel counted and no probe saw: counts are lower bounds"
     );
 }
 
@@ -140,10 +151,10 @@ fn results_out_of_sight_are_a_doubt_from_one_in_a_hundred_on() {
     assert_eq!(results_unseen(0, 0), None);
     assert_eq!(results_unseen(100, 99), None);
     let said = results_unseen(200, 0).unwrap().text;
-    assert!(said.starts_with("200 of 200 completions of native aio were not seen to be reaped: "), "{said}");
+    assert!(said.starts_with("no system call reaped 200 of 200 completions of native aio: "), "{said}");
     assert_eq!(results_unreturned(100, 99), None);
     let said = results_unreturned(500, 0).unwrap().text;
-    assert!(said.starts_with("500 of 500 requests of POSIX AIO were not seen to be returned (aio_return): "), "{said}");
+    assert!(said.starts_with("500 of 500 requests of POSIX AIO were not returned by aio_return(3): "), "{said}");
 }
 
 #[test]

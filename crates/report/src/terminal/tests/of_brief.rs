@@ -14,34 +14,36 @@ fn findings() -> Vec<Finding> {
     vec![
         warns(
             "bad_buffers",
-            "1.20 k requests (12 % of these opcodes' I/Os) ended with EFAULT, since the kernel could not use their memory: \
-             1.10 k of read_fixed (the first followed one has user_data 0x7f3a1c002b40) and 100 of write; from 10.0 k completions",
-            "a request with a registered buffer names one that is not there: its index is wrong, its address and length do not \
-             lie within the buffer, or it was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was \
-             issued; a request's memory is not mapped, or not any more (freed or moved while the request was under way), or may \
-             not be written to; buffers, iovecs and other arguments have to stay until the completion: look for the user_data in \
-             the program's own log",
+            "1.20 k requests (12 % of these opcodes' I/Os) ended with EFAULT: 1.10 k of read_fixed \
+             (the first traced one has user_data 0x7f3a1c002b40) and 100 of write. The kernel could not use their memory. Basis: 10.0 k \
+             completions",
+            "a request uses a registered buffer that is not registered: its index is wrong, its address and length are not within \
+             the buffer, or the buffer was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was \
+             issued; a request's memory is not mapped (never, or freed or moved while the request was in flight), or is not \
+             writable; keep buffers, iovecs and other arguments until the completion: search for the user_data in the program's \
+             own log",
         ),
         warns(
             "waiting_for_cpu",
-            "63 % of completions waited 50.0 µs or longer for a CPU that ran another thread, their submitter being awake or \
-             woken (p50 2.10 ms, p99 4.00 ms, max 12.4 ms): 91 % of all delivery delay; meanwhile that CPU ran stress-ng-cpu \
-             (4243) 61 %, stress-ng-cpu (4244) 30 % and nothing, and had to wake up, 9 %; from 80.0 k followed completions",
+            "63 % of completions waited 50.0 µs or longer for a CPU that ran another thread, although their submitter was \
+             awake or woken (p50 2.10 ms, p99 4.00 ms, max 12.4 ms). This is 91 % of the delivery time. In these waits that CPU ran \
+             stress-ng-cpu (4243) 61 %, stress-ng-cpu (4244) 30 % and no thread, and had to wake up, 9 %. Basis: 80.0 k traced \
+             completions",
             "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go \
              first: SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or \
              SCHED_BATCH for those that compute",
         ),
         warns(
             "one_per_enter",
-            "94 % of the io_uring_enter calls submitted a single request, 48.2 k calls a second while the ring was in use, with \
-             15.8 requests in flight on average; from 96.4 k followed completions",
-            "reap all completions that are there, prepare the requests that follow from them, and submit these with one \
-             io_uring_enter: they share the cost of the call, and the block layer and the driver get them together",
+            "94 % of the io_uring_enter calls submitted one request each, 48.2 k calls per second while the ring was in use, with \
+             15.8 requests in flight on average. Basis: 96.4 k traced completions",
+            "reap all available completions, prepare the next requests, and submit these with one io_uring_enter: they share the \
+             cost of the call, and the block layer and the driver receive them together",
         ),
-        note("reordered", "12 % of completions overtook one that was submitted before them, by up to 9 places", ""),
+        note("reordered", "12 % of completions overtook one that was submitted before them, by up to 9 positions", ""),
         note(
             "overlapping_buffers",
-            "3 reads ended in memory that another read in flight wrote too",
+            "3 reads wrote to memory to which another read in flight wrote too",
             "give each its own",
         ),
     ]
@@ -51,15 +53,15 @@ fn limits() -> Vec<Warning> {
     vec![
         Warning::new(
             "threads_lost",
-            "the probes had no room for 12 thread states: what delivered their completions is wrong (slept counts as inline), \
-             not only too low; counts by operation hold",
-            "watch fewer threads at once",
+            "the probes' maps had no space for 12 thread states: their delivery paths are wrong (slept counts as inline), \
+             not only too low; counts by operation are unaffected",
+            "trace fewer threads at once",
         ),
         Warning::new(
             "unknown_vehicle",
-            "for 2 % of completions it could not be told what carried them",
-            "their details and docs/delivery.md say when that is so (task work within execve or another call that is \
-             not io_uring's, native aio that no event ends); `iotrail check` says whether a probe is missing",
+            "the delivery path of 2 % of completions is unknown",
+            "their details and docs/delivery.md give the conditions (task work in execve or another call outside io_uring, native \
+             aio that no event ends); `iotrail check` reports missing probes",
         ),
         Warning::new(
             "cpu_quota",
