@@ -58,7 +58,8 @@ impl Finding {
 
     /// The metrics of the text, without its ring, cause, explanation and basis.
     pub fn headline(&self) -> &str {
-        let text = self.text.strip_prefix("ring ").and_then(|text| Some(text.split_once(": ")?.1)).unwrap_or(&self.text);
+        let text =
+            self.text.strip_prefix("ring ").and_then(|text| Some(text.split_once(": ")?.1)).unwrap_or(&self.text);
         let sentence = text.split_once(". ").map_or(text, |(first, _)| first);
         let metrics = sentence.split_once(": ").filter(|(head, _)| head.contains(|c: char| c.is_ascii_digit()));
         metrics.map_or(sentence, |(head, _)| head)

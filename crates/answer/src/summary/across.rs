@@ -1,4 +1,4 @@
-//! The head of one plan on several kernels: of the kernels as the arms of one run, each against the first.
+//! The head of one plan on several kernels: the kernels are the arms of one run, each compared with the first.
 
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ impl Head {
     }
 }
 
-/// The kernels as arms; what were the arms is a parameter like others.
+/// The kernels as arms; the former arms become a parameter.
 fn as_arms(merged: &RunRecord) -> RunRecord {
     let several = merged.arms.len() > 1;
     let releases: Vec<String> = merged.values(KERNEL).iter().filter_map(|k| k.as_str().map(str::to_owned)).collect();
@@ -53,7 +53,7 @@ fn as_arms(merged: &RunRecord) -> RunRecord {
             metrics.push(c.metric.clone());
         }
     }
-    // What the experiment is about first; counts are compared whatever it is about.
+    // The experiment's own metric comes first; counts are compared for every experiment.
     metrics.sort_by_key(|m| merged.metrics.iter().position(|asked| asked == m).unwrap_or(usize::MAX));
     let axes = merged.axes.iter().filter(|axis| *axis != KERNEL && *axis != ARM).cloned();
     RunRecord {
@@ -62,13 +62,13 @@ fn as_arms(merged: &RunRecord) -> RunRecord {
         cells: merged.cells.iter().filter(|c| c.arm() != CONTROL).map(cell).collect(),
         comparisons: merged.comparisons.iter().map(comparison).collect(),
         metrics,
-        // They are of the arms.
+        // They concern the arms.
         expectations: Vec::new(),
         ..merged.clone()
     }
 }
 
-/// On which kernels completions were posted out of order, for the arm that lost most.
+/// The kernels on which completions were posted out of order, for the arm with most of them.
 fn order(merged: &RunRecord, kernels: &[Boots]) -> Option<String> {
     let of = |arm: &String| Some((arm.clone(), lost_order(arm, kernels)?));
     let share =

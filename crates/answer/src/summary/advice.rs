@@ -1,5 +1,5 @@
-//! The answer of a search: what is recommended, how much better it is than what there is now, in blocks that the search has not
-//! seen; or to stay. See `crate::search`.
+//! The answer of a search: the recommended candidate, and its gain over the current configuration in blocks that the search did not
+//! use; or the advice to keep the current configuration. See `crate::search`.
 
 use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
@@ -15,16 +15,16 @@ use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, SearchOutcome, SearchRecord};
 
-/// Reasons why something was no candidate.
+/// Reasons why a configuration was not a candidate.
 const LEFT_OUT: usize = 3;
 
-/// Blocks of a confirmation, if its budget holds them.
+/// Blocks of a confirmation, if the budget covers them.
 pub const FRESH: f64 = 12.0;
 
-/// Seconds that a measurement takes in addition to its load, about.
+/// Seconds that a measurement takes in addition to its load, approximately.
 const BESIDE_S: f64 = 0.2;
 
-/// `None`: the run searches for nothing.
+/// `None`: the run is not a search.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
     let search = run.search.as_ref()?;
     let of = Searched::of(run, search);
@@ -39,7 +39,7 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
-/// What a search found, of what is stored of it.
+/// The result of a search, from its stored run.
 fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> SearchOutcome {
     SearchOutcome {
         run: run.run,
@@ -54,22 +54,22 @@ fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> SearchOutc
     }
 }
 
-/// Seconds that would decide: trials, blocks and the confirmation, at the pace of the measurements that are there.
+/// Seconds that would decide: trials, blocks and the confirmation, at the rate of the measurements so far.
 fn decides(run: &RunRecord, state: &State) -> Option<f64> {
     let blocks = state.deciding_blocks.filter(|blocks| *blocks <= run.repeats as usize)?;
     let (all, ns) =
         run.measurements().fold((0.0, 0.0), |(n, sum), m| (n + 1.0, sum + (m.elapsed_ns + m.load.warmup_ns) as f64));
     let fresh = 2.0 * FRESH * if run.tried.is_empty() { 2.0 } else { 1.0 };
     let measurements = run.tried.len() as f64 + (blocks * state.set().len()) as f64 + fresh;
-    // In whole tens, since no block takes exactly as long as another.
+    // Rounded to tens, since blocks differ in duration.
     Some((measurements * (ns / all / 1e9 + BESIDE_S) / 10.0).ceil() * 10.0)
 }
 
-/// The candidates that fresh blocks are to confirm, and what was found: one, or of two objectives three at most. `None`: what there is
-/// stays.
+/// The candidates to confirm in fresh blocks, with the search's result: one, or at most three for two objectives. `None`: the current
+/// configuration stays.
 ///
-/// What there is takes least to adopt, so that it is kept wherever it cannot be told from the best. But where others may be better by
-/// much, a comparison of the leader with it alone tells more than one of all with all.
+/// The current configuration takes least effort, so that it stays if it is indistinguishable from the best. But if others may be much
+/// better, a comparison of only the leader with it is more precise than one of all candidates.
 pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, SearchOutcome)> {
     let (search, state) = (run.search.as_ref()?, search::state(run)?);
     let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
@@ -87,13 +87,13 @@ pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, SearchOutcome)> {
     (chosen != *now).then(|| (vec![chosen], found))
 }
 
-/// The candidate of the set that takes least to adopt; among those the leader first.
+/// The candidate of the set with the least effort; of equals, the leader.
 fn recommended<'s>(search: &'s SearchRecord, set: &[String], leader: &str) -> Option<&'s Candidate> {
     let in_set = search.candidates.iter().filter(|c| set.contains(&c.name));
     in_set.min_by_key(|c| (c.effort, c.name != leader))
 }
 
-/// Names of those that are left, the least effort first.
+/// Names of the remaining candidates, the least effort first.
 fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
     let mut left: Vec<&Candidate> =
         state.set().into_iter().filter_map(|i| search.candidates.iter().find(|c| c.name == run.arms[i])).collect();
@@ -101,7 +101,7 @@ fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
     left.into_iter().map(|c| c.name.clone()).collect()
 }
 
-/// Of a confirmation: the recommended candidate against what there is, in fresh blocks.
+/// For a confirmation: the recommended candidate against the current configuration, in fresh blocks.
 fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let search = s.search;
     let (base, arm) = (run.arms.first().map_or("", String::as_str), run.arms.last().map_or("", String::as_str));
@@ -117,25 +117,27 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let is_better = broken.is_none() && its.is_some_and(|e| better(objective, e) == Some(true));
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let used = candidate.filter(|_| is_better || kept.is_some());
-    // The two of the confirmation are decided by it.
+    // The confirmation decides on its two arms.
     let open = SearchOutcome { undecided: found.undecided.saturating_sub(1), ..found.clone() };
     let otherwise = match &change {
         _ if broken.is_some() => {
-            "search for longer: --budget; what breaks a constraint is out after three blocks".to_owned()
+            "search for longer: --budget; a candidate that breaks a constraint is removed after three blocks".to_owned()
         }
         Some(_) if open.undecided > 0 => search_longer(found),
-        Some(_) => "nothing: what was found is not there in fresh blocks".into(),
-        None => "nothing as yet: remove what stands in the way, and search again".into(),
+        Some(_) => "nothing: the search's gain did not appear in fresh blocks".into(),
+        None => "nothing yet: remove the obstacle, and search again".into(),
     };
     let answer = match (broken, kept, change) {
-        (Some(text), ..) => format!("stay as you are: {arm} breaks {text} {fresh}"),
+        (Some(text), ..) => format!("keep the current configuration: {arm} breaks {text} {fresh}"),
         (_, Some(kept), Some(change)) => format!("{kept}: {change}"),
         (.., Some(change)) if is_better => format!("{arm}: {change}, {fresh}"),
         (.., Some(change)) if open.undecided > 0 => {
             let undecided = undecided(&open, search.candidates.len());
             format!("undecided: {undecided}; {arm} led the search, but {fresh} it has {change}")
         }
-        (.., Some(change)) => format!("stay as you are: {arm} led the search, but {fresh} it has {change}"),
+        (.., Some(change)) => {
+            format!("keep the current configuration: {arm} led the search, but {fresh} it has {change}")
+        }
         _ => match its {
             None => format!("{arm} led the search; it was not confirmed"),
             Some(e) => {
@@ -146,7 +148,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     };
     let advice = used.map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
     let how = used.into_iter().flat_map(|c| c.how.iter().cloned());
-    // The fresh blocks decide between the two that they measured.
+    // The fresh blocks decide between the two arms that they measured.
     let others: Vec<String> = found.set.iter().filter(|name| !run.arms.contains(name)).cloned().collect();
     let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
     let reasons = match run.tried.is_empty() {
@@ -167,7 +169,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     }
 }
 
-/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` where that is not better. `None`: they cannot be compared.
+/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` if that is not better. `None`: they cannot be compared.
 fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<String> {
     let [low, high] = e.c.ci95?;
     let objective = s.metrics.first().copied();
@@ -177,7 +179,7 @@ fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<St
     })
 }
 
-/// Of the search itself.
+/// For the search itself.
 fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let search = s.search;
     let set = set(run, search, state);
@@ -187,17 +189,17 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
     let found = of_state(run, search, state);
-    let stay = |text: String| (true, format!("stay as you are: {text}"));
+    let stay = |text: String| (true, format!("keep the current configuration: {text}"));
     let (keep, answer) = match (stays, state.blocks) {
         (_, 1..) if set.is_empty() => {
-            (false, format!("none of {of} is left: each breaks a constraint or could not be measured"))
+            (false, format!("none of {of} remains: each breaks a constraint or could not be measured"))
         }
         _ if search.second.is_some() => front::searched(run, s, &set, state),
-        (_, 0) => (false, "nothing was compared: no block is whole".into()),
+        (_, 0) => (false, "nothing was compared: no block is complete".into()),
         (true, _) if set.len() == 1 => stay(format!("the best of {of} by {name}")),
         (true, _) if state.most_better <= TOLD => {
             let most = percent(state.most_better);
-            stay(format!("by {name} none of {of} is better by more than {most}, the most that is left open"))
+            stay(format!("by {name} none of {of} can be better by more than {most}"))
         }
         (true, _) => {
             let most = Some(state.most_better).filter(|most| most.is_finite());
@@ -207,15 +209,17 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         (false, _) if set.len() == 1 => {
             (false, format!("{leader} is the best of {of} by {name}; not confirmed in fresh blocks"))
         }
-        (false, _) => (false, format!("{} of {of} cannot be told from the best by {name}: {}", set.len(), list(&set))),
+        (false, _) => {
+            (false, format!("{} of {of} are indistinguishable from the best by {name}: {}", set.len(), list(&set)))
+        }
     };
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
     let advice = match keep {
         true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
-            "loosen a constraint: nothing that can be measured here keeps them all".into()
+            "loosen a constraint: no configuration that was measured meets all of them".into()
         }
-        false if set.is_empty() && state.blocks > 0 => "see why nothing could be measured to the end".into(),
+        false if set.is_empty() && state.blocks > 0 => "check why no candidate could be measured completely".into(),
         false if found.undecided > 0 => search_longer(&found),
         false => "search for longer: --budget".into(),
     };
@@ -240,19 +244,19 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     }
 }
 
-/// Why it ended.
+/// The reason for its end.
 fn ended(run: &RunRecord, state: &State) -> Ended {
     state.ended.unwrap_or(if run.finished_unix_s.is_some() { Ended::Budget } else { Ended::Stopped })
 }
 
-/// Whether the interval says that it is better; `None`: there is none.
+/// Whether the interval shows that it is better; `None`: there is none.
 fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
     let matters = 1.0 + MATTERS / 2.0;
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
 }
 
-/// What was no candidate: each with its reason, or how many.
+/// Configurations that were not candidates: each with its reason, or their number.
 fn left_out(search: &SearchRecord) -> Option<String> {
     let all = &search.left_out;
     let each = || all.iter().map(|l| format!("{} ({})", l.name, l.reason)).collect::<Vec<_>>();
@@ -291,13 +295,18 @@ mod tests {
     #[test]
     fn what_is_as_good_as_any_stays() {
         let h = head(&made::search(&[1.0, 0.8, 0.7], 40));
-        assert_eq!(h.answer, "stay as you are: the best of 3 candidates by IOPS");
+        assert_eq!(h.answer, "keep the current configuration: the best of 3 candidates by IOPS");
         assert_eq!(h.advice.as_deref(), Some("nothing"));
         let h = head(&made::search(&[1.0, 1.0, 0.7], 40));
-        assert!(h.answer.starts_with("stay as you are: by IOPS none of 3 candidates is better by more than "), "{h:?}");
+        assert!(
+            h.answer.starts_with(
+                "keep the current configuration: by IOPS none of 3 candidates can be better by more than "
+            ),
+            "{h:?}"
+        );
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
         assert!(h.answer.starts_with("undecided: 2 of 3 candidates are undecided after 2 blocks"), "{}", h.answer);
-        assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is whole");
+        assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is complete");
     }
 
     #[test]
@@ -308,7 +317,7 @@ mod tests {
             run.search.as_mut().unwrap().constraints = vec![c];
             head(&run).notes
         };
-        let said = "latency_p99<1s was not checked: no measurement knows latency_p99".to_owned();
+        let said = "latency_p99<1s was not checked: no measurement has latency_p99".to_owned();
         assert!(noted("latency_p99").contains(&said), "too few I/Os: {:?}", noted("latency_p99"));
         assert!(!noted("latency_p50").iter().any(|note| note.contains("not checked")));
     }
@@ -322,10 +331,10 @@ mod tests {
             (search.constraints, search.second) = (vec![c], second);
             run.finished_unix_s = Some(1);
             let h = head(&run);
-            assert_eq!(h.answer, "none of 3 candidates is left: each breaks a constraint or could not be measured");
+            assert_eq!(h.answer, "none of 3 candidates remains: each breaks a constraint or could not be measured");
             assert!(h.advice.unwrap().starts_with("loosen a constraint: "));
             assert!(
-                h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none was left"),
+                h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none remained"),
                 "{:?}",
                 h.also
             );
@@ -343,7 +352,7 @@ mod tests {
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
         let chosen = |run: &RunRecord| to_confirm(run).map(|(names, _)| names.concat());
         assert_eq!(chosen(&run).as_deref(), Some("c2"));
-        // Not told apart so far, and one may be much better: it is compared alone. Nothing better: none.
+        // Undecided so far, and one may be much better: it is compared alone. Nothing better: none.
         assert_eq!(chosen(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
         assert_eq!(chosen(&made::search(&[1.0, 0.9, 0.7], 40)), None);
     }
@@ -379,12 +388,12 @@ mod tests {
             [
                 "write c2",
                 "as-is: io_uring randread of 4 KiB, direct, depth 1, wait peek, cpus non-irq, /data/scratch-1g",
-                "searched 3 candidates with 30 measurements (run 6; those left are equivalent); within 2 % of the best: c1 (a few lines)"
+                "searched 3 candidates with 30 measurements (run 6; the remaining ones are equivalent); within 2 % of the best: c1 (a few lines)"
             ]
         );
         let h = head(&confirmation(1.0));
         assert!(
-            h.answer.starts_with("stay as you are: c2 led the search, but in 12 fresh blocks it has ")
+            h.answer.starts_with("keep the current configuration: c2 led the search, but in 12 fresh blocks it has ")
                 && h.answer.ends_with(" times the IOPS of c0"),
             "{}",
             h.answer
@@ -417,7 +426,7 @@ mod tests {
         let h = after_two_blocks(1.0);
         let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search, but in 12 fresh blocks it has ";
         assert!(h.answer.starts_with(said), "{}", h.answer);
-        let advice = "search for longer: --budget 240s decides if measurements vary as they did";
+        let advice = "search for longer: --budget 240s decides if the spread of the measurements stays the same";
         assert_eq!(h.advice.as_deref(), Some(advice));
     }
 
@@ -441,7 +450,7 @@ mod tests {
         let seconds = decides(&run, &state).unwrap();
         let measurements = (blocks * state.set().len()) as f64 + 4.0 * FRESH;
         assert!((0.0..=10.0).contains(&(seconds - measurements * each)), "{seconds} {measurements} {each}");
-        // After one block nothing is known of it.
+        // After one block the required budget is unknown.
         assert_eq!(search::state(&made::search(&[1.0, 0.7], 1)).unwrap().deciding_blocks, None);
     }
 
@@ -459,9 +468,9 @@ mod tests {
     #[test]
     fn a_constraint_holds_in_fresh_blocks_too() {
         let h = limited(1.5, [0, 2]);
-        assert_eq!(h.answer, "stay as you are: c2 breaks p99<1ms in 12 fresh blocks");
+        assert_eq!(h.answer, "keep the current configuration: c2 breaks p99<1ms in 12 fresh blocks");
         assert!(h.advice.unwrap().starts_with("search for longer: --budget; ") && !h.also.contains(&"write c2".into()));
-        // What there is breaks it: as good is good enough.
+        // The current configuration breaks it: an equal candidate is enough.
         let h = limited(1.0, [2, 0]);
         assert!(
             h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 0.9")
@@ -472,7 +481,7 @@ mod tests {
         assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
         let h = limited(1.5, [2, 0]);
         assert!(h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 51 % more IOPS"), "{h:?}");
-        assert!(limited(1.5, [2, 2]).answer.starts_with("stay as you are: c2 breaks p99<1ms"));
+        assert!(limited(1.5, [2, 2]).answer.starts_with("keep the current configuration: c2 breaks p99<1ms"));
         assert!(limited(1.5, [0, 0]).answer.starts_with("c2: 51 % more IOPS"));
     }
 
@@ -495,6 +504,6 @@ mod tests {
             h.answer,
             "undecided: c2 led the search, but in 12 fresh blocks it cannot be compared with c0: other flags"
         );
-        assert_eq!(h.advice.as_deref(), Some("nothing as yet: remove what stands in the way, and search again"));
+        assert_eq!(h.advice.as_deref(), Some("nothing yet: remove the obstacle, and search again"));
     }
 }

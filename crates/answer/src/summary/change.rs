@@ -5,11 +5,11 @@ use crate::compare::{Metric, why_open};
 use crate::figure;
 use crate::spread::over_repeats;
 use crate::unit::Unit;
-use crate::verdicts::{LARGEST, factor, near_1};
+use crate::verdicts::{factor, near_1};
 use iotrail_base::words::count;
 use iotrail_schema::run_record::CellRecord;
 
-/// From here on a ratio is said as a factor, below it in percent.
+/// A larger ratio is printed as a factor, a smaller one in percent.
 const FACTOR: f64 = 2.0;
 
 /// In the middle of a sentence.
@@ -40,7 +40,7 @@ fn direction(metric: Metric, more: bool) -> &'static str {
     }
 }
 
-/// What differs one way, from the smallest change to the largest; with its interval where it is one.
+/// Effects in one direction, from the smallest change to the largest; with its interval if it is a single one.
 pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -> String {
     let ratios: Vec<f64> = effects.iter().filter_map(|e| e.c.ratio).collect();
     let name = match called(metric, unit) {
@@ -57,7 +57,7 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     let high = sizes.iter().copied().fold(1.0, f64::max);
     if !low.is_finite() || sizes.is_empty() {
         let name = called(metric, unit);
-        return if ratios.contains(&0.0) { format!("no {name}") } else { format!("{name} where there were none") };
+        return if ratios.contains(&0.0) { format!("no {name}") } else { format!("{name} instead of none") };
     }
     let amount = if high.is_infinite() {
         format!("{} or more", one(low, more))
@@ -78,7 +78,7 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     format!("{amount} {word}{name}{interval}")
 }
 
-/// A change of one figure by itself: `8.9× fewer IOPS (95 % CI 6.3–12×)`.
+/// A change of a single metric: `8.9× fewer IOPS (95 % CI 6.3–12×)`.
 pub fn of_figure(metric: Metric, unit: Unit, ratio: f64, [lo, hi]: [f64; 2]) -> String {
     let more = ratio > 1.0;
     let amount = one(if more { ratio } else { 1.0 / ratio }, more);
@@ -102,7 +102,7 @@ fn digits(factor: f64) -> String {
     if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") }
 }
 
-/// ` (95 % CI 5–9 %)`, in the unit in which the change is said.
+/// ` (95 % CI 5–9 %)`, in the unit of the change.
 fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
     let (size, from, to) = if more { (ratio, lo, hi) } else { (1.0 / ratio, 1.0 / hi, 1.0 / lo) };
     if from < 1.0 || !to.is_finite() {
@@ -117,26 +117,26 @@ fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
     }
 }
 
-/// ` (largest: 13.1 k → 253)`: medians of the strongest, where several differ.
+/// ` (largest: 13.1 k → 253)`: medians of the strongest effect, if several differ.
 pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
     let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
     let Some((a, b)) = of(worst.a).zip(of(worst.b)) else { return String::new() };
     let most = match (agree(a, b, worst.c.ratio), metric) {
         (true, _) if of_several => "largest: ",
         (true, _) => "",
-        // The user named it and is to see it.
+        // The user named it and expects it.
         (false, Metric::Own(_)) => "medians ",
         (false, _) => return String::new(),
     };
     format!(" ({most}{} → {})", value(metric, a), value(metric, b))
 }
 
-/// Medians of all repeats stand beside a ratio of pairs only where they are the same: pairs that others disturbed may be left out of it.
+/// Medians of all repeats are printed with a ratio of pairs only if both use the same pairs: the ratio may leave out disturbed pairs.
 pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
     const WITHIN: f64 = 0.05;
     match ratio {
         Some(ratio) if ratio > 0.0 && a > 0.0 => (b / a / ratio - 1.0).abs() <= WITHIN,
-        // Nothing is left of something, or both are 0 throughout.
+        // One side is 0, or both are 0 throughout.
         Some(ratio) => b == 0.0 && ratio == if a > 0.0 { 0.0 } else { 1.0 },
         None => false,
     }
@@ -151,7 +151,7 @@ pub fn value(metric: Metric, x: f64) -> String {
     }
 }
 
-/// `: ×1.37 (95 % CI 0.970–1.93) (1.01 k → 1.39 k)`: of a program's own metric that shows no difference; of others nothing.
+/// `: ×1.37 (95 % CI 0.970–1.93) (1.01 k → 1.39 k)`: for a program's own metric without a difference; for others nothing.
 pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
     match (metric, e.c.ratio) {
         (Metric::Own(_), Some(ratio)) => {
@@ -163,16 +163,11 @@ pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
     }
 }
 
-/// `: only ×1.8 or more would show`.
+/// `: the minimum detectable effect is ×1.8`.
 pub fn visible(of: &[&Effect<'_>]) -> String {
     let all: Vec<f64> = of.iter().filter_map(|e| e.c.smallest_visible).collect();
     let most = all.iter().copied().fold(0.0, f64::max);
-    if all.is_empty() { String::new() } else { format!(": only {} would show", or_more(most)) }
-}
-
-/// `×1.8 or more`; beyond the largest that is named, `more than ×10`.
-fn or_more(difference: f64) -> String {
-    factor(difference) + if difference < LARGEST { " or more" } else { "" }
+    if all.is_empty() { String::new() } else { format!(": the minimum detectable effect is {}", factor(most)) }
 }
 
 #[cfg(test)]
@@ -180,15 +175,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_beyond_the_largest_that_is_named_is_only_more_than_it() {
-        assert_eq!((or_more(0.8).as_str(), or_more(38.0).as_str()), ("±80 % or more", "more than ×10"));
-    }
-
-    #[test]
     fn medians_stand_beside_a_ratio_only_where_they_are_its_own() {
         assert!(agree(100.0, 151.0, Some(1.5)) && !agree(100.0, 170.0, Some(1.5)));
         assert!(agree(3.0, 0.0, Some(0.0)) && agree(0.0, 0.0, Some(1.0)));
-        // Half of the repeats or more are 0, and the means are not.
+        // At least half of the repeats are 0, and the means are not.
         assert!(!agree(0.0, 0.0, Some(0.0)) && !agree(0.0, 0.0, Some(3.0)) && !agree(0.0, 0.0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! A comparison of the run with the two cells that it is of.
+//! A comparison of the run with its two cells.
 
 use std::sync::LazyLock;
 
@@ -16,12 +16,12 @@ pub struct Effect<'r> {
     pub b: &'r CellRecord,
 }
 
-/// Stands for cells that are not at hand.
+/// Replaces cells that are not available.
 static NONE: LazyLock<CellRecord> =
     LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new().into() });
 
 impl<'r> Effect<'r> {
-    /// Of sides of which nothing but the comparison is known.
+    /// For sides of which only the comparison is known.
     pub fn alone(c: &'r Comparison) -> Self {
         Effect { c, a: &NONE, b: &NONE }
     }
@@ -30,7 +30,7 @@ impl<'r> Effect<'r> {
         matches!(self.c.verdict, Verdict::Slower | Verdict::Faster)
     }
 
-    /// How far it is from no difference, whichever way; 0 where none was seen.
+    /// The distance from no difference, in either direction; 0 if none was detected.
     pub fn size(&self) -> f64 {
         match self.c.ratio {
             _ if !self.differs() => 0.0,
@@ -49,7 +49,7 @@ pub fn of_arm<'r>(run: &'r RunRecord, metric: Metric, arm: &str) -> Vec<Effect<'
     run.comparisons.iter().filter(|c| c.metric == metric.name() && c.b == arm).filter_map(of).collect()
 }
 
-/// Those that differ the way in which the strongest one does.
+/// The effects in the direction of the strongest one.
 pub fn strongest<'r>(effects: &[Effect<'r>]) -> Vec<Effect<'r>> {
     let most = effects.iter().filter(|e| e.differs()).max_by(|a, b| a.size().total_cmp(&b.size()));
     let Some(most) = most else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The run's differences as a forest plot has them: a line for each comparison of the metric that the answer is about, the largest first;
-//! what does not differ shares a line where there are many.
+//! The run's differences as a forest plot: a line per comparison of the answer's metric, the largest first;
+//! comparisons without a difference share a line if there are many.
 
 use serde_json::Value;
 
@@ -10,31 +10,31 @@ use crate::compare::{Metric, compared_on, why_open};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, value_text};
 
-/// Lines, at most: what a first screen holds.
+/// The most lines: the height of a first screen.
 const LINES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forest {
     pub metric: Metric,
-    /// What is compared with; and the arm, `None`: there are several.
+    /// The base of the comparison; and the arm, `None`: there are several.
     pub a: String,
     pub b: Option<String>,
     pub lines: Vec<Line>,
-    /// Comparisons that differ less than those shown, and are left out.
+    /// Comparisons with smaller differences, which are left out.
     pub more: usize,
     pub legend: Vec<String>,
-    /// The comparison that differs most, and what its two sides share.
+    /// The comparison with the largest difference, and the common part of its two sides.
     pub largest: Option<(Comparison, String)>,
 }
 
-/// One comparison; or several with one verdict, none of which differs.
+/// One comparison; or several with one verdict, and no difference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     pub name: String,
     pub mark: Mark,
-    /// Of each comparison, where it is known and above 0.
+    /// Of each comparison, if it is known and above 0.
     pub ratios: Vec<f64>,
-    /// The 95 % interval; of several, what holds all of theirs.
+    /// The 95 % interval; for several comparisons, the hull of theirs.
     pub interval: Option<[f64; 2]>,
     pub comparisons: usize,
     /// Why it is inconclusive although its interval excludes 1.
@@ -58,7 +58,7 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Forest {
     forest(metric, named, shown.map(|e| (e.c.clone(), at(e))))
 }
 
-/// Of comparisons that are of no run, on the first metric that shows a difference: the second of two runs against the first.
+/// Comparisons without a run, on the first metric with a difference: the second of two runs against the first.
 pub fn of_two(run: &RunRecord, list: &[Comparison]) -> Option<Forest> {
     let of = |metric: &Metric| -> Vec<Effect<'_>> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
@@ -76,7 +76,7 @@ pub fn of_two(run: &RunRecord, list: &[Comparison]) -> Option<Forest> {
     Some(forest(*metric, named, largest(effects).map(|e| (e.c.clone(), name(e)))))
 }
 
-/// The one that differs most; where none does, the one whose ratio is farthest from 1.
+/// The one with the largest difference; without any, the one whose ratio is farthest from 1.
 fn largest<'a, 'r>(effects: &'a [Effect<'r>]) -> Option<&'a Effect<'r>> {
     let far = |e: &Effect<'_>| e.c.ratio.filter(|r| *r > 0.0).map_or(0.0, |r| r.ln().abs());
     let rank = |e: &Effect<'_>| (e.size(), far(e));
@@ -106,7 +106,7 @@ fn forest(metric: Metric, mut named: Vec<(String, Effect<'_>)>, largest: Option<
         }
     }
     let room = LINES.saturating_sub(last.len()).max(1);
-    // One line more is no more than the line which says that it is left out.
+    // One more line takes no more space than the line that reports the omission.
     let more = if lines.len() > room + 1 { lines.len() - room } else { 0 };
     lines.truncate(lines.len() - more);
     in_order(&mut lines, falls);
@@ -119,7 +119,7 @@ fn ratio(line: &Line) -> f64 {
     line.ratios.first().copied().unwrap_or(0.0)
 }
 
-/// From the end at which the strongest is to the other one, so that the marks lie on a slope.
+/// From the end of the strongest effect to the other end, so that the marks form a slope.
 fn in_order(lines: &mut [Line], falls: bool) {
     lines.sort_by(|a, b| if falls { ratio(b).total_cmp(&ratio(a)) } else { ratio(a).total_cmp(&ratio(b)) });
 }

@@ -122,7 +122,7 @@ impl Front {
         ];
         let signs: Vec<&str> = signs.into_iter().filter(|(v, _)| has(*v)).map(|(_, text)| text).collect();
         let than = self.members.first().map_or("", |m| &m.candidate);
-        format!("{}; each against {than}, with its 95 % CI", signs.join("  "))
+        format!("{}; each compared with {than}, with its 95 % CI", signs.join("  "))
     }
 }
 
@@ -185,12 +185,12 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
         }
         (None, []) => (
             format!(
-                "stay as you are: {fresh} {} is better than {base} in {}{}",
+                "keep the current configuration: {fresh} {} is better than {base} in {}{}",
                 none_of(effects.len()),
                 either(&s.names),
                 if (0..effects.len()).all(|i| is_allowed(&i)) { "" } else { " and keeps every constraint" }
             ),
-            "nothing: what was found is not there in fresh blocks".into(),
+            "nothing: the search's gain did not appear in fresh blocks".into(),
         ),
         (None, gains) => {
             let trade = |i: &usize| {
@@ -201,7 +201,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
             let trades: Vec<String> = gains.iter().map(trade).collect();
             (
                 format!(
-                    "stay as you are: nothing beats {base} in both {names}, {fresh}; {} one for the other",
+                    "keep the current configuration: nothing beats {base} in both {names}, {fresh}; {} one for the other",
                     trade_count(gains.len())
                 ),
                 format!("nothing, unless one of them matters more: {}", trades.join("; ")),
@@ -307,28 +307,25 @@ pub(super) fn searched(
     let of = plural(run.arms.len(), "candidate");
     let names = list(&s.names);
     let stays = set.iter().any(|name| name == base);
-    let stay = |text: String| (true, format!("stay as you are: {text}"));
+    let stay = |text: String| (true, format!("keep the current configuration: {text}"));
     let text = match (state.blocks, run.finished_unix_s) {
-        (0, _) => "nothing was compared: no block is whole".into(),
+        (0, _) => "nothing was compared: no block is complete".into(),
         _ if stays && set.len() == 1 => {
             return stay(format!("none of the others among {of} is better in {}", either(&s.names)));
         }
         (_, Some(_)) if state.picks.is_empty() => {
             let most = percent(state.most_better);
-            return stay(format!("by {names} none of {of} is better by more than {most}, the most that is left open"));
+            return stay(format!("by {names} none of {of} can be better by more than {most}"));
         }
         (_, Some(_)) if set.len() == 1 => {
             format!("{} beats the others of {of} in {names}; not confirmed in fresh blocks", set[0])
         }
         (_, Some(_)) => {
-            format!(
-                "{} of {of} are left: no other beats them in both {names}; not confirmed in fresh blocks",
-                set.len()
-            )
+            format!("{} of {of} remain: no other beats them in both {names}; not confirmed in fresh blocks", set.len())
         }
         (blocks, None) => {
             let after = plural(blocks, "block");
-            format!("undecided: {} of {of} are left after {after}, none surely beaten in both {names}", set.len())
+            format!("undecided: {} of {of} remain after {after}, none clearly beaten in both {names}", set.len())
         }
     };
     (false, text)

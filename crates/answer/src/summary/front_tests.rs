@@ -61,12 +61,12 @@ fn who_beats_what_there_is_in_both_is_recommended() {
     assert_eq!(verdicts(&h), [Verdict::Faster, Verdict::Faster, Verdict::Faster, worse]);
     assert_eq!(h.also[0], "write c1");
     let front = h.front.clone().unwrap();
-    assert_eq!(front.legend(), "▲ better  ▼ worse; each against c0, with its 95 % CI");
+    assert_eq!(front.legend(), "▲ better  ▼ worse; each compared with c0, with its 95 % CI");
     let lines = front.lines();
     assert_eq!((lines.len(), lines[2].as_str()), (3, front.legend().as_str()));
     assert!(lines[0].starts_with("c1 (a few lines): IOPS ▲ +51 % (48 to 54), CPU time per I/O ▲ "), "{lines:?}");
     assert_eq!(front.members[0].title(), "c0 (beaten)");
-    assert!(h.also.last().unwrap().contains("; not beaten either: c9"), "{h:?}");
+    assert!(h.also.last().unwrap().contains("; also unbeaten: c9"), "{h:?}");
     let text: Vec<String> = h.front.unwrap().members[2].figures.iter().map(Figure::text).collect();
     assert_eq!(text[0].split(' ').next(), Some("+79"), "{text:?}");
     // The one no worse.
@@ -74,7 +74,7 @@ fn who_beats_what_there_is_in_both_is_recommended() {
     assert_eq!(h.answer, "c1: 51 % more IOPS (95 % CI 48–54 %) than c0, CPU time per I/O no worse, in 12 fresh blocks");
     // Half a per cent more on average, and the interval reaches beyond 2 %: not shown to be no worse.
     let h = head(&confirmation(&[[1.5, 1.005]]));
-    assert!(h.answer.starts_with("stay as you are: nothing beats c0 in both "), "{}", h.answer);
+    assert!(h.answer.starts_with("keep the current configuration: nothing beats c0 in both "), "{}", h.answer);
     let h = head(&confirmation(&[[1.5, 0.97]]));
     assert_eq!(on_front(&h), [false, true]);
 }
@@ -84,7 +84,8 @@ fn where_one_is_paid_for_with_the_other_what_there_is_stays() {
     let h = head(&confirmation(&[[1.5, 1.4], [0.7, 0.5]]));
     assert_eq!(
         h.answer,
-        "stay as you are: nothing beats c0 in both IOPS and CPU time per I/O, in 12 fresh blocks; 2 candidates trade one for the other"
+        "keep the current configuration: nothing beats c0 in both IOPS and CPU time per I/O, in 12 fresh blocks; 2 \
+         candidates trade one for the other"
     );
     let advice = h.advice.clone().unwrap();
     assert!(
@@ -101,9 +102,10 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
     let h = head(&confirmation(&[[1.0, 1.0], [0.9, 1.2]]));
     assert_eq!(
         h.answer,
-        "stay as you are: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU time per I/O"
+        "keep the current configuration: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU \
+         time per I/O"
     );
-    assert_eq!(h.advice.as_deref(), Some("nothing: what was found is not there in fresh blocks"));
+    assert_eq!(h.advice.as_deref(), Some("nothing: the search's gain did not appear in fresh blocks"));
     assert_eq!(verdicts(&h)[2..], [Verdict::Slower, Verdict::Slower]);
     assert_eq!(on_front(&h), [true, false, false]);
     let titles: Vec<String> = h.front.unwrap().members.iter().map(Member::title).collect();
@@ -130,8 +132,9 @@ fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
     assert_eq!(h.front.unwrap().members[1].title(), "c1 (breaks p99<1ms)");
     let h = limited(&both, [0, 2, 2]);
     assert!(
-        h.answer.starts_with("stay as you are: in 12 fresh blocks none of 2 candidates is better than c0 in ")
-            && h.answer.ends_with(" and keeps every constraint"),
+        h.answer.starts_with(
+            "keep the current configuration: in 12 fresh blocks none of 2 candidates is better than c0 in "
+        ) && h.answer.ends_with(" and keeps every constraint"),
         "{}",
         h.answer
     );
@@ -151,7 +154,8 @@ fn the_search_itself_shows_no_figures() {
     assert_eq!(
         (h.answer.as_str(), &h.front),
         (
-            "3 of 5 candidates are left: no other beats them in both IOPS and CPU time per I/O; not confirmed in fresh blocks",
+            "3 of 5 candidates remain: no other beats them in both IOPS and CPU time per I/O; not confirmed in fresh \
+             blocks",
             &None
         )
     );
@@ -163,7 +167,7 @@ fn the_search_itself_shows_no_figures() {
     assert!(
         head(&run)
             .answer
-            .starts_with("undecided: 5 of 5 candidates are left after 3 blocks, none surely beaten in both IOPS and "),
+            .starts_with("undecided: 5 of 5 candidates remain after 3 blocks, none clearly beaten in both IOPS and "),
         "{}",
         head(&run).answer
     );
@@ -171,7 +175,7 @@ fn the_search_itself_shows_no_figures() {
     run.finished_unix_s = Some(1);
     assert_eq!(
         head(&run).answer,
-        "stay as you are: none of the others among 2 candidates is better in IOPS or CPU time per I/O"
+        "keep the current configuration: none of the others among 2 candidates is better in IOPS or CPU time per I/O"
     );
     assert_eq!(to_confirm(&run), None);
 }

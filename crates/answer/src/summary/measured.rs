@@ -1,4 +1,4 @@
-//! The answer of one measurement, a load's or a watched program's: what costs most and what to do, or that there is nothing to fix.
+//! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
 
 use crate::diagnose::{findings_of, synchronous, unexpected_errors};
 use crate::per_io;
@@ -11,7 +11,7 @@ use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 
-/// Completions of which shares of their time are told, at least: as many as a median needs.
+/// Shares of the time need this many completions, the minimum for a median.
 const FEW: u64 = 10;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,13 +19,13 @@ pub struct Verdict {
     /// One sentence with its number.
     pub answer: String,
     pub advice: Option<String>,
-    /// Findings beside the one that is the answer, the warnings first.
+    /// Findings other than the answer, the warnings first.
     pub others: Vec<Finding>,
 }
 
 pub fn of_trace(t: &TraceRecord) -> Verdict {
     let sampled = t.total.followed.is_sample();
-    let rate = rate(&format!("{} completions a second", count(t.total.iops)), &t.total.latency_ns);
+    let rate = rate(&format!("{} completions per second", count(t.total.iops)), &t.total.latency_ns);
     let mut verdict = of(t.findings.clone(), &t.total.warnings, &rate, t.total.ios, no_problem(t, sampled));
     let first = t.total.warnings.first().filter(|w| w.code == NOTHING_ASYNCHRONOUS && w.text == verdict.answer);
     if let Some(answer) = first.and_then(|_| synchronous::answer(t)) {
@@ -39,7 +39,7 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     }
 }
 
-/// What is true where no finding is left: that there is no problem only if all time is accounted for and nothing failed.
+/// The statement if there is no finding: "no problem" only if all time is accounted for and no request failed.
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
     let errors = unexpected_errors(t);
@@ -75,7 +75,7 @@ fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
         ("the block layer", false, &[RequestStage::Block]),
         ("delivery", false, &[RequestStage::Ready]),
         ("io-wq", false, &[RequestStage::Iowq, RequestStage::IowqQueue]),
-        ("the wait for the requests before it", true, &[RequestStage::Ordered]),
+        ("the wait for earlier requests", true, &[RequestStage::Ordered]),
         ("the queues of its ring", false, &[RequestStage::Unsubmitted, RequestStage::Posted]),
     ];
     let share = |(_, _, stages): &(&str, bool, &[RequestStage])| account.share(|row| stages.contains(&row.stage));
@@ -103,10 +103,10 @@ fn of_stages(t: &TraceRecord, sampled: bool) -> String {
 
 const NOTHING_ELSE: &str = "no call failed, blocked in submission or waited in vain";
 
-/// Of the threads' time: more may hide a problem.
+/// Share of the threads' time: more may hide a problem.
 const UNEXPLAINED: f64 = 0.1;
 
-/// The share of the threads' time of which no cause is known.
+/// The share of the threads' time without a known cause.
 fn unexplained(account: &Account) -> Option<f64> {
     share_of(account, |row| match row.state {
         ThreadState::Unknown => true,
@@ -123,7 +123,7 @@ fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<
     (wall > 0).then(|| meant as f64 / wall as f64)
 }
 
-/// What its requests wait for between their issue and the moment when they are ready.
+/// The object of its requests' wait between issue and readiness.
 fn waits_for(t: &TraceRecord) -> &'static str {
     match t.total.files.first() {
         Some(f) if f.queue_device.is_some() => "the device",
@@ -143,10 +143,10 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
     let iops = m.iops.map_or(UNKNOWN.into(), count);
     let mut rate = rate(&format!("{iops} {}", Unit::of(m).per_second()), &m.latency_ns);
     if let Some(ns) = per_io::cpu_ns(m).filter(|_| m.net.is_some()) {
-        rate += &format!(", {} of the server's CPU time a request", span(ns));
+        rate += &format!(", {} of the server's CPU time per request", span(ns));
     }
     let found = findings_of(m);
-    // Where the sender is at its limit, there may be something to fix, and it is not at the server.
+    // If the sender is at its limit, there may be something to fix, but not at the server.
     let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {
         Some(true) => "the server was not measured".into(),
@@ -165,7 +165,7 @@ fn rate(rate: &str, latency: &Latency) -> String {
     format!("{rate}{}{}", quantile("p50", latency.p50), quantile("p99", latency.p99))
 }
 
-/// `rate`: what it did, where there is nothing else to say; then `nothing`, that there is nothing to fix.
+/// `rate`: its rate, if there is nothing else to report; then `nothing`, that there is nothing to fix.
 fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: String) -> Verdict {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
         return Verdict { answer: w.text.clone(), advice: some(&w.remedy), others: found };
@@ -181,7 +181,7 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
         let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
         return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), others: notes };
     }
-    // A note with advice is no reason to say that there is nothing.
+    // A note with advice excludes the statement that there is nothing to fix.
     let mut notes = notes;
     if let Some(i) = notes.iter().position(|f| !f.remedy.is_empty()) {
         let first = notes.remove(i);
@@ -194,10 +194,10 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The part of the mean latency that is largest, where parts are known. `waits_for`: what a request waits for between its issue and
-/// the moment when it is ready.
+/// The largest part of the mean latency, if parts are known. `waits_for`: the object of a request's wait between issue
+/// and readiness.
 fn nothing_to_fix(stages: Option<&StageRecord>, sampled: bool, waits_for: &str) -> String {
-    let Some(s) = parts_known(stages, sampled) else { return "nothing to fix was found".into() };
+    let Some(s) = parts_known(stages, sampled) else { return "found nothing to fix".into() };
     let of = span(s.total_ns);
     match largest(s, waits_for) {
         ("delivery", share) => format!("no finding explains it, but {share} of {of} is delivery"),
@@ -212,7 +212,7 @@ fn largest<'a>(s: &StageRecord, waits_for: &'a str) -> (&'a str, String) {
     (name, percent(ns / s.total_ns))
 }
 
-/// The parts of the mean, where there are enough of them to speak for the others.
+/// The parts of the mean, if there are enough of them to represent all.
 pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&StageRecord> {
     stages.filter(|s| s.total_ns > 0.0 && s.completions >= FEW && !(sampled && s.total_ci95.is_none()))
 }

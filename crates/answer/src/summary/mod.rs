@@ -47,7 +47,7 @@ pub struct Head {
     pub also: Vec<String>,
     #[serde(skip)]
     pub table: Option<Situations>,
-    /// The same as a picture.
+    /// The same as a figure.
     #[serde(skip)]
     pub forest: Option<Forest>,
     /// For a search by two objectives: the confirmed front; otherwise left out.
@@ -68,7 +68,7 @@ const ALSO: usize = 2;
 const SEEN: usize = 3;
 
 impl Head {
-    /// `is_built_in`: the run's experiment is one that `run` knows by its name.
+    /// `is_built_in`: `run` knows the run's experiment by its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
         let mut head = Head::with_all_notes(run, is_built_in);
         head.answer += &program::failing(run).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Head {
             answer,
             when: when::of(run, effects, &shown),
             advice: Some(if run.is_emulated() {
-                "nothing yet: counts alone do not say what is faster; measure on real hardware".into()
+                "nothing yet: counts do not decide which is faster; measure on real hardware".into()
             } else {
                 why::advice(base, arm, all, remedy, more).text + &open
             }),
@@ -159,8 +159,8 @@ impl Head {
 fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>]) -> String {
     let mut effects = about.iter().flat_map(|(_, e)| e);
     let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
-    let rest = if is_known { "" } else { "; the rest is not known" };
-    format!(", where {} matters{rest}", called(metric, unit))
+    let rest = if is_known { "" } else { "; the effect on other metrics is unknown" };
+    format!(", if {} matters{rest}", called(metric, unit))
 }
 
 /// For a program: all its metrics, and the counts of its runs with probes. `open`: metrics that the advice does not cover.
@@ -242,7 +242,7 @@ fn most<'a, 'r>(all: &'a [ByArm<'r>]) -> (&'a str, &'a [Effect<'r>]) {
     };
     let rank = |effects: &[Effect<'_>]| (size(effects, Verdict::Faster), size(effects, Verdict::Slower));
     let (arm, effects) =
-        all.iter().reduce(|a, b| if rank(&b.1) > rank(&a.1) { b } else { a }).expect("one arm at least");
+        all.iter().reduce(|a, b| if rank(&b.1) > rank(&a.1) { b } else { a }).expect("at least one arm");
     (arm, effects)
 }
 
@@ -283,7 +283,7 @@ fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
         .filter(|(n, _)| *n > 0)
         .map(|(n, better)| format!("{n} {}", word(better)))
         .collect();
-    let said = if said.is_empty() { "none seen to differ".into() } else { said.join(", ") };
+    let said = if said.is_empty() { "no difference detected".into() } else { said.join(", ") };
     format!("; of {}: {said}", plural(n, "other arm"))
 }
 
@@ -335,7 +335,7 @@ fn outcome(metric: Metric, unit: Unit, effects: &[Effect<'_>]) -> String {
         });
     }
     if parts.is_empty() && rest.len() > 1 {
-        parts.push(format!("no difference in {} seen in {}", called(metric, unit), plural(n, "situation")));
+        parts.push(format!("no difference in {} detected in {}", called(metric, unit), plural(n, "situation")));
     }
     let rest = rest.join(", ");
     if !rest.is_empty() {

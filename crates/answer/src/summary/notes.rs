@@ -1,4 +1,4 @@
-//! What limits the answer of a run, one line each.
+//! Limits of the answer of a run, one per line.
 
 use super::effect::Effect;
 use crate::compare::{failed, metrics};
@@ -7,17 +7,17 @@ use iotrail_base::words::{plural, span};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{CONTROL, RunRecord};
 
-/// Nobody measures longer for an answer.
+/// A longer measurement is not worth an answer.
 const LONGEST_NS: f64 = 2.0 * 3600e9;
 
-/// As many as `run --repeats` takes.
+/// The limit of `run --repeats`.
 const MOST_REPEATS: usize = 1000;
-/// A measurement begins and ends in so long, at least.
+/// The shortest time between the starts of two measurements.
 const BETWEEN_NS: f64 = 0.5e9;
 
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
-    // A search measures what it needs.
+    // A search measures as often as it needs.
     let searched = run.search.is_some() && run.finished_unix_s.is_some();
     if run.done() < run.planned() && !searched {
         notes.push(format!(
@@ -34,11 +34,10 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
         _ if run.search.is_some() => {}
-        // One run of each arm was.
+        // One run of each arm was traced.
         _ if run.tried.iter().any(|t| t.watched.is_some()) => {}
-        n if n == run.done() => notes.push("not watched: what delivered the completions is not known".into()),
-        n => notes
-            .push(format!("{} not watched: what delivered completions there is not known", plural(n, "measurement"))),
+        n if n == run.done() => notes.push("not traced: the delivery paths are unknown".into()),
+        n => notes.push(format!("{} not traced: the delivery paths there are unknown", plural(n, "measurement"))),
     }
     if run.is_emulated() {
         notes.push("the machine is emulated: counts are compared, times are not".into());
@@ -47,7 +46,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     notes
 }
 
-/// Cells without a measurement, and the reason of the first; but of a program's arms those that are said apart.
+/// Cells without a measurement, and the reason of the first; except those of a program's arms that have their own note.
 fn never_measured(run: &RunRecord) -> Option<String> {
     let is_said = |reason: &str| run.tried.iter().any(|t| t.dropped.as_deref() == Some(reason) || t.reason == reason);
     let never = run.cells.iter().filter(|c| c.arm() != CONTROL && c.measurements.is_empty());
@@ -56,24 +55,24 @@ fn never_measured(run: &RunRecord) -> Option<String> {
     Some(format!("{} not testable here: {first}", plural(1 + reasons.count(), "cell")))
 }
 
-/// Cells that failed in the middle.
+/// Cells that failed during the run.
 fn failures(run: &RunRecord) -> Option<String> {
     let mut all = run.cells.iter().filter_map(failed);
     let first = all.next()?;
     Some(match all.count() {
         0 => first,
-        more => format!("{first}; {} failed in the middle too", plural(more, "other cell")),
+        more => format!("{first}; {} also failed during the run", plural(more, "other cell")),
     })
 }
 
-/// Comparisons of the first metric: with measurements that others disturbed, and all.
+/// Comparisons of the first metric: those with disturbed measurements, and all.
 fn touched(run: &RunRecord) -> Option<(usize, Vec<&Comparison>)> {
     let metric = metrics(run).first()?.name();
     let all: Vec<&Comparison> = run.comparisons.iter().filter(|c| c.metric == metric).collect();
     Some((all.iter().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count(), all))
 }
 
-/// Behind the answer that these comparisons of one metric give: that it rests on no quiet one.
+/// After the answer of these comparisons of one metric: all of them are disturbed.
 pub fn all_disturbed<'c>(mut all: impl Iterator<Item = &'c Comparison>) -> Option<&'static str> {
     let touched = |c: &Comparison| c.disturbed.left_out + c.disturbed.counted > 0;
     (touched(all.next()?) && all.all(touched)).then_some("; other work disturbed every comparison")
@@ -85,8 +84,7 @@ fn disturbed(run: &RunRecord) -> Option<String> {
     let (left_out, counted) = (sum(|c| c.disturbed.left_out), sum(|c| c.disturbed.counted));
     let pairs = sum(|c| c.pairs) + left_out;
     (touched > 0).then(|| {
-        let counted =
-            if counted > 0 { format!(", {counted} measurements counted all the same (*)") } else { String::new() };
+        let counted = if counted > 0 { format!(", {counted} disturbed measurements used (*)") } else { String::new() };
         format!(
             "other work disturbed {touched} of {}: {left_out} of {} left out{counted}",
             plural(all.len(), "comparison"),
@@ -95,11 +93,11 @@ fn disturbed(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// Blocks that the plan did not have.
+/// Blocks in addition to the plan.
 fn added(run: &RunRecord) -> Option<String> {
     (run.added_blocks() > 0).then(|| {
         format!(
-            "{} planned for each cell, {} made: most of what was measured again was disturbed again",
+            "{} planned per cell, {} run: most of the repeated measurements were disturbed again",
             plural(run.repeats as usize, "repeat"),
             run.blocks()
         )
@@ -131,7 +129,7 @@ fn expected(run: &RunRecord) -> Option<String> {
     (!judged.is_empty()).then(|| format!("expectations: {met} met, {not} not met, {open} open"))
 }
 
-/// `--repeats 40 (about 12.0 min) shows ±10 %`, for the comparison that needs most of those that can be had in an hour.
+/// `--repeats 40 (about 12.0 min) shows ±10 %`, for the comparison that needs most repeats, within an hour.
 pub fn more_repeats<'a, 'r: 'a>(
     run: &RunRecord,
     is_built_in: bool,
@@ -155,15 +153,15 @@ pub fn more_repeats<'a, 'r: 'a>(
     Some(format!("{command} shows ±10 % (about {})", minutes(whole)))
 }
 
-/// What one measurement took, its warm-up and what is between included: by the run's own time, where that is not much longer than what
-/// was measured (as where it was resumed).
+/// The duration of one measurement, with warm-up and pauses: by the run's own time, unless that is much longer than the
+/// measured time (as after a resume).
 fn of_one(run: &RunRecord) -> f64 {
     let all = || run.measurements();
     let measured: f64 = all().map(|m| m.elapsed_ns as f64).sum();
     let whole = run.finished_unix_s.map(|end| end.saturating_sub(run.started_unix_s) as f64 * 1e9);
     let n = run.done().max(1) as f64;
     let apart = n * BETWEEN_NS;
-    // The run's own time is in whole seconds: 0 of a short one.
+    // The run's own time is in whole seconds: 0 for a short run.
     whole.filter(|ns| (measured..20.0 * measured + apart).contains(ns)).unwrap_or(measured + apart) / n
 }
 
@@ -209,7 +207,7 @@ mod tests {
         let head = |run: &RunRecord| Head::of_run(run, false);
         let h = head(&measured(Some("it stalled"), 3));
         assert_eq!(h.answer, format!("coop_taskrun against default: not comparable: {failed}"));
-        assert_eq!(h.advice.as_deref(), Some("see why coop_taskrun fails, and measure again"));
+        assert_eq!(h.advice.as_deref(), Some("check why coop_taskrun fails, and measure again"));
         assert!(!h.notes.iter().any(|note| note.contains(failed)), "{:?}", h.notes);
         // Of several arms the answer is about the others.
         let mut run = measured(Some("it stalled"), 3);

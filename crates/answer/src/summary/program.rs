@@ -1,5 +1,5 @@
-//! What a program's run says beside its verdicts: every arm and metric in one table, what the probes counted in each arm's watched run,
-//! and what to write to have it so.
+//! The parts of a program's run other than its verdicts: every arm and metric in one table, the probes' counts in each arm's traced run,
+//! and the source change for an arm.
 
 use super::change::{range, value};
 use super::effect::Effect;
@@ -15,12 +15,12 @@ use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::setup_flag;
 
-/// Metrics that have a column.
+/// Metrics with a column.
 const COLUMNS: usize = 3;
 
-/// A row for each arm, a column for each metric; several situations of one arm as the one that differs most.
+/// A row per arm, a column per metric; several situations of one arm are represented by the one with the largest difference.
 pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations> {
-    // A program that runs for a set time takes that long with every arm.
+    // A program that runs for a fixed time takes that long with every arm.
     let says = |(metric, all): &&(Metric, Vec<super::ByArm<'_>>)| {
         let same = || all.iter().flat_map(|(_, e)| e).all(|e| e.c.verdict == Verdict::Equivalent);
         *metric != Metric::Elapsed || !same() || compared.len() == 1
@@ -57,7 +57,7 @@ fn of<'r>(run: &'r RunRecord, arm: &str) -> Option<&'r TriedArm> {
     run.tried.iter().find(|t| t.name == arm)
 }
 
-/// A count per I/O of a traced run, and where it is.
+/// A count per I/O of a traced run, and its source.
 type Count = (Metric, fn(&WatchedRun) -> Option<f64>);
 const COUNTS: [Count; 3] = [
     (Metric::KicksPerIo, |w| w.kicks_per_io),
@@ -78,7 +78,7 @@ impl PerOperation {
         self.1.unwrap_or([self.0; 2])
     }
 
-    /// By more than chance and its own error.
+    /// Larger than chance and its own error.
     fn differs_from(&self, other: &Self) -> bool {
         let ([low, high], [others_low, others_high]) = (self.range(), other.range());
         let is_apart = high < others_low || others_high < low;
@@ -101,7 +101,7 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
         [(base, a), (arm, b)].iter().filter(|(_, w)| w.completions == 0).map(|(name, _)| (*name).to_owned()).collect();
     if !idle.is_empty() {
         return Some(format!(
-            "not known: the traced run of {} had no asynchronous I/O, and the probes count per I/O",
+            "unknown: the traced run of {} had no asynchronous I/O, and the probes count per I/O",
             list(&idle)
         ));
     }
@@ -140,12 +140,12 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
         return Some(format!("{arm}, one traced run each: {}", parts.join("; ")));
     }
     let same = if same.is_empty() { String::new() } else { format!("no large difference in {}", list(&same)) };
-    let missing = if missing.is_empty() { String::new() } else { format!("not known: {}", list(&missing)) };
+    let missing = if missing.is_empty() { String::new() } else { format!("unknown: {}", list(&missing)) };
     let both = [same, missing].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
     Some(format!("one traced run each: {both}"))
 }
 
-/// CPU time of the traced runs, where the timed runs differ the same way: these have the interval.
+/// CPU time of the traced runs, if the timed runs differ in the same direction: these have the interval.
 fn cpu(run: &RunRecord, arm: &str, (a, b): (&WatchedRun, &WatchedRun), per: &str) -> Option<String> {
     let of = |w: &WatchedRun| Some(w.cpu_per_io_ns? * w.completions_per_operation()?);
     let (x, y) = of(a).zip(of(b))?;
@@ -156,7 +156,7 @@ fn cpu(run: &RunRecord, arm: &str, (a, b): (&WatchedRun, &WatchedRun), per: &str
         .then(|| format!("CPU time {per} {} → {}", value(Metric::CpuPerIo, x), value(Metric::CpuPerIo, y)))
 }
 
-/// `; it takes 2.0× more CPU time`: what of the other metrics gets worse with the arm.
+/// `; it takes 2.0× more CPU time`: the other metrics that get worse with the arm.
 pub fn price(run: &RunRecord, arm: &str, compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<String> {
     let worse = compared.iter().filter_map(|(metric, all)| {
         let (_, effects) = all.iter().find(|(name, _)| *name == arm)?;
@@ -180,8 +180,8 @@ pub fn to_write(run: &RunRecord, arm: &str) -> Option<String> {
     match (more.is_empty(), less.is_empty()) {
         (true, true) => None,
         (false, true) => Some(format!("set {}{since}", c(&more))),
-        (true, false) => Some(format!("leave out {}", c(&less))),
-        (false, false) => Some(format!("set {}{since}, leave out {}", c(&more), c(&less))),
+        (true, false) => Some(format!("drop {}", c(&less))),
+        (false, false) => Some(format!("set {}{since}, drop {}", c(&more), c(&less))),
     }
 }
 
@@ -190,7 +190,7 @@ fn only(of: &[String], but: &[String]) -> Vec<&'static setup_flag::SetupFlag> {
     names.filter_map(|name| setup_flag::find(name)).collect()
 }
 
-/// Arms that are not measured, and why; risks of those that are.
+/// Arms that are not measured, with the reason; risks of the measured ones.
 pub fn notes(run: &RunRecord) -> Vec<String> {
     let left_out = |t: &TriedArm| match (t.legal, &t.dropped) {
         _ if t.hang.is_some() => hung(run, t),
@@ -201,24 +201,24 @@ pub fn notes(run: &RunRecord) -> Vec<String> {
     run.tried.iter().filter_map(left_out).chain(cpu_per_run(run)).collect()
 }
 
-/// Behind the answer: that the command fails, with what `--metric` or `--check` takes for its work done.
+/// After the answer: the command fails, although `--metric` or `--check` accepts its work as done.
 pub fn failing(run: &RunRecord) -> Option<String> {
     let status = run.first()?.program.as_ref()?.exit_status;
     (status != 0).then(|| format!("; the command exited with status {status} in every run"))
 }
 
-/// A program that runs for a set time does more with a better arm, and takes more CPU time for it.
+/// A program that runs for a fixed time does more with a better arm, and takes more CPU time for it.
 fn cpu_per_run(run: &RunRecord) -> Option<String> {
     let of = |metric: Metric| run.comparisons.iter().filter(move |c| c.metric == metric.name());
     let differs = |c: &Comparison| matches!(c.verdict, Verdict::Faster | Verdict::Slower);
     let takes_as_long = of(Metric::Elapsed).all(|c| c.verdict == Verdict::Equivalent);
     (run.table == PROGRAM && takes_as_long && of(Metric::CpuTime).any(differs)).then(|| {
-        "CPU time is per run: if the program runs for a set time, an arm that does more takes more; --metric NAME=REGEX names its work"
+        "CPU time is per run: if the program runs for a fixed time, an arm that does more work takes more CPU time; --metric NAME=REGEX measures its work"
             .into()
     })
 }
 
-/// An arm that hung, once, with those that have its settings. `None`: it is one of these.
+/// An arm that hung, once, with the arms of the same settings. `None`: it is one of these.
 fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
     let hang = t.hang.as_ref().filter(|hang| hang.arm == t.name)?;
     let is_with = |other: &&TriedArm| other.name != t.name && other.hang.as_ref() == Some(hang);
@@ -232,12 +232,16 @@ fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
     Some(format!("{} hung: {why}{beside}", t.name))
 }
 
-/// Rings that were set up as the program asked, in an arm that changes them.
+/// Rings with unmodified flags, in an arm that changes them.
 fn partly(t: &TriedArm) -> Option<String> {
     let left = |r: &&ProgramRing| r.left_as_asked.is_some();
     let first = t.rings.iter().find(left)?;
     let (n, all) = (t.rings.iter().filter(left).count(), t.rings.len());
-    Some(format!("{}: {n} of {all} rings were set up as asked: {}", t.name, first.left_as_asked.as_deref()?))
+    Some(format!(
+        "{}: {n} of {all} rings were set up with unmodified flags: {}",
+        t.name,
+        first.left_as_asked.as_deref()?
+    ))
 }
 
 #[cfg(test)]
@@ -252,7 +256,7 @@ mod tests {
     use iotrail_schema::trace_record::Subject;
     use iotrail_testing::{run::two_by_two, sample};
 
-    /// Two arms of which the second takes half of the CPU time.
+    /// Two arms; the second takes half of the CPU time.
     fn run(tps: [[f64; 6]; 2]) -> RunRecord {
         let mut run = two_by_two();
         run.cells.truncate(2);
@@ -283,7 +287,7 @@ mod tests {
         assert!(h.answer.contains(" (95 % CI ") && h.answer.contains(" → "), "{}", h.answer);
         assert_eq!(
             h.advice.as_deref(),
-            Some("use coop_taskrun, where CPU time per unit of tps matters; the rest is not known")
+            Some("use coop_taskrun, if CPU time per unit of tps matters; the effect on other metrics is unknown")
         );
         assert!(h.also[0].starts_with("2.0× less CPU time per unit of tps"), "{:?}", h.also);
         assert_eq!(h.forest.unwrap().metric.name(), "tps");
@@ -293,7 +297,7 @@ mod tests {
             "{}",
             h.answer
         );
-        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, where CPU time per unit of tps matters"));
+        assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, if CPU time per unit of tps matters"));
     }
 
     #[test]
@@ -308,7 +312,7 @@ mod tests {
         let mut trace = iotrail_testing::trace::clean();
         trace.subject = Subject::Command { argv, exit_status: Some(3) };
         let answer = crate::summary::measured::of_trace(&trace).answer;
-        assert!(answer.starts_with("the command exited with status 3; 32.0 k completions a second"), "{answer}");
+        assert!(answer.starts_with("the command exited with status 3; 32.0 k completions per second"), "{answer}");
         assert!(answer.ends_with("no finding explains the exit status"), "{answer}");
     }
 
@@ -408,11 +412,11 @@ mod tests {
     fn a_missing_count_is_missing_and_not_equal() {
         let none = WatchedRun { operations: Some(0), ..WatchedRun::default() };
         let said = explained(traced(1000, 1000), none, Verdict::Faster);
-        assert!(said.starts_with("not known: the traced run of coop_taskrun had no asynchronous I/O"), "{said}");
+        assert!(said.starts_with("unknown: the traced run of coop_taskrun had no asynchronous I/O"), "{said}");
         let unknown = WatchedRun { syscalls_per_io: None, ..traced(1000, 1000) };
         let said = explained(traced(1000, 1000), unknown, Verdict::Faster);
-        assert!(said.ends_with("context switches per I/O; not known: system calls per I/O"), "{said}");
-        assert!(!said.split("; not known").next().unwrap().contains("system calls"), "{said}");
+        assert!(said.ends_with("context switches per I/O; unknown: system calls per I/O"), "{said}");
+        assert!(!said.split("; unknown").next().unwrap().contains("system calls"), "{said}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the heads of a search and of its confirmation have in common: by what it searches, how it was found, what adopting it costs.
+//! Common parts of the heads of a search and of its confirmation: the objective, how it was found, the effort of adopting it.
 
 use super::change::{called, range};
 use super::effect::{Effect, of_arm};
@@ -12,10 +12,10 @@ use iotrail_schema::measurement::Rw;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchOutcome, SearchRecord};
 
-/// Candidates named beside the recommended one.
+/// The most candidates named in addition to the recommended one.
 pub(super) const BESIDE: usize = 4;
 
-/// What a run searches by, and what is known of that.
+/// The objectives of a run, and what is known of them.
 pub(super) struct Searched<'r> {
     pub(super) search: &'r SearchRecord,
     /// The objectives, as far as this version knows them.
@@ -26,7 +26,7 @@ pub(super) struct Searched<'r> {
 
 impl<'r> Searched<'r> {
     pub(super) fn of(run: &RunRecord, search: &'r SearchRecord) -> Self {
-        // The program's own become known by it.
+        // It makes the program's own metrics known.
         metrics(run);
         let known: Vec<Metric> = search.objectives().filter_map(|name| name.parse().ok()).collect();
         let name = |name: &str| match name.parse() {
@@ -37,7 +37,7 @@ impl<'r> Searched<'r> {
     }
 }
 
-/// What gets worse with it, but these.
+/// Metrics that get worse with it, except these.
 pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
     let unit = Unit::of_run(run);
     let worse = metrics(run).into_iter().filter(|m| !but.contains(m)).filter_map(|metric| {
@@ -49,7 +49,7 @@ pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
     if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
 }
 
-/// What was measured: a program's command, or the load.
+/// The object of the measurements: a program's command, or the load.
 pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     let m = run.first()?;
     if let Some(program) = &m.program {
@@ -72,10 +72,10 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
 /// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
 pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &SearchRecord) -> String {
     let ended = match found.ended {
-        Ended::OneLeft if found.set.is_empty() => "none was left",
-        Ended::OneLeft => "one was left",
-        Ended::Equivalent => "those left are equivalent",
-        Ended::Settled => "none of those left beats another in both",
+        Ended::OneLeft if found.set.is_empty() => "none remained",
+        Ended::OneLeft => "one remained",
+        Ended::Equivalent => "the remaining ones are equivalent",
+        Ended::Settled => "none of the remaining ones beats another in both",
         Ended::Budget => "its time or its blocks were used up",
         Ended::Stopped => "it was stopped",
     };
@@ -88,7 +88,7 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
         named.push(format!("{} more", others.len() - BESIDE));
     }
     let are = match found.ended {
-        _ if search.second.is_some() => "not beaten either",
+        _ if search.second.is_some() => "also unbeaten",
         Ended::Budget | Ended::Stopped => "undecided against the best",
         _ => "within 2 % of the best",
     };
@@ -101,7 +101,7 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
     )
 }
 
-/// `15 of 18 candidates are undecided after 2 blocks`: the search decided nothing of so many.
+/// `15 of 18 candidates are undecided after 2 blocks`: the search could not decide on most candidates.
 pub(super) fn undecided(found: &SearchOutcome, of: usize) -> String {
     let are = if found.undecided == 1 { "is" } else { "are" };
     let blocks = plural(found.blocks as usize, "block");
@@ -111,13 +111,15 @@ pub(super) fn undecided(found: &SearchOutcome, of: usize) -> String {
 /// The budget that would decide.
 pub(super) fn search_longer(found: &SearchOutcome) -> String {
     match found.decides_s {
-        Some(s) => format!("search for longer: --budget {s:.0}s decides if measurements vary as they did"),
-        None if found.blocks < 2 => "search for longer: --budget; two blocks tell how long it takes to decide".into(),
-        None => "make a measurement longer, or stop other work: they vary too much for a search to decide".into(),
+        Some(s) => {
+            format!("search for longer: --budget {s:.0}s decides if the spread of the measurements stays the same")
+        }
+        None if found.blocks < 2 => "search for longer: --budget; two blocks show how long a decision takes".into(),
+        None => "make a measurement longer, or stop other work: the spread is too large for a search to decide".into(),
     }
 }
 
-/// What the probes watch is there for the reasons.
+/// The probes trace these measurements for the reasons.
 pub(super) fn unwatched(e: &Effect<'_>) -> bool {
     is_unwatched(e.b)
 }
@@ -132,15 +134,15 @@ pub(super) fn breaks(run: &RunRecord, search: &SearchRecord, arm: &str) -> Optio
     search::breaks(search, cell, cell.measurements.len())
 }
 
-/// Constraints that were held against nothing.
+/// Constraints that no measurement could check.
 pub(super) fn unchecked<'r>(run: &'r RunRecord, search: &'r SearchRecord) -> impl Iterator<Item = String> + 'r {
     let is_known = move |c: &Constraint| run.measurements().any(|m| search::figure(&c.metric, &m).is_some());
     let unknown = search.constraints.iter().filter(move |c| run.done() > 0 && !is_known(c));
-    unknown.map(|c| format!("{} was not checked: no measurement knows {}", c.text, c.metric))
+    unknown.map(|c| format!("{} was not checked: no measurement has {}", c.text, c.metric))
 }
 
-/// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`: the same of two arms; `None`: what there is keeps all, or the other one breaks
-/// one too.
+/// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`, for two arms; `None`: the current configuration keeps all, or the other arm
+/// breaks one too.
 pub(super) fn keeps(run: &RunRecord, search: &SearchRecord, (base, arm): (&str, &str), fresh: &str) -> Option<String> {
     let text = breaks(run, search, base).filter(|_| breaks(run, search, arm).is_none())?;
     Some(format!("{arm} keeps {text}, which {base} breaks, {fresh}"))

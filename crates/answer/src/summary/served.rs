@@ -1,4 +1,4 @@
-//! Of a network load: the server and what it is asked, in words; and that its sender could do no more.
+//! For a network load: the server and its requests, in words; and whether its sender was at its limit.
 
 use crate::compare::Metric;
 use iotrail_base::words::{bytes, numbers, plural};
@@ -6,7 +6,7 @@ use iotrail_schema::net_record::NetRecord;
 use iotrail_schema::run_record::RunRecord;
 use serde_json::Value;
 
-/// `io_uring, receive multishot, 2 threads; 16 connections, window 1, 64 B asked and answered, over loopback`.
+/// `io_uring, receive multishot, 2 threads; 16 connections, window 1, 64 B request and response, over loopback`.
 pub fn words(net: &NetRecord) -> String {
     let mut server = Vec::new();
     if let Some(s) = &net.server {
@@ -24,8 +24,8 @@ pub fn words(net: &NetRecord) -> String {
     }
     let a = &net.asked;
     let sizes = match a.request_bytes == a.response_bytes {
-        true => format!("{} asked and answered", bytes(a.request_bytes.into())),
-        false => format!("{} asked, {} answered", bytes(a.request_bytes.into()), bytes(a.response_bytes.into())),
+        true => format!("{} request and response", bytes(a.request_bytes.into())),
+        false => format!("{} request, {} response", bytes(a.request_bytes.into()), bytes(a.response_bytes.into())),
     };
     let mut asked = vec![plural(a.connections as usize, "connection"), format!("window {}", a.window), sizes];
     asked.extend(a.rate.map(|rate| format!("{rate} requests per second")));
@@ -38,13 +38,13 @@ pub fn words(net: &NetRecord) -> String {
     format!("{}; {}, {between}", server.join(", "), asked.join(", "))
 }
 
-/// Where the sender could do no more, its pace is what was measured: of a search by anything but the server's CPU time.
+/// A sender at its limit measures its own rate: for a search by any objective but the server's CPU time.
 pub fn sender_bound(run: &RunRecord, objective: &str) -> Option<String> {
     let bound = run.measurements().filter(|m| m.warnings.iter().any(|w| w.code == "sender_bound")).count();
     (bound > 0 && objective != Metric::CpuPerIo.name()).then(|| {
         format!(
-            "in {bound} of {} the sender was at its limit: the server may be faster there; --objective cpu compares what a request \
-             costs the server",
+            "in {bound} of {} the sender was at its limit, so that the server may be faster; --objective cpu compares the server's CPU time \
+             per request",
             plural(run.done(), "measurement")
         )
     })
@@ -71,7 +71,7 @@ mod tests {
         let net = NetRecord { between: "loopback".into(), server: Some(server), asked, ..NetRecord::default() };
         assert_eq!(
             words(&net),
-            "io_uring, receive multishot, ring sqpoll, 2 threads, CPUs 0,1; 16 connections, window 1, 64 B asked, 4 KiB answered, \
+            "io_uring, receive multishot, ring sqpoll, 2 threads, CPUs 0,1; 16 connections, window 1, 64 B request, 4 KiB response, \
              over loopback"
         );
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(sender_bound(&run, "iops"), None);
         run.cells[0].measurements.open()[0].warnings.push(Warning::new("sender_bound", "", ""));
         let said = sender_bound(&run, "iops").unwrap();
-        assert!(said.starts_with("in 1 of 4 measurements the sender was at its limit: "), "{said}");
+        assert!(said.starts_with("in 1 of 4 measurements the sender was at its limit, so that "), "{said}");
         assert_eq!(sender_bound(&run, "cpu_per_io"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The situations of a run beside each other: one row for those that say the same, the strongest effect first.
+//! The situations of a run in one table: one row for those with equal results, the strongest effect first.
 
 use serde_json::Value;
 
@@ -15,28 +15,28 @@ use iotrail_base::words::{UNKNOWN, plural, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{ARM, RunRecord};
 
-/// Rows, at most.
+/// The most rows.
 const ROWS: usize = 6;
-/// Columns beside the name, at most.
+/// The most columns in addition to the name.
 const COLUMNS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Situations {
-    /// Of the columns after the first.
+    /// Titles of the columns after the first.
     pub columns: Vec<String>,
     pub rows: Vec<Situation>,
-    /// Rows that are left out.
+    /// Number of rows that are left out.
     pub more: usize,
-    /// What the inconclusive comparisons would have shown, as a factor less 1: the narrowest and the widest.
+    /// The smallest detectable difference of the inconclusive comparisons, as a factor less 1: the smallest and the largest.
     pub visible: Option<[f64; 2]>,
-    /// The narrowest band in which equivalent ones are.
+    /// The smallest band that contains the equivalent ones.
     pub band: Option<f64>,
     /// Why one is inconclusive although its interval excludes 1.
     pub open: Option<String>,
 }
 
 impl Situations {
-    /// What the signs mean that are there.
+    /// The legend of the signs in use.
     pub fn legend(&self) -> Vec<String> {
         let mut legend = signs(self.rows.iter().flat_map(|r| r.marks.iter().flatten()), self.visible, self.band);
         legend.extend(self.open.clone());
@@ -44,7 +44,7 @@ impl Situations {
     }
 }
 
-/// What the signs of marks mean, which are of these effects.
+/// The legend of the marks of these effects.
 pub fn legend<'m>(marks: impl Iterator<Item = &'m Mark> + Clone, effects: &[Effect<'_>]) -> Vec<String> {
     let mut legend = signs(marks, visible(effects.iter()), band(effects.iter()));
     legend.extend(open(effects.iter()));
@@ -58,7 +58,7 @@ pub(super) fn open<'e, 'r: 'e>(mut effects: impl Iterator<Item = &'e Effect<'r>>
     Some(format!("? {which}: {why}"))
 }
 
-/// The narrowest and the widest that inconclusive ones would have shown, as a factor less 1.
+/// The smallest and the largest detectable difference of the inconclusive ones, as a factor less 1.
 pub(super) fn visible<'e, 'r: 'e>(effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<[f64; 2]> {
     let unsure = effects.filter(|e| e.c.verdict == Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
     unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)])
@@ -80,8 +80,8 @@ fn signs<'m>(
     let band = band.map(|b| format!(" within {}", visible_factor(b))).unwrap_or_default();
     legend.extend(has(Verdict::Equivalent).then(|| format!("≈ equivalent{band}")));
     let range = |[least, most]: [f64; 2]| match (seen(least), seen(most)) {
-        (a, b) if a == b => format!(" (smallest ratio that would show: {a})"),
-        (a, b) => format!(" (smallest ratio that would show: {a} to {b})"),
+        (a, b) if a == b => format!(" (smallest detectable ratio: {a})"),
+        (a, b) => format!(" (smallest detectable ratio: {a} to {b})"),
     };
     let visible = visible.map(range).unwrap_or_default();
     legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
@@ -95,20 +95,20 @@ fn seen(difference: f64) -> String {
     if difference < 9.0 { format!("×{}", three_digits(1.0 + difference)) } else { "more than ×10".into() }
 }
 
-/// Situations that say the same.
+/// Situations with equal results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Situation {
     pub name: String,
     pub marks: Vec<Option<Mark>>,
 }
 
-/// One comparison; or several that say the same.
+/// One comparison; or several with equal results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     pub verdict: Verdict,
-    /// Of the metric; `None` where several situations are one mark, or it is not known.
+    /// Of the metric; `None` if several situations share one mark, or it is unknown.
     pub ratio: Option<f64>,
-    /// Disturbed repeats were counted.
+    /// Disturbed repeats were used.
     pub disturbed: bool,
     /// `13.1 k → 253`.
     pub levels: Option<String>,
@@ -146,7 +146,7 @@ impl Mark {
     }
 }
 
-/// As tables have it.
+/// The form for tables.
 pub(super) fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Slower => "▼",
@@ -170,7 +170,7 @@ pub(super) fn factor(ratio: f64) -> String {
     }
 }
 
-/// `None`: there is one comparison, and the answer has said it.
+/// `None`: there is one comparison, and the answer contains it.
 pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situations> {
     let effects = || all.iter().flat_map(|(_, e)| e);
     let situations = all.iter().map(|(_, e)| e.len()).max()?;
@@ -199,7 +199,7 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situatio
     })
 }
 
-/// Columns are the values of the parameter that has most; rows, combinations of the others.
+/// Columns are the values of the parameter with most values; rows are combinations of the others.
 fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<String>, Vec<Situation>) {
     let varying = run.axes.iter().filter(|a| *a != ARM && run.values(a).len() > 1).count();
     let short = |a: &&str| run.values(a).iter().all(|v| when::text(a, v).chars().count() < 8);
@@ -231,7 +231,7 @@ fn by_situation(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<Stri
     rows_of(run, metric, &sides, &all.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
 }
 
-/// A row for each situation, a column for each side.
+/// A row per situation, a column per side.
 fn rows_of(
     run: &RunRecord,
     metric: Metric,
@@ -252,7 +252,7 @@ fn rows_of(
     (columns.to_vec(), merged(run, rows))
 }
 
-/// One situation: a row for each arm, with its levels.
+/// One situation: a row per arm, with its levels.
 fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let row = |(name, effects): &ByArm<'_>| Situation {
         name: (*name).to_owned(),
@@ -261,7 +261,7 @@ fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situatio
     (vec![String::new()], all.iter().map(row).collect())
 }
 
-/// Many arms: a row for each, a column for each situation where these are few; else its largest effect either way.
+/// Many arms: a row per arm, a column per situation if there are few; otherwise its largest effect in each direction.
 fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let mut places: Vec<Vec<(String, Value)>> = Vec::new();
     for e in all.iter().flat_map(|(_, e)| e) {
@@ -291,13 +291,13 @@ fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, V
 
 #[derive(Clone)]
 struct Row {
-    /// Parameters that vary, but the columns'.
+    /// Parameters that vary, except the columns'.
     at: Vec<(String, Value)>,
     marks: Vec<Option<Mark>>,
 }
 
 impl Row {
-    /// What rows have in common that are shown as one.
+    /// The common values of rows that are printed as one.
     fn says(&self) -> Vec<Option<String>> {
         self.marks.iter().map(|m| m.as_ref().map(|m| Mark { disturbed: false, ..m.clone() }.text())).collect()
     }
@@ -307,7 +307,7 @@ impl Row {
     }
 }
 
-/// The parameters that vary in the run, but these and the arm.
+/// The parameters that vary in the run, except these and the arm.
 pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)> {
     let varies = |a: &&String| *a != ARM && !but.contains(&a.as_str()) && run.values(a).len() > 1;
     let mut axes: Vec<&String> = run.axes.iter().filter(varies).collect();
@@ -315,7 +315,7 @@ pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Val
     axes.into_iter().filter_map(|a| Some((a.clone(), e.c.at.get(a)?.clone()))).collect()
 }
 
-/// Rows that say the same are one; where these differ from the first arm, only those that some parameters name.
+/// Rows with equal results are merged; of rows with a difference from the first arm, only those that some parameters identify.
 fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
     let kinds = grouped(rows.into_iter().map(|row| (row.says(), row)));
     let many = kinds.len() > 1;
@@ -337,19 +337,19 @@ fn marks_of(rows: &[Row]) -> Vec<Option<Mark>> {
     rows[0].marks.iter().enumerate().map(mark).collect()
 }
 
-/// The parameters that all rows have the same value of.
+/// The parameters with the same value in all rows.
 fn shared(rows: &[Row]) -> Vec<&(String, Value)> {
     rows[0].at.iter().filter(|p| rows.iter().all(|r| r.at.contains(p))).collect()
 }
 
-/// They are all situations that have the values which they share.
+/// These are all situations with the common values.
 fn is_product(run: &RunRecord, rows: &[Row]) -> bool {
     let shared = shared(rows);
     let free = rows[0].at.iter().filter(|p| !shared.contains(p));
     free.map(|(axis, _)| run.values(axis).len()).product::<usize>() == rows.len()
 }
 
-/// Several situations by what they share: `block · all 4`, `4 others`.
+/// Several situations by their common values: `block · all 4`, `4 others`.
 fn together(run: &RunRecord, rows: &[Row], others: bool) -> String {
     if let [one] = rows {
         return name(&one.at);
@@ -367,7 +367,7 @@ pub fn name(at: &[(String, Value)]) -> String {
     at.iter().map(|(axis, value)| short(axis, value)).collect::<Vec<_>>().join(" · ")
 }
 
-/// A value that says which parameter it is of needs no name.
+/// A value that identifies its parameter needs no name.
 fn short(axis: &str, value: &Value) -> String {
     let text = when::text(axis, value);
     match (axis, value.as_str()) {

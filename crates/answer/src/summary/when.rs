@@ -1,4 +1,4 @@
-//! In which situations arms differ, by the parameters that these share and the others don't.
+//! The situations in which arms differ, by the parameters that only these situations share.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::effect::Effect;
 use iotrail_base::words::{list, span};
 use iotrail_schema::run_record::{ARM, RunRecord, VARIANT, value_text};
 
-/// Parameter → the values that it has where the arms differ.
+/// Parameter → its values in the situations with a difference.
 pub type Constraint<'r> = (&'r str, Vec<&'r Value>);
 
-/// What are the arms of an experiment, where its kernels are compared.
+/// The arms of an experiment, if its kernels are compared.
 pub const SETTING: &str = "setting";
 
-/// `None`: they differ everywhere, nowhere, or in no way that the parameters tell apart.
+/// `None`: they differ everywhere, nowhere, or in situations that no parameter identifies.
 pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<String> {
     if shown.is_empty() || shown.len() == all.len() {
         return None;
@@ -26,7 +26,7 @@ pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<S
     })
 }
 
-/// As few parameters as tell the shown ones from the others as well as all of them do. `None`: no parameter does.
+/// The fewest parameters that identify the shown situations as well as all parameters do. `None`: no parameter does.
 fn constraints<'r>(run: &'r RunRecord, all: &[Effect<'r>], shown: &[Effect<'r>]) -> Option<Vec<Constraint<'r>>> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
     let narrow = |axis: &'r String| {
@@ -85,12 +85,12 @@ fn words(run: &RunRecord, constraints: &[Constraint<'_>]) -> String {
     parts.join(", ")
 }
 
-/// What the thread does comes before where it does it.
+/// The thread's activity comes before its place.
 pub fn rank(axis: &str) -> usize {
     ["variant", "wait", "reaper", "cpus", "neighbour"].iter().position(|a| *a == axis).unwrap_or(usize::MAX)
 }
 
-/// What a thread does under an option, as the field says it.
+/// The thread's activity under an option, in the usual words.
 pub fn deed(axis: &str, value: &Value) -> Option<&'static str> {
     Some(match (axis, value.as_str()?) {
         ("wait", "peek") => "peeks",
@@ -105,7 +105,7 @@ pub fn deed(axis: &str, value: &Value) -> Option<&'static str> {
     })
 }
 
-/// One value as people write it.
+/// One value in the usual notation.
 pub fn text(axis: &str, value: &Value) -> String {
     match (axis, value.as_f64()) {
         ("think", Some(ns)) if ns > 0.0 => span(ns),
@@ -117,7 +117,7 @@ fn texts(axis: &str, values: &[&Value]) -> Vec<String> {
     values.iter().map(|v| text(axis, v)).collect()
 }
 
-/// `16 and more` where these are the upper ones of all values, `1 and 16` else.
+/// `16 and more` if these are the upper ones of all values, otherwise `1 and 16`.
 fn several(run: &RunRecord, axis: &str, values: &[&Value]) -> String {
     let mut order: Vec<&Value> = run.values(axis).into_iter().filter(|v| v.is_number()).collect();
     order.sort_by(|a, b| a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)));

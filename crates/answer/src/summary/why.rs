@@ -1,4 +1,4 @@
-//! What the probes counted that goes with a difference, and what to do about it.
+//! Counts of the probes that explain a difference, and the advice.
 
 use super::ByArm;
 use super::change::value;
@@ -15,9 +15,9 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurement::Wait;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 
-/// A delivery path explains a difference where its share grew by this.
+/// A delivery path explains a difference if its share grew by this.
 pub const MOVED: f64 = 0.2;
-/// A count per I/O explains one where it changed by this factor, and by this much.
+/// A count per I/O explains one if it changed by this factor, and by this amount.
 pub const FACTOR: f64 = 1.3;
 pub const AMOUNT: f64 = 0.05;
 
@@ -31,7 +31,7 @@ const COUNTS: [Metric; 5] = [
     Metric::PuntsPerIo,
 ];
 
-/// The sentence, and the advice that belongs to its cause.
+/// The sentence, and the advice for its cause.
 pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Option<String>, Option<String>) {
     let Some(verdict) = shown.first().map(|e| e.c.verdict) else { return (None, None) };
     if let Some((text, remedy)) = path(base, shown) {
@@ -53,11 +53,11 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     let watched = shown.iter().flat_map(|e| [e.a, e.b]).all(|c| !vehicle_shares(&c.measurements.all()).is_empty());
     let known = each().filter(|(_, pairs)| pairs.is_some()).map(|(name, _)| name);
     let alike: Vec<String> = std::iter::once("delivery paths".to_owned()).chain(known).collect();
-    let unexplained = || format!("not in what the probes count: {} per {one} are alike", list(&alike));
+    let unexplained = || format!("the probes' counts do not explain it: {} per {one} are alike", list(&alike));
     (watched.then(unexplained), None)
 }
 
-/// The delivery path whose share grew most.
+/// The delivery path with the largest growth of its share.
 fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
     let shares = |cell: &CellRecord| {
         let all = cell.measurements.all();
@@ -103,13 +103,13 @@ fn before<'a>(base: &str, situations: impl Iterator<Item = &'a Shares>) -> Strin
         let text = shares.first().map(|(v, _)| by(*v).to_owned());
         seen.extend(text.filter(|t| !seen.contains(t)));
     }
-    if seen.is_empty() { String::new() } else { format!("; with {base}, most came {}", list(&seen)) }
+    if seen.is_empty() { String::new() } else { format!("; with {base}, mostly {}", list(&seen)) }
 }
 
-/// How a completion was delivered, after "delivered" or "came".
+/// The delivery of a completion, after "delivered" or "mostly".
 pub fn by(vehicle: DeliveryPath) -> &'static str {
     match vehicle {
-        DeliveryPath::Inline => "inline, as they were submitted",
+        DeliveryPath::Inline => "inline, at submission",
         DeliveryPath::Enter => "in io_uring_enter",
         DeliveryPath::SyscallExit => "on return from a system call",
         DeliveryPath::ReschedIpi => "by a reschedule IPI",
@@ -123,11 +123,11 @@ pub fn by(vehicle: DeliveryPath) -> &'static str {
         DeliveryPath::IrqDirect => "in the interrupt itself",
         DeliveryPath::Thread => "by a user-space thread",
         DeliveryPath::Kworker => "by a kernel worker",
-        DeliveryPath::Unknown => "by what could not be told",
+        DeliveryPath::Unknown => "by an unknown path",
     }
 }
 
-/// A count per I/O that changed one way in every situation: by how much, and its text.
+/// A count per I/O that changed in one direction in every situation: its change, and its text.
 fn count(name: &str, pairs: &[(f64, f64)]) -> Option<(f64, String)> {
     let differs = |(a, b): &(f64, f64)| (b - a).abs() >= AMOUNT && b.max(*a) >= FACTOR * b.min(*a);
     let one_way = pairs.iter().all(|(a, b)| b > a) || pairs.iter().all(|(a, b)| b < a);
@@ -157,7 +157,7 @@ fn counted(shown: &[Effect<'_>]) -> [Option<Pairs>; COUNTS.len()] {
     std::array::from_fn(|i| both.iter().map(|(a, b)| Some((a[i]?, b[i]?))).collect())
 }
 
-/// With the first arm and with the other, in every situation; `None`: not known of one.
+/// With the first arm and with the other, in every situation; `None`: unknown for one of them.
 fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Pairs> {
     shown.iter().map(|e| Some((over_repeats(e.a, of)?, over_repeats(e.b, of)?))).collect()
 }
@@ -177,7 +177,7 @@ pub struct Advice {
     pub changes: bool,
 }
 
-/// `more`: how to find out what is inconclusive.
+/// `more`: how to decide the inconclusive comparisons.
 pub fn advice(
     base: &str,
     arm: &str,
@@ -195,14 +195,14 @@ pub fn advice(
     }
     if better.is_empty() && worse.is_empty() {
         if effects().all(|e| e.c.verdict == Verdict::Equivalent) {
-            return stay(format!("stay with {base}: nothing is gained"));
+            return stay(format!("stay with {base}: the other arms gain nothing"));
         }
         if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
             let mut both = effects().flat_map(|e| [e.b, e.a]);
             if let Some(cell) = both.find(|cell| failed(cell).is_some()) {
-                return stay(format!("see why {} fails, and measure again", cell.arm()));
+                return stay(format!("check why {} fails, and measure again", cell.arm()));
             }
-            return stay("compare arms that do the same: bytes, flags, targets".into());
+            return stay("compare arms with the same work: bytes, flags, targets".into());
         }
         let more = more().map(|more| format!(", or measure more: {more}")).unwrap_or_default();
         return stay(format!("stay with {base}{more}"));
@@ -214,7 +214,7 @@ pub fn advice(
     let one = all.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, e)| &e[..]);
     let text = match (has(one, Verdict::Faster), has(one, Verdict::Slower)) {
         (true, false) if one.iter().all(|e| e.c.verdict == Verdict::Faster) => format!("use {arm}"),
-        (true, false) => format!("use {arm} there; nowhere was it seen to be slower"),
+        (true, false) => format!("use {arm} there; it was slower nowhere"),
         _ => format!("use {} where the table has ▲, {base} elsewhere", if all.len() == 1 { arm } else { "the arm" }),
     };
     Advice { text, changes: true }

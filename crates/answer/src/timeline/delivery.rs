@@ -1,41 +1,41 @@
-//! Why a completion was posted no earlier.
+//! Why a completion was not posted earlier.
 
 use super::nature::of;
 use iotrail_base::words::span;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trail::{Meanwhile, RequestTrace, Wake};
 
-/// Why the completion was posted no earlier: what the thread did, and what it was that came.
+/// Why the completion was not posted earlier: the state of the thread, and the event that ended it.
 pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
     let who = submitter(t);
-    // Running all the time: it was on its CPU at both ends, and no other thread was between.
+    // Running all the time: it was on its CPU at both ends, and no other thread ran in between.
     let running = matches!(t.meanwhile, Some(Meanwhile::Running { cpu }) if cpu == t.posted.cpu)
         && t.switches_meanwhile.is_none_or(|n| n == 0);
     let state = match &t.meanwhile {
         Some(Meanwhile::Running { cpu }) if running => format!("{who} was running on CPU {cpu}"),
         Some(Meanwhile::Running { cpu }) if *cpu != t.posted.cpu => {
-            format!("{who} was running on CPU {cpu}, but was off it and went on on CPU {}", t.posted.cpu)
+            format!("{who} was running on CPU {cpu}, was off it, and continued on CPU {}", t.posted.cpu)
         }
         Some(Meanwhile::Running { cpu }) => {
             format!("{who} was running on CPU {cpu}, but was off it for a time: it slept, or another thread ran")
         }
         Some(Meanwhile::Runnable { cpu, tid, comm }) => {
             let waited = t.runnable_ns().map(|ns| format!(" {}", span(ns as f64))).unwrap_or_default();
-            format!("{who} waited{waited} for CPU {cpu}, which {} had", thread(*tid, comm))
+            format!("{who} waited{waited} for CPU {cpu}, which {} used", thread(*tid, comm))
         }
         Some(Meanwhile::Sleeping { cpu, tid: 0, .. }) => format!("{who} slept, and CPU {cpu} was idle"),
         Some(Meanwhile::Sleeping { cpu, tid, comm }) => {
             format!("{who} slept, and CPU {cpu} ran {}", thread(*tid, comm))
         }
-        None => format!("what {who} did is not known"),
+        None => format!("the state of {who} is unknown"),
     };
     let detail = |what: &str| format!("{what}{}", of(&t.detail));
-    // What comes to a running thread's CPU takes the completion along; to others it comes when they run again.
+    // An entry on a running thread's CPU delivers the completion; other threads get it when they run again.
     let entry = |what: &str| match running {
-        true => format!("{state} and nothing entered the kernel there until {}", detail(what)),
+        true => format!("{state}, and no other event entered the kernel there until {}", detail(what)),
         false => format!("{state}; it was posted on return from {}", detail(what)),
     };
     let ran = format!("{state}; its task work ran only");
@@ -48,23 +48,23 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
             true => format!("{state} until another CPU's reschedule interrupt came"),
             false => entry("a reschedule interrupt"),
         },
-        DeliveryPath::Enter => format!("{ran} when it was in io_uring_enter again"),
-        DeliveryPath::SyscallExit => format!("{ran} on its way out of a system call{}", of(&t.detail)),
-        DeliveryPath::Inline => "its own submission posted it, and was under way until then".into(),
+        DeliveryPath::Enter => format!("{ran} in its next io_uring_enter"),
+        DeliveryPath::SyscallExit => format!("{ran} on the exit from a system call{}", of(&t.detail)),
+        DeliveryPath::Inline => "its own submission posted it, and was in progress until then".into(),
         DeliveryPath::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
-        DeliveryPath::Sqpoll if t.meanwhile.is_none() => format!("{who} came to it only then"),
-        DeliveryPath::Sqpoll => format!("{state}; it came to it only then"),
-        DeliveryPath::Iowq => "the io-wq worker posted it only then, and what it did until then was not seen".into(),
+        DeliveryPath::Sqpoll if t.meanwhile.is_none() => format!("{who} processed it only then"),
+        DeliveryPath::Sqpoll => format!("{state}; it processed the completion only then"),
+        DeliveryPath::Iowq => "the io-wq worker posted it only then, and no event shows its work until then".into(),
         DeliveryPath::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
-        DeliveryPath::Thread => "the helper thread came to it only then".into(),
-        DeliveryPath::Kworker => "the kernel worker that had to finish it came to it only then".into(),
-        DeliveryPath::Unknown => format!("{state}; what carried it could not be told{}", of(&t.detail)),
+        DeliveryPath::Thread => "the helper thread processed it only then".into(),
+        DeliveryPath::Kworker => "the kernel worker that had to finish it did so only then".into(),
+        DeliveryPath::Unknown => format!("{state}; its delivery path is unknown{}", of(&t.detail)),
     }
 }
 
-/// The thread that a trail's `tid`, `meanwhile` and `wake` are of.
+/// The thread that a trail's `tid`, `meanwhile` and `wake` concern.
 fn submitter(t: &RequestTrace) -> &'static str {
-    if t.vehicle == DeliveryPath::Sqpoll { "the submission-queue thread" } else { "the thread" }
+    if t.vehicle == DeliveryPath::Sqpoll { "the SQPOLL thread" } else { "the thread" }
 }
 
 pub(super) fn thread(tid: u32, comm: &str) -> String {
@@ -75,7 +75,7 @@ pub(super) fn thread(tid: u32, comm: &str) -> String {
     }
 }
 
-/// The three parts of a delivery to a sleeper, the longest one told.
+/// The three parts of a delivery to a sleeping thread, with the longest one.
 pub(super) fn slept(t: &RequestTrace, wake: &Wake) -> String {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let took = |from: u64, to: u64| to.saturating_sub(from);
@@ -84,7 +84,7 @@ pub(super) fn slept(t: &RequestTrace, wake: &Wake) -> String {
         format!("{} after it {}", span(asleep as f64), if t.ended.is_some() { "had ended" } else { "was ready" });
     let woken = format!("{} slept and was woken by {}", submitter(t), wake.by);
     let Some(running) = wake.running else {
-        return format!("{woken}, {after}; when it got a CPU is not known");
+        return format!("{woken}, {after}; the time at which it got a CPU is unknown");
     };
     let (waited, ran) = (took(wake.woken.ns, running.ns), took(running.ns, t.posted.ns));
     if asleep >= waited && asleep >= ran {
@@ -92,7 +92,7 @@ pub(super) fn slept(t: &RequestTrace, wake: &Wake) -> String {
     } else if waited >= ran {
         let who = match &t.meanwhile {
             Some(Meanwhile::Sleeping { cpu, tid, comm } | Meanwhile::Runnable { cpu, tid, comm }) if *tid != 0 => {
-                format!("; CPU {cpu}, where it was last, ran {}", thread(*tid, comm))
+                format!("; CPU {cpu}, where it last ran, ran {}", thread(*tid, comm))
             }
             _ => String::new(),
         };

@@ -1,4 +1,4 @@
-//! The moments of an I/O in their order.
+//! The events of an I/O in their order.
 
 use serde::Serialize;
 
@@ -7,20 +7,20 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::stage::Stage;
 use iotrail_schema::trail::{Course, Punt, RequestTrace, Stamp};
 
-/// A moment of an I/O.
+/// An event of an I/O.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
-    /// A stage's name, or `woken` or `running`: of the thread that slept for it.
+    /// A stage's name; or `woken` or `running`, for the thread that slept for it.
     pub what: &'static str,
-    /// Since submission; null: not known. Negative where the stamps are out of order.
+    /// Since submission; null: unknown. Negative if the timestamps are out of order.
     pub after_ns: Option<i64>,
-    /// The CPU; null: not known.
+    /// The CPU; null: unknown.
     pub cpu: Option<u32>,
-    /// What happened.
+    /// The event.
     pub text: String,
 }
 
-/// The moments in their order; a stage that does not apply is left out, one that is not known is said to be.
+/// The events in their order; a stage that does not apply is left out, and an unknown one is marked as unknown.
 pub fn moments(t: &RequestTrace) -> Vec<Moment> {
     let moment = |what, stamp: Option<Stamp>, text: String| Moment {
         what,
@@ -54,7 +54,7 @@ pub fn moments(t: &RequestTrace) -> Vec<Moment> {
         all.insert(at, m);
     };
     let Some(wake) = &t.wake else {
-        // It needed no waking, but a CPU.
+        // It was awake, but waited for a CPU.
         if t.runnable_ns().is_some_and(|ns| ns > 0) {
             insert(moment("running", t.on_cpu, "the thread has a CPU".into()));
         }
@@ -65,7 +65,7 @@ pub fn moments(t: &RequestTrace) -> Vec<Moment> {
         Some(_) => insert(moment("running", wake.running, "the thread has a CPU".into())),
         None => {
             let after_woken = all.iter().position(|m| m.what == "woken").map_or(0, |i| i + 1);
-            all.insert(after_woken, moment("running", None, "not known: it was not seen to get a CPU".into()));
+            all.insert(after_woken, moment("running", None, "unknown: no event shows when it got a CPU".into()));
         }
     }
     all
@@ -81,14 +81,16 @@ pub(super) fn known(t: &RequestTrace, stage: Stage) -> String {
         (Stage::Issued, Course::Block) => "to the driver".into(),
         (Stage::Issued, Course::Poll) => "a poll was armed".into(),
         (Stage::Issued, Course::Direct) => String::new(),
-        (Stage::Ready, Course::Block) if requests > 1 => format!("the last of {requests} block requests was done"),
-        (Stage::Ready, Course::Block) => "the device was done".into(),
+        (Stage::Ready, Course::Block) if requests > 1 => {
+            format!("the device completed the last of {requests} block requests")
+        }
+        (Stage::Ready, Course::Block) => "the device completed it".into(),
         (Stage::Ready, _) if was_cancelled(t) => "it was cancelled".into(),
         (Stage::Ready, Course::Poll) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) if polls(t) => "the poll was woken".into(),
         (Stage::Ready, Course::Direct) => String::new(),
         (Stage::Ended, _) => FINISHED.into(),
-        (Stage::Queued, _) => "task work was added".into(),
+        (Stage::Queued, _) => "task work was queued".into(),
         (Stage::Posted, _) => posted(t),
     }
 }
@@ -100,7 +102,7 @@ pub(super) fn submitted(t: &RequestTrace) -> String {
         None => "not by a call of io_uring_enter".to_owned(),
     };
     match t.punted {
-        Some(Punt::Asked) => text.push_str("; to io-wq, as the program asked"),
+        Some(Punt::Asked) => text.push_str("; to io-wq, as the program requested"),
         Some(Punt::WouldBlock) => text.push_str("; to io-wq: it would have blocked"),
         Some(Punt::Drained) => text.push_str("; to io-wq, once the ring was drained"),
         None => (),
@@ -112,13 +114,13 @@ pub(super) fn submitted(t: &RequestTrace) -> String {
 pub(super) fn unknown(t: &RequestTrace, stage: Stage) -> Option<&'static str> {
     let followed = t.course != Course::Direct;
     match stage {
-        Stage::Issued | Stage::Ready if followed => Some("not known: it was not seen"),
-        // Done on the spot: there is nothing between.
+        Stage::Issued | Stage::Ready if followed => Some("unknown: no event was traced"),
+        // Completed at submission: there are no stages in between.
         Stage::Issued | Stage::Ready if t.vehicle == DeliveryPath::Inline => None,
-        Stage::Issued if polls(t) => Some("not known: it was armed while it was being submitted"),
-        Stage::Issued | Stage::Ready if is_timeout(t) => Some("not known: no probe stands at timers"),
-        Stage::Issued | Stage::Ready => Some("not known: neither block I/O nor a poll, or not seen as such"),
-        Stage::Queued if by_task_work(t.vehicle) => Some("not known: no probe stands there"),
+        Stage::Issued if polls(t) => Some("unknown: it was armed during its submission"),
+        Stage::Issued | Stage::Ready if is_timeout(t) => Some("unknown: no probe traces timers"),
+        Stage::Issued | Stage::Ready => Some("unknown: neither block I/O nor a poll, or not traced"),
+        Stage::Queued if by_task_work(t.vehicle) => Some("unknown: no probe traces this stage"),
         _ => None,
     }
 }
@@ -146,23 +148,23 @@ fn by_task_work(v: DeliveryPath) -> bool {
 pub(super) fn posted(t: &RequestTrace) -> String {
     let detail = |name: &str| format!("{name}{}", of(&t.detail));
     let by = match t.vehicle {
-        DeliveryPath::Inline => "inline, while it was being submitted".into(),
-        // The detail names the waker, which is told by itself.
+        DeliveryPath::Inline => "inline, during its submission".into(),
+        // The detail names the waker, which has its own line.
         DeliveryPath::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
         DeliveryPath::Enter => detail("enter: in io_uring_enter"),
-        DeliveryPath::SyscallExit => detail("syscall_exit: leaving a system call"),
+        DeliveryPath::SyscallExit => detail("syscall_exit: on the exit from a system call"),
         DeliveryPath::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
         DeliveryPath::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
         DeliveryPath::TimerTick => "timer_tick: on return from the timer interrupt".into(),
         DeliveryPath::PageFault => "page_fault: on return from a page fault".into(),
         DeliveryPath::OtherIrq => detail("other_irq: on return from an interrupt"),
-        DeliveryPath::Sqpoll => "sqpoll: by the submission-queue thread".into(),
+        DeliveryPath::Sqpoll => "sqpoll: by the SQPOLL thread".into(),
         DeliveryPath::Iopoll => "iopoll: by a poll of the device".into(),
         DeliveryPath::Iowq => "iowq: by an io-wq worker".into(),
         DeliveryPath::IrqDirect => detail("irq_direct: in interrupt context"),
         DeliveryPath::Thread => "thread: by a helper thread".into(),
         DeliveryPath::Kworker => "kworker: by a kernel worker".into(),
-        DeliveryPath::Unknown => detail("unknown: what carried it could not be told"),
+        DeliveryPath::Unknown => detail("unknown"),
     };
     match t.run_items {
         Some(n) if n > 1 => format!("{by}; {n} items in that run"),

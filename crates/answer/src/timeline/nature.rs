@@ -1,13 +1,13 @@
-//! What kind of request it is, and names of what had to do with it.
+//! The kind of a request, and names of the threads involved.
 
 use iotrail_schema::trail::RequestTrace;
 
-/// It is a poll itself: its submission arms it.
+/// The request is a poll: its submission arms it.
 pub(super) fn polls(t: &RequestTrace) -> bool {
     t.opcode == "poll_add"
 }
 
-/// By a request or call that takes others back, or by its linked timeout; of a linked timeout itself, since what it was for had ended.
+/// By a request or call that cancels others, or by its linked timeout; for a linked timeout itself, by the end of its request.
 pub(super) fn was_cancelled(t: &RequestTrace) -> bool {
     const ECANCELED: i32 = 125;
     t.result == -ECANCELED

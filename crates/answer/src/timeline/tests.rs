@@ -15,16 +15,16 @@ fn the_longest_part_comes_first_with_its_reason() {
     t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
     assert_eq!(
         headline(&t, false),
-        ["2.90 ms of 3.00 ms were spent between ready and posted: the thread was running on CPU 0 and nothing \
+        ["2.90 ms of 3.00 ms were between ready and posted: the thread was running on CPU 0, and no other event \
           entered the kernel there until the timer tick."]
     );
     t.posted = at(&t, 110_000, 0);
     assert_eq!(
         headline(&t, false),
         [
-            "89.0 µs of 110 µs were spent between issued and ready: the device took that long.",
-            "Delivery took 9.00 µs: the thread was running on CPU 0 and nothing entered the kernel there until \
-             the timer tick."
+            "89.0 µs of 110 µs were between issued and ready: the device took that long.",
+            "Delivery took 9.00 µs: the thread was running on CPU 0, and no other event entered the kernel there \
+             until the timer tick."
         ]
     );
 }
@@ -39,11 +39,11 @@ fn a_thread_that_lost_its_cpu_did_not_hold_it_all_the_time() {
          was posted on return from the timer interrupt."
     ));
     (t.posted.cpu, t.switches_meanwhile) = (1, None);
-    assert!(headline(&t, false)[0].contains("running on CPU 0, but was off it and went on on CPU 1; it was posted"));
+    assert!(headline(&t, false)[0].contains("running on CPU 0, was off it, and continued on CPU 1; it was posted"));
     t.vehicle = DeliveryPath::Sqpoll;
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
     assert!(headline(&t, false)[0].ends_with(
-        "posted: the submission-queue thread waited for CPU 0, which kworker/0:1H (54) had; it came to it only then."
+        "posted: the SQPOLL thread waited for CPU 0, which kworker/0:1H (54) used; it processed the completion only then."
     ));
     t.on_cpu = Some(at(&t, 2_101_000, 0));
     assert!(headline(&t, false)[0].contains("waited 2.00 ms for CPU 0, which"), "{:?}", headline(&t, false));
@@ -58,16 +58,14 @@ fn the_file_systems_worker_is_named() {
     t.ended = Some(at(&t, 2_900_000, 1));
     assert_eq!(
         headline(&t, false),
-        [
-            "2.80 ms of 3.00 ms were spent between ready and ended: the device was done, and a kernel worker of the file \
-          system had to finish it before it could be delivered."
-        ]
+        ["2.80 ms of 3.00 ms were between ready and ended: the device had completed it, and a kernel worker of \
+             the file system had to finish it before delivery."]
     );
     (t.ended, t.posted) = (Some(at(&t, 105_000, 1)), at(&t, 110_000, 0));
     assert_eq!(
         headline(&t, false)[1],
-        "Delivery took 9.00 µs, 4.00 µs of it until a kernel worker of the file system had finished it: the thread was \
-         running on CPU 0 and nothing entered the kernel there until the timer tick."
+        "Delivery took 9.00 µs, 4.00 µs of it until a kernel worker of the file system had finished it: the thread \
+         was running on CPU 0, and no other event entered the kernel there until the timer tick."
     );
     let ended = moments(&t).into_iter().find(|m| m.what == "ended").unwrap();
     assert_eq!((ended.after_ns, ended.text.as_str()), (Some(105_000), FINISHED));
@@ -79,14 +77,14 @@ fn polls_and_timeouts_in_their_own_words() {
     let mut t = trail();
     (t.opcode, t.asked_bytes, t.issued, t.course) = ("poll_add".into(), None, None, Course::Direct);
     t.ready = Some(at(&t, 2_000_000, 1));
-    assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing made what it polls ready until then."));
+    assert!(headline(&t, false)[0].ends_with("submitted and ready: the polled file was not ready until then."));
     t.result = -125;
-    assert!(headline(&t, false)[0].ends_with("submitted and ready: nothing came until it was cancelled."));
+    assert!(headline(&t, false)[0].ends_with("submitted and ready: no event arrived until it was cancelled."));
     assert!(moments(&t).iter().any(|m| m.what == "ready" && m.text == "it was cancelled"));
     (t.opcode, t.ready) = ("timeout".into(), None);
-    assert!(headline(&t, false)[0].contains("posted: it was cancelled before its time was up"));
+    assert!(headline(&t, false)[0].contains("posted: it was cancelled before it expired"));
     t.result = 0;
-    assert!(headline(&t, false)[0].contains("posted: a timeout ends when its time is up"));
+    assert!(headline(&t, false)[0].contains("posted: a timeout ends when it expires"));
 }
 
 #[test]
@@ -99,13 +97,15 @@ fn a_sleep_is_taken_apart() {
     t.wake = Some(wake.clone());
     assert!(headline(&t, false)[0].ends_with(
         "ready and posted: the thread slept and was woken by a thread on CPU 1, but got a CPU only 2.80 ms later; \
-         CPU 0, where it was last, ran busy (99)."
+         CPU 0, where it last ran, ran busy (99)."
     ));
     let order: Vec<_> = moments(&t).iter().map(|m| m.what).collect();
     assert_eq!(order, ["submitted", "issued", "ready", "queued", "woken", "running", "posted"]);
     wake.running = None;
     t.wake = Some(wake);
-    assert!(headline(&t, false)[0].ends_with("1, 1.00 µs after it was ready; when it got a CPU is not known."));
+    assert!(
+        headline(&t, false)[0].ends_with("1, 1.00 µs after it was ready; the time at which it got a CPU is unknown.")
+    );
 }
 
 #[test]
@@ -114,8 +114,8 @@ fn what_is_not_known_is_said_to_be() {
     (t.issued, t.ready, t.course) = (None, None, Course::Direct);
     assert_eq!(
         headline(&t, false),
-        ["All 3.00 ms lie between submitted and posted: what it waited for is not known: neither block I/O nor a \
-          poll, or not seen as such."]
+        ["All 3.00 ms were between submitted and posted: the object of its wait is unknown: neither block I/O nor a \
+          poll, or not traced."]
     );
     let unknown: Vec<_> = moments(&t).into_iter().filter(|m| m.after_ns.is_none()).map(|m| m.what).collect();
     assert_eq!(unknown, ["issued", "ready", "queued"]);
@@ -153,7 +153,7 @@ fn an_io_is_one_sentence_with_its_number() {
     assert!(sentence(&t, 110_000, false).starts_with("read_fixed (EIO), 110 µs: for 89.0 µs"));
     // Nothing is known of it but that it was done.
     (t.issued, t.ready, t.posted) = (None, None, t.submitted);
-    assert_eq!(sentence(&t, 0, false), "read_fixed (EIO), 0 ns: what it waited for is not known");
+    assert_eq!(sentence(&t, 0, false), "read_fixed (EIO), 0 ns: the object of its wait is unknown");
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn what_was_waited_for_goes_by_the_longest_part() {
     t.ready = Some(at(&t, 2_100_000, 0));
     assert_eq!(what(&t), "to be issued to the driver");
     t.punted = Some(iotrail_schema::trail::Punt::WouldBlock);
-    assert_eq!(what(&t), "for an io-wq worker to take it up");
+    assert_eq!(what(&t), "for an io-wq worker to take it");
     let mut t = trail();
     t.ended = Some(at(&t, 2_900_000, 1));
     assert_eq!(what(&t), "for a kernel worker of the file system");
     t.ended = None;
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "busy".into() });
-    assert_eq!(what(&t), "for a CPU, which another thread had");
+    assert_eq!(what(&t), "for a CPU that another thread used");
     (t.meanwhile, t.switches_meanwhile) = (Some(Meanwhile::Running { cpu: 0 }), Some(4));
     assert_eq!(what(&t), "for the thread, which was off its CPU for a time");
     let by = Waker::Thread { cpu: 1 };

@@ -1,4 +1,4 @@
-//! What an I/O waited for most, in a few words: the reasons that `headline` gives, without this one's threads and CPUs.
+//! The longest wait of an I/O, in a few words: the causes of `headline`, without its threads and CPUs.
 
 use super::nature::{is_timeout, polls, was_cancelled};
 use iotrail_base::error::errno_name;
@@ -12,20 +12,20 @@ use iotrail_schema::trail::{Course, Meanwhile, RequestTrace, Wake};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waited {
     pub ns: u64,
-    /// Behind *it waited*: `for the device`, `to be issued to the driver`.
+    /// Continues *it waited*: `for the device`, `to be issued to the driver`.
     pub what: &'static str,
 }
 
-/// `delivery`: of the time since it was ready alone. `None`: no such part is known.
+/// `delivery`: only of the time since it was ready. `None`: no part is known.
 pub fn waited(t: &RequestTrace, delivery: bool) -> Option<Waited> {
-    // Of equals the later one, which is nearer to what can be changed.
+    // Of equal parts the later one, which is easier to change.
     let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
     let longest = spans.max_by_key(Span::ns)?;
     Some(Waited { ns: longest.ns(), what: what(t, &longest) })
 }
 
 /// `read of 4 KiB, 8.10 ms: for 7.90 ms (98 %) it waited for the thread to enter the kernel (timer tick)`. `slowness_ns`: its latency;
-/// where `delivery`, the time since it was ready alone.
+/// with `delivery`, only the time since it was ready.
 pub fn sentence(t: &RequestTrace, slowness_ns: u64, delivery: bool) -> String {
     let size = t.asked_bytes.map_or(String::new(), |n| format!(" of {}", bytes(n)));
     let failed = if t.result < 0 { format!(" ({})", errno_name(t.result.saturating_neg())) } else { String::new() };
@@ -35,36 +35,38 @@ pub fn sentence(t: &RequestTrace, slowness_ns: u64, delivery: bool) -> String {
             let share = percent(w.ns as f64 / slowness_ns as f64);
             format!("for {} ({share}) it waited {}", span(w.ns as f64), w.what)
         }
-        _ => "what it waited for is not known".into(),
+        _ => "the object of its wait is unknown".into(),
     };
     format!("{}{size}{failed}, {time}: {why}", t.opcode)
 }
 
-const UNSEEN: &str = "for something that was not seen";
+const UNSEEN: &str = "for an untraced event";
 
 fn what(t: &RequestTrace, longest: &Span) -> &'static str {
     use Stage::*;
     match (longest.from, longest.to) {
         (Submitted, Issued) => match (t.punted, t.course) {
-            (Some(_), _) => "for an io-wq worker to take it up",
+            (Some(_), _) => "for an io-wq worker to take it",
             (None, Course::Poll) => "to be tried, and its poll armed",
             (None, _) => "to be issued to the driver",
         },
         (Submitted, Posted) if t.vehicle == DeliveryPath::Inline => "for its own submission to end",
-        (Submitted, Posted) if t.punted.is_some() || t.vehicle == DeliveryPath::Iowq => "for an io-wq worker to do it",
-        (Submitted, Posted) if is_timeout(t) && !was_cancelled(t) => "for its time to be up",
+        (Submitted, Posted) if t.punted.is_some() || t.vehicle == DeliveryPath::Iowq => {
+            "for an io-wq worker to execute it"
+        }
+        (Submitted, Posted) if is_timeout(t) && !was_cancelled(t) => "until it expired",
         (Submitted, Ready | Posted) if was_cancelled(t) => "until it was cancelled",
-        (Submitted, Ready) if polls(t) => "for what it polls",
+        (Submitted, Ready) if polls(t) => "for the polled file to be ready",
         (Issued, Ready) if t.course == Course::Poll && was_cancelled(t) => "until it was cancelled",
         (Issued, Ready) => match t.course {
             Course::Block => "for the device",
-            Course::Poll => "for the other side",
+            Course::Poll => "for the peer",
             Course::Direct => UNSEEN,
         },
         (Issued, Posted) if t.course == Course::Block => "for the device and its delivery",
         (Submitted, Ready) if t.course == Course::Block => "to be issued, and for the device",
         (Ready, Ended) => "for a kernel worker of the file system",
-        (Ready | Ended, Queued) => "for its task work to be added",
+        (Ready | Ended, Queued) => "for its task work to be queued",
         (Ready | Ended | Queued, Posted) => delivery(t),
         _ => UNSEEN,
     }
@@ -74,7 +76,7 @@ fn delivery(t: &RequestTrace) -> &'static str {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
-    // It was on its CPU when it was ready, and not all the time since.
+    // It ran on its CPU when the I/O was ready, but not all the time since.
     let was_off = matches!(t.meanwhile, Some(Meanwhile::Running { cpu })
         if cpu != t.posted.cpu || t.switches_meanwhile.is_some_and(|n| n > 0));
     match (&t.meanwhile, t.vehicle) {
@@ -83,9 +85,9 @@ fn delivery(t: &RequestTrace) -> &'static str {
         (_, DeliveryPath::IrqDirect) => "for the interrupt that posted it",
         (_, DeliveryPath::Thread) => "for the helper thread",
         (_, DeliveryPath::Kworker) => "for a kernel worker",
-        (Some(Meanwhile::Runnable { .. }), _) => "for a CPU, which another thread had",
+        (Some(Meanwhile::Runnable { .. }), _) => "for a CPU that another thread used",
         _ if was_off => "for the thread, which was off its CPU for a time",
-        (_, DeliveryPath::Sqpoll) => "for the submission-queue thread",
+        (_, DeliveryPath::Sqpoll) => "for the SQPOLL thread",
         (_, DeliveryPath::TimerTick) => "for the thread to enter the kernel (timer tick)",
         (_, DeliveryPath::DeviceIrq) => "for the thread to enter the kernel (a device's interrupt)",
         (_, DeliveryPath::PageFault) => "for the thread to enter the kernel (page fault)",
@@ -98,7 +100,7 @@ fn delivery(t: &RequestTrace) -> &'static str {
     }
 }
 
-/// The longest of the three parts of a delivery to a sleeper.
+/// The longest of the three parts of a delivery to a sleeping thread.
 fn slept(t: &RequestTrace, wake: &Wake) -> &'static str {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let asleep = wake.woken.ns.saturating_sub(ready);

@@ -53,12 +53,19 @@ fn each_doubt_has_its_sentence() {
         "the probes missed events that arrived while their own program was running: interrupt_ipi_send 1, \
          ring_complete 3"
     );
-    assert_eq!(text(&m, "untracked"), "10 of 500 completions left no event that the probes can use: counts are lower \
-                                       bounds");
+    assert_eq!(
+        text(&m, "untracked"),
+        "10 of 500 completions left no event that the probes can use: counts are lower \
+                                       bounds"
+    );
     m = sample::measurement();
     m.probe.completions_seen = Some(501);
     assert_eq!(codes(&m), ["seen_too_many"]);
-    assert_eq!(text(&m, "seen_too_many"), "the probes saw 501 completions, the load 500");
+    assert_eq!(
+        text(&m, "seen_too_many"),
+        "the probes saw 501 completions, the load 500: shares are valid, counts \
+                                           are too high"
+    );
 }
 
 #[test]
