@@ -19,7 +19,7 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 #[command(
-    after_help = "Each line agrees, disagrees, is inconclusive (our interval reaches across an edge of the band),\n\
+    after_help = "Each line agrees, disagrees, is inconclusive (the measured interval crosses an edge of the band),\n\
                         or cannot be tested here, with the reason. docs/reproduce.md has tables and causes."
 )]
 pub struct ReproduceArgs {

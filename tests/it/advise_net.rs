@@ -89,7 +89,7 @@ fn confirmed() -> End {
     let as_is = also.iter().find(|line| line.starts_with("as-is: ")).expect("what was measured");
     assert_eq!(
         *as_is,
-        "as-is: io_uring, receive multishot, 1 thread; 2 connections, window 1, 64 B asked and answered, over loopback"
+        "as-is: io_uring, receive multishot, 1 thread; 2 connections, window 1, 64 B request and response, over loopback"
     );
     // The same head from the store; both are listed; the file runs as an experiment.
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -71,7 +71,7 @@ fn several() -> End {
     // The same runs are recognised: copied ones are known.
     let text = fleet(&[]).ok().stdout;
     assert!(text.lines().count() <= 20, "{text}");
-    assert!(text.contains("turns around on c6: there the kernel is 6.1.0"), "{text}");
+    assert!(text.contains("changes sign on c6: there the kernel is 6.1.0"), "{text}");
     assert!(text.contains("details: iotrail report f2 --store c1.db --full"), "{text}");
     let list = run(&mut place.tool(["list", "--json", "--store", "c1.db"])).ok().json();
     assert_eq!((list["runs"].as_array().map(Vec::len), list["fleets"].as_array().map(Vec::len)), (Some(6), Some(2)));

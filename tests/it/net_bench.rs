@@ -162,11 +162,9 @@ fn from_file() -> End {
     }
     let text = run(&mut place.tool(["run", "e.toml", "--store", "s.db", "--full"])).ok().stdout;
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in [
-        "Requests per second with edge against level: ",
-        "Requests per second: level ",
-        "Idle time of each second: level ",
-    ] {
+    for said in
+        ["Requests per second with edge against level: ", "Requests per second: level ", "Idle time per second: level "]
+    {
         assert!(flat.contains(said), "{said}: {text}");
     }
     let rates = flat.split("Requests per second: level ").nth(1).and_then(|rest| rest.split(" Idle time").next());

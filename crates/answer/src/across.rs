@@ -1,5 +1,5 @@
-//! The same plan on several kernels: their runs put together as one, and what differs from kernel to kernel. Counts always; times only
-//! where none of the machines was emulated.
+//! The same plan on several kernels: their runs merged into one, and the differences between kernels. Counts always; times only
+//! if none of the machines was emulated.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -36,14 +36,14 @@ pub fn short(release: &str) -> &str {
     release.split('+').next().unwrap_or(release).trim_end_matches("-amd64")
 }
 
-/// One kernel's runs, a boot each.
+/// One kernel's runs, one per boot.
 pub struct Boots {
     pub kernel: String,
     pub runs: Vec<RunRecord>,
 }
 
 impl Boots {
-    /// The cell of each run that has these parameters.
+    /// The cell of each run with these parameters.
     fn cells<'a, 'p>(
         &'a self,
         params: &'p Map<String, Value>,
@@ -52,10 +52,10 @@ impl Boots {
     }
 }
 
-/// Latencies of a repeat (from 1) of a cell of a run, by their numbers; `None`: not kept.
+/// Latencies of a repeat (from 1) of a cell of a run, by their indices; `None`: not stored.
 pub type Histograms<'a> = &'a dyn Fn(i64, u32, u32) -> Option<Histogram<u64>>;
 
-/// All runs as one that has the kernel as its first parameter, with the comparisons of each kernel against the first. `None`: there is
+/// All runs as one with the kernel as its first parameter, and the comparisons of each kernel with the first. `None`: there is
 /// no run.
 pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord> {
     let runs = || kernels.iter().flat_map(|k| &k.runs);
@@ -95,7 +95,7 @@ fn any_emulated(kernels: &[Boots]) -> bool {
     kernels.iter().flat_map(|k| &k.runs).any(RunRecord::is_emulated)
 }
 
-/// Counts, and where no machine was emulated what the experiment is about too.
+/// Counts, and the experiment's own metric if no machine was emulated.
 fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -> Vec<Comparison> {
     let Some((base, others)) = kernels.split_first() else { return Vec::new() };
     let mut wanted: Vec<Metric> = Metric::COUNTS.to_vec();
@@ -111,7 +111,7 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
                 if a.is_empty() || b.is_empty() {
                     continue;
                 }
-                // The same kernel, booted twice, is what differs by itself.
+                // Two boots of the same kernel show the difference without a cause.
                 let twice =
                     |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
                 let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
@@ -148,18 +148,18 @@ fn side<'a>(name: &str, repeats: &[Repeat<'a>]) -> Side<'a> {
     Side { name: name.into(), repeats: repeats.to_vec() }
 }
 
-/// One cell's figures, kernel by kernel.
+/// One cell's metrics, kernel by kernel.
 pub struct Beside {
     pub label: String,
-    /// Whose ranges lie apart on some of the kernels.
+    /// Metrics whose ranges do not overlap on some of the kernels.
     pub differing: Vec<Figure>,
-    /// The others: name, and the value that all have.
+    /// The other metrics: name, and their common value.
     pub alike: Vec<String>,
 }
 
 pub struct Figure {
     pub name: String,
-    /// One for each kernel, in their order; `None`: not known.
+    /// One per kernel, in their order; `None`: unknown.
     pub values: Vec<Option<String>>,
 }
 
@@ -198,7 +198,7 @@ fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
     beside
 }
 
-/// By name: what is read of a measurement, and how it is written.
+/// By name: the function that reads a measurement, and its format.
 fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Reading<'a>, Text)> {
     let per = Unit::of_run(run).one();
     let mut all: Vec<(String, Reading<'a>, Text)> = Vec::new();
@@ -228,12 +228,12 @@ fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> 
     all
 }
 
-/// A vehicle of a smaller share on every kernel has no line.
+/// A delivery path with a smaller share on every kernel has no line.
 const WORTH_NAMING: f64 = 0.01;
 
-/// Medians that are no farther apart are the same for every purpose; so are figures whose ranges meet.
+/// Closer medians are equal for every purpose; so are metrics whose ranges overlap.
 const NEAR: f64 = 0.02;
-/// And where they are hardly any.
+/// And if there are hardly any.
 const NEAR_ZERO: f64 = 0.005;
 
 fn are_alike(spreads: &[Option<Spread>]) -> bool {
@@ -251,7 +251,7 @@ fn spread_text(s: Spread, text: Text) -> String {
     if wide && least != most { format!("{middle} ({}–{most})", least.trim_end_matches(" %")) } else { middle }
 }
 
-/// Completions that were posted before one that was ready earlier, of those that were seen to become ready.
+/// Completions that were posted before one that was ready earlier, of those with a known ready time.
 fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
     let of =
         |all: &Vec<Measurement>| reversed(all.iter().map(Measurement::delivery)).map(|(n, of)| format!("{n} of {of}"));
@@ -259,21 +259,21 @@ fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
     values.iter().any(Option::is_some).then(|| Figure { name: "posted out of order".into(), values })
 }
 
-/// Inversions, and completions that were seen to become ready; `None`: not known in every measurement.
+/// Inversions, and completions with a known ready time; `None`: unknown in a measurement.
 fn reversed<'a>(all: impl Iterator<Item = Option<&'a Delivery>>) -> Option<(u64, u64)> {
     let each = all.map(|d| d.filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
     let each: Vec<(u64, u64)> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().fold((0, 0), |(a, b), (x, y)| (a + x, b + y)))
 }
 
-/// Ready against posted, of each of an arm's measurements.
+/// Ready order against posted order, in each of an arm's measurements.
 fn deliveries(arm: &str, kernel: &Boots) -> Vec<Option<Delivery>> {
     let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
     cells.flat_map(|c| c.measurements.each()).map(|m| m.delivery().cloned()).collect()
 }
 
-/// Completions of an arm that were posted before one that was ready earlier, and all of which that is known, by kernel. `None`: it is
-/// known of no kernel.
+/// Completions of an arm that were posted before one that was ready earlier, and all with a known order, by kernel. `None`: it is
+/// known for no kernel.
 pub fn lost_order(arm: &str, kernels: &[Boots]) -> Option<Vec<(String, u64, u64)>> {
     let of = |k: &Boots| {
         let all = deliveries(arm, k);
@@ -283,7 +283,7 @@ pub fn lost_order(arm: &str, kernels: &[Boots]) -> Option<Vec<(String, u64, u64)
     (!known.is_empty()).then_some(known)
 }
 
-/// What is to be said of all of it.
+/// Conclusions about all cells.
 pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
     let Some(run) = kernels.iter().find_map(|k| k.runs.first()) else { return Vec::new() };
     let mut out: Vec<String> = run.arms.iter().filter_map(|arm| order(arm, kernels)).collect();
@@ -293,13 +293,16 @@ pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
         out.extend(said(&metric.words(unit), metric, group, run));
     }
     if any_emulated(kernels) {
-        out.push("Times are not compared: software ran these machines' instructions, and what takes long there says nothing of a \
-                  processor.".into());
+        out.push(
+            "Times are not compared: these machines were emulated (no KVM), and their times say nothing about a \
+                  processor."
+                .into(),
+        );
     }
     out
 }
 
-/// The order of delivery, of all that an arm has done on each kernel: exact counts.
+/// The order of delivery, of all completions of an arm on each kernel: exact counts.
 fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
     let (mut lost, mut kept) = (Vec::new(), Vec::new());
     for kernel in kernels {
@@ -310,7 +313,7 @@ fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
                 let far = all.iter().flatten().map(|d| d.max_displacement).max().unwrap_or(0);
                 let by = all.iter().flatten().map(|d| d.by.task_work).sum::<u64>();
                 lost.push(format!(
-                    "{} {n} of {of} ({by} of them in task work, by {} at most)",
+                    "{} {n} of {of} ({by} of them in task work, by at most {})",
                     short(&kernel.kernel),
                     plural(far as usize, "place")
                 ));
@@ -370,7 +373,7 @@ fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> O
         .then(|| format!("{words} on {} against {}: {}.", short(&first.b), short(&first.a), parts.join("; ")))
 }
 
-/// Whether each run has the same cells: it has where the kernels' runs come of one plan.
+/// Whether each run has the same cells: it has if the kernels' runs have one plan.
 pub fn have_one_plan(kernels: &[Boots]) -> bool {
     let cells = |r: &RunRecord| r.cells.iter().map(|c| (place(c), c.arm().to_owned())).collect::<Vec<_>>();
     let mut runs = kernels.iter().flat_map(|k| &k.runs);

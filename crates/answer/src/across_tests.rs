@@ -87,8 +87,8 @@ fn order_is_told_in_exact_counts() {
     let said = sentences(&kernels, &run.comparisons);
     assert_eq!(
         said[0],
-        "defer: posted before a completion that was ready earlier: on 6.1 1000 of 4000 (1000 of them in task work, by 3 places at \
-         most); all in the order in which they became ready: on 7.3 (4000 completions)."
+        "defer: posted before a completion that was ready earlier: on 6.1 1000 of 4000 (1000 of them in task work, \
+         by at most 3 places); all in the order in which they became ready: on 7.3 (4000 completions)."
     );
     assert_eq!(
         said[1],

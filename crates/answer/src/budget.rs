@@ -1,4 +1,4 @@
-//! Budgets: upper and lower limits on figures of a trace, whether it keeps them, and limits from several traces.
+//! Budgets: upper and lower limits on metrics of a trace, whether the trace keeps them, and limits from several traces.
 
 use serde::Serialize;
 use toml::{Table, Value};
@@ -49,7 +49,7 @@ pub struct JudgedLimit {
     pub text: String,
 }
 
-/// Reads a budget. Errors: what is wrong, with the name of the limit.
+/// Reads a budget. Errors: the reason, with the name of the limit.
 pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
     let table: Table = toml::from_str(text).map_err(|e| e.message().to_owned())?;
     let mut limits = Vec::new();
@@ -66,12 +66,14 @@ pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
         for (of, inner) in inner {
             let scope = match name.as_str() {
                 "opcode" => Scope::Opcode(of.clone()),
-                "ring" => Scope::Ring(of.parse().map_err(|_| format!("[ring.{of}]: {of} is no number of a ring"))?),
+                "ring" => {
+                    Scope::Ring(of.parse().map_err(|_| format!("[ring.{of}]: {of} is not the number of a ring"))?)
+                }
                 "thread" => Scope::Thread(of.clone()),
                 "file" => Scope::File(of.clone()),
                 _ => return Err(format!("there is no section [{name}]: there are budget, opcode, ring, thread, file")),
             };
-            let Value::Table(inner) = inner else { return Err(format!("{name}.{of} is no section")) };
+            let Value::Table(inner) = inner else { return Err(format!("{name}.{of} is not a section")) };
             section(&scope, inner, &mut limits)?;
         }
     }
@@ -110,12 +112,12 @@ fn bounds(value: &Value) -> Result<Bounds, String> {
         Value::Integer(n) => Ok(*n as f64),
         Value::Float(x) if x.is_finite() => Ok(*x),
         Value::String(text) => quantity(text),
-        other => Err(format!("{other} is no number")),
+        other => Err(format!("{other} is not a number")),
     };
     match value {
         Value::Table(limits) => {
             if let Some(name) = limits.keys().find(|name| !["at_least", "at_most"].contains(&name.as_str())) {
-                return Err(format!("there is no {name}: there are at_least and at_most"));
+                return Err(format!("unknown key {name}: the keys are at_least and at_most"));
             }
             let of = |name: &str| limits.get(name).map(number).transpose();
             let (at_least, at_most) = (of("at_least")?, of("at_most")?);
@@ -156,7 +158,7 @@ fn quantity(text: &str) -> Result<f64, String> {
     let (number, factor) = unit.unwrap_or((text, 1.0));
     match number.trim().parse::<f64>() {
         Ok(x) if x.is_finite() => Ok(x * factor),
-        _ => Err(format!("'{text}' is no quantity: write <= 1.2, >= 1 %, <= 2 ms, or a number that it has to be")),
+        _ => Err(format!("'{text}' is not a limit: write <= 1.2, >= 1 %, <= 2 ms, or the exact number")),
     }
 }
 
@@ -173,14 +175,14 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     let ci95 = found.and_then(|f| f.ci95);
     let text_of = |x: f64| found.map_or_else(|| x.to_string(), |f| f.text(x));
     let (outcome, text) = match value {
-        // A call that was never made is not in the trace.
+        // A call that the program never made is not in the trace.
         None if found.is_none() && limit.scope == Scope::All && limit.figure.starts_with("calls.") => {
             outcome(limit, 0.0, None, &text_of)
         }
         None if found.is_none() => {
-            (BudgetOutcome::NotEvaluated, format!("there is no such figure in this trace{}", alike(limit, figures)))
+            (BudgetOutcome::NotEvaluated, format!("this trace has no such metric{}", alike(limit, figures)))
         }
-        None => (BudgetOutcome::NotEvaluated, "it is not known".to_owned()),
+        None => (BudgetOutcome::NotEvaluated, "it is unknown".to_owned()),
         Some(value) => outcome(limit, value, ci95, &text_of),
     };
     JudgedLimit {
@@ -195,7 +197,7 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     }
 }
 
-/// The names of figures there, where the name is unknown everywhere.
+/// The metrics' names of this scope, if the name is unknown everywhere.
 fn alike(limit: &Limit, figures: &[TraceFigure]) -> String {
     let is_known = figures.iter().any(|f| f.name == limit.figure);
     let has_scope = figures.iter().any(|f| f.scope == limit.scope);
@@ -222,7 +224,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
         0.0 => String::new(),
         limit => format!(", off by {}", percent((value - limit).abs() / limit.abs())),
     };
-    // Decimal limits of computed ratios: the last digits of both differ.
+    // Decimal limits of computed ratios: their last digits differ.
     let above = |x: f64, limit: f64| x > limit + limit.abs() * 1e-9;
     let broken = |words: &str, at: f64| {
         (BudgetOutcome::Broken, format!("{}{estimated}, {words} {}{}", text(value), text(at), by(at)))
@@ -233,7 +235,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
         (least, most) if most.is_some_and(|most| above(hi, most)) || least.is_some_and(|least| above(least, lo)) => (
             BudgetOutcome::NotEvaluated,
             format!(
-                "{}{estimated}: a limit is in the interval; trace more of the program, or with --exact",
+                "{}{estimated}: the interval includes a limit; trace more of the program, or with --exact",
                 text(value)
             ),
         ),
@@ -241,7 +243,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
     }
 }
 
-/// The exit status that a gate on these has; `None`: all are kept.
+/// The exit status of a gate with these limits; `None`: all are kept.
 pub fn status(judged: &[JudgedLimit]) -> Option<u8> {
     let any = |outcome| judged.iter().any(|j| j.outcome == outcome);
     match () {
@@ -251,15 +253,15 @@ pub fn status(judged: &[JudgedLimit]) -> Option<u8> {
     }
 }
 
-/// A figure of steady counts may differ by this share over the runs, and still gets a limit.
+/// A metric of steady counts may differ by this share over the runs, and still gets a limit.
 const STEADY: f64 = 0.25;
-/// The limit is beyond the largest value by this many times the range of the values.
+/// The limit exceeds the largest value by this multiple of the range of the values.
 const MARGINS: f64 = 4.0;
-/// A delivery path with this share of the completions in each run or more gets a lower limit, and this one.
+/// A delivery path with at least this share of the completions in each run gets a lower limit, and this is it.
 const DOMINANT: f64 = 0.9;
 const LEAST: f64 = 0.5;
 
-/// A budget that these runs keep, with a margin, as TOML. Figures that depend on how busy the machine is are left out by name.
+/// A budget that these runs keep, with a margin, as TOML. Metrics that depend on the machine's load are left out by name.
 pub fn saved(runs: &[TraceRecord], command: &str) -> String {
     let all: Vec<Vec<TraceFigure>> = runs.iter().map(figures).collect();
     let (mut out, mut left_out) =
@@ -297,12 +299,12 @@ fn range(values: &[f64]) -> (f64, f64) {
 fn limit(figure: &TraceFigure, values: &[f64]) -> Option<String> {
     let (lo, hi) = range(values);
     if !figure.is_steady {
-        // Neither times nor rates: a busy machine changes them without end.
+        // Neither times nor rates: a busy machine changes them without bound.
         let is_path = figure.name.starts_with("delivered.");
         return (is_path && lo >= DOMINANT).then(|| format!("{{ at_least = {LEAST} }}"));
     }
     if lo == hi {
-        // A ratio that is the same in all runs keeps all its digits.
+        // A ratio with the same value in all runs keeps all its digits.
         let x = if matches!(figure.unit, Unit::Count) && lo.fract() == 0.0 {
             format!("{lo:.0}")
         } else {

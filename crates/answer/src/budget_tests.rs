@@ -29,11 +29,11 @@ fn limits_are_read_with_their_units_and_sections() {
 fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
     let why = |text: &str| parse(text).unwrap_err();
     assert!(why("errors = 0").contains("errors is in no section"));
-    assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is no quantity"));
-    assert!(why("[budget]\nerrors = { at_most = 1, at_lest = 0 }").contains("there is no at_lest"));
+    assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is not a limit"));
+    assert!(why("[budget]\nerrors = { at_most = 1, at_lest = 0 }").contains("unknown key at_lest"));
     assert!(why("[budget]\nerrors = { at_least = 2, at_most = 1 }").contains("at_least is above at_most"));
     assert!(why("[rings.0]\nerrors = 0").contains("there is no section [rings]"));
-    assert!(why("[ring.x]\nerrors = 0").contains("x is no number of a ring"));
+    assert!(why("[ring.x]\nerrors = 0").contains("x is not the number of a ring"));
     assert!(why("").contains("it has no limit"));
 }
 
@@ -57,10 +57,7 @@ fn a_broken_limit_says_by_how_much() {
 #[test]
 fn what_is_not_known_or_too_near_to_a_limit_is_not_evaluated() {
     let mut t = clean();
-    assert_eq!(
-        one("syscalls_per_io = 1", &t),
-        (BudgetOutcome::NotEvaluated, "syscalls_per_io: it is not known".into())
-    );
+    assert_eq!(one("syscalls_per_io = 1", &t), (BudgetOutcome::NotEvaluated, "syscalls_per_io: it is unknown".into()));
     assert!(one("delivered.ticks = 0", &t).1.contains("there are delivered.inline, "));
     t.total.per_io.syscalls = Some(1.0);
     t.total.per_io_intervals.insert("syscalls".into(), [0.9, 1.1]);

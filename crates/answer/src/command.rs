@@ -1,4 +1,4 @@
-//! The command that does again what was measured: of a cell, of a run.
+//! The command that repeats a measurement: of a cell, of a run.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ impl Line {
         self.word(&format!("--{name}")).word(&value.to_string())
     }
 
-    /// Left out where there is none, or where it is what the command takes without it.
+    /// Left out if there is no value, or if it is the command's default.
     fn given(&mut self, name: &str, value: Option<impl ToString>, default: &str) -> &mut Self {
         match value.map(|v| v.to_string()).filter(|v| v != default) {
             Some(value) => self.option(name, value),
@@ -36,7 +36,7 @@ impl Line {
     }
 }
 
-/// As a shell takes it for one word.
+/// Quoted as one word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -45,9 +45,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The load of one measurement by itself. Conditions that the experiment had set on the host are none of its options.
+/// The load of one measurement by itself. Conditions that the experiment had set on the host are not among its options.
 ///
-/// `None`: a network load whose server was none of ours.
+/// `None`: a network load whose server was not iotrail's.
 pub fn of_measurement(m: &Measurement) -> Option<String> {
     let mut line = match (&m.program, &m.net) {
         (Some(program), _) => return Some(of_program(program)),
@@ -59,7 +59,7 @@ pub fn of_measurement(m: &Measurement) -> Option<String> {
     Some(line.0)
 }
 
-/// The program by itself, or tried with what makes the arm.
+/// The program by itself, or tried with the arm's settings.
 fn of_program(program: &ProgramRecord) -> String {
     let begin = if program.settings.is_empty() { vec![] } else { vec!["iotrail".to_owned(), "try".into()] };
     let end = if program.settings.is_empty() { vec![] } else { vec!["--".to_owned()] };
@@ -103,7 +103,7 @@ fn span(line: &mut Line, l: &LoadRecord) {
     line.given("runtime", l.runtime_ns.map(ns), "").given("count", l.count, "").option("warmup", ns(l.warmup_ns));
 }
 
-/// What the server's record calls its options, what `net bench` does, and the unit that is written behind.
+/// The name of the option in the server's record and in `net bench`, and the unit of its value.
 const OF_SERVER: [(&str, &str, &str); 14] = [
     ("server-threads", "server-threads", ""),
     ("server-cpus", "server-cpus", ""),
@@ -129,7 +129,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
         let value = server.options.get(of_record).and_then(option_text).map(|v| v + unit);
         line.given(option, value, "");
     }
-    // Without more than one to wait for there is nothing to time out.
+    // Without a second item to wait for, there is no timeout.
     let timeout = server.options.get("wait-timeout_ns").and_then(Value::as_u64);
     line.given("wait-timeout", timeout.map(|ns| format!("{ns}ns")), "");
     let a = &net.asked;
@@ -150,7 +150,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
     Some(line)
 }
 
-/// `None`: it was not asked for.
+/// `None`: it was not requested.
 fn option_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -163,18 +163,18 @@ fn option_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The whole run again, its cells in the same order. `is_built_in`: its name is enough; else a file is needed, whose path no record
-/// holds.
+/// The complete run again, its cells in the same order. `is_built_in`: its name is enough; otherwise it needs a file, whose path no record
+/// contains.
 pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if let Some(m) = run.as_single() {
         return of_measurement(m);
     }
-    // What `iotrail try` was told of metrics and checks is in no record; `--save` keeps it.
+    // No record has the metrics and checks of `iotrail try`; `--save` keeps them.
     if run.table == PROGRAM && run.experiment == "try" {
         return None;
     }
     let first = run.first();
-    // Where files differ, cells name theirs, and none of them is known to be the run's own.
+    // If files differ, cells name theirs, and none of them is known to be the run's own.
     let is_of_file = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.net.is_none());
     let mut loads = run.cells.iter().filter(is_of_file).flat_map(|c| c.measurements.set_up());
     let one_file = loads.all(|(_, load)| first.is_some_and(|f| f.load.file == load.file));

@@ -1,7 +1,7 @@
-//! Whether a measurement can be compared with another: rules over its circumstances, each with its threshold and the reason
-//! for it. What is said stays with the measurement, as its warnings.
+//! Whether a measurement can be compared with others: rules on its circumstances, each with its threshold and the reason
+//! for it. The results stay with the measurement, as its warnings.
 //!
-//! A rule speaks of what was seen. What nothing here sees: a cache below the block layer (the host's of a virtual machine, the
+//! A rule uses observations only. Not observable here: a cache below the block layer (the host's of a virtual machine, the
 //! drive's own), which answers reads that the device counts as its own; another machine's load on shared storage; a drive's
 //! housekeeping; turbo and thermal limits that a hypervisor hides.
 
@@ -19,7 +19,7 @@ use storage::{cache_changed, dirty_cache, not_from_device, other_io};
 
 pub use between::{failed_apart, reasons_between};
 
-/// What others did to a measurement while it was made: it is measured again, or left out.
+/// Effects of other programs on a measurement: it is repeated, or left out.
 pub const DISTURBED: &[&str] = &[
     "other_io",
     "dirty_cache",
@@ -31,18 +31,18 @@ pub const DISTURBED: &[&str] = &[
     "cpu_contended",
 ];
 
-/// It measured another load than was asked for: with that there is nothing to compare.
+/// The load differed from the requested one: no comparison is possible.
 pub const ANOTHER_LOAD: &[&str] = &[
     "not_from_device",
     "cache_changed",
     "not_granted",
-    // Of the load itself (`load::outcome`). Failed I/Os are judged by their share where they are compared.
+    // Of the load itself (`load::outcome`). Failed I/Os are judged by their share in a comparison.
     "unpinned",
     "short_ios",
     "target_lost",
 ];
 
-/// What the circumstances say against comparing; and what they say of the course of the throughput.
+/// Circumstances that prevent a comparison; and the course of the throughput.
 pub fn warnings(m: &Measurement) -> Vec<Warning> {
     let Some(c) = &m.circumstances else { return not_granted(m).into_iter().collect() };
     let of_counts = [
@@ -53,7 +53,7 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
         interrupt_moved(m, c),
         not_granted(m),
     ];
-    // What only moves times needs no word where these mean nothing.
+    // Circumstances that only affect times are irrelevant if times are meaningless.
     let of_times = match emulated(&m.host) {
         None => vec![steal(c), throttled(c), thermal(c), frequency_changed(c), cpu_contended(m, c), not_steady(m, c)],
         said => vec![said],
@@ -61,12 +61,12 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
     of_counts.into_iter().chain(of_times).flatten().collect()
 }
 
-/// What others did to it, one sentence each; empty: nothing that was seen.
+/// Effects of other programs on it, one sentence each; empty: none was observed.
 pub fn disturbances(m: &Measurement) -> Vec<String> {
     said(m, DISTURBED)
 }
 
-/// Why it is no measurement of what was asked for, one sentence each; empty: it is one.
+/// Why the measurement does not have the requested load, one sentence each; empty: it has.
 pub fn another_load(m: &Measurement) -> Vec<String> {
     said(m, ANOTHER_LOAD)
 }

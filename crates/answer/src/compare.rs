@@ -1,5 +1,5 @@
-//! Is B different from A, by how much, how sure. The interval is that of `stats::bootstrap`; what a load differs from itself (the
-//! control arm against its twin) is the noise floor, and a difference below it is none. `docs/method.md` says how to read it.
+//! Whether B differs from A, by how much, and with which certainty. The interval is that of `stats::bootstrap`; the difference of a load from
+//! itself (the control arm against its twin) is the noise floor, and a smaller difference does not count. `docs/method.md` explains it.
 
 mod asked;
 mod differ;
@@ -68,7 +68,7 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
     found
 }
 
-/// b against a, by itself. `interleaved`: repeat i of both is of one block. `noise_floor`: where a control arm tells it.
+/// b against a, by itself. `interleaved`: repeat i of both is in one block. `noise_floor`: from a control arm.
 pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, noise_floor: Option<f64>) -> Comparison {
     let mut c = undecided(metric, a, b, interleaved, noise_floor);
     together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
@@ -108,14 +108,14 @@ pub fn undecided(
         reasons: Vec::new(),
     };
     c.reasons.append(&mut said);
-    // What differs from run to run of the same is in the spread of the runs, and in no repeats of one.
+    // The difference between runs of the same load is in the spread of the runs, and in no repeats of one.
     let runs = a.runs().len().min(b.runs().len());
     let by_run = !interleaved && runs >= RUNS;
     let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
     let (of_a, of_b): (Vec<_>, Vec<_>) = (a.measurements().collect(), b.measurements().collect());
     against.extend(comparable::failed_apart((&a.name, &of_a), (&b.name, &of_b)));
     if metric.is_of_time() && a.measurements().chain(b.measurements()).any(|m| m.host.is_emulated()) {
-        against.push("times mean nothing where software runs the machine's instructions".into());
+        against.push("times are meaningless on an emulated machine".into());
     }
     match ratio(metric, a, b, interleaved, by_run) {
         Err(Unknown::Missing(why)) => {
@@ -150,10 +150,10 @@ pub fn undecided(
         (c.p, c.smallest_visible, c.to_show_10_percent) = (None, None, None);
         let runs = plural(runs, "run");
         let why = format!(
-            "measured apart, {runs} a side: what differs from run to run is not in the interval, and a verdict needs {RUNS} runs of \
+            "measured separately, {runs} per side: the difference between runs is not in the interval, and a verdict needs {RUNS} runs of \
              each, or both as arms of one run"
         );
-        // First, if there is an interval: the reason why it decides nothing.
+        // First, if there is an interval: the reason why it does not decide.
         let at = if c.ci95.is_some() { 0 } else { c.reasons.len() };
         c.reasons.insert(at, why);
     }
@@ -161,7 +161,7 @@ pub fn undecided(
     c
 }
 
-/// The ratio stands as it was measured; nothing follows from it, for these reasons.
+/// The ratio stays as measured; for these reasons it does not decide.
 pub fn forbid(c: &mut Comparison, against: Vec<String>) {
     if against.is_empty() {
         return;
@@ -171,7 +171,7 @@ pub fn forbid(c: &mut Comparison, against: Vec<String>) {
     c.reasons.splice(0..0, against);
 }
 
-/// What a repeat of both sides takes.
+/// The duration of a repeat of both sides.
 fn seconds_each(a: &Side<'_>, b: &Side<'_>) -> f64 {
     let of = |side: &Side<'_>| {
         let all: u64 = side.measurements().map(|m| m.load.warmup_ns + m.elapsed_ns).sum();
@@ -180,13 +180,13 @@ fn seconds_each(a: &Side<'_>, b: &Side<'_>) -> f64 {
     of(a) + of(b)
 }
 
-/// In what two sides that were measured apart differ beside what was measured: a sentence each for hosts, targets and loads.
+/// Differences other than the measured ones between two sides that were measured separately: a sentence each for hosts, targets and loads.
 pub fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     let (a, b): (Vec<_>, Vec<_>) = (a.measurements().collect(), b.measurements().collect());
     differ::said(&a, &b)
 }
 
-/// What forbids to compare this side with anything: it is another load than was asked for.
+/// The reason against any comparison of this side: its load is not the requested one.
 fn against(side: &Side<'_>) -> Vec<String> {
     let (name, all) = (&side.name, side.repeats.len());
     let reasons = grouped(side.measurements().flat_map(comparable::another_load).map(|reason| (reason, ())));

@@ -75,11 +75,9 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
     );
     assert_eq!(
         all[1].sentences,
-        [
-            "Ratios have their 95 % interval, of 3 pairs at least. An arm is called higher or lower where chance alone makes as much in \
-             less than 5 % of runs, all 3 comparisons of a metric together; equivalent where the interval is within the band. \
-             docs/method.md says how to read them."
-        ]
+        ["Ratios have their 95 % interval, of at least 3 pairs. An arm is called higher or lower if chance alone \
+             causes such a difference in less than 5 % of runs, over all 3 comparisons of a metric; equivalent if \
+             the interval is within the band. docs/method.md explains it."]
     );
 }
 
@@ -116,7 +114,8 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
     let all = conclude(&r);
     assert_eq!(
         all[0].sentences[0],
-        "IOPS with coop against default: inconclusive at depth 1 (×0.025, no interval; 1 pair, and an interval needs 2 at least: measure more)."
+        "IOPS with coop against default: inconclusive at depth 1 (×0.025, no interval; 1 pair, and an interval needs \
+         at least 2: measure more)."
     );
     assert_eq!(all.len(), 1, "no words on what was not compared");
 

@@ -1,5 +1,5 @@
-//! What the repeats of a run say against each other: repeats far from their cell's others, and a run that changed as a whole from
-//! its first blocks to its last. Nothing is left out for it.
+//! Contradictions between the repeats of a run: repeats far from their cell's others, and a change of the complete run from
+//! its first blocks to its last. No repeat is left out for it.
 
 use super::unit::Unit;
 use iotrail_base::words::{count, percent, plural};
@@ -7,25 +7,25 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::{CellRecord, RunRecord, value_text};
 use iotrail_stats::middle::{deviation, median};
 
-/// Fewer repeats have no deviation to measure one of them by.
+/// Fewer repeats have no deviation with which one of them could be measured.
 const ENOUGH: usize = 5;
-/// A repeat may lie this far from the median without a word, however little the others vary: so far off, it moves the
+/// A repeat may be this far from the median without a warning, however small the spread of the others: at this distance, it moves the
 /// median of five repeats, or their mean by 2 %.
 const OUTLIER: f64 = 0.10;
-/// Change from the first half of the blocks to the second that is worth saying; as for the course within one measurement.
+/// Smallest reported change from the first half of the blocks to the second; as for the course within one measurement.
 const DRIFT: f64 = 0.05;
 /// Probability of an order of blocks as extreme as that by chance, both directions together. Five blocks can have it (1.7 %),
 /// fewer cannot.
 const CHANCE: f64 = 0.02;
-/// Outliers that are named.
+/// The most outliers that a text names.
 const NAMED: usize = 3;
 
-/// Of throughput. Pure: the same record gives the same words.
+/// For throughput. Pure: the same record gives the same text.
 pub fn warnings(run: &RunRecord) -> Vec<Warning> {
     [outliers(run), drift(run)].into_iter().flatten().collect()
 }
 
-/// How far a repeat may be from the median, in median absolute deviations (scaled to a normal's standard deviation). With few
+/// The largest distance of a repeat from the median, in median absolute deviations (scaled to a normal's standard deviation). With few
 /// repeats that scale is itself uncertain: simulated, one in a hundred cells of `n` normal repeats has one beyond it.
 fn limit(n: usize) -> f64 {
     3.6 + 30.0 / (n as f64 - 3.0)
@@ -63,7 +63,7 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
         Warning::new(
             "outliers",
             format!("{} far from the others, and kept: {}", plural(found.len(), "repeat"), text.join("; ")),
-            "medians bear a few of them; many mean that something else ran: repeat the run when it does not",
+            "the median tolerates a few outliers; many show that other programs ran: repeat the run on an idle machine",
         )
     })
 }
@@ -92,7 +92,7 @@ fn named(run: &RunRecord, cell: &CellRecord) -> String {
     }
 }
 
-/// Each block holds every cell once, so a block's level is the median over the cells of what each did against its own median. The
+/// Each block has every cell once, so that a block's level is the median over the cells of their ratio to their own median. The
 /// order of the blocks is time: Kendall's rank correlation of the two, with its exact distribution.
 fn drift(run: &RunRecord) -> Option<Warning> {
     let whole: Vec<&CellRecord> =
@@ -127,12 +127,12 @@ fn drift(run: &RunRecord) -> Option<Warning> {
             course(change),
             chance(&levels)
         ),
-        "arms share each block, so that their ratios bear it; absolute numbers don't: find what changed (heat, a drive that \
-         fills, a cache, other programs), or let it settle first",
+        "arms share each block, so that their ratios are valid, and absolute numbers are not: find the cause (heat, a drive that \
+         fills, a cache, other programs), or let the machine settle first",
     ))
 }
 
-/// The first `blocks` repeats, each against the cell's median; `None`: it has none.
+/// The first `blocks` repeats, each relative to the cell's median; `None`: it has none.
 fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
     let iops: Vec<f64> = cell.measurements.all().iter().take(blocks).map(|m| m.iops).collect::<Option<_>>()?;
     let middle = median(iops.iter().copied())?;
@@ -153,7 +153,7 @@ fn chance(levels: &[f64]) -> f64 {
     // Orders by their number of falling pairs: the i-th of a sequence adds 0 to i of them, each with the same chance.
     let mut orders = vec![1.0];
     for i in 1..n {
-        // The sum over the last i + 1 of them, kept as it moves on.
+        // The sum over the last i + 1 of them, updated step by step.
         let (mut sum, mut next) = (0.0f64, Vec::with_capacity(orders.len() + i));
         for k in 0..orders.len() + i {
             sum += orders.get(k).copied().unwrap_or(0.0);

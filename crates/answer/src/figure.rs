@@ -1,4 +1,4 @@
-//! Every figure of a measurement, declared once: its name, words, unit, which way is better, what it is divided by, and how it is read.
+//! Every metric of a measurement, declared once: its name, words, unit, better direction, divisor, and how it is read.
 //! Comparisons, tables, conclusions, pages and studies take it from here.
 
 use std::fmt;
@@ -19,7 +19,7 @@ use iotrail_schema::place::Place;
 pub struct Figure {
     /// As on the command line, in experiment files, exports and JSON.
     pub id: &'static str,
-    /// At the head of a sentence. `I/O` is replaced by the load's own unit.
+    /// At the start of a sentence. `I/O` is replaced by the load's own unit.
     pub words: &'static str,
     pub unit: Unit,
     pub better: Better,
@@ -29,11 +29,11 @@ pub struct Figure {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// How often something happened, or how many there are.
+    /// A number of events or objects.
     Count,
-    /// The same of what may be one in thousands.
+    /// The same for events that may be one in thousands.
     Rare,
-    /// A part of completions or I/Os, which takes no time.
+    /// A share of completions or I/Os, not of time.
     Share,
     ShareOfTime,
     /// Nanoseconds.
@@ -43,7 +43,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Less of a difference is the ordinary spread from cell to cell.
+    /// A smaller difference is the ordinary spread from cell to cell.
     pub fn differ(self, a: f64, b: f64) -> bool {
         match self {
             Unit::Count | Unit::Share | Unit::ShareOfTime => (a - b).abs() >= 0.02,
@@ -89,13 +89,13 @@ pub enum Reading {
 
 macro_rules! figures {
     ($($name:ident $id:literal $words:literal $unit:ident $better:ident $per:ident $of:ident $read:expr;)+) => {
-        /// A number on which sides are compared, and which tables and conclusions show.
+        /// A metric for comparisons, tables and conclusions.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric {
             $($name,)+
             /// A program's own.
             Own(&'static OwnMetric),
-            /// CPU time of a program per unit of its own metric: what it did, or did per second.
+            /// CPU time of a program per unit of its own metric: its work, or its work per second.
             CpuPerUnit(&'static OwnMetric),
         }
 
@@ -133,11 +133,11 @@ figures! {
     DeviceIrqsPerIo "device_irqs_per_io" "Device interrupts per I/O" Count Less Io Each |m| m.per_io.device_irqs;
     ContextSwitchesPerIo "context_switches_per_io" "Context switches per I/O" Count Less Io Each |m| m.per_io.context_switches;
     TaskWorkRunsPerIo "task_work_runs_per_io" "Task-work runs per I/O" Count Less Io Each |m| m.per_io.task_work_runs;
-    SyscallReturns "syscall_returns_per_io" "Out of system calls" Rare Less Io Each |m| mode_switches(m, "syscall");
-    PageFaults "page_faults_per_io" "Out of page faults" Rare Less Io Each |m| mode_switches(m, "page_fault");
-    DeviceIrqReturns "device_irq_returns_per_io" "Out of device interrupts" Rare Less Io Each |m| mode_switches(m, "device_irq");
-    TimerTickReturns "timer_tick_returns_per_io" "Out of timer ticks" Rare Less Io Each |m| mode_switches(m, "timer_tick");
-    ReschedIpiReturns "resched_ipi_returns_per_io" "Out of reschedule IPIs" Rare Less Io Each |m| mode_switches(m, "resched_ipi");
+    SyscallReturns "syscall_returns_per_io" "Returns from system calls" Rare Less Io Each |m| mode_switches(m, "syscall");
+    PageFaults "page_faults_per_io" "Returns from page faults" Rare Less Io Each |m| mode_switches(m, "page_fault");
+    DeviceIrqReturns "device_irq_returns_per_io" "Returns from device interrupts" Rare Less Io Each |m| mode_switches(m, "device_irq");
+    TimerTickReturns "timer_tick_returns_per_io" "Returns from timer ticks" Rare Less Io Each |m| mode_switches(m, "timer_tick");
+    ReschedIpiReturns "resched_ipi_returns_per_io" "Returns from reschedule IPIs" Rare Less Io Each |m| mode_switches(m, "resched_ipi");
     TimerTickShare "timer_tick_share" "Delivered by the timer tick" Share Less Nothing Each timer_tick_share;
     TimerTickDelay "timer_tick_delay" "Median delay of these, in ticks" Count Less Nothing Each timer_tick_delay;
     DeliveryDelayP50 "delivery_delay_p50" "Delivery delay, p50" Time Less Nothing Each |m| delay(m, |l| l.p50);
@@ -151,11 +151,11 @@ figures! {
     SleptFor "slept_for_share" "Slept for" Share Less Nothing All |all| timeline(all, Timeline::Slept);
     SleptForDelay "slept_for_delay" "Their delivery delay" Time Less Nothing All |all| timeline_delay(all, Timeline::Slept);
     SqpollWakeupsPerIo "sqpoll_wakeups_per_io" "Wake-ups of the SQPOLL thread per I/O" Count Less Io Each per_io::wakeups;
-    SqpollWakeupShare "sqpoll_wakeup_share" "I/Os for which the thread had to be woken" Share Less Io Each |m| Some(per_io::wakeups(m)?.min(1.0));
-    SqpollCpuShare "sqpoll_cpu_share" "Share of a CPU that the thread took" ShareOfTime Less Nothing Each sqpoll_cpu_share;
+    SqpollWakeupShare "sqpoll_wakeup_share" "I/Os that had to wake the SQPOLL thread" Share Less Io Each |m| Some(per_io::wakeups(m)?.min(1.0));
+    SqpollCpuShare "sqpoll_cpu_share" "CPU share of the SQPOLL thread" ShareOfTime Less Nothing Each sqpoll_cpu_share;
     SqpollPerIo "sqpoll_per_io" "CPU time of the SQPOLL thread per I/O" Time Less Io Each per_io::sqpoll_ns;
     PuntsBlocked "punts_would_block_per_io" "Handed to io-wq per I/O, because it would have blocked" Count Less Io Each |m| Some(per_io::punts(m)?.1);
-    PuntsAsked "punts_asked_per_io" "Handed to io-wq per I/O, because the load asked for it" Count Less Io Each |m| Some(per_io::punts(m)?.0);
+    PuntsAsked "punts_asked_per_io" "Handed to io-wq per I/O, because the load requested it" Count Less Io Each |m| Some(per_io::punts(m)?.0);
     PuntsPerIo "punts_per_io" "Requests handed to io-wq per I/O" Count Less Io Each |m| per_io::punts(m).map(|(asked, blocked)| asked + blocked);
     HelpersPerIo "helpers_per_io" "CPU time per I/O in workers" Time Less Io Each per_io::helpers_ns;
     UserPerIo "user_per_io" "In user mode, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::User)?.ns);
@@ -163,9 +163,9 @@ figures! {
     CopyPerIo "copy_per_io" "Copying, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::Copy)?.ns);
     MemoryPerIo "memory_per_io" "Pinning pages and page faults, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::Memory)?.ns);
     FilesPerIo "files_per_io" "File system and page cache, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::FileSystem)?.ns);
-    CallsPerIo "calls_per_io" "Into system calls and out of them, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::SyscallEntry)?.ns);
-    CallsSampled "calls_sampled_per_io" "In and out of system calls, per I/O" Time Less Io All calls;
-    CallOfABatch "call_of_a_batch" "In and out of a system call of several I/Os" Time Less Nothing All call_of_a_batch;
+    CallsPerIo "calls_per_io" "System call entry and exit, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::SyscallEntry)?.ns);
+    CallsSampled "calls_sampled_per_io" "System call entry and exit, per I/O" Time Less Io All calls;
+    CallOfABatch "call_of_a_batch" "Entry and exit of a system call for several I/Os" Time Less Nothing All call_of_a_batch;
     IpiShare "ipi_share" "CPU time in IPIs" ShareOfTime Less Nothing All |all| per_io::share_of_place(all, Place::Ipi);
     IdleShare "idle_share" "Idle CPU time" ShareOfTime More Nothing All |all| per_io::share_of_place(all, Place::Idle);
     InterruptShare "interrupt_share" "CPU time in device interrupts" ShareOfTime Less Nothing Each per_io::interrupt_share;
@@ -176,9 +176,9 @@ figures! {
     UserTime "user_time" "CPU time in user mode" Time Less Nothing Each |m| ns(m.cpu.user_ns);
     SystemTime "system_time" "CPU time in kernel mode" Time Less Nothing Each |m| ns(m.cpu.system_ns);
     BytesPerSecond "bytes_per_second" "Bytes per second" Rate More Nothing Each bytes_per_second;
-    ServerIdle "server_idle" "Idle time of each second" Time More Nothing Each |m| server_ns(m, |s| s.idle_ns);
-    ServerUser "server_user" "User time of each second" Time Less Nothing Each |m| server_ns(m, |s| s.user_ns);
-    ServerSystem "server_system" "Kernel time of each second" Time Less Nothing Each |m| server_ns(m, |s| s.system_ns);
+    ServerIdle "server_idle" "Idle time per second" Time More Nothing Each |m| server_ns(m, |s| s.idle_ns);
+    ServerUser "server_user" "User time per second" Time Less Nothing Each |m| server_ns(m, |s| s.user_ns);
+    ServerSystem "server_system" "Kernel time per second" Time Less Nothing Each |m| server_ns(m, |s| s.system_ns);
     Inversions "inversions_per_completion" "Inversions per completion" Rare Less Nothing Each inversions;
     Displacement "max_displacement" "Farthest displacement" Count Less Nothing Each |m| Some(m.delivery().filter(|d| d.completions > 0)?.max_displacement as f64);
 }
@@ -191,7 +191,7 @@ pub fn cpu_time(m: &Measurement) -> Option<f64> {
     Some((m.cpu.user_ns? + m.cpu.system_ns?) as f64)
 }
 
-/// The count of a program includes all that it started; iotrail's own load excludes SQPOLL threads and other helpers.
+/// The count of a program includes all processes that it started; iotrail's own load excludes SQPOLL threads and other helpers.
 fn cpus(m: &Measurement) -> Option<f64> {
     let cpu = if m.program.is_some() { cpu_time(m)? } else { per_io::cpu_ns(m)? * m.ios? as f64 };
     (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64)
@@ -219,7 +219,7 @@ fn timer_tick_share(m: &Measurement) -> Option<f64> {
     (all > 0).then(|| ticked.sum::<u64>() as f64 / all as f64)
 }
 
-/// One path may have several entries, by what is behind it: of the one with most of the completions.
+/// One path may have several entries, by detail: the entry with most of the completions.
 fn timer_tick_delay(m: &Measurement) -> Option<f64> {
     let ticked = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).max_by_key(|v| v.completions)?;
     Some(ticked.delay_ns.as_ref()?.p50? as f64 / 1e9 * tick_rate(m)?)
@@ -229,7 +229,7 @@ fn sqpoll_cpu_share(m: &Measurement) -> Option<f64> {
     m.cpu.sqpoll_ns.filter(|_| m.elapsed_ns > 0).map(|ns| ns as f64 / m.elapsed_ns as f64)
 }
 
-/// `None`: too few samples fell there to say.
+/// `None`: too few samples at this place.
 fn calls(all: &[Measurement]) -> Option<f64> {
     const FEWEST: u64 = 5;
     place(all, |p| p == Place::SyscallEntry).filter(|s| s.samples >= FEWEST).map(|s| s.ns.round())
@@ -248,7 +248,7 @@ fn inversions(m: &Measurement) -> Option<f64> {
     m.delivery().filter(|d| d.completions > 0).map(|d| d.inversions as f64 / d.completions as f64)
 }
 
-/// A figure that a program prints.
+/// A metric that a program prints.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnMetric {
     pub name: String,
@@ -265,7 +265,7 @@ fn is_rate(name: &str) -> bool {
     last.ends_with("ps") || ["s", "sec", "second", "throughput", "bandwidth", "bw", "rate", "speed"].contains(&last)
 }
 
-/// Those that this process has met: few, and kept to its end.
+/// The metrics that this process has registered: few, and kept until its end.
 static OWN: Mutex<Vec<&'static OwnMetric>> = Mutex::new(Vec::new());
 
 fn known() -> MutexGuard<'static, Vec<&'static OwnMetric>> {
@@ -305,7 +305,7 @@ impl Metric {
         Metric::Own(new)
     }
 
-    /// Those that are not made of times.
+    /// Metrics that are not based on times.
     pub const COUNTS: [Metric; 3] = [Metric::KicksPerIo, Metric::ModeSwitchesPerIo, Metric::SyscallsPerIo];
 
     /// The counts of `per_io` in a measurement.
@@ -329,7 +329,7 @@ impl Metric {
         }
     }
 
-    /// At the head of a sentence about a load that counts in `unit`.
+    /// At the start of a sentence about a load that counts in `unit`.
     pub fn words(self, unit: unit::Unit) -> String {
         match (self, unit, self.figure()) {
             (Metric::Iops, unit::Unit::Request, _) => "Requests per second".into(),
@@ -340,12 +340,12 @@ impl Metric {
         }
     }
 
-    /// Its field in `per_io` of a measurement, if it is one of those.
+    /// Its field in `per_io` of a measurement, if it has one.
     pub fn field(self) -> &'static str {
         self.name().trim_end_matches("_per_io")
     }
 
-    /// `reschedule IPIs`: what is counted, in a list of counts of one unit.
+    /// `reschedule IPIs`: the counted events, for a list of counts of one unit.
     pub fn counted(self) -> String {
         let words = self.figure().map_or("", |f| f.words).trim_end_matches(" per I/O");
         let is_name = words.chars().nth(1).is_some_and(char::is_uppercase);
@@ -368,12 +368,12 @@ impl Metric {
         matches!(self, Metric::CpuPerIo | Metric::CpuTime | Metric::CpuPerUnit(_))
     }
 
-    /// Without a meaning where software runs the machine's instructions.
+    /// Meaningless on an emulated machine.
     pub fn is_of_time(self) -> bool {
         !self.figure().is_some_and(|f| matches!(f.unit, Unit::Count | Unit::Rare | Unit::Share))
     }
 
-    /// The quantile of all latencies that it is; `None`: it is a number of each measurement.
+    /// The quantile of all latencies that it is; `None`: a number of each measurement.
     pub fn quantile(self) -> Option<f64> {
         match self {
             Metric::LatencyP50 => Some(0.5),
@@ -384,7 +384,7 @@ impl Metric {
         }
     }
 
-    /// The value in one measurement; times in nanoseconds. `None`: not known.
+    /// The value in one measurement; times in nanoseconds. `None`: unknown.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let of_time_alone =
             matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Cpus | Metric::Own(_) | Metric::CpuPerUnit(_));
@@ -405,12 +405,12 @@ impl Metric {
         }
     }
 
-    /// Each repeat has one of its own.
+    /// Each repeat has its own value.
     pub fn is_of_each(self) -> bool {
         !self.figure().is_some_and(|f| matches!(f.of, Reading::All(_)))
     }
 
-    /// The value over a cell's repeats: their median, or that of all together.
+    /// The value over a cell's repeats: their median, or the value of all together.
     pub fn over(self, all: &[Measurement]) -> Option<f64> {
         match self.figure().map(|f| f.of) {
             Some(Reading::All(of)) => of(all),
@@ -443,7 +443,7 @@ impl FromStr for Metric {
             let own: Vec<&str> = known().iter().map(|m| m.name.as_str()).collect();
             let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).chain(own).collect();
             let short: Vec<&str> = Metric::SHORT.iter().map(|(short, _)| *short).collect();
-            format!("no metric is called '{text}': there are {}; in short {}", names.join(", "), short.join(", "))
+            format!("no metric is called '{text}': the metrics are {}; in short {}", names.join(", "), short.join(", "))
         })
     }
 }
@@ -492,7 +492,10 @@ mod tests {
             assert_eq!(m.to_string().parse(), Ok(m));
         }
         let e = "latency_p98".parse::<Metric>().unwrap_err();
-        assert!(e.starts_with("no metric is called 'latency_p98': there are iops, elapsed, latency_mean, "), "{e}");
+        assert!(
+            e.starts_with("no metric is called 'latency_p98': the metrics are iops, elapsed, latency_mean, "),
+            "{e}"
+        );
     }
 
     #[test]

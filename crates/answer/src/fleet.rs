@@ -1,7 +1,7 @@
-//! One experiment on several machines: what of it holds on all, how far they spread, which turn around or are unlike the others, and what
-//! these differ in.
+//! One experiment on several machines: the results that hold on all, the spread between machines, the machines with the opposite result or outliers, and
+//! the differences between these machines.
 //!
-//! A machine's effect is its own ratio of two arms, from its own pairs, with its own interval. What the machines say together is a
+//! A machine's effect is its own ratio of two arms, from its own pairs, with its own interval. The common result of the machines is a
 //! random-effects summary of these (`stats::machines`; docs/method.md).
 
 mod facts;
@@ -25,10 +25,10 @@ use iotrail_stats::machines::{Across, Machine, across, groups};
 
 pub use self::said::{Names, figure, leading, nodes, situation};
 
-/// What chance alone makes so rarely is none of chance.
+/// Differences that chance alone causes less often are significant.
 const CHANCE: f64 = 0.05;
 
-/// What a machine brought.
+/// A machine's contribution.
 #[derive(Debug, Clone)]
 pub struct Brought {
     machine: FleetMachine,
@@ -39,7 +39,7 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// Of a run with its comparisons; one that measured nothing brings what it cannot test.
+    /// From a run with its comparisons; a run without measurements only has untestable cells.
     pub fn new(node: &str, run: &RunRecord) -> Self {
         let first = run.first();
         Brought {
@@ -77,7 +77,7 @@ fn cannot_test(cell: &CellRecord) -> Option<CannotTest> {
     Some(CannotTest { at: cell.params.clone(), reason })
 }
 
-/// What has been gathered, machine after machine.
+/// The collected machines, one after the other.
 #[derive(Debug, Default)]
 pub struct Gathered {
     machines: Vec<FleetMachine>,
@@ -88,7 +88,7 @@ pub struct Gathered {
     quick: usize,
 }
 
-/// An effect, by what it is of.
+/// An effect, by its identity.
 #[derive(Debug, Clone, PartialEq)]
 struct Key {
     metric: Metric,
@@ -113,7 +113,7 @@ impl Gathered {
         self.quick += usize::from(one.quick);
     }
 
-    /// What is counted a second.
+    /// The load's unit of count.
     pub fn unit(&self) -> Unit {
         self.unit.unwrap_or(Unit::Io)
     }
@@ -141,7 +141,7 @@ impl Gathered {
                 keys.push(key);
             }
         }
-        // In the order of the first machine, metric by metric; what only others have stands with its metric.
+        // In the order of the first machine, metric by metric; effects of other machines only follow their metric.
         let mut metrics: Vec<Metric> = Vec::new();
         for key in &keys {
             if !metrics.contains(&key.metric) {
@@ -155,7 +155,7 @@ impl Gathered {
         metrics.iter().flat_map(of).collect()
     }
 
-    /// All effects of one metric share their chances of error.
+    /// All effects of one metric share their chance of error.
     fn of_metric(&self, keys: &[&Key], factors: &[Factor]) -> Vec<FleetEffect> {
         let mut all: Vec<Part<'_>> = keys.iter().map(|key| self.part(key)).collect();
         let turned = holm::adjusted(&all.iter().flat_map(|p| p.told().filter_map(|c| c.p)).collect::<Vec<_>>());
@@ -183,9 +183,9 @@ impl Gathered {
         let of = |all: &'a Vec<Comparison>| all.iter().find(is_it);
         let on: Vec<Option<&Comparison>> = self.comparisons.iter().map(of).collect();
         let machine = |(i, c): (usize, &Option<&Comparison>)| {
-            // What two runs of a machine differ by from run to run is in no interval of theirs; machines that each differ by their own show it.
+            // The difference between two runs of a machine is in none of their intervals; machines with different own effects show it.
             let c = c.filter(|c| c.p.is_some() || !c.paired)?;
-            // Of sides that were measured apart each has a mean of its own.
+            // Of sides that were measured separately each has its own mean.
             let pairs = if c.paired { c.pairs } else { (2 * c.pairs).saturating_sub(1) };
             Some((i, Machine::of_ratio(c.ratio?, c.ci95?, pairs)?))
         };
@@ -233,7 +233,7 @@ impl Gathered {
                 let arm = t.at.get(ARM).and_then(Value::as_str).unwrap_or_default();
                 let at: Map<String, Value> =
                     t.at.iter().filter(|(n, _)| *n != ARM).map(|(n, v)| (n.clone(), v.clone())).collect();
-                // Of one fleet against another the arm is part of the place.
+                // In a comparison of fleets the arm is part of the situation.
                 t.at == part.key.at || ((arm == part.key.a || arm == part.key.b) && at == part.key.at)
             };
             let reason = machine.cannot_test.iter().find(is_of).map(|t| t.reason.clone());
@@ -258,7 +258,8 @@ impl Gathered {
             (Verdict::Faster | Verdict::Slower, Verdict::Equivalent) => (Stands::Equivalent, None),
             (Verdict::Faster | Verdict::Slower, _) if is_sure => (Stands::TurnsAround, None),
             (Verdict::Faster | Verdict::Slower, _) => {
-                let reason = "the other way in its own run; of so many machines and situations one may be by chance";
+                let reason =
+                    "the opposite direction in its own run; of this many machines and situations one may be by chance";
                 (Stands::Inconclusive, Some(reason.to_owned()))
             }
             (_, _) => (Stands::Differs, None),
@@ -289,9 +290,9 @@ struct Part<'a> {
     key: Key,
     /// Of each machine; `None`: it has none.
     on: Vec<Option<&'a Comparison>>,
-    /// How sure each machine's difference is, with all machines and situations in mind.
+    /// The certainty of each machine's difference, considering all machines and situations.
     own_p: Vec<Option<f64>>,
-    /// Those that count, by their places among the machines.
+    /// Included machines, by their index.
     counted: Vec<(usize, Machine)>,
     across: Option<Across>,
 }
@@ -316,7 +317,7 @@ impl Part<'_> {
         }
     }
 
-    /// What most machines say by themselves that say anything.
+    /// The verdict of most machines that have their own verdict.
     fn most(&self) -> Verdict {
         let count = |v: &Verdict| self.on.iter().flatten().filter(|c| c.verdict == *v).count();
         let all = [Verdict::Equivalent, Verdict::Slower, Verdict::Faster];
@@ -324,7 +325,7 @@ impl Part<'_> {
     }
 }
 
-/// Which way a ratio lies, however surely.
+/// The direction of a ratio, regardless of its certainty.
 fn lies(c: &Comparison, metric: Metric) -> Verdict {
     let within = 1.0 + c.equivalent_within;
     match c.ratio {
@@ -335,17 +336,17 @@ fn lies(c: &Comparison, metric: Metric) -> Verdict {
     }
 }
 
-/// What all of these have of one kind, adjusted together, in their order.
+/// All effects of one kind, adjusted together, in their order.
 fn adjusted(all: &[Part<'_>], of: impl Fn(&Part<'_>) -> Vec<f64>) -> std::vec::IntoIter<f64> {
     holm::adjusted(&all.iter().flat_map(of).collect::<Vec<_>>()).into_iter()
 }
 
-/// Fills in which facts go with each effect.
+/// Adds the facts that go with each effect.
 fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMachine], factors: &[Factor]) {
     let mut found: Vec<(usize, GoesWith)> = Vec::new();
     for (at, part) in all.iter().enumerate() {
         let node = |(i, _): &(usize, Machine)| machines[*i].node.as_str();
-        // A machine that is apart has its own line, and would hide what the others differ in.
+        // An outlier has its own line, and would hide the differences between the others.
         let is_apart = |m: &&(usize, Machine)| effects[at].apart.iter().any(|a| a.node == node(m));
         let alike: Vec<(usize, Machine)> = part.counted.iter().filter(|m| !is_apart(m)).copied().collect();
         let counted: Vec<Machine> = alike.iter().map(|(_, m)| *m).collect();
@@ -357,7 +358,7 @@ fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMac
                 found[*i].1.with.push(with);
                 continue;
             }
-            // The others of two groups say the same again.
+            // The other of two groups gives the same information.
             let others: Vec<bool> = has.iter().map(|h| !h).collect();
             if seen.iter().any(|(is, _)| *is == others) {
                 continue;

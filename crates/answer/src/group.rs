@@ -1,4 +1,4 @@
-//! How a run's cells are read: in groups that differ in nothing but one parameter, row by row, the arms of a row side by side.
+//! The layout of a run's cells: in groups that differ in only one parameter, row by row, the arms of a row side by side.
 
 use serde_json::Value;
 
@@ -10,20 +10,20 @@ use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, v
 
 /// Cells that share the value of all parameters but the arm and the row's.
 pub struct Group<'a> {
-    /// `cpus irq · wait peek`; empty where there is one group.
+    /// `cpus irq · wait peek`; empty if there is one group.
     pub title: String,
     pub rows: Vec<Row<'a>>,
 }
 
-/// Cells that differ in the arm alone, in the order of the arms.
+/// Cells that differ only in the arm, in the order of the arms.
 pub struct Row<'a> {
-    /// The row parameter's value; empty where there is no such parameter.
+    /// The row parameter's value; empty without this parameter.
     pub value: String,
     pub cells: Vec<&'a CellRecord>,
 }
 
-/// The parameter that the rows of a table go by: the one with the most values, the later one of two. Variants are groups rather
-/// than rows where something else varies: what differs between them is more than one option.
+/// The parameter of a table's rows: the one with the most values, the later one of two. Variants are groups rather
+/// than rows if another parameter varies: they differ in more than one option.
 pub fn row_axis(run: &RunRecord) -> Option<&str> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
     axes.max_by_key(|a| {
@@ -33,7 +33,7 @@ pub fn row_axis(run: &RunRecord) -> Option<&str> {
     .map(String::as_str)
 }
 
-/// A parameter's value as people write it, with the unit that its option has.
+/// A parameter's value in the usual notation, with the unit that its option has.
 fn text(axis: &str, value: &Value) -> String {
     match (axis, value.as_f64()) {
         ("think", Some(0.0)) => "none".into(),
@@ -66,12 +66,12 @@ pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
     groups
 }
 
-/// Share of each vehicle in the completions of all repeats, the largest first; empty where nothing was watched.
+/// Share of each delivery path in the completions of all repeats, the largest first; empty if nothing was traced.
 pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(DeliveryPath, f64)> {
     shares_of(measurements.iter().flat_map(|m| &m.vehicles))
 }
 
-/// Share of each vehicle, the largest first.
+/// Share of each delivery path, the largest first.
 pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a DeliveryPathCount>) -> Vec<(DeliveryPath, f64)> {
     let counts = grouped(vehicles.into_iter().map(|v| (v.vehicle, v.completions))).into_iter();
     let mut shares: Vec<(DeliveryPath, u64)> =
@@ -81,7 +81,7 @@ pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a DeliveryPathCount>) 
     shares.into_iter().map(|(v, n)| (v, n as f64 / total as f64)).collect()
 }
 
-/// Cells that this host could not do, gathered by reason: (reason, what the cells of that reason have in common, how many).
+/// Cells that this host could not run, grouped by reason: (reason, common parameters of its cells, number of cells).
 pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
     let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
     let reasons = grouped(cells.filter_map(|c| Some((c.untestable.clone()?, c))));

@@ -269,7 +269,7 @@ mod tests {
     fn no_change_names_its_metrics_and_what_would_have_shown() {
         let history = gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.01);
         let visible = history.series[0].smallest_visible.unwrap();
-        let said = format!("e: no change over 12 runs (1 to 12); iops: {} would have shown", factor(visible));
+        let said = format!("e: no change over 12 runs (1 to 12); iops: minimum detectable effect {}", factor(visible));
         assert_eq!(history.answer(), said);
         // A change below the limit is not reported, however small the spread.
         assert_eq!(gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.3).series[0].smallest_visible, Some(0.3));

@@ -1,4 +1,4 @@
-//! What measurements mean, in words. Pure: numbers in, sentences out; nothing is said that the numbers given don't say.
+//! The meaning of measurements, in words. Pure: numbers in, sentences out; each sentence follows from the numbers.
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`.
 

@@ -1,19 +1,19 @@
-//! What one I/O costs: figures of measurements divided by their I/Os.
+//! The cost of one I/O: metrics divided by the number of I/Os.
 
 use iotrail_schema::measurement::{CpuShare, DeliveryPathCount, Interrupt, Measurement};
 use iotrail_schema::net_record::{ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
 use iotrail_schema::setup_flag;
 
-/// Whether kernel threads take the load's requests in.
+/// Whether kernel threads submit the load's requests.
 pub fn has_sqpoll(m: &Measurement) -> bool {
     setup_flag::is_set(&m.load.ring.granted, "sqpoll")
 }
 
-/// CPU time of the load's own threads and of the helpers that work for it, ns. Where there are SQPOLL threads and their time is not
-/// known, nor is the sum; measurements of versions that did not look at the other helpers are without these.
+/// CPU time of the load's own threads and of its helpers, ns. With SQPOLL threads of unknown time,
+/// the sum is unknown too; measurements of versions that did not count the other helpers lack these.
 pub fn cpu_ns(m: &Measurement) -> Option<f64> {
-    // A server that is none of ours, was lost before it could say what it took, or whose kernel does not tell.
+    // A server that is not iotrail's, was lost before it could report its time, or whose kernel does not report it.
     let unknown = |server: &ServerRecord| {
         server.threads.is_empty() || server.total.user_ns.is_none() || server.total.system_ns.is_none()
     };
@@ -49,7 +49,7 @@ pub fn server_ns(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> 
     ns(total).filter(|_| total.wall_ns > 0).map(|ns| ns as f64 / total.wall_ns as f64 * 1e9)
 }
 
-/// Requests handed to io-wq: asked for, and because they would have blocked.
+/// Requests handed to io-wq: as requested, and because they would have blocked.
 pub fn punts(m: &Measurement) -> Option<(f64, f64)> {
     let punts = m.punts?;
     m.per_io(punts.asked).zip(m.per_io(punts.would_block))
@@ -65,7 +65,7 @@ pub fn mode_switches(m: &Measurement, cause: &str) -> Option<f64> {
     m.per_io(count)
 }
 
-/// An estimate from samples, and its standard error: the samples of a place are few among many, so their number is Poisson's.
+/// An estimate from samples, and its standard error: the samples of a place are few among many, so that their number is Poisson's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampled {
     pub ns: f64,
@@ -73,7 +73,7 @@ pub struct Sampled {
     pub samples: u64,
 }
 
-/// CPU time at these places, by samples of all repeats together; `None` where none were taken, or not by time.
+/// CPU time at these places, by samples of all repeats together; `None` without samples, or if they are not by time.
 pub fn place(measurements: &[Measurement], is: impl Fn(Place) -> bool) -> Option<Sampled> {
     let (mut samples, mut ns, mut ios) = (0u64, 0.0, 0u64);
     for m in measurements {
@@ -83,7 +83,7 @@ pub fn place(measurements: &[Measurement], is: impl Fn(Place) -> bool) -> Option
         ns += here as f64 * period;
         ios += m.ios?;
     }
-    // One sample where there is none: that much may have been missed.
+    // One sample if there is none: this many may have been missed.
     let error = |period: f64| (samples.max(1) as f64).sqrt() * period / ios as f64;
     let period = measurements.first()?.cpu_samples.as_ref()?.period_ns? as f64;
     (ios > 0).then(|| Sampled { ns: ns / ios as f64, error_ns: error(period), samples })
@@ -100,7 +100,7 @@ pub fn share_of_place(measurements: &[Measurement], place: Place) -> Option<f64>
     (all > 0).then(|| here as f64 / all as f64)
 }
 
-/// The share of the jobs' CPUs that went into interrupts of devices; `None` where they were not timed, or the jobs were not pinned.
+/// The share of the jobs' CPUs that handled device interrupts; `None` if they were not timed, or the jobs were not pinned.
 pub fn interrupt_share(m: &Measurement) -> Option<f64> {
     let mut cpus = m.load.cpus.clone();
     cpus.sort_unstable();
@@ -123,7 +123,7 @@ pub fn late_share(measurements: &[Measurement]) -> Option<f64> {
     (all > 0).then(|| late as f64 / all as f64)
 }
 
-/// How much of its CPUs the load kept busy; `None`: not known.
+/// The number of CPUs that the load kept busy; `None`: unknown.
 pub fn busy(m: &Measurement) -> Option<f64> {
     let mut cpus = m.load.cpus.clone();
     cpus.sort_unstable();

@@ -1,7 +1,7 @@
-//! A published study beside runs of ours: does each of its figures have the same shape here?
+//! A published study compared with iotrail's runs: does each of its figures have the same shape here?
 //!
-//! Machines differ, so a figure is compared as a ratio, a count per I/O, a knee or an order, and agrees where our 95 % interval lies
-//! within a band around it. What no measurement here can tell is said with its reason, and never counts as agreement.
+//! Machines differ, so that a figure is compared as a ratio, a count per I/O, a knee or an order. It agrees if the measured 95 % interval is
+//! within a band around it. A figure that no measurement here can test has its reason, and never counts as agreement.
 
 mod band;
 mod judge;
@@ -17,13 +17,13 @@ use iotrail_schema::run_record::RunRecord;
 
 pub use self::said::{answer, shown};
 
-/// Latencies of a repeat of a cell of a run, by their numbers.
+/// Latencies of a repeat of a cell of a run, by their indices.
 pub type Histograms<'a> = &'a dyn Fn(i64, u32, u32) -> Option<Histogram<u64>>;
 
-/// What became of a part: its run, or why there is none.
+/// The result of a part: its run, or why there is none.
 pub type Ran = Result<RunRecord, String>;
 
-/// `ran`: the parts that were asked for, with their experiments' names; claims of the others are left out. `refused`: why this machine
+/// `ran`: the requested parts, with their experiments' names; claims of the others are left out. `refused`: why this machine
 /// cannot test a claim.
 pub fn reproduction(
     study: &Study,
@@ -72,7 +72,7 @@ fn line(
         (None, None) => Observation::untestable("no part of the study's file tests it"),
         (Some(part), None) => match (refused(claim), ran.iter().find(|(name, _, _)| name == part)) {
             (Some(why), _) => Observation::untestable(why),
-            (None, None) => Observation::untestable("its part was not asked for"),
+            (None, None) => Observation::untestable("its part was not requested"),
             (None, Some((_, _, Err(why)))) => Observation::untestable(why),
             (None, Some((_, _, Ok(run)))) => match &claim.shape {
                 Some(shape) => judged(shape, run, &|cell, repeat| histograms(run.run, cell, repeat)),

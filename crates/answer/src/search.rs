@@ -1,5 +1,5 @@
-//! A search for the best candidate, read from what is stored of its run: who is left, who leads, who broke a constraint. A run's
-//! measurements decide alone, so that a search that was interrupted goes on as if it had not been.
+//! A search for the best candidate, from its stored run: the remaining candidates, the leader, and broken constraints. Only the run's
+//! measurements decide, so that an interrupted search continues as if it had not been interrupted.
 
 mod front;
 
@@ -9,51 +9,51 @@ use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
 use iotrail_stats::search::{Better, Options, Reason, Search};
 
-/// Error probability of the whole search: that the best one is thrown out.
+/// Error probability of the complete search: the best candidate is removed.
 const ALPHA: f64 = 0.05;
-/// Candidates within this of the leader are as good, and a confirmed advantage has to be larger than half of it.
+/// Candidates within this of the leader are equal, and a confirmed advantage has to exceed half of it.
 pub const MATTERS: f64 = 0.02;
-/// Where candidates may be better than what there is by more than this, the answer is still open.
+/// If candidates may be better than the current configuration by more than this, the answer is still open.
 pub const TOLD: f64 = 0.1;
-/// Of the measurements that a constraint is held against: so many have to break it, and no fewer than this.
+/// A constraint is broken if this share of its measurements break it, and at least this many.
 const BROKEN: usize = 3;
 
-/// How far a search is.
+/// The state of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// By arm.
     pub alive: Vec<bool>,
     /// The best by its mean, in the first objective.
     pub leader: usize,
-    /// Of two objectives: the arms that fresh blocks are to confirm. Empty: what there is cannot be told from the best.
+    /// For two objectives: the arms that fresh blocks are to confirm. Empty: the current configuration is indistinguishable from the best.
     pub picks: Vec<usize>,
-    /// By so much one of those that are left may be better than the first, as a factor less 1, in any objective; of intervals that hold together.
+    /// One of the remaining candidates may be better than the first by this, as a factor less 1, in any objective; from simultaneous intervals.
     pub most_better: f64,
     pub ended: Option<Ended>,
-    /// Blocks that would tell each candidate from the first, or show them to be within 10 %. `None`: not known.
+    /// Blocks that would distinguish each candidate from the first, or show them to be within 10 %. `None`: unknown.
     pub deciding_blocks: Option<usize>,
-    /// Whole blocks.
+    /// Complete blocks.
     pub blocks: usize,
     /// By arm: the constraint that it broke.
     pub broken: Vec<Option<String>>,
-    /// Measurements of whole blocks.
+    /// Measurements of complete blocks.
     pub measurements: u64,
 }
 
 impl State {
-    /// The arms that are left, by their numbers.
+    /// The remaining arms, by index.
     pub fn set(&self) -> Vec<usize> {
         (0..self.alive.len()).filter(|i| self.alive[*i]).collect()
     }
 
-    /// Candidates that may still be better than the first by more than matters for an answer.
+    /// Candidates that may still be better than the first by more than the answer's tolerance.
     pub fn undecided(&self) -> usize {
         let is_open = matches!(self.ended, None | Some(Ended::Budget | Ended::Stopped)) && self.most_better > TOLD;
         if is_open { self.set().into_iter().filter(|i| *i != 0).count() } else { 0 }
     }
 }
 
-/// What a search goes by: a metric, or `cpus`, the CPUs that are used.
+/// The objective of a search: a metric, or `cpus`, the CPUs in use.
 pub fn figure(name: &str, m: &Measurement) -> Option<f64> {
     name.parse::<Metric>().ok()?.of(m)
 }
@@ -66,14 +66,14 @@ pub fn more_is_better(name: &str) -> bool {
     name.parse::<Metric>().is_ok_and(Metric::higher_is_better)
 }
 
-/// Of the run's whole blocks. `None`: it searches for nothing, as a confirmation does.
+/// From the run's complete blocks. `None`: it is not a search, for example a confirmation.
 pub fn state(run: &RunRecord) -> Option<State> {
     let search = run.search.as_ref().filter(|search| search.is_search())?;
-    // The program's own become known by it.
+    // It makes the program's own metrics known.
     metrics(run);
     let cells: Vec<Option<&CellRecord>> =
         run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm)).collect();
-    // Those that failed. What was measured of them before counts: the blocks of those whom they beat end where they were beaten.
+    // Failed candidates. Their earlier measurements count: the blocks of the candidates that they beat end where those were beaten.
     let is_lost = |i: usize| cells[i].is_none_or(|cell| cell.untestable.is_some());
     let max_blocks = run.repeats.max(1) as usize;
     let better = |name: &str| if more_is_better(name) { Better::More } else { Better::Less };
@@ -86,7 +86,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
     let never = |i: &usize| is_lost(*i) && cells[*i].is_none_or(|cell| cell.measurements.is_empty());
     (0..cells.len()).filter(never).for_each(|i| statistics.remove(i));
-    // A block goes through all cells.
+    // A block has all cells.
     let objectives = |m: &Measurement| search.objectives().map(|name| figure(name, m)).collect::<Vec<_>>();
     let of_cell = |cell: &CellRecord| cell.measurements.all().iter().map(objectives).collect::<Vec<_>>();
     let measured: Vec<Vec<Vec<Option<f64>>>> = cells.iter().map(|cell| cell.map(of_cell).unwrap_or_default()).collect();
@@ -114,11 +114,11 @@ pub fn state(run: &RunRecord) -> Option<State> {
             }
         }
     }
-    // One may have failed in a block that is not whole.
+    // One may have failed in an incomplete block.
     (0..cells.len()).filter(|i| is_lost(*i)).for_each(|i| statistics.remove(i));
     let survivors = statistics.survivors();
     let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
-    // Without an interval, as after one block, everything is open.
+    // Without an interval, as after one block, every question is open.
     let than_now = |(objective, i)| statistics.advantage_of(objective, i, 0).map_or(f64::INFINITY, |a| a.hi - 1.0);
     let pairs: Vec<(usize, usize)> = pairs.filter(|(_, i)| *i != 0).collect();
     let most = pairs.iter().copied().map(than_now);
@@ -142,7 +142,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
     })
 }
 
-/// The constraint that a candidate breaks in its first so many blocks: in most of its measurements, and in three at least.
+/// The constraint that a candidate breaks in its first blocks: in most of its measurements, and in at least three.
 pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<String> {
     let broken = |c: &&Constraint| {
         let all = cell.measurements.all();
@@ -157,13 +157,13 @@ pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option
     search.constraints.iter().find(broken).map(|c| c.text.clone())
 }
 
-/// With `<=` and `>=` the limit itself is allowed.
+/// `<=` and `>=` allow the limit itself.
 fn keeps(c: &Constraint, x: f64) -> bool {
     let takes_limit = c.text.contains("<=") || c.text.contains(">=");
     takes_limit && x == c.limit || if c.below { x < c.limit } else { x > c.limit }
 }
 
-/// Made searches.
+/// Synthetic searches.
 #[cfg(test)]
 pub mod made {
     use super::*;
@@ -172,7 +172,7 @@ pub mod made {
     use iotrail_stats::random::Random;
     use iotrail_testing::sample;
 
-    /// What a search found, before anything is known.
+    /// The result of a search, before any is known.
     pub fn found() -> SearchOutcome {
         SearchOutcome {
             run: 0,
@@ -196,8 +196,8 @@ pub mod made {
         run
     }
 
-    /// Candidates `c0` (what there is), `c1` … whose IOPS are this many times those of the first, in so many blocks, of 2 % noise
-    /// around a common drift. A search's measurements end with the block after which a candidate is out.
+    /// Candidates `c0` (the current configuration), `c1` … whose IOPS are this multiple of the first's, in this many blocks, of 2 % noise
+    /// around a common drift. A search's measurements end with the block after which a candidate is removed.
     pub fn search(times: &[f64], blocks: u32) -> RunRecord {
         let names: Vec<String> = (0..times.len()).map(|i| format!("c{i}")).collect();
         let efforts = [Effort::None, Effort::Lines, Effort::Flag, Effort::Setting, Effort::Redesign];
@@ -241,7 +241,7 @@ pub mod made {
             if left.ended.is_some() {
                 break;
             }
-            // Of three uniform numbers: near enough to a normal one.
+            // The sum of three uniform numbers: close to a normal one.
             let mut noise = || (0..3).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>();
             let drift = 1.0 + 0.1 * noise();
             for i in left.set() {
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn one_that_fails_late_leaves_out_whom_it_had_beaten() {
-        // The second beats the third and the fourth, which are measured no more; the first and the second go on.
+        // The second beats the third and the fourth, which are no longer measured; the first and the second continue.
         let mut run = search(&[1.0, 1.02, 0.9, 0.9], 12);
         let counts = |run: &RunRecord| run.cells.iter().map(|c| c.measurements.len()).collect::<Vec<_>>();
         let before = state(&run).unwrap();
@@ -300,7 +300,7 @@ mod tests {
         let after = state(&run).unwrap();
         assert_eq!((after.set(), after.leader, after.ended), (vec![0], 0, Some(Ended::OneLeft)));
         assert_eq!((after.blocks, after.measurements), (13, before.measurements + 1));
-        // In one that was not whole yet.
+        // In an incomplete block.
         run.cells[0].measurements.open().pop();
         let broken_off = state(&run).unwrap();
         assert_eq!((broken_off.set(), broken_off.blocks), (vec![0], 12));
@@ -335,11 +335,11 @@ mod tests {
         };
         assert!(broken("p99<2ms", 2e6) && !broken("p99<=2ms", 2e6) && broken("p99<=1ms", 1e6));
         assert!(broken("p99>2ms", 2e6) && !broken("p99>=2ms", 2e6) && broken("p99>=3ms", 3e6));
-        // CPUs that are used are CPU time by wall time.
+        // CPUs in use are CPU time by wall time.
         let mut m = iotrail_testing::sample::measurement();
         (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(500), Some(1000), 1000);
         assert_eq!(figure(CPUS, &m), Some(1.5));
-        // With those of the SQPOLL thread, which has to be known, and of helpers.
+        // With the SQPOLL threads' time, which must be known, and the helpers'.
         m.load.ring.granted.push("sqpoll".into());
         assert_eq!(figure(CPUS, &m), None);
         (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(900), Some(100));

@@ -1,10 +1,10 @@
-//! Repeats of one cell, as tables show them: the middle, and how far they reach. Whether two cells differ is for `compare`.
+//! Repeats of one cell in tables: the median, and their range. `compare` decides whether two cells differ.
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_stats::middle::median;
 
-/// The median of a figure over a cell's repeats; `None` where one is not known.
+/// The median of a metric over a cell's repeats; `None` if one is unknown.
 pub fn over_repeats(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
     Spread::over(cell, of).map(|s| s.median)
 }
@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` without values, or with one that is no number.
+    /// `None` without values, or with one that is not a number.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|x| !x.is_finite()) {
@@ -31,7 +31,7 @@ impl Spread {
         Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], repeats: sorted.len() })
     }
 
-    /// Of values that may be unknown: `None` if one is, since a median of the others would be of another thing.
+    /// Of values that may be unknown: `None` if one is, since a median of the others would describe another quantity.
     pub fn of_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         values.into_iter().collect::<Option<Vec<f64>>>().and_then(Self::of)
     }
@@ -41,7 +41,7 @@ impl Spread {
         Self::of_known(cell.measurements.all().iter().map(of))
     }
 
-    /// Width of the range as a share of the median; `None` where one repeat or a median of 0 has none.
+    /// Width of the range as a share of the median; `None` for one repeat or a median of 0.
     pub fn relative_range(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }

@@ -1,4 +1,4 @@
-//! Tables of a run's cells. Which columns a table has, what is concluded and what arms are compared on is data (`tables.toml`); a column
+//! Tables of a run's cells. A table's columns, conclusions and compared metrics are data (`tables.toml`); a column
 //! is declared once.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
 
-/// The table of loads on storage, of loads over the network, and of programs, where the experiment names none.
+/// The default table of loads on storage, of loads over the network, and of programs.
 pub const STORAGE: &str = "delivery";
 pub const NET: &str = "net";
 pub const PROGRAM: &str = "program";
@@ -30,14 +30,14 @@ pub struct Table {
     /// Each line is one measurement.
     #[serde(default)]
     pub each_run: bool,
-    /// By their names; a width other than the column's own follows a colon.
+    /// By their names; a width that differs from the column's own follows a colon.
     columns: Vec<String>,
     /// Meaning of the headings.
     pub legend: String,
     /// Metrics on which the arms are compared if the experiment names none.
     #[serde(default)]
     metrics: Vec<String>,
-    /// Figures whose course over the rows is concluded for each arm.
+    /// Metrics whose course over the rows is concluded for each arm.
     #[serde(default)]
     figures: Vec<String>,
     /// For loads over the network.
@@ -57,7 +57,7 @@ impl Table {
         TABLES.keys().map(String::as_str)
     }
 
-    /// The table of a run; of a name that only another version knows, the one of most runs.
+    /// The table of a run; if only another version knows its name, the default one.
     pub fn of(run: &RunRecord) -> &'static Table {
         Table::named(&run.table).unwrap_or_else(|| &TABLES[STORAGE])
     }
@@ -95,7 +95,7 @@ pub struct Column {
 enum Text {
     /// The metric over the repeats.
     Of(Metric, fn(f64) -> String),
-    /// From the least to the most of it, percent of the median.
+    /// From the smallest value to the largest, in percent of the median.
     Range(Metric),
     /// The program's own figure at this place.
     Own(usize),
@@ -181,7 +181,7 @@ const COLUMNS: &[Column] = {
 };
 
 impl Column {
-    /// `kicks`, or `kicks:7` with another width.
+    /// `kicks`, or `kicks:7` with a different width.
     pub fn named(text: &str) -> Option<Column> {
         let (id, width) = text.split_once(':').map_or((text, None), |(id, width)| (id, Some(width)));
         let column = *COLUMNS.iter().find(|c| c.id == id)?;
@@ -215,7 +215,7 @@ impl Column {
     }
 }
 
-/// A path of less is left out.
+/// A path with a smaller share is left out.
 const SHOWN: f64 = 0.05;
 
 fn paths(all: &[Measurement]) -> Vec<String> {
@@ -223,7 +223,7 @@ fn paths(all: &[Measurement]) -> Vec<String> {
     if shares.is_empty() {
         return vec![UNKNOWN.into()];
     }
-    // Unknown paths are shown however few they are.
+    // Unknown paths are shown, however few.
     let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == DeliveryPath::Unknown);
     // Rounded down: less than all is never 100 %.
     shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect()

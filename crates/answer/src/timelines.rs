@@ -1,4 +1,4 @@
-//! How a job that waits in the kernel came to each completion: three ways, told by what carried it.
+//! The three ways in which a job that waits in the kernel got its completions, distinguished by the delivery path.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
@@ -6,26 +6,26 @@ use iotrail_stats::middle::median;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeline {
-    /// It was posted before it was asked for: by an interrupt, on the way out of a system call that asked for something else, or
-    /// while it was submitted.
+    /// It was posted before the job asked for it: by an interrupt, at the exit of a system call for something else, or
+    /// during its submission.
     Before,
     /// The call that asked for it ran task work and returned.
     Ready,
     /// The call that asked for it slept.
     Slept,
-    /// It was carried by a thread of the kernel, or it could not be told.
+    /// A kernel thread posted it, or the path is unknown.
     Else,
 }
 
 pub const WAYS: [Timeline; 4] = [Timeline::Before, Timeline::Ready, Timeline::Slept, Timeline::Else];
 
-/// What asking does for them.
+/// The effect of the call on the completions.
 pub fn does(timeline: Timeline) -> &'static str {
     match timeline {
         Timeline::Before => "finds them posted",
         Timeline::Ready => "runs task work and returns",
         Timeline::Slept => "sleeps",
-        Timeline::Else => "leaves them to a thread of the kernel, or it is not told",
+        Timeline::Else => "leaves them to a kernel thread, or the path is unknown",
     }
 }
 
@@ -44,19 +44,19 @@ pub fn of(v: &DeliveryPathCount) -> Timeline {
     }
 }
 
-/// All that went one way, of all repeats together.
+/// All completions of one way, of all repeats together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PathSummary {
     /// Of all completions.
     pub share: f64,
-    /// Delivery delay at the median, the middle of the repeats' own; of several kinds of vehicles, that of the most frequent one
-    /// which has one.
+    /// Delivery delay at the median, the middle of the repeats' own; of several delivery paths, that of the most frequent one
+    /// that has one.
     pub delay_p50_ns: Option<u64>,
-    /// What carried them, or who woke the job: with the share of this way's completions, the most frequent first.
+    /// The delivery paths, or the wakers of the job: with the share of this way's completions, the most frequent first.
     pub by: Vec<(String, f64)>,
 }
 
-/// `None`: nothing was watched.
+/// `None`: nothing was traced.
 pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<PathSummary> {
     let all = || measurements.iter().flat_map(|m| &m.vehicles);
     let sum: u64 = all().map(|v| v.completions).sum();
@@ -83,7 +83,7 @@ pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<PathSumma
     })
 }
 
-/// What has one name.
+/// All entries with one name.
 #[derive(Default)]
 struct Kind {
     name: String,
@@ -92,7 +92,7 @@ struct Kind {
     delays: Vec<RepeatsDelay>,
 }
 
-/// Of several vehicles that have the name, that of the most frequent one.
+/// Of several delivery paths with the name, that of the most frequent one.
 struct RepeatsDelay {
     repeat: usize,
     completions: u64,
@@ -115,12 +115,12 @@ impl Kind {
     }
 }
 
-/// The waker of one that slept; else the vehicle, with the call that it came out of.
+/// The waker of a job that slept; otherwise the delivery path, with its system call.
 fn name(v: &DeliveryPathCount) -> String {
     match (v.waker(), v.vehicle) {
         (Some(waker), _) => waker.to_string(),
         (_, DeliveryPath::SyscallExit) => {
-            format!("task work on the way out of {}", v.detail.as_deref().unwrap_or_default())
+            format!("task work at the exit of {}", v.detail.as_deref().unwrap_or_default())
         }
         _ => v.vehicle.to_string(),
     }

@@ -69,7 +69,7 @@ pub struct FigureChange {
     pub b_text: String,
 }
 
-/// The least change of a share of time that is listed.
+/// The smallest change of a share of time that is listed.
 const SHARE: f64 = 0.01;
 
 pub fn compare(a: (&str, &TraceRecord), b: (&str, &TraceRecord)) -> TraceComparison {
@@ -123,7 +123,7 @@ fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<Figur
     let key = |f: &TraceFigure| (f.scope.clone(), f.name.clone());
     let of_a = figures(a);
     let of_b: BTreeMap<Key, TraceFigure> = figures(b).into_iter().map(|f| (key(&f), f)).collect();
-    // Numbers of rings, and files that only one of them has, are those of one trace.
+    // Ring numbers, and files that only one trace has, belong to one trace.
     let scopes = |f: &&TraceFigure| matches!(f.scope, Scope::All | Scope::Opcode(_));
     let mut all: Vec<(Key, Option<&TraceFigure>, Option<&TraceFigure>)> = Vec::new();
     for f in of_a.iter().filter(scopes) {
@@ -151,7 +151,7 @@ fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<Figur
 
 fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>) -> FigureChange {
     let unit = a.or(b).map_or(Unit::Count, |f| f.unit);
-    // An opcode or a call without a figure in one trace did not happen there.
+    // An opcode or a call without a metric in one trace did not occur there.
     let value =
         |f: Option<&TraceFigure>| f.map_or(Some(0.0), |f| f.value).filter(|_| f.is_some() || unit == Unit::Count);
     let text = |x: Option<f64>, ci95: Option<[f64; 2]>| match (x, a.or(b)) {
@@ -227,7 +227,7 @@ fn row_words(row: &ThreadRow) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Counts per I/O first, then what the program did, then everything else; what changed before what may have.
+/// Counts per I/O first, then the program's activity, then the rest; changed values before values that may have changed.
 pub fn in_order(counts: &[FigureChange]) -> Vec<&FigureChange> {
     let per_io: Vec<&str> = Metric::PER_IO.iter().map(|m| m.name()).collect();
     let mut all: Vec<&FigureChange> = counts.iter().collect();

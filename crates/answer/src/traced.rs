@@ -1,4 +1,4 @@
-//! The figures of a trace: of all of it, and by opcode, ring, thread and file. Budgets and comparisons read them here.
+//! The metrics of a trace: of all of it, and by opcode, ring, thread and file. Budgets and comparisons read them here.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use iotrail_schema::opcode;
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{FileRequests, OpcodeRecord, RingRecord, Total, TraceRecord};
 
-/// The part of the trace that a figure describes.
+/// The part of the trace that a metric describes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     All,
@@ -36,7 +36,7 @@ impl Scope {
     }
 }
 
-/// `opcode.read errors`; the figure alone where it is of all of the trace.
+/// `opcode.read errors`; only the metric if it describes the complete trace.
 pub fn label(scope: &str, figure: &str) -> String {
     if scope.is_empty() { figure.to_owned() } else { format!("{scope} {figure}") }
 }
@@ -53,11 +53,11 @@ pub struct TraceFigure {
     /// `syscalls_per_io`, `delivered.timer_tick`, `calls.fsync`.
     pub name: String,
     pub unit: Unit,
-    /// `None`: not known.
+    /// `None`: unknown.
     pub value: Option<f64>,
-    /// 95 % interval of an estimate; `None`: exact, or not known.
+    /// 95 % interval of an estimate; `None`: exact, or unknown.
     pub ci95: Option<[f64; 2]>,
-    /// It does not depend on how busy the machine is.
+    /// It does not depend on the machine's load.
     pub is_steady: bool,
 }
 
@@ -158,7 +158,7 @@ fn by_path(counts: &[iotrail_schema::measurement::DeliveryPathCount]) -> BTreeMa
     sums
 }
 
-/// Every figure of a trace that is defined there, known or not.
+/// Every metric that is defined for a trace, known or not.
 pub fn figures(t: &TraceRecord) -> Vec<TraceFigure> {
     let mut figures = Figures { scope: Scope::All, all: Vec::new() };
     whole(&mut figures, t);
@@ -203,7 +203,7 @@ fn of_file(figures: &mut Figures, name: &str, requests: Option<FileRequests>) {
 fn whole(figures: &mut Figures, t: &TraceRecord) {
     let total = &t.total;
     figures.requests(&total.opcodes);
-    // Completions of all interfaces, whether their requests were seen or not.
+    // Completions of all interfaces, with or without a known request.
     figures.all.iter_mut().filter(|f| f.name == "completions").for_each(|f| f.value = Some(total.ios as f64));
     figures.count("operations", total.operations);
     figures.count("overflows", Some(t.rings.iter().map(|ring| ring.overflows).sum()));
@@ -237,7 +237,7 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
     figures.add("latency_max", Unit::Time, total.latency_ns.max.map(|ns| ns as f64), false);
 }
 
-/// The trace as a measurement, which the figures of measurements are read from.
+/// The trace as a measurement, from which the metrics of measurements are read.
 pub fn measurement(t: &TraceRecord) -> Measurement {
     let cpu = Cpu { user_ns: t.total.cpu.user_ns, system_ns: t.total.cpu.system_ns, ..Cpu::default() };
     let mut m = Measurement { elapsed_ns: t.total.elapsed_ns, cpu, ..Measurement::default() };
@@ -245,7 +245,7 @@ pub fn measurement(t: &TraceRecord) -> Measurement {
     m
 }
 
-/// Copies the figures of a trace into a measurement.
+/// Copies the metrics of a trace into a measurement.
 pub fn fill(m: &mut Measurement, t: Total) {
     m.ios = Some(t.ios);
     m.operations = t.operations;

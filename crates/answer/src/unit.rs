@@ -1,4 +1,4 @@
-//! What a load counts, in words.
+//! The unit that a load counts, in words.
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;

@@ -1,4 +1,4 @@
-//! Comparisons in words: where an arm is higher or lower than the base, where no difference shows, where none can be told.
+//! Comparisons in words: the rows in which an arm is higher or lower than the base, equivalent, or undecided.
 
 use super::compare::{Metric, compared_on, metrics, place, why_open};
 use super::group::{Group, Row};
@@ -8,8 +8,8 @@ use iotrail_base::words::{list, percent, plural, span, three_digits};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
 
-/// One sentence for each of the run's metrics and each arm: its rows by what they show against the first arm. Of several arms in one
-/// row, one for each metric: the arms.
+/// One sentence for each of the run's metrics and each arm: its rows by their result against the first arm. For several arms in one
+/// row, one sentence per metric, with the arms.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let others = run.arms.get(1..).unwrap_or_default();
     let by_arm = rows.is_none() && others.len() > 1;
@@ -30,7 +30,7 @@ pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec
     metrics(run).into_iter().flat_map(|m| together.iter().filter_map(move |arms| sentence(m, arms))).collect()
 }
 
-/// Of sides that are called what they are: one sentence for each metric, its comparisons by what they show.
+/// For named sides: one sentence per metric, its comparisons by their result.
 pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
     let of_metric = |metric: Metric| {
         let found = all.iter().filter(|c| c.metric == metric.name());
@@ -44,7 +44,7 @@ pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
     compared_on(all).into_iter().filter_map(of_metric).collect()
 }
 
-/// `depth 16 · arm coop`: what the sides of a comparison share.
+/// `depth 16 · arm coop`: the common parameters of a comparison's sides.
 pub fn at_text(c: &Comparison) -> String {
     c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
@@ -55,8 +55,8 @@ pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>
     run.comparisons.iter().find(|c| c.metric == metric.name() && c.b == arm && c.at == at)
 }
 
-/// What differs, what does not, what cannot be told. `rows` names what the comparisons are called by: a parameter whose values they
-/// stand for, nothing where they are of arms; `None`: there is one.
+/// Differences, equivalences, and undecided comparisons. `rows`: the kind of the comparisons' names, a parameter whose values they
+/// are, nothing if they are arms; `None`: there is one.
 fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
     let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unsure, mut open) = (Vec::new(), Vec::new());
@@ -108,7 +108,7 @@ fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) ->
     parts.into_iter().flatten().collect()
 }
 
-/// Of arms that differ: `×2.00, 1.94–2.06; noise ±0.5 %`.
+/// For arms that differ: `×2.00, 1.94–2.06; noise ±0.5 %`.
 pub(super) fn figures(c: &Comparison) -> String {
     let mut said = c.ratio.map_or_else(|| "from 0".into(), |r| format!("×{}", near_1(r)));
     match c.ci95 {
@@ -121,16 +121,16 @@ pub(super) fn figures(c: &Comparison) -> String {
     said
 }
 
-/// Three digits say nothing of the second percent.
+/// Three digits show nothing of the second percent.
 pub(super) fn near_1(x: f64) -> String {
     if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
 }
 
-/// What an inconclusive comparison would have shown, and what would show more.
+/// An inconclusive comparison's minimum detectable effect, and the repeats for a smaller one.
 pub fn what_would_show(c: &Comparison) -> String {
-    let visible = c.smallest_visible.map(|d| format!("a difference of {} would have shown", factor(d)));
+    let visible = c.smallest_visible.map(|d| format!("minimum detectable effect {}", factor(d)));
     let needed = c.to_show_10_percent.map(|n| {
-        format!("{}{} would show ±10 %", plural(n.repeats, "repeat"), n.seconds.map_or_else(String::new, taking))
+        format!("{}{} would detect ±10 %", plural(n.repeats, "repeat"), n.seconds.map_or_else(String::new, taking))
     });
     let said: Vec<String> = visible.into_iter().chain(needed).collect();
     if said.is_empty() { "measure more repeats".into() } else { said.join("; ") }
@@ -145,15 +145,15 @@ fn visible(of: &[f64]) -> String {
     let most = of.iter().copied().fold(0.0, f64::max);
     match (factor(least), factor(most)) {
         _ if of.is_empty() => String::new(),
-        (least, most) if least == most => format!(" (it would have shown from {most})"),
-        (least, most) => format!(" (it would have shown from {least} to {most})"),
+        (least, most) if least == most => format!(" (minimum detectable effect {most})"),
+        (least, most) => format!(" (minimum detectable effect {least} to {most})"),
     }
 }
 
 /// A difference of this size or more is printed as `more than ×10`.
 pub const LARGEST: f64 = 9.0;
 
-/// A difference, as a factor less 1: where it is none of percents any more, the factor; beyond 10 the number says nothing.
+/// A difference, as a factor less 1: beyond the percent range, the factor; beyond 10 the number has no meaning.
 pub fn factor(difference: f64) -> String {
     match difference {
         d if d < 1.0 => format!("±{}", percent(d)),
@@ -162,22 +162,22 @@ pub fn factor(difference: f64) -> String {
     }
 }
 
-/// What the words above rest on; `None`: nothing was compared.
+/// The basis of the words above; `None`: nothing was compared.
 pub fn caveat(run: &RunRecord) -> Option<String> {
     let told = run.comparisons.iter().filter(|c| c.p.is_some());
     let fewest = told.clone().map(|c| c.pairs).min()?;
     let most = told.map(|c| c.together).max().unwrap_or(1);
     let together = match most {
         0 | 1 => String::new(),
-        n => format!(", all {n} comparisons of a metric together"),
+        n => format!(", over all {n} comparisons of a metric"),
     };
     let noise = match run.comparisons.iter().any(|c| c.noise_floor.is_some()) {
-        true => ", and it is above what the load differs from itself",
+        true => ", and the difference exceeds that of the load from itself",
         false => "",
     };
     Some(format!(
-        "Ratios have their 95 % interval, of {} at least. An arm is called higher or lower where chance alone makes as much in less than \
-         5 % of runs{together}{noise}; equivalent where the interval is within the band. docs/method.md says how to read them.",
+        "Ratios have their 95 % interval, of at least {}. An arm is called higher or lower if chance alone causes such a difference in less \
+         than 5 % of runs{together}{noise}; equivalent if the interval is within the band. docs/method.md explains it.",
         plural(fewest, "pair")
     ))
 }

@@ -1,11 +1,11 @@
-//! Two measurements that each may be in order, and not comparable with each other.
+//! Two measurements that are each valid, and not comparable with each other.
 
 use super::cpus::{mhz, moved};
 use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent};
 use iotrail_schema::measurement::{Circumstances, Measurement};
 
-/// Why these two must not be compared with each other, though each alone may be in order; empty: they may.
+/// Why these two must not be compared, although each is valid; empty: they may.
 pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     let Some((ca, cb)) = a.circumstances.as_ref().zip(b.circumstances.as_ref()) else { return Vec::new() };
     let mut reasons = Vec::new();
@@ -30,7 +30,7 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     }
     if let Some((irq, before, after)) = moved(&ca.interrupts_after, &cb.interrupts_after) {
         reasons.push(format!(
-            "the target's interrupt {irq} came to CPU {} in one and to CPU {} in the other",
+            "the target's interrupt {irq} arrived on CPU {} in one and on CPU {} in the other",
             numbers(before),
             numbers(after)
         ));
@@ -38,10 +38,10 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     reasons
 }
 
-/// Failed I/Os that one side has more than the other, as a share of all: less is in the noise of any comparison.
+/// Share of failed I/Os by which one side may exceed the other: less is in the noise of any comparison.
 const FAILED: f64 = 0.01;
 
-/// Why two sides are not of one load though neither was asked to be another: of the one more failed, and a failed I/O is other work.
+/// Why two sides have different loads although the same was requested: more I/Os of one failed, and a failed I/O is other work.
 pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Option<String> {
     let share = |of: &[&Measurement]| {
         let sum = |f: fn(&Measurement) -> Option<u64>| of.iter().filter_map(|m| f(m)).sum::<u64>() as f64;

@@ -1,4 +1,4 @@
-//! What the CPUs did, and the interrupts on them.
+//! The CPUs' other activity, and the interrupts on them.
 
 use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent, plural, span};
@@ -6,17 +6,17 @@ use iotrail_schema::measurement::{Circumstances, Measurement, TargetInterrupt, W
 use iotrail_schema::measurement::{Engine, Reaper};
 use iotrail_schema::setup_flag;
 
-/// Steal is counted in ticks of 10 ms: one or two are what any virtual machine has now and then.
+/// Steal is counted in ticks of 10 ms: every virtual machine has one or two now and then.
 const STEAL_TICKS_NS: u64 = 30_000_000;
 
-/// Kept off by the quota for more than one part in a hundred: the quota, and not the load, set the pace at times.
+/// The quota kept threads off their CPUs for more than one part in a hundred: at times the quota limited the rate.
 const THROTTLED: f64 = 0.01;
 
-/// A load of its own CPUs waits for them where interrupts, the kernel's workers and daemons run: that is a few per cent.
-/// From a tenth on, the others' work shows in the throughput.
+/// A load on its own CPUs waits for them when interrupts, kernel workers and daemons run: a few per cent.
+/// From a tenth, the others' work shows in the throughput.
 const CONTENDED: f64 = 0.10;
 
-/// Less is a few turns of the scheduler.
+/// A shorter wait is a few scheduler slices.
 const CONTENDED_NS: u64 = 20_000_000;
 
 pub(super) fn steal(c: &Circumstances) -> Option<Warning> {
@@ -26,7 +26,7 @@ pub(super) fn steal(c: &Circumstances) -> Option<Warning> {
         Warning::new(
             "steal",
             format!("the hypervisor took {} of the time of CPU {}", percent(stolen as f64 / of), numbers(&c.cpus)),
-            "repeat when the host is less busy, or on a machine with CPUs of its own",
+            "repeat when the host is less busy, or on a machine with dedicated CPUs",
         )
     })
 }
@@ -42,7 +42,7 @@ pub(super) fn throttled(c: &Circumstances) -> Option<Warning> {
                 span(ns as f64),
                 span(c.span_ns as f64)
             ),
-            "raise the quota (cpu.max, cpu.cfs_quota_us), or run it outside the group",
+            "raise the quota (cpu.max, cpu.cfs_quota_us), or run it outside the cgroup",
         )
     })
 }
@@ -51,7 +51,7 @@ pub(super) fn thermal(c: &Circumstances) -> Option<Warning> {
     let times = c.thermal_throttles.filter(|n| *n > 0)?;
     Some(Warning::new(
         "thermal",
-        format!("the CPUs slowed down {} to stay cool", plural(times as usize, "time")),
+        format!("the CPUs were throttled {} because of heat", plural(times as usize, "time")),
         "let the machine cool down, and pause between loads",
     ))
 }
@@ -67,7 +67,7 @@ pub(super) fn frequency_changed(c: &Circumstances) -> Option<Warning> {
         Warning::new(
             "frequency_changed",
             format!("CPU {} ran at {} before and at {} after", numbers(&c.cpus), mhz(before), mhz(after)),
-            "choose the governor 'performance', use a longer --warmup",
+            "select the governor 'performance', use a longer --warmup",
         )
     })
 }
@@ -85,22 +85,18 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
     let (irq, before, after) = moved(&m.host.target.as_ref()?.interrupts, &c.interrupts_after)?;
     Some(Warning::new(
         "interrupt_moved",
-        format!(
-            "interrupt {irq} of the target went to CPU {} and goes to CPU {} since",
-            numbers(before),
-            numbers(after)
-        ),
-        "stop what moves interrupts (irqbalance) while it is measured",
+        format!("interrupt {irq} of the target moved from CPU {} to CPU {}", numbers(before), numbers(after)),
+        "stop services that move interrupts (irqbalance) during the measurement",
     ))
 }
 
-/// Something else than the load had its CPUs. Only said where the load itself leaves them to its threads: with neighbours,
-/// helper threads that share the CPU, and kernel workers that finish writes, waiting is what was asked for.
+/// Another program used the load's CPUs. Reported only if the load itself leaves them to its threads: with neighbours,
+/// helper threads on the same CPU, and kernel workers that finish writes, the wait is part of the load.
 pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let l = &m.load;
     let threads = l.jobs as usize
         * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(setup_flag::is_set(&l.ring.granted, "sqpoll")));
-    // Unbound, threads that wake up meet on one CPU now and then, though others are free.
+    // Unpinned threads that wake up meet on one CPU now and then, even if others are idle.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);
     // A sender on the same machine is a part of the load.
@@ -111,7 +107,7 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
         && l.engine != Engine::PosixAio
         && !l.rw.writes()
         && (l.direct || from_memory || m.net.is_some());
-    // The control group's quota keeps threads that could run waiting too: nobody else has their CPU then.
+    // The cgroup's quota also stops runnable threads: no other program has their CPU then.
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);
     let waited = c.run_queue_wait_ns.filter(|_| alone)?.saturating_sub(throttled_ns);
     let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.as_ref()?.total_ns };
@@ -120,11 +116,11 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
         Warning::new(
             "cpu_contended",
             format!(
-                "the load's threads could have run for {} of the time in which something else had their CPU",
-                // The wait is of a little more than the measured time.
+                "the load's threads were runnable for {} of the time while another program used their CPU",
+                // The wait covers slightly more than the measured time.
                 percent(share.min(1.0))
             ),
-            "stop what else computes, or give the load CPUs of its own (--cpus)",
+            "stop other computing programs, or give the load its own CPUs (--cpus)",
         )
     })
 }

@@ -1,15 +1,15 @@
-//! What the load itself did.
+//! Circumstances of the load itself.
 
 use crate::unit::Unit;
 use iotrail_base::words::{count, list, percent};
 use iotrail_schema::measurement::{Circumstances, Measurement, Warning};
 use iotrail_stats::steady;
 
-/// Throughput that changes by so much from one half to the other is said: a linear course of 10 % over the span does that,
+/// A change of throughput by this share from one half to the other is reported: a linear course of 10 % over the span has it,
 /// which is the slope that the SNIA's test specification allows in steady state.
 const CHANGES: f64 = 0.05;
 
-/// And by so much, the mean is of no state that the storage was in: the same specification's limit for any excursion.
+/// From this share, the mean describes no state of the storage: the same specification's limit for any excursion.
 const CHANGES_TOO_MUCH: f64 = 0.20;
 
 pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
@@ -19,7 +19,7 @@ pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
         Warning::new(
             "not_granted",
             format!("the kernel did not grant {}", list(&missing)),
-            "`iotrail check` says which kernel has it",
+            "`iotrail check` lists the kernels that have it",
         )
     })
 }

@@ -54,11 +54,11 @@ fn the_disk_did_more_than_was_asked_for() {
     nothing(moved_bytes(400 << 20, allowed));
     assert_eq!(
         text("other_io", moved_bytes((400 << 20) + allowed + 4096, 0)),
-        "beside the load's 400 MiB the disk did 20.8 MiB of reads for others"
+        "in addition to the load's 400 MiB the disk did 20.8 MiB of reads for other programs"
     );
     assert_eq!(
         text("other_io", moved_bytes(410 << 20, 30 << 20)),
-        "beside the load's 400 MiB the disk did 10.0 MiB of reads and 30.0 MiB of writes for others"
+        "in addition to the load's 400 MiB the disk did 10.0 MiB of reads and 30.0 MiB of writes for other programs"
     );
     // A tenth of a second: a few pages are 5 % of it and still nothing.
     let short = |pages: u64| {
@@ -69,7 +69,11 @@ fn the_disk_did_more_than_was_asked_for() {
         }
     };
     nothing(short(130));
-    assert_eq!(text("other_io", short(140)), "beside the load's 400 KiB the disk did 560 KiB of reads for others");
+    assert_eq!(
+        text("other_io", short(140)),
+        "in addition to the load's 400 KiB the disk did 560 KiB of reads for \
+                                              other programs"
+    );
 }
 
 #[test]
@@ -84,9 +88,13 @@ fn writes_and_mixtures_are_judged_by_what_they_move() {
     nothing(rw("randrw", 190, 215));
     assert_eq!(
         text("other_io", rw("write", 50, 400)),
-        "beside the load's 400 MiB the disk did 50.0 MiB of reads for others"
+        "in addition to the load's 400 MiB the disk did 50.0 MiB of reads for other programs"
     );
-    assert_eq!(text("other_io", rw("randrw", 190, 300)), "beside the load's 400 MiB the disk did 90.0 MiB for others");
+    assert_eq!(
+        text("other_io", rw("randrw", 190, 300)),
+        "in addition to the load's 400 MiB the disk did 90.0 MiB \
+                                                          for other programs"
+    );
     let mirrored = |m: &mut Measurement, c: &mut Circumstances| {
         rw("randwrite", 0, 800)(m, c);
         m.host.target.as_mut().unwrap().device = Some("sda+sdb".into());
@@ -99,7 +107,7 @@ fn the_disk_did_less_than_was_asked_for() {
     nothing(moved_bytes(380 << 20, 0));
     assert_eq!(
         text("not_from_device", moved_bytes(10 << 20, 0)),
-        "of 400 MiB read by direct I/O the disk did 10.0 MiB: the rest never reached it"
+        "of 400 MiB read by direct I/O the disk did only 10.0 MiB: the rest never reached it"
     );
     let looped = |m: &mut Measurement, c: &mut Circumstances| {
         m.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
@@ -107,7 +115,7 @@ fn the_disk_did_less_than_was_asked_for() {
     };
     assert_eq!(
         text("not_from_device", looped),
-        "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did 10.0 MiB: the rest never reached it"
+        "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did only 10.0 MiB: the rest never reached it"
     );
     // Through the page cache that is the purpose.
     nothing(|m, c| {
@@ -132,8 +140,8 @@ fn reads_from_a_cache_that_fills_are_of_two_kinds() {
     nothing(buffered(0.0, 0.4, 400)); // cold throughout
     assert_eq!(
         text("cache_changed", buffered(0.1, 0.6, 200)),
-        "10 % of the target was in the page cache at the beginning and 60 % at the end: part of the reads came from memory, \
-         and that part changed"
+        "10 % of the target was in the page cache at the start and 60 % at the end: part of the reads came from \
+         memory, and that part changed"
     );
     let reasons = |a: f64, b: f64| reasons_between(&with(buffered(a, a, 0)), &with(buffered(b, b, 0)));
     assert_eq!(reasons(0.50, 0.54), Vec::<String>::new());
@@ -151,7 +159,7 @@ fn direct_io_over_pages_that_wait_to_be_written() {
     nothing(dirty(0.009));
     assert_eq!(
         text("dirty_cache", dirty(0.25)),
-        "25 % of the target waited in the page cache to be written: direct I/O there has to write it first"
+        "25 % of the target waited in the page cache for writeback: direct I/O there has to write it first"
     );
 }
 
@@ -180,7 +188,7 @@ fn stolen_and_throttled_time() {
 
 #[test]
 fn heat_and_frequency() {
-    assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs slowed down 1 time to stay cool");
+    assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs were throttled 1 time because of heat");
     nothing(|_, c| c.thermal_throttles = Some(0));
     let khz = |before, after| {
         move |_: &mut Measurement, c: &mut Circumstances| c.frequency_khz = Some(BeforeAfter { before, after })
@@ -216,14 +224,11 @@ fn an_interrupt_that_moved() {
             c.interrupts_after = vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus }];
         }
     };
-    assert_eq!(
-        text("interrupt_moved", to(vec![0])),
-        "interrupt 36 of the target went to CPU 1 and goes to CPU 0 since"
-    );
+    assert_eq!(text("interrupt_moved", to(vec![0])), "interrupt 36 of the target moved from CPU 1 to CPU 0");
     nothing(|_, c| c.interrupts_after = vec![]); // not to be read
     assert_eq!(
         reasons_between(&with(to(vec![1])), &with(to(vec![0]))),
-        ["the target's interrupt 36 came to CPU 1 in one and to CPU 0 in the other"]
+        ["the target's interrupt 36 arrived on CPU 1 in one and on CPU 0 in the other"]
     );
 }
 
@@ -247,7 +252,7 @@ fn a_cpu_that_something_else_had() {
     nothing(wait(200_000_000)); // 10 % of 2 s
     assert_eq!(
         text("cpu_contended", wait(500_000_000)),
-        "the load's threads could have run for 25 % of the time in which something else had their CPU"
+        "the load's threads were runnable for 25 % of the time while another program used their CPU"
     );
     // Asked for.
     let own = |change: fn(&mut Measurement)| {

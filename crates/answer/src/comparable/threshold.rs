@@ -1,5 +1,5 @@
-//! From when on a difference matters.
+//! The threshold of a significant difference.
 
-/// Differences below it are within what an interrupt here and a page there make; above it they would show in a comparison,
-/// whose smallest visible difference is seldom under 5 %.
+/// Smaller differences are within the effect of single interrupts and pages; larger ones would show in a comparison,
+/// whose minimum detectable effect is seldom below 5 %.
 pub(super) const MATTERS: f64 = 0.05;

@@ -1,4 +1,4 @@
-//! What a run's arms are compared on, and where.
+//! The metrics of a run's comparisons, and their situations.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::{ARM, CellRecord, RunRecord};
 
-/// What a run's arms are compared on: what it says, else what its table is about. Where times mean nothing, counts.
+/// The metrics of a run's comparisons: its own list, otherwise its table's. If times are meaningless, counts.
 pub fn metrics(record: &RunRecord) -> Vec<Metric> {
     let asked = asked_metrics(record);
     if !record.is_emulated() {
@@ -26,7 +26,7 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
     match record.metrics.is_empty() {
         true if record.table == PROGRAM => own,
         true => Table::of(record).metrics(),
-        // A name that this version does not know was checked by the one that planned the run.
+        // The iotrail that planned the run checked a name that this version does not know.
         false => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),
     }
 }
@@ -37,7 +37,7 @@ fn measured(record: &RunRecord) -> impl Iterator<Item = One<'_>> {
 }
 
 /// The metrics on which a program's measurements are compared: its own in its order, wall time, and CPU time. CPU time is per unit of work
-/// if that is known: a program that runs for a set time does more with a better arm. Registers the names of its own metrics.
+/// if that is known: a program that runs for a fixed time does more with a better arm. Registers the names of its own metrics.
 pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     let mut is_traced = true;
@@ -59,7 +59,7 @@ pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) 
     found
 }
 
-/// Those that comparisons are on, in their order.
+/// The metrics of the comparisons, in their order.
 pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     for metric in list.iter().filter_map(|c| c.metric.parse().ok()) {

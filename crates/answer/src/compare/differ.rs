@@ -1,12 +1,12 @@
-//! In what two sides differ beside what was measured: their hosts, what the load ran against, its options. A comparison across
-//! hosts or kernels may be just what is wanted, so this forbids nothing; it is said.
+//! Differences between two sides other than the measured ones: their hosts, their targets, their options. A comparison across
+//! hosts or kernels may be intended, so that this only reports.
 
 use serde_json::Value;
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::value_text;
 
-/// A sentence each for the hosts, the targets and the loads, where they differ.
+/// A sentence each for the hosts, the targets and the loads, if they differ.
 pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
     [("hosts", host as fn(&Measurement) -> Facts), ("targets", target), ("loads", load)]
         .into_iter()
@@ -17,7 +17,7 @@ pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
         .collect()
 }
 
-/// `kernel 6.1.0 → 6.18.5`: every fact that is another one in the later measurement.
+/// `kernel 6.1.0 → 6.18.5`: every fact that differs in the later measurement.
 pub fn changed(before: &Measurement, after: &Measurement) -> Vec<String> {
     let facts = |m| [host(m), target(m), load(m)].concat();
     let (old, new) = (facts(before), facts(after));
@@ -28,7 +28,7 @@ pub fn changed(before: &Measurement, after: &Measurement) -> Vec<String> {
     new.into_iter().filter_map(of).collect()
 }
 
-/// What it is called, and what it is.
+/// Its name and its value.
 type Facts = Vec<(String, String)>;
 
 fn host(m: &Measurement) -> Facts {
@@ -80,7 +80,7 @@ fn load(m: &Measurement) -> Facts {
         Value::Null => "none".into(),
         Value::Array(items) if items.is_empty() => "none".into(),
         Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join("+"),
-        // What was asked for is what tells the loads apart; what was not granted has a warning of its own.
+        // The requested flags distinguish the loads; flags that were not granted have their own warning.
         Value::Object(ring) => ring.get("requested").map_or_else(String::new, |v| match v {
             Value::Array(flags) if flags.is_empty() => "none".into(),
             Value::Array(flags) => flags.iter().map(value_text).collect::<Vec<_>>().join("+"),
@@ -88,7 +88,7 @@ fn load(m: &Measurement) -> Facts {
         }),
         other => value_text(other),
     };
-    // The seed says which I/Os there were, and not what load they are.
+    // The seed selects the I/Os, not the load.
     let said = options.iter().filter(|(name, _)| *name != "seed");
     let mut facts: Facts = said.map(|(name, value)| (name.clone(), text(value))).collect();
     let Some(net) = &m.net else { return facts };
@@ -101,7 +101,7 @@ fn load(m: &Measurement) -> Facts {
     facts
 }
 
-/// Each fact's values over the repeats, different ones alone.
+/// Each fact's distinct values over the repeats.
 fn all(measurements: &[&Measurement], facts: fn(&Measurement) -> Facts) -> Vec<(String, Vec<String>)> {
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
     for (name, fact) in measurements.iter().flat_map(|m| facts(m)) {

@@ -1,4 +1,4 @@
-//! A cell that failed in the middle of its run: what was measured before is no sample of what it does.
+//! A cell that failed during its run: its earlier measurements are not a valid sample.
 
 use iotrail_base::words::plural;
 use iotrail_schema::run_record::CellRecord;

@@ -1,5 +1,5 @@
-//! One side's own number on a metric, with its interval: what a figure shows of a cell. Whether two sides differ is not to be read off
-//! two such intervals; that is what the comparison of the two is for.
+//! One side's own value of a metric, with its interval: a figure shows it for a cell. Two such intervals do not show whether two sides
+//! differ; the comparison of the two does.
 
 use super::{Metric, Side};
 use crate::spread::Spread;
@@ -9,11 +9,11 @@ use iotrail_stats::bootstrap::{Median, MergedQuantile, alone};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     pub value: f64,
-    /// 95 % interval; `None`: of one repeat, or of what is 0 at times.
+    /// 95 % interval; `None`: of one repeat, or of a metric that is 0 at times.
     pub interval: Option<[f64; 2]>,
 }
 
-/// `None`: not known of every repeat, or too few samples.
+/// `None`: unknown for a repeat, or too few samples.
 pub fn level(metric: Metric, side: &Side<'_>) -> Option<Level> {
     let merged = metric.quantile().and_then(|q| Some((q, side.latencies().filter(|all| !all.is_empty())?)));
     let found = match merged {
@@ -60,7 +60,7 @@ mod tests {
         // 0 has no logarithm.
         let zero = level(Metric::KicksPerIo, &side(3, None)).unwrap();
         assert_eq!((zero.value, zero.interval), (0.0, None));
-        // p99 of 500 I/Os is not known of one measurement, and is of two together.
+        // p99 of 500 I/Os is unknown for one measurement, and known for two together.
         let mut h = histogram::new();
         h.record_n(1000, 499).unwrap();
         assert_eq!(level(Metric::LatencyP99, &side(1, Some(Counts::of(&h)))), None);

@@ -1,4 +1,4 @@
-//! How far a load differs from itself.
+//! The difference of a load from itself.
 
 use super::ratio::ratio;
 use super::side::Side;
@@ -6,8 +6,8 @@ use crate::figure::Metric;
 use iotrail_schema::measurement::Measurement;
 use iotrail_stats::bootstrap::paired;
 
-/// How far a load seems to differ from itself: the half-width of the interval between the two, or their ratio where that is farther
-/// off. `None`: they have no interval.
+/// The apparent difference of a load from itself: the half-width of the interval between the two, or their ratio if that is farther
+/// from 1. `None`: they have no interval.
 pub fn noise_floor(metric: Metric, twin: &Side<'_>, control: &Side<'_>) -> Option<f64> {
     let n = twin.repeats.len().min(control.repeats.len());
     let r = ratio(metric, &twin.first(n), &control.first(n), true, false).ok()?.0;
@@ -15,8 +15,8 @@ pub fn noise_floor(metric: Metric, twin: &Side<'_>, control: &Side<'_>) -> Optio
     Some(half.max(r.ratio.max(1.0 / r.ratio) - 1.0))
 }
 
-/// Relative half-width of the interval between two arms as it stands, of the measurements' own numbers; for deciding whether to
-/// measure on. `None`: there is no interval yet.
+/// Relative half-width of the current interval between two arms, of the measurements' own numbers; to decide whether to
+/// continue measuring. `None`: there is no interval yet.
 pub fn interval_width(metric: Metric, a: &[Measurement], b: &[Measurement]) -> Option<f64> {
     let n = a.len().min(b.len());
     let of = |side: &[Measurement]| side[..n].iter().map(|m| metric.of(m)).collect::<Option<Vec<f64>>>();

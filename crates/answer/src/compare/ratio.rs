@@ -10,22 +10,22 @@ use iotrail_stats::student;
 
 pub(super) fn too_few(pairs: usize, interleaved: bool) -> String {
     let (what, of_each) = if interleaved { ("pair", "") } else { ("repeat", " of each side") };
-    format!("{}, and an interval needs {FEWEST}{of_each} at least: measure more", plural(pairs, what))
+    format!("{}, and an interval needs at least {FEWEST}{of_each}: measure more", plural(pairs, what))
 }
 
 pub(super) enum Unknown {
-    /// Why there is no ratio yet;
+    /// Why there is no ratio yet,
     Missing(String),
     /// or why there will be none.
     NotKnown(String),
-    /// What is 0 has no logarithm.
+    /// A value of 0 has no logarithm.
     HasZeros,
 }
 
-/// Runs of each of two sides that were measured apart, below which there is no verdict.
+/// Two sides that were measured separately have no verdict with fewer runs each.
 pub(super) const RUNS: usize = 3;
 
-/// The ratio, and what has to be said of how it came about. `by_run`: each run of a side is one number.
+/// The ratio, and remarks on how it was computed. `by_run`: each run of a side is one number.
 pub(super) fn ratio(
     metric: Metric,
     a: &Side<'_>,
@@ -46,14 +46,14 @@ pub(super) fn ratio(
                 };
                 let of_runs: Vec<&Counts> = of_runs.iter().collect();
                 let counts = if by_run { &of_runs } else { counts };
-                let few = || format!("too few I/Os of {} for {metric}, even of all its repeats together", side.name);
+                let few = || format!("too few I/Os of {} for {metric}, even over all its repeats", side.name);
                 MergedQuantile::new(counts, q).ok_or_else(|| Unknown::Missing(few()))
             };
             let (of_a, of_b) = (merged(a, &of_a)?, merged(b, &of_b)?);
             return Ok((if interleaved { paired_quantiles(&of_a, &of_b) } else { unpaired(&of_a, &of_b) }, None));
         }
         how = Some(format!(
-            "{metric} is compared by medians of the measurements' own quantiles: not all have their histograms here"
+            "{metric} is compared by medians of the measurements' own quantiles: some histograms are not stored here"
         ));
     }
     let values = |side: &Side<'_>| {
@@ -83,7 +83,7 @@ fn pick<'a>(of: &[&'a Counts], places: &[usize]) -> Vec<&'a Counts> {
     places.iter().map(|i| of[*i]).collect()
 }
 
-/// The point estimate of what has no interval, wherever both sides have a number.
+/// The point estimate without an interval, if both sides have a number.
 pub(super) fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
     let of = |side: &Side<'_>| median(side.values(metric)?);
     of_two(of(a)?, of(b)?)
@@ -94,7 +94,7 @@ fn of_two(a: f64, b: f64) -> Option<f64> {
 }
 
 /// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error. The ratio is that of the means, so
-/// that it lies on the side on which the mean of the differences does: a median may be 0 on both sides, or turn the other way.
+/// that it has the direction of the differences' mean: a median may be 0 on both sides, or have the other direction.
 pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
     let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -103,7 +103,7 @@ pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: 
         (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;
     }
-    c.reasons.push(format!("{metric} is 0 at times: no interval of a ratio; the verdict is by the differences"));
+    c.reasons.push(format!("{metric} is 0 at times: no interval of a ratio; the verdict uses the differences"));
     c.p = match interleaved {
         true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
         false => student::means_are_the_same(&a, &b),

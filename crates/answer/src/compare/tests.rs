@@ -85,12 +85,12 @@ fn one_pair_has_no_interval_and_says_so() {
         (c.pairs, c.verdict, c.ratio, c.ci95, c.smallest_visible),
         (1, Verdict::Inconclusive, Some(2.0), None, None)
     );
-    assert_eq!(c.reasons, ["1 pair, and an interval needs 2 at least: measure more"]);
+    assert_eq!(c.reasons, ["1 pair, and an interval needs at least 2: measure more"]);
     assert_eq!(why_open(&c), Some(c.reasons[0].as_str()));
     let (a, b) = (measured(&A), measured(&A[..1]));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), false, None);
-    assert_eq!(c.reasons[0], "1 repeat, and an interval needs 2 of each side at least: measure more");
-    assert!(c.reasons[1].starts_with("measured apart, 1 run a side: "), "{c:?}");
+    assert_eq!(c.reasons[0], "1 repeat, and an interval needs at least 2 of each side: measure more");
+    assert!(c.reasons[1].starts_with("measured separately, 1 run per side: "), "{c:?}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.pairs), (Verdict::Faster, 4));
     assert_eq!(c.disturbed, Disturbed { measurements: 12, repeated: 1, left_out: 2, counted: 0 });
-    let said = "2 of 6 pairs were disturbed and are left out; 1 was measured again: something was, and 1 more such";
+    let said = "2 of 6 pairs were disturbed and are left out; 1 was measured again: something was, and 1 more";
     assert_eq!(c.reasons, [said]);
     b[0].warnings = warned("steal");
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
@@ -137,7 +137,7 @@ fn of_emulated_machines_counts_are_compared_and_times_are_not() {
     b.iter_mut().for_each(|m| m.per_io.mode_switches = Some(4.2));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
-    assert_eq!(c.reasons, ["times mean nothing where software runs the machine's instructions"]);
+    assert_eq!(c.reasons, ["times are meaningless on an emulated machine"]);
     let c = compare(Metric::ModeSwitchesPerIo, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, Some(2.0)));
     let cell = |measurements| CellRecord { cell: 1, params: Map::new(), untestable: None, measurements };
@@ -188,10 +188,10 @@ fn quantiles_are_of_the_merged_histograms_and_otherwise_said_to_be_medians() {
     assert_eq!((c.verdict, c.ratio), (Verdict::Equivalent, Some(1.0)));
     assert_eq!(
         c.reasons,
-        ["latency_p50 is compared by medians of the measurements' own quantiles: not all have their histograms here"]
+        ["latency_p50 is compared by medians of the measurements' own quantiles: some histograms are not stored here"]
     );
     let c = compare(Metric::LatencyP99_99, &with_latencies("a", &a, 1000), &with_latencies("b", &b, 1500), true, None);
-    assert_eq!(c.reasons, ["too few I/Os of a for latency_p99_99, even of all its repeats together"]);
+    assert_eq!(c.reasons, ["too few I/Os of a for latency_p99_99, even over all its repeats"]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn counts_of_0_are_told_by_their_differences() {
         |a: &[f64], b: &[f64]| compare(Metric::KicksPerIo, &side("a", &kicks(a)), &side("b", &kicks(b)), true, None);
     let c = of(&[1.0, 0.9, 1.0, 1.0], &[0.0; 4]);
     assert_eq!((c.verdict, c.ratio, c.ci95), (Verdict::Faster, Some(0.0), None));
-    assert_eq!(c.reasons, ["kicks_per_io is 0 at times: no interval of a ratio; the verdict is by the differences"]);
+    assert_eq!(c.reasons, ["kicks_per_io is 0 at times: no interval of a ratio; the verdict uses the differences"]);
     let c = of(&[0.0; 4], &[1.0; 4]);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, None));
     assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::Equivalent);
@@ -360,7 +360,7 @@ fn sides_that_were_measured_apart_need_three_runs_each() {
     };
     let c = compare(Metric::Iops, &of_runs("a", &a, 5), &of_runs("b", &b, 5), false, None);
     assert_eq!((c.verdict, c.p), (Verdict::Inconclusive, None));
-    assert!(c.ci95.is_some() && c.reasons[0].starts_with("measured apart, 2 runs a side: "), "{c:?}");
+    assert!(c.ci95.is_some() && c.reasons[0].starts_with("measured separately, 2 runs per side: "), "{c:?}");
     let c = compare(Metric::Iops, &of_runs("a", &a, 3), &of_runs("b", &b, 3), false, None);
     assert_eq!(c.verdict, Verdict::Faster, "four runs of three, the last of one: {c:?}");
 }

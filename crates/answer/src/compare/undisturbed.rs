@@ -1,4 +1,4 @@
-//! What others disturbed is left out.
+//! Disturbed measurements are left out.
 
 use super::side::{Repeat, Side};
 use crate::comparable;
@@ -6,11 +6,11 @@ use iotrail_base::words::plural;
 use iotrail_schema::comparison::Disturbed;
 use iotrail_stats::bootstrap::FEWEST;
 
-/// Of those that were measured, at least such a share has to be left when the disturbed ones are left out; else all count.
+/// At least this share of the measurements has to remain without the disturbed ones; otherwise all count.
 const LEFT: f64 = 0.5;
 
-/// Both sides without the pairs (of sides that were measured apart, without the measurements) that others disturbed, and what is to be
-/// said of that. What was disturbed is told by what was seen of the machine, never by the result, so that leaving it out leans to
+/// Both sides without the disturbed pairs (of sides that were measured separately, without the disturbed measurements), and the remarks
+/// on it. Observations of the machine identify a disturbance, never the result, so that the omission favours
 /// neither side.
 pub(super) fn undisturbed<'a>(
     a: &Side<'a>,
@@ -30,7 +30,7 @@ pub(super) fn undisturbed<'a>(
     if interleaved {
         let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
         apart = each.enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect();
-        // Where that is so in every pair, it is what the arms differ in; where it is in some, something happened to these.
+        // A disturbance of every pair is a difference of the arms; one of some pairs is an event.
         if let (Some((_, first)), true) = (apart.first(), apart.len() == pairs) {
             said.push(format!("in every pair, {}", first.join(", and ")));
             apart.clear();
@@ -62,7 +62,7 @@ pub(super) fn undisturbed<'a>(
     if !leave_out {
         disturbed.counted = n;
         said.push(format!(
-            "{n} of {of_all} {} disturbed and {} all the same, since too few others are left{again}: {why}",
+            "{n} of {of_all} {} disturbed and {} nevertheless, since too few others remain{again}: {why}",
             was(n),
             if n == 1 { "counts" } else { "count" }
         ));
@@ -79,21 +79,21 @@ pub(super) fn undisturbed<'a>(
     (kept_a, kept_b, disturbed, said)
 }
 
-/// Fewer pairs than these tell too little of their own spread: they are not made fewer by choice, but of just so many one may go. With three
-/// in place of six, the interval of sixteen comparisons together is four times as wide before it has gained anything.
+/// Fewer pairs give a poor estimate of their own spread: with this many only one may be left out. With three
+/// instead of six, the interval of sixteen comparisons together is four times as wide before any gain.
 const FEW: usize = 4;
 
 fn was(n: usize) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// The first disturbance, and how many more there are.
+/// The first disturbance, and the number of others.
 fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
     let each = a.measurements().chain(b.measurements()).flat_map(comparable::disturbances);
     let mut all = each.chain(apart.iter().flat_map(|(_, r)| r.clone()));
     let first = all.next().unwrap_or_default();
     match all.count() {
         0 => first,
-        more => format!("{first}, and {more} more such"),
+        more => format!("{first}, and {more} more"),
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of comparisons that were made together.
+//! The verdicts of comparisons that were made together.
 
 use crate::figure::Metric;
 use iotrail_base::words::percent;
@@ -23,7 +23,7 @@ pub fn together(all: &mut [Comparison], within: f64) {
     }
 }
 
-/// Differences that chance alone makes so rarely are none of chance.
+/// Differences that chance alone causes less often are significant.
 const CHANCE: f64 = 0.05;
 
 pub(super) fn decide(metric: Metric, c: &mut Comparison) {
@@ -33,12 +33,12 @@ pub(super) fn decide(metric: Metric, c: &mut Comparison) {
     let floor = c.noise_floor.unwrap_or(0.0);
     let above_floor = c.ratio.is_none_or(|r| r.max(1.0 / r) > 1.0 + floor);
     let differs = c.p_adjusted.is_some_and(|p| p < CHANCE);
-    // Where no difference could be told, neither can equivalence.
+    // If no difference was detectable, neither is equivalence.
     let within = c.p.is_some()
         && c.ci95.is_some_and(|[lo, hi]| lo >= 1.0 / (1.0 + c.equivalent_within) && hi <= 1.0 + c.equivalent_within);
     c.verdict = match () {
         () if within => Verdict::Equivalent,
-        // What has no ratio was 0 before.
+        // A metric without a ratio was 0 before.
         () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
         () => Verdict::Inconclusive,
     };

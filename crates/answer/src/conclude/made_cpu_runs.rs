@@ -27,8 +27,8 @@ fn an_iocbs_copy_is_what_native_aio_copies_more() {
             "CPU time per I/O against io_uring, by samples: native aio 520 ns → 620 ns (copy +100 ns) at batch 16.",
             "Copying takes native aio 200 ns per I/O (32 % of its CPU time) at batch 16, and io_uring 100 ns: an iocb costs 100 ns ± 24 \
              ns to copy in.",
-            "In and out of system calls, per I/O: 20 ns at batch 16.",
-            "In and out of a system call of several I/Os: 320 ns at batch 16.",
+            "System call entry and exit, per I/O: 20 ns at batch 16.",
+            "Entry and exit of a system call for several I/Os: 320 ns at batch 16.",
         ]
     );
     r.cells[1]
@@ -75,8 +75,8 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
             "The fastest SQPOLL arm (by mean latency in every other block) against no thread (in the other blocks): \
              inconclusive at rate 1000 (2 s: 90.0 µs against 95.0 µs, ×0.947, no interval; CPU time ×100).",
             "Mean latency: 2 s 90.0 µs at rate 1000; 1 ms 120 µs at rate 1000; none 95.0 µs at rate 1000.",
-            "I/Os for which the thread had to be woken: 2 s 0 % at rate 1000; 1 ms 100 % at rate 1000.",
-            "Share of a CPU that the thread took: 2 s 99.0 % at rate 1000; 1 ms 4 % at rate 1000.",
+            "I/Os that had to wake the SQPOLL thread: 2 s 0 % at rate 1000; 1 ms 100 % at rate 1000.",
+            "CPU share of the SQPOLL thread: 2 s 99.0 % at rate 1000; 1 ms 4 % at rate 1000.",
             "CPU time per I/O: 2 s 1.00 ms at rate 1000; 1 ms 50.0 µs at rate 1000; none 10.0 µs at rate 1000.",
         ]
     );
@@ -119,7 +119,8 @@ fn a_punt_costs_what_the_forced_ones_take_more() {
             "CPU time per I/O with forced against as it is: higher for cached read (×3.50, 3.50–3.50).",
             "CPU time of a punt, against as it is: forced 5.00 µs for cached read.",
             "Handed to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
-            "Handed to io-wq per I/O, because the load asked for it: as it is 0.00 for cached read; forced 1.00 for cached read.",
+            "Handed to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
+             cached read.",
             "Mean latency: as it is 3.00 µs for cached read; forced 9.00 µs for cached read.",
             "IOPS: 1.00 k for cached read.",
             "CPU time per I/O: as it is 2.00 µs for cached read; forced 7.00 µs for cached read.",
@@ -133,7 +134,8 @@ fn a_punt_costs_what_the_forced_ones_take_more() {
         said(&r),
         [
             "Handed to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
-            "Handed to io-wq per I/O, because the load asked for it: as it is 0.00 for cached read; forced 1.00 for cached read.",
+            "Handed to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
+             cached read.",
         ]
     );
 }

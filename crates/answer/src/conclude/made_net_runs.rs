@@ -30,7 +30,8 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
     assert_eq!(
         said(&run("order", &["arm"], &arms, cells)),
         [
-            "Requests per second against defer: inconclusive with coop and plain (it would have shown from more than ×10).",
+            "Requests per second against defer: inconclusive with coop and plain (minimum detectable effect more \
+             than ×10).",
             "defer: 0.200 to 0.450 inversions per completion (posted before one that was ready earlier), by at most \
              7 places, in task work, over 2.00 k completions; the run with the fewest (0.200) had 161 k \
              requests per second, the one with the most (0.450) 107 k.",
@@ -40,9 +41,9 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
             "Requests per second: defer 134 k (107 k to 161 k in 2 runs, a spread of 40 % of the median); coop 214 k \
              (205 k to 222 k in 2 runs, a spread of 8 % of the median); plain 200 k (200 k to 200 k in 2 runs, a \
              spread of 0 % of the median).",
-            "Idle time of each second: defer 334 ms (256 ms to 413 ms in 2 runs, a spread of 47 % of the median); \
-             coop 120 ms (101 ms to 140 ms in 2 runs, a spread of 32 % of the median); plain 140 ms (140 ms to 140 \
-             ms in 2 runs, a spread of 0 % of the median).",
+            "Idle time per second: defer 334 ms (256 ms to 413 ms in 2 runs, a spread of 47 % of the median); coop \
+             120 ms (101 ms to 140 ms in 2 runs, a spread of 32 % of the median); plain 140 ms (140 ms to 140 ms in \
+             2 runs, a spread of 0 % of the median).",
         ]
     );
 }

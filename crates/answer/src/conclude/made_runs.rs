@@ -109,15 +109,15 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
     assert_eq!(
         said(&r),
         [
-            "GETEVENTS mostly sleeps (100 %) at depth 1, finds them posted (71 %) at depth 64 and leaves them to a thread of the \
-             kernel, or it is not told (70 %) at depth 128 with default.",
+            "GETEVENTS mostly sleeps (100 %) at depth 1, finds them posted (71 %) at depth 64 and leaves them to a \
+             kernel thread, or the path is unknown (70 %) at depth 128 with default.",
             "Completions were mostly delivered by enter (100 %) at depth 1, syscall_exit (70 %) at depth 64 and iowq (70 %) at depth \
              128 with default.",
             "GETEVENTS at depth 1: default sleeps 100 % (woken by irq 36 vda on CPU 1, 20.0 µs after ready).",
-            "GETEVENTS at depth 64: default finds them posted 71 % (by task work on the way out of io_uring_enter 99 %, 4.00 µs after \
-             ready), runs task work and returns 28 % (2.00 µs after ready) and sleeps 1 %.",
-            "GETEVENTS at depth 128: default runs task work and returns 30 % (2.00 µs after ready) and leaves them to a thread of the \
-             kernel, or it is not told 70 % (by iowq, 9.00 µs after ready).",
+            "GETEVENTS at depth 64: default finds them posted 71 % (by task work at the exit of io_uring_enter 99 %, \
+             4.00 µs after ready), runs task work and returns 28 % (2.00 µs after ready) and sleeps 1 %.",
+            "GETEVENTS at depth 128: default runs task work and returns 30 % (2.00 µs after ready) and leaves them \
+             to a kernel thread, or the path is unknown 70 % (by iowq, 9.00 µs after ready).",
             "Kicks per I/O: default 0.20 at depth 64.",
             "Context switches per I/O: default 0.01 at depth 64.",
             "System calls per I/O: default 1.01 at depth 64.",
@@ -254,11 +254,11 @@ fn what_still_enters_the_kernel_is_named_by_cause() {
              (99.0 %) for neither and timer_tick (100 %) for sqpoll with prefault.",
             "Against neither (lazy), by medians: sqpoll IOPS ×1.00, returns to user mode per I/O ×0.038 and CPU time per I/O ×1.00.",
             "Mode switches per I/O: lazy 1.04 for neither and 0.040 for sqpoll; prefault 1.01 for neither and 0.010 for sqpoll.",
-            "Out of system calls: 1.00 for neither and 0.00 for sqpoll.",
-            "Out of page faults: lazy 0.030 throughout; prefault 0.00 throughout.",
-            "Out of device interrupts: 0.00 throughout.",
-            "Out of timer ticks: 0.010 throughout.",
-            "Out of reschedule IPIs: 0.00 throughout.",
+            "Returns from system calls: 1.00 for neither and 0.00 for sqpoll.",
+            "Returns from page faults: lazy 0.030 throughout; prefault 0.00 throughout.",
+            "Returns from device interrupts: 0.00 throughout.",
+            "Returns from timer ticks: 0.010 throughout.",
+            "Returns from reschedule IPIs: 0.00 throughout.",
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! What a fleet tells in words, the same in a terminal and on a page.
+//! A fleet's result in words, the same in a terminal and on a page.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use iotrail_schema::fleet_answer::{Factor, FleetEffect, FleetMachine, OnMachine,
 use iotrail_schema::fleet_record::{FleetRecord, NodeState};
 use iotrail_schema::run_record::value_text;
 
-/// Machines named at once, at most.
+/// The most machines in one text.
 const NAMED: usize = 4;
 
-/// `c3, c7 and c9`; of many, the first ones and how many more.
+/// `c3, c7 and c9`; of many, the first ones and the number of the others.
 pub fn nodes<T: AsRef<str>>(of: &[T]) -> String {
     let mut named: Vec<String> = of.iter().take(NAMED).map(|n| n.as_ref().to_owned()).collect();
     named.extend((of.len() > NAMED).then(|| format!("{} more", of.len() - NAMED)));
@@ -31,10 +31,10 @@ pub fn situation(at: &Map<String, Value>) -> String {
     at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// What tells the effects of a fleet from each other: parameters that are not the same in all, and the arm where there are several.
+/// The parameters that distinguish the effects of a fleet: those with different values, and the arm if there are several.
 pub struct Names(BTreeSet<String>);
 
-/// Stands for the arm among the parameters.
+/// Represents the arm among the parameters.
 const ARM: &str = "";
 
 impl Names {
@@ -48,7 +48,7 @@ impl Names {
         Names(values.iter().map(|(name, _)| *name).filter(|name| several(name)).map(str::to_owned).collect())
     }
 
-    /// `depth 16 · wait peek`; the arm where nothing else tells it.
+    /// `depth 16 · wait peek`; the arm if there is no other difference.
     pub fn of(&self, e: &FleetEffect) -> String {
         let arm = self.0.contains(ARM).then(|| e.b.clone());
         let params = e.at.iter().filter(|(name, _)| self.0.contains(name.as_str()));
@@ -74,10 +74,10 @@ pub fn answer(
     unit: Unit,
 ) -> String {
     match machines {
-        [] => return format!("{}: none of {} measured anything", fleet.experiment, so_many(fleet.nodes.len())),
+        [] => return format!("{}: none of {} completed a measurement", fleet.experiment, so_many(fleet.nodes.len())),
         [one] => {
             return format!(
-                "{}: of {} only {} measured: `iotrail report {}` has its answer",
+                "{}: of {} only {} completed a measurement: `iotrail report {}` has its answer",
                 fleet.experiment,
                 so_many(fleet.nodes.len()),
                 one.node,
@@ -87,7 +87,11 @@ pub fn answer(
         _ => {}
     }
     let Some(e) = leading(effects) else {
-        return format!("{}: {} measured, and nothing to compare on them", fleet.experiment, so_many(machines.len()));
+        return format!(
+            "{}: {} completed measurements, and none can be compared",
+            fleet.experiment,
+            so_many(machines.len())
+        );
     };
     let at = match effects.iter().filter(|o| o.metric == e.metric && o.b == e.b).count() {
         0 | 1 => String::new(),
@@ -106,11 +110,11 @@ pub fn answer(
         _ if e.machines == 0 => {
             format!("{sides}: {} inconclusive{at}: too few blocks on each of {}", e.metric, so_many(machines.len()))
         }
-        _ => format!("{sides}: no common answer of {on} in {}{at}: {}", e.metric, stands(e, factors)),
+        _ => format!("{sides}: no common answer for {on} in {}{at}: {}", e.metric, stands(e, factors)),
     }
 }
 
-/// How far the mean may be from 1.
+/// The possible distance of the mean from 1.
 fn within(e: &FleetEffect) -> f64 {
     e.ci95.map_or(0.0, |[lo, hi]| hi.max(1.0 / lo) - 1.0)
 }
@@ -119,7 +123,7 @@ fn so_many(machines: usize) -> String {
     plural(machines, "machine")
 }
 
-/// The strongest effect of the first metric that has one that is sure; else the one in which machines differ most; else the first.
+/// The strongest significant effect of the first metric that has one; otherwise the one with most spread between machines; otherwise the first.
 pub fn leading(effects: &[FleetEffect]) -> Option<&FleetEffect> {
     let size = |e: &&FleetEffect| e.ratio.map_or(0.0, |r| r.ln().abs());
     let first = |is: &dyn Fn(&FleetEffect) -> bool| {
@@ -132,12 +136,12 @@ pub fn leading(effects: &[FleetEffect]) -> Option<&FleetEffect> {
         .or(effects.first())
 }
 
-/// `holds on 11 of 12; turns around on c7: there the drive has a vector per CPU`.
+/// `holds on 11 of 12; changes sign on c7: there the drive has a vector per CPU`.
 fn stands(e: &FleetEffect, factors: &[Factor]) -> String {
     let of =
         |stands: Stands| -> Vec<&str> { e.on.iter().filter(|m| m.stands == stands).map(|m| m.node.as_str()).collect() };
     let claim = match (e.claim == e.verdict, e.claim) {
-        (_, Verdict::Inconclusive | Verdict::NotComparable) => format!("none of {} tells a difference", e.asked),
+        (_, Verdict::Inconclusive | Verdict::NotComparable) => format!("none of {} shows a difference", e.asked),
         (true, _) => format!("holds on {} of {}", e.holds, e.asked),
         (false, claim) => format!("{} on {} of {}", claim.words(), e.holds, e.asked),
     };
@@ -145,7 +149,7 @@ fn stands(e: &FleetEffect, factors: &[Factor]) -> String {
     let there =
         |nodes: &[&str]| words(&only_on(factors, nodes, &holding)).map(|w| format!(": there {w}")).unwrap_or_default();
     let mut parts = vec![claim];
-    for (stands, said) in [(Stands::TurnsAround, "turns around on"), (Stands::Equivalent, "no difference on")] {
+    for (stands, said) in [(Stands::TurnsAround, "changes sign on"), (Stands::Equivalent, "no difference on")] {
         let found = of(stands);
         parts.extend((!found.is_empty()).then(|| format!("{said} {}{}", nodes(&found), there(&found))));
     }
@@ -161,7 +165,7 @@ fn stands(e: &FleetEffect, factors: &[Factor]) -> String {
     parts.join("; ")
 }
 
-/// Of machines that have no run, or one without any measurement.
+/// Machines without a run, or with one without any measurement.
 pub fn brought_nothing(fleet: &FleetRecord, nothing: &[&FleetMachine]) -> Vec<String> {
     let without = fleet.nodes.iter().filter(|n| n.run.is_none() || nothing.iter().any(|m| m.node == n.node));
     let what = |state: NodeState| match state {
@@ -175,7 +179,7 @@ pub fn brought_nothing(fleet: &FleetRecord, nothing: &[&FleetMachine]) -> Vec<St
         let said = match (said, all.len()) {
             (None, _) => String::new(),
             (Some(said), 1) => format!(": {said}"),
-            (Some(said), _) => format!("; the first said: {said}"),
+            (Some(said), _) => format!("; the first reported: {said}"),
         };
         format!("{} of {} {state}: {}{said}", all.len(), so_many(fleet.nodes.len()), nodes(&names))
     };

@@ -92,7 +92,7 @@ fn one_that_turns_around_is_named_with_what_it_alone_has() {
     assert_eq!((apart.node.as_str(), &apart.with[..]), ("c7", &["vectors one per CPU".to_owned()][..]));
     assert!(a.answer.starts_with("coop against default: "), "{}", a.answer);
     assert!(
-        a.answer.ends_with(" at depth 1; holds on 11 of 12; turns around on c7: there the drive has a vector per CPU"),
+        a.answer.ends_with(" at depth 1; holds on 11 of 12; changes sign on c7: there the drive has a vector per CPU"),
         "{}",
         a.answer
     );
@@ -212,10 +212,10 @@ fn what_brought_nothing_or_cannot_test_is_said() {
 #[test]
 fn one_machine_or_none_is_no_fleet_to_tell_of() {
     let one = answered(&[[1.3, 1.0]], |_, _| {});
-    assert_eq!(one.answer, "coop: of 1 machine only c1 measured: `iotrail report 1` has its answer");
+    assert_eq!(one.answer, "coop: of 1 machine only c1 completed a measurement: `iotrail report 1` has its answer");
     assert_eq!((one.effects[0].ratio, one.effects[0].claim, one.effects[0].holds), (None, Verdict::Faster, 1));
     let none = Gathered::default().answer(fleet(vec![]));
-    assert_eq!(none.answer, "coop: none of 0 machines measured anything");
+    assert_eq!(none.answer, "coop: none of 0 machines completed a measurement");
 }
 
 #[test]
@@ -225,11 +225,11 @@ fn machines_that_say_opposite_things_have_no_common_answer() {
     let e = &a.effects[0];
     assert_eq!((e.verdict, e.holds, e.asked), (Verdict::Inconclusive, 5, 10));
     assert!(
-        a.answer.starts_with("coop against default: no common answer of 10 machines in iops at depth 1: "),
+        a.answer.starts_with("coop against default: no common answer for 10 machines in iops at depth 1: "),
         "{}",
         a.answer
     );
-    assert!(a.answer.contains(" on 5 of 10; turns around on c"), "{}", a.answer);
+    assert!(a.answer.contains(" on 5 of 10; changes sign on c"), "{}", a.answer);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a history tells in words, the same in a terminal and on a page.
+//! A history's result in words, the same in a terminal and on a page.
 
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::run_record::value_text;
@@ -18,7 +18,7 @@ impl History {
         each.filter(|(_, c)| all || c.is_latest).collect()
     }
 
-    /// The worst of the latest changes; else that there is none, and among how many.
+    /// The worst of the latest changes; otherwise that there is none, and among how many series.
     pub fn answer(&self) -> String {
         let size = |c: &Change| c.ratio.ln().abs();
         let latest = self.shown(false).into_iter();
@@ -40,12 +40,15 @@ impl History {
         };
         let most = self.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
         match most < FEWEST {
-            true => format!("{}: too few runs to tell a change: {over}, and {FEWEST} are the least", self.experiment),
+            true => format!(
+                "{}: too few runs to detect a change: {over}, and at least {FEWEST} are needed",
+                self.experiment
+            ),
             false => format!("{}: no change over {over}; {}", self.experiment, self.would_have_shown()),
         }
     }
 
-    /// `iops: ±3.1 % would have shown; latency_p99: ±8.0 % to ±12 %, in 4 series`: each metric, with its smallest detectable change.
+    /// `iops: minimum detectable effect ±3.1 %; latency_p99: ±8.0 % to ±12 %, in 4 series`: each metric, with its smallest detectable change.
     fn would_have_shown(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for series in &self.series {
@@ -61,9 +64,9 @@ impl History {
             match visible[..] {
                 [] => format!("{name}{several}: too few runs"),
                 [least, .., most] if factor(least) != factor(most) => {
-                    format!("{name}{several}: from {} to {} would have shown", factor(least), factor(most))
+                    format!("{name}{several}: minimum detectable effect {} to {}", factor(least), factor(most))
                 }
-                [one, ..] => format!("{name}{several}: {} would have shown", factor(one)),
+                [one, ..] => format!("{name}{several}: minimum detectable effect {}", factor(one)),
             }
         };
         let more = names.len().saturating_sub(NAMED);
@@ -72,7 +75,7 @@ impl History {
         said.join("; ")
     }
 
-    /// Which series it is: `depth 16 · arm coop`; its host and its form where there are several.
+    /// The name of the series: `depth 16 · arm coop`; its host and its form if there are several.
     pub fn at(&self, series: &Series) -> String {
         let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(f);
         let host = differs(&|s| s.hostname != series.hostname).then(|| format!("host {}", series.hostname));
@@ -83,14 +86,14 @@ impl History {
     }
 }
 
-/// What is another one in the first run of the new level, of changes that begin with the same run.
+/// Differences in the first run of the new level, of changes that begin with the same run.
 pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
-    // Their runs before may be different ones.
+    // Their earlier runs may differ.
     let mut with: Vec<&str> = changes.into_iter().flat_map(|c| &c.with).map(String::as_str).collect();
     with.sort_unstable();
     with.dedup();
     match with.is_empty() {
-        true => "nothing that a run records: host, kernel, target and options are the same".into(),
+        true => "no recorded difference: host, kernel, target and options are the same".into(),
         false => with.join("; "),
     }
 }

@@ -1,19 +1,19 @@
-//! What agrees with a published figure, where its file says nothing of it. One rule for all of a kind, so that none is fitted to what
-//! came out.
+//! The band of agreement with a published figure, if its file has none. One rule per kind, so that no band is fitted to the
+//! result.
 
 use iotrail_schema::reproduction::Band;
 
-/// A change by less is none.
+/// A smaller change counts as none.
 const NONE: f64 = 1.05;
-/// From so many times on, or so small a part, a larger effect agrees too.
+/// From this factor, or this fraction, a larger effect agrees too.
 const LARGE: f64 = 10.0;
 /// A count agrees within a fifth of it,
 const SHARE: f64 = 0.2;
-/// or within this many for each I/O.
+/// or within this number per I/O.
 const FEW: f64 = 0.05;
-/// A curve has come to its knee where it has so much of its best.
+/// A curve has reached its knee at this share of its best.
 pub const OF_BEST: f64 = 0.9;
-/// Values of the curve that knees may be apart.
+/// Steps of the curve by which knees may differ.
 pub const STEPS: usize = 1;
 
 /// The same direction, and from half to twice as much in logarithm: ×4 agrees with ×2 to ×16.
@@ -30,7 +30,7 @@ pub fn of_count(published: f64) -> Band {
     Band { at_least: (least > 0.0).then_some(least), at_most: Some(published + within) }
 }
 
-/// The first place where a curve has come to nine tenths of its best. `best`: the larger, the better.
+/// The first value at which a curve reaches nine tenths of its best. `best`: the larger, the better.
 pub fn knee(values: &[f64], best: impl Fn(f64, f64) -> f64) -> Option<usize> {
     let top = values.iter().copied().reduce(&best)?;
     values.iter().position(|x| (x / top).min(top / x) >= OF_BEST)
@@ -48,10 +48,10 @@ mod tests {
     fn an_effect_agrees_with_half_and_twice_of_it() {
         assert_eq!(of_ratio(4.0), band(2.0, 16.0));
         assert_eq!(of_ratio(0.25), band(0.0625, 0.5));
-        // What is none agrees with what is none.
+        // No effect agrees with no effect.
         let none = of_ratio(1.0);
         assert!(none.holds(0.96) && none.holds(1.04) && !none.holds(0.94) && !none.holds(1.06));
-        // A large one has no upper end.
+        // A large effect has no upper end.
         assert_eq!((of_ratio(16.0), of_ratio(0.0625)), (band(4.0, None), band(None, 0.25)));
     }
 

@@ -1,4 +1,4 @@
-//! One figure, held against a run.
+//! One figure, compared with a run.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ use iotrail_stats::bootstrap::paired;
 use iotrail_stats::middle::median;
 use iotrail_stats::student;
 
-/// What was seen of a figure.
+/// The observation of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub words: Option<String>,
@@ -36,10 +36,10 @@ impl Observation {
     }
 }
 
-/// A CPU that is busy for less of its time limits nothing.
+/// A CPU that is busy for less of its time is not the limit.
 const SATURATED: f64 = 0.9;
 
-/// Why nothing can be told.
+/// Why the figure cannot be tested.
 type Untestable = String;
 
 pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> Observation {
@@ -52,7 +52,7 @@ pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> Obs
     seen.unwrap_or_else(Observation::untestable)
 }
 
-/// The cell that was measured there.
+/// The measured cell.
 fn cell<'r>(run: &'r RunRecord, at: &Place) -> Result<&'r CellRecord, Untestable> {
     let is_there = |c: &&CellRecord| {
         c.arm() != CONTROL && at.iter().all(|(name, value)| c.params.get(name).is_some_and(|v| same(v, value)))
@@ -60,7 +60,7 @@ fn cell<'r>(run: &'r RunRecord, at: &Place) -> Result<&'r CellRecord, Untestable
     let name = || at.iter().map(|(name, v)| format!("{name} {}", value_text(v))).collect::<Vec<_>>().join(", ");
     let found = run.cells.iter().find(is_there);
     let found = found.ok_or_else(|| match run.quick {
-        true => format!("the quick form does not measure {}: leave out --quick", name()),
+        true => format!("the quick form does not measure {}: drop --quick", name()),
         false => format!("the run has no cell with {}", name()),
     })?;
     match &found.untestable {
@@ -75,7 +75,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 fn named(name: &str) -> Result<Metric, Untestable> {
-    name.parse().map_err(|_| format!("nothing is called {name}"))
+    name.parse().map_err(|_| format!("no metric is called {name}"))
 }
 
 fn is_known(figure: Metric, name: &str, cell: &CellRecord) -> Result<Vec<f64>, Untestable> {
@@ -98,7 +98,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
             }
             let Some(value) = c.ratio else { return Err(c.reasons.join("; ")) };
             let noise = 1.0 + c.noise_floor.unwrap_or(0.0);
-            // What the load differs from itself is none of what the two sides differ.
+            // The difference of the load from itself is not a difference of the two sides.
             let ci95 = c.ci95.map(|[lo, hi]| [lo.min(value / noise), hi.max(value * noise)]);
             Ok(within(band, value, ci95, times, &c.reasons.join("; ")))
         }
@@ -115,7 +115,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     }
 }
 
-/// What was CPU-bound there says nothing of a load that waits for the disk.
+/// A CPU-bound figure does not apply to a load that waits for the disk.
 fn saturated(cell: &CellRecord) -> Result<(), Untestable> {
     let busy = median(cell.measurements.all().iter().filter_map(per_io::busy));
     match busy {
@@ -124,7 +124,7 @@ fn saturated(cell: &CellRecord) -> Result<(), Untestable> {
             percent(busy)
         )),
         Some(_) => Ok(()),
-        None => Err("how busy the CPU was is not known".into()),
+        None => Err("the CPU's utilisation is not known".into()),
     }
 }
 
@@ -136,7 +136,7 @@ fn name(cell: &CellRecord) -> String {
     cell.params.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// b against a, with the noise of the control arm where one of them is its twin: of another load it tells nothing.
+/// b against a, with the noise of the control arm if one of them is its twin: it does not apply to another load.
 fn compared(
     metric: Metric,
     run: &RunRecord,
@@ -147,7 +147,7 @@ fn compared(
     compare(metric, &a, &b, true, noise)
 }
 
-/// Both sides, and what the first arm differs from itself, where one of them is that.
+/// Both sides, and the difference of the first arm from itself, if one of them is that arm.
 fn sides<'r>(
     metric: Metric,
     run: &RunRecord,
@@ -168,7 +168,7 @@ fn noise(metric: Metric, run: &RunRecord, at: &CellRecord, histograms: Histogram
     noise_floor(metric, &side(first, metric, histograms), &side(control, metric, histograms))
 }
 
-/// Where the interval lies.
+/// The outcome by the interval's position.
 fn within(
     band: Band,
     value: f64,
@@ -185,7 +185,7 @@ fn within(
     (seen.outcome, seen.reason) = match () {
         () if band.holds(lo) && band.holds(hi) => (LineOutcome::Agrees, None),
         () if band.is_apart_from([lo, hi]) => (LineOutcome::Disagrees, None),
-        () => (LineOutcome::Inconclusive, Some("our interval reaches across an edge of the band".into())),
+        () => (LineOutcome::Inconclusive, Some("the measured interval crosses an edge of the band".into())),
     };
     seen
 }
@@ -221,7 +221,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<O
     else {
         return Err("a curve without values has no knee".into());
     };
-    // Of each place: whether it has surely come to the knee, and whether it may have.
+    // For each value: whether it has certainly reached the knee, and whether it may have.
     let of_place = |c: &&CellRecord| -> Result<[bool; 2], Untestable> {
         if std::ptr::eq(*c, cells[top]) {
             return Ok([true; 2]);
@@ -248,7 +248,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<O
     let (outcome, reason) = match () {
         () if near(from) && near(to) => (LineOutcome::Agrees, None),
         () if (from..=to).any(near) => {
-            (LineOutcome::Inconclusive, Some("our interval of the knee reaches further than one step".to_owned()))
+            (LineOutcome::Inconclusive, Some("the interval of the measured knee is wider than one step".to_owned()))
         }
         () => (LineOutcome::Disagrees, None),
     };
@@ -287,14 +287,14 @@ fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     let (outcome, reason) = match () {
         () if is(Verdict::Faster) || is(Verdict::Equivalent) => (LineOutcome::Disagrees, None),
         () if is(Verdict::Inconclusive) => {
-            (LineOutcome::Inconclusive, Some("two neighbours of the order cannot be told apart".to_owned()))
+            (LineOutcome::Inconclusive, Some("two neighbours of the order are indistinguishable".to_owned()))
         }
         () => (LineOutcome::Agrees, None),
     };
     Ok(Observation { words: Some(words), outcome, reason, ..Observation::default() })
 }
 
-/// The arm, where it alone tells the cells apart.
+/// The arm, if only it distinguishes the cells.
 pub fn short(at: &Place) -> String {
     at.get(ARM).map_or_else(|| at.values().map(value_text).collect::<Vec<_>>().join(" "), value_text)
 }

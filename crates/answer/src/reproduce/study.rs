@@ -1,4 +1,4 @@
-//! A study as its file states it: published figures with their sources, and what would test each.
+//! A study in the form of its file: published figures with their sources, and the measurements that would test each.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub struct Study {
     pub citation: String,
     pub repository: Option<String>,
     pub commit: Option<String>,
-    /// What it measured on.
+    /// The machine of its measurements.
     pub machine: String,
     pub part: Vec<Part>,
     pub claim: Vec<Claim>,
 }
 
-/// One experiment of ours, whose file has the part's name.
+/// One of iotrail's experiments, whose file has the part's name.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Part {
@@ -34,18 +34,18 @@ pub struct Part {
     pub needs: Needs,
 }
 
-/// What a machine has to have.
+/// Requirements on a machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Needs {
     /// Online CPUs.
     pub cpus: Option<u32>,
-    /// Files that are there.
+    /// Files that must exist.
     #[serde(default)]
     pub files: Vec<PathBuf>,
-    /// What the files are, in words.
+    /// The files, in words.
     pub what: Option<String>,
-    /// What tests it all the same.
+    /// An alternative that tests it.
     pub instead: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Claim {
     pub source: String,
     pub part: Option<String>,
     pub shape: Option<Shape>,
-    /// In words, where there is no shape.
+    /// In words, if there is no shape.
     pub published: Option<String>,
     #[serde(default)]
     pub needs: Needs,
@@ -67,7 +67,7 @@ pub struct Claim {
     pub depends: Option<String>,
 }
 
-/// What is compared.
+/// The compared quantity.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
@@ -77,7 +77,7 @@ pub enum Shape {
     Order(Order),
 }
 
-/// Values of parameters that name one cell.
+/// Values of parameters that identify one cell.
 pub type Place = BTreeMap<String, Value>;
 
 /// A figure of one cell over that of another.
@@ -90,7 +90,7 @@ pub struct Ratio {
     pub b: Place,
     /// The figures of a and b; without them there is a band.
     pub published: Option<[f64; 2]>,
-    /// What they are, where it is not the metric.
+    /// The unit, if it differs from the metric's.
     pub of: Option<String>,
     /// They are the metric's reciprocal: I/Os per second of a saturated core, for CPU time per I/O.
     #[serde(default)]
@@ -99,7 +99,7 @@ pub struct Ratio {
     pub limit: Option<Limit>,
 }
 
-/// What the published figure was limited by, and ours has to be.
+/// The limit of the published figure, and the required limit here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -117,12 +117,12 @@ pub struct Count {
     pub band: Option<Band>,
 }
 
-/// Where a curve has come to nine tenths of its best.
+/// The value at which a curve reaches nine tenths of its best.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Knee {
     pub metric: String,
-    /// The parameter, and its values from the lowest on.
+    /// The parameter, and its values from the lowest.
     pub along: String,
     pub values: Vec<Value>,
     /// The others.
@@ -143,12 +143,12 @@ pub struct Order {
 }
 
 impl Ratio {
-    /// The published ratio, as ours would be.
+    /// The published ratio, in the direction of the measured one.
     pub fn value(&self) -> Option<f64> {
         self.published.map(|[a, b]| if self.inverse { a / b } else { b / a })
     }
 
-    /// What agrees; without a published figure and a band, anything.
+    /// The band of agreement; without a published figure and a band, every value.
     pub fn band(&self) -> Band {
         self.band.or(self.value().map(band::of_ratio)).unwrap_or_default()
     }

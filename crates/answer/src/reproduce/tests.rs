@@ -144,7 +144,7 @@ fn what_was_not_measured_has_its_reason() {
     run.cells.pop();
     run.quick = true;
     let gone = seen(ratio([1.0, 1.0]), &run);
-    assert_eq!(gone.reason.as_deref(), Some("the quick form does not measure arm b: leave out --quick"));
+    assert_eq!(gone.reason.as_deref(), Some("the quick form does not measure arm b: drop --quick"));
 }
 
 #[test]

@@ -1,14 +1,14 @@
-//! Of a front's members, those that fresh blocks are to confirm.
+//! The members of a front that fresh blocks are to confirm.
 
 use super::TOLD;
 use iotrail_schema::search_record::SearchRecord;
 use iotrail_stats::search::Search;
 
-/// Members that are confirmed beside what there is.
+/// Members to confirm in addition to the current configuration.
 const MOST: usize = 3;
 
-/// The best in each objective, then those that gain most in both together; each as the one that takes least to adopt among those that
-/// it cannot be told from.
+/// The best in each objective, then those that gain most in both together; each represented by the one with the least effort among those that
+/// are indistinguishable from it.
 pub(super) fn picks(search: &Search, record: &SearchRecord) -> Vec<usize> {
     let both = |i: usize| {
         let levels = [0, 1].map(|objective| search.fit_of(objective).level(i));
@@ -31,7 +31,7 @@ pub(super) fn picks(search: &Search, record: &SearchRecord) -> Vec<usize> {
     picks
 }
 
-/// Neither is surely better in any objective, and the best one may not be better by much.
+/// Neither is clearly better in any objective, and the best one cannot be much better.
 fn cannot_be_told(search: &Search, best: usize, other: usize) -> bool {
     let advantage = |objective| search.advantage_of(objective, best, other);
     (0..2).all(|objective| advantage(objective).is_some_and(|a| a.lo <= 1.0 && a.hi >= 1.0 && a.hi <= 1.0 + TOLD))

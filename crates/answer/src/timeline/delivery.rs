@@ -35,7 +35,7 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     let detail = |what: &str| format!("{what}{}", of(&t.detail));
     // An entry on a running thread's CPU delivers the completion; other threads get it when they run again.
     let entry = |what: &str| match running {
-        true => format!("{state}, and no other event entered the kernel there until {}", detail(what)),
+        true => format!("{state} and nothing entered the kernel there until {}", detail(what)),
         false => format!("{state}; it was posted on return from {}", detail(what)),
     };
     let ran = format!("{state}; its task work ran only");

@@ -29,8 +29,8 @@ pub fn headline(t: &RequestTrace, later: bool) -> Vec<String> {
     };
     let between = format!("between {} and {}", longest.from.name(), longest.to.name());
     let spent = match spans.len() {
-        1 => format!("All {total} were {between}"),
-        _ => format!("{} of {total} were {between}", span(longest.ns() as f64)),
+        1 => format!("All {total} were spent {between}"),
+        _ => format!("{} of {total} were spent {between}", span(longest.ns() as f64)),
     };
     sentences.push(format!("{spent}: {}.", why(t, &longest)));
     if longest.from < Stage::Ready && delay_known {

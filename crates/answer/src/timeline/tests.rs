@@ -15,15 +15,16 @@ fn the_longest_part_comes_first_with_its_reason() {
     t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
     assert_eq!(
         headline(&t, false),
-        ["2.90 ms of 3.00 ms were between ready and posted: the thread was running on CPU 0, and no other event \
-          entered the kernel there until the timer tick."]
+        [
+            "2.90 ms of 3.00 ms were spent between ready and posted: the thread was running on CPU 0 and nothing entered the kernel there until the timer tick."
+        ]
     );
     t.posted = at(&t, 110_000, 0);
     assert_eq!(
         headline(&t, false),
         [
-            "89.0 µs of 110 µs were between issued and ready: the device took that long.",
-            "Delivery took 9.00 µs: the thread was running on CPU 0, and no other event entered the kernel there \
+            "89.0 µs of 110 µs were spent between issued and ready: the device took that long.",
+            "Delivery took 9.00 µs: the thread was running on CPU 0 and nothing entered the kernel there \
              until the timer tick."
         ]
     );
@@ -58,14 +59,14 @@ fn the_file_systems_worker_is_named() {
     t.ended = Some(at(&t, 2_900_000, 1));
     assert_eq!(
         headline(&t, false),
-        ["2.80 ms of 3.00 ms were between ready and ended: the device had completed it, and a kernel worker of \
+        ["2.80 ms of 3.00 ms were spent between ready and ended: the device had completed it, and a kernel worker of \
              the file system had to finish it before delivery."]
     );
     (t.ended, t.posted) = (Some(at(&t, 105_000, 1)), at(&t, 110_000, 0));
     assert_eq!(
         headline(&t, false)[1],
         "Delivery took 9.00 µs, 4.00 µs of it until a kernel worker of the file system had finished it: the thread \
-         was running on CPU 0, and no other event entered the kernel there until the timer tick."
+         was running on CPU 0 and nothing entered the kernel there until the timer tick."
     );
     let ended = moments(&t).into_iter().find(|m| m.what == "ended").unwrap();
     assert_eq!((ended.after_ns, ended.text.as_str()), (Some(105_000), FINISHED));
@@ -114,8 +115,10 @@ fn what_is_not_known_is_said_to_be() {
     (t.issued, t.ready, t.course) = (None, None, Course::Direct);
     assert_eq!(
         headline(&t, false),
-        ["All 3.00 ms were between submitted and posted: the object of its wait is unknown: neither block I/O nor a \
-          poll, or not traced."]
+        [
+            "All 3.00 ms were spent between submitted and posted: the object of its wait is unknown: neither block I/O nor a \
+          poll, or not traced."
+        ]
     );
     let unknown: Vec<_> = moments(&t).into_iter().filter(|m| m.after_ns.is_none()).map(|m| m.what).collect();
     assert_eq!(unknown, ["issued", "ready", "queued"]);

@@ -65,7 +65,7 @@ fn the_order_table_has_a_line_for_each_run() {
     );
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let compared =
-        "Requests per second against defer_taskrun: inconclusive with kept (it would have shown from more than ×10).";
+        "Requests per second against defer_taskrun: inconclusive with kept (minimum detectable effect more than ×10).";
     assert!(flat.contains(compared), "{text}");
 }
 
