@@ -7,13 +7,18 @@ use std::path::PathBuf;
 use linux_raw_sys::io_uring as sys;
 
 use crate::batches::{self, Batches};
-use crate::observed::{InOrder, Observed};
+use crate::observed::{InOrder, Sums};
 use crate::program::{Op, OpKind, Program, ProgramFile, Step, Thread, Wait};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::replay_log::{
     ReplayCall, ReplayCallKind, ReplayEvent, ReplayFile, ReplayInterface, ReplayOp, ReplayRequest, ReplayRing,
     ReplaySync,
 };
+
+/// A thread with synchronous calls only, at most this share of the largest thread's requests, is not part of the load.
+const FEW_CALLS: f64 = 0.05;
+/// Synchronous steps of a thread before its first submission, at most, that are not part of the load.
+const MOST_PREPARATIONS: usize = 1000;
 
 const FIXED_FILE: u8 = 1 << 0;
 const ASYNC: u8 = 1 << 4;
@@ -33,8 +38,6 @@ pub struct Compiler {
     rings: BTreeMap<u32, usize>,
     states: Vec<RingState>,
     threads: BTreeMap<u32, Building>,
-    first_ns: Option<u64>,
-    last_ns: u64,
 }
 
 /// Where a file of the recording is in the program.
@@ -71,6 +74,7 @@ struct Building {
     waited_for: Option<u32>,
     began_ns: Option<u64>,
     last_exit_ns: u64,
+    sums: Sums,
 }
 
 struct Pending {
@@ -104,8 +108,6 @@ impl Compiler {
             rings: BTreeMap::new(),
             states: Vec::new(),
             threads: BTreeMap::new(),
-            first_ns: None,
-            last_ns: 0,
         }
     }
 
@@ -139,10 +141,10 @@ impl Compiler {
         let observed = &mut self.program.observed;
         let mut largest = 0;
         let (mut requests, mut submissions) = (0, 0);
+        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+        let most_ops = self.threads.values().map(|b| b.thread.ops.len()).max().unwrap_or(0);
         for (tid, building) in self.threads {
             observed.doubts.unexplained += building.pending.values().map(|p| p.len() as u64).sum::<u64>();
-            let ns = building.last_exit_ns.saturating_sub(building.began_ns.unwrap_or(u64::MAX));
-            observed.threads_ns = observed.threads_ns.saturating_add(ns);
             let mut thread = Thread { tid, ..building.thread };
             thread.waits = vec![Wait::default(); self.states.len()];
             let mut kind = batches::Kind::Unknown;
@@ -155,9 +157,16 @@ impl Compiler {
                 kind = kind.max(batches::kind(&of.submissions));
             }
             thread.merges = kind == batches::Kind::AsReaped;
-            if thread.ops.is_empty() {
+            let Some(first_step) = thread.steps.first() else { continue };
+            let is_synchronous = thread.steps.iter().all(|s| s.ring.is_none());
+            if is_synchronous && thread.ops.len() as f64 <= most_ops as f64 * FEW_CALLS {
+                observed.doubts.side_calls += thread.ops.len() as u64;
                 continue;
             }
+            first_ns = first_ns.min(first_step.at_ns);
+            last_ns = last_ns.max(building.last_exit_ns);
+            let threads_ns = building.last_exit_ns.saturating_sub(first_step.at_ns);
+            observed.sums.add(&Sums { threads_ns, ..building.sums });
             requests += thread.ops.len();
             submissions += thread.steps.len();
             if thread.ops.len() > largest {
@@ -167,10 +176,9 @@ impl Compiler {
         }
         observed.batches = Batches { mean: requests as f64 / submissions.max(1) as f64, ..observed.batches };
         observed.doubts.shared_rings = self.states.iter().filter(|s| s.users.len() > 1).count() as u64;
-        let first = self.first_ns.unwrap_or(0);
-        observed.elapsed_ns = self.last_ns.saturating_sub(first);
+        observed.elapsed_ns = last_ns.saturating_sub(first_ns);
         for step in self.program.threads.iter_mut().flat_map(|t| &mut t.steps) {
-            step.at_ns = step.at_ns.saturating_sub(first);
+            step.at_ns = step.at_ns.saturating_sub(first_ns);
         }
         if self.program.threads.is_empty() {
             return Err(Error::input(
@@ -244,7 +252,6 @@ impl Compiler {
         let datasync = if op == ReplayOp::Fdatasync { sys::IORING_FSYNC_DATASYNC } else { 0 };
         let op = Op { kind, sqe_flags, file: 0, flags: flags & kept | datasync, len: 0, offset: 0 };
         if kind == OpKind::Nop {
-            observed.ios += 1;
             return Some(op);
         }
         let slot = file.and_then(|file| self.files.get_mut(&file));
@@ -269,10 +276,8 @@ impl Compiler {
         }
         if matches!(kind, OpKind::Read | OpKind::Write) {
             slot.position = end;
-            observed.bytes += u64::from(len);
         }
         file.uses += 1;
-        observed.ios += 1;
         Some(Op { file: index, len, offset: at, ..op })
     }
 
@@ -280,24 +285,26 @@ impl Compiler {
         let Some(&ring) = self.rings.get(&c.ring) else { return };
         let state = &mut self.states[ring];
         state.users.insert(c.tid);
-        let observed = &mut self.program.observed;
-        observed.calls += 1;
-        let take = &mut observed.latencies;
+        let building = self.threads.entry(c.tid).or_default();
+        building.sums.calls += 1;
+        let take = &mut building.sums.latencies;
         state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at)));
         // Completions beyond the submitted heads are those of ends.
         state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(state.heads)).min(state.tails);
 
-        let building = self.threads.entry(c.tid).or_default();
-        building.begin(c.enter_ns, c.exit_ns, c.think_ns, observed);
+        building.begin(c.enter_ns, c.exit_ns, c.think_ns);
         let gets_events = c.kind == ReplayCallKind::GetEvents || c.flags & sys::IORING_ENTER_GETEVENTS != 0;
+        let pending = building.pending.remove(&ring).unwrap_or_default();
+        if pending.iter().any(|p| p.op.is_some()) {
+            building.forget_preparations(c.enter_ns);
+        }
         let of = building.rings.entry(ring).or_default();
-        if gets_events {
+        // A submission that only asks is how some programs run task work; it says nothing about their waits.
+        if gets_events && (c.min_complete > 0 || pending.is_empty()) {
             *(if c.min_complete > 0 { &mut of.sleeps } else { &mut of.asks }) += 1;
         }
-        let pending = building.pending.remove(&ring).unwrap_or_default();
         let sleeps_for = (gets_events && c.min_complete > 0).then_some(c.min_complete);
         if !pending.is_empty() {
-            self.first_ns.get_or_insert(c.enter_ns);
             let outstanding = state.tails - state.reaped_tails;
             let needs = of.tails.saturating_sub(outstanding);
             let reaped = needs.saturating_sub(of.reaped_tails);
@@ -312,6 +319,7 @@ impl Compiler {
             of.tails += tails;
             of.outstanding = of.outstanding.max((state.tails + state.heads).saturating_sub(c.reaped) as u32);
             if !ops.is_empty() {
+                building.sums.ios += ops.len() as u64;
                 of.submissions.push((tails as u32, reaped as u32));
                 let wait_for = building.waited_for.unwrap_or(of.min_complete).max(1);
                 of.min_complete = sleeps_for.unwrap_or(0);
@@ -329,19 +337,20 @@ impl Compiler {
         } else if let Some(min) = sleeps_for {
             building.waited_for.get_or_insert(min);
         }
-        self.last_ns = self.last_ns.max(c.exit_ns);
     }
 
     fn sync(&mut self, s: &ReplaySync) {
-        let Some(op) = self.op(s.op, s.file, s.offset, s.len, s.op_flags, 0) else { return };
+        // A read past the end moves fewer bytes than it may, or none: so does its replay.
+        let Ok(moved) = u64::try_from(s.result) else { return };
+        let moves = matches!(s.op, ReplayOp::Read | ReplayOp::Write);
+        let len = if moves { s.len.min(moved) } else { s.len };
+        let Some(op) = self.op(s.op, s.file, s.offset, len, s.op_flags, 0) else { return };
         self.taken += 1;
-        self.first_ns.get_or_insert(s.enter_ns);
-        self.last_ns = self.last_ns.max(s.exit_ns);
-        let observed = &mut self.program.observed;
-        observed.calls += 1;
-        observed.latencies.take(s.exit_ns.saturating_sub(s.enter_ns));
         let building = self.threads.entry(s.tid).or_default();
-        building.begin(s.enter_ns, s.exit_ns, s.think_ns, observed);
+        building.sums.calls += 1;
+        building.sums.ios += 1;
+        building.sums.latencies.take(s.exit_ns.saturating_sub(s.enter_ns));
+        building.begin(s.enter_ns, s.exit_ns, s.think_ns);
         building.thread.most_in_flight = building.thread.most_in_flight.max(1);
         building.push(Step::default(), s.enter_ns, &[op]);
     }
@@ -349,17 +358,29 @@ impl Compiler {
 
 impl Building {
     /// A call begins: the time since the one before.
-    fn begin(&mut self, enter_ns: u64, exit_ns: u64, think_ns: u64, observed: &mut Observed) {
+    fn begin(&mut self, enter_ns: u64, exit_ns: u64, think_ns: u64) {
         if self.began_ns.is_some() {
             let gap = enter_ns.saturating_sub(self.last_exit_ns);
             let think = think_ns.min(gap);
             let of_step = if self.waited_for.is_some() { &mut self.think_ns } else { &mut self.think_before_ns };
-            for (sum, ns) in [(of_step, think), (&mut observed.think_ns, think), (&mut observed.idle_ns, gap - think)] {
+            for (sum, ns) in [(of_step, think), (&mut self.sums.think_ns, think), (&mut self.sums.idle_ns, gap - think)]
+            {
                 *sum = sum.saturating_add(ns);
             }
         }
         self.began_ns.get_or_insert(enter_ns);
         self.last_exit_ns = self.last_exit_ns.max(exit_ns);
+    }
+
+    /// The thread has begun to use a ring: its few calls before that prepared it.
+    fn forget_preparations(&mut self, enter_ns: u64) {
+        if self.rings.values().any(|r| !r.submissions.is_empty()) || self.thread.steps.len() > MOST_PREPARATIONS {
+            return;
+        }
+        (self.thread.steps.clear(), self.thread.ops.clear());
+        self.sums = Sums { calls: 1, ..Sums::default() };
+        (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
+        self.began_ns = Some(enter_ns);
     }
 
     fn push(&mut self, step: Step, enter_ns: u64, ops: &[Op]) {

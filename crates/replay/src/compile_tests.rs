@@ -81,9 +81,9 @@ fn a_submission_needs_the_completions_that_were_reaped() {
     let late = &thread.steps[10];
     assert_eq!((late.wait_for, late.think_before_ns, late.think_ns, late.at_ns), (1, 3, 3, 200));
     let o = &program.observed;
-    assert_eq!((o.ios, o.bytes, o.calls, o.elapsed_ns), (30, 30 * 4096, 56, 29 * 20 + 5));
+    assert_eq!((o.sums.ios, o.sums.calls, o.elapsed_ns), (30, 56, 29 * 20 + 5));
     // The n-th was reaped before the submission of the one 4 later.
-    assert_eq!(o.latencies.count(), 26);
+    assert_eq!(o.sums.latencies.count(), 26);
     assert_eq!(o.batches.kind, batches::Kind::Fixed);
 }
 
@@ -203,4 +203,50 @@ fn any_events_compile_without_a_panic() {
             assert_eq!(crate::change::with_batch(deep, 3).requests(), program.requests());
         }
     }
+}
+
+/// A read of file 1.
+fn sync(tid: u32, at: u64) -> ReplayEvent {
+    ReplayEvent::Sync(ReplaySync {
+        tid,
+        enter_ns: at,
+        exit_ns: at + 2,
+        think_ns: 0,
+        op: ReplayOp::Read,
+        file: Some(1),
+        offset: 0,
+        len: 4096,
+        op_flags: 0,
+        result: 100,
+    })
+}
+
+#[test]
+fn preparations_and_threads_of_few_calls_are_left_out() {
+    let mut all = vec![file(1), sync(1, 10), sync(2, 20)];
+    all.extend(steady(60));
+    all.push(sync(2, 9_000));
+    let program = compiled(&all);
+    assert_eq!(program.threads.iter().map(|t| (t.tid, t.steps.len())).collect::<Vec<_>>(), [(1, 60)]);
+    let o = &program.observed;
+    assert_eq!((o.doubts.side_calls, o.sums.ios, o.sums.calls, o.elapsed_ns), (2, 60, 116, 59 * 20 + 5));
+    assert_eq!(program.threads[0].steps[0].at_ns, 0);
+    // A program with synchronous calls only has all of them, each as long as it was.
+    let program = compiled(&[file(1), sync(1, 10), sync(1, 20)]);
+    assert_eq!((program.requests(), program.threads[0].ops[0].len, program.observed.doubts.side_calls), (2, 100, 0));
+}
+
+#[test]
+fn a_submission_that_asks_for_events_is_not_a_wait() {
+    let mut all = steady(30);
+    for event in &mut all {
+        if let Call(c) = event
+            && c.to_submit > 0
+        {
+            c.flags = 1;
+        }
+    }
+    let program = compiled(&all);
+    assert_eq!(program.threads[0].waits[0], Wait::Sleep);
+    assert!(program.threads[0].steps.iter().all(|s| s.gets_events && s.min_complete == 0));
 }

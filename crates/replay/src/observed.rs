@@ -8,11 +8,23 @@ use crate::latencies::Latencies;
 /// Figures of the recorded program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
+    /// From the first submission to the last return of a call.
+    pub elapsed_ns: u64,
+    /// The sums over the threads that are replayed.
+    pub sums: Sums,
+    pub batches: Batches,
+    pub doubts: Doubts,
+    pub registered_files: bool,
+    pub registered_buffers: bool,
+    /// The recording continues after the replayed part.
+    pub is_part: bool,
+}
+
+/// Figures that add up over threads.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sums {
     /// Requests and synchronous calls that are replayed.
     pub ios: u64,
-    pub bytes: u64,
-    /// From the first submission to the last event.
-    pub elapsed_ns: u64,
     /// Calls that submit, wait, read, write or sync.
     pub calls: u64,
     /// From the submission to the first call that shows the completion reaped, matched in order: the n-th reaped with the n-th
@@ -24,12 +36,17 @@ pub struct Observed {
     pub idle_ns: u64,
     /// Time of the threads, from their first event to their last.
     pub threads_ns: u64,
-    pub batches: Batches,
-    pub doubts: Doubts,
-    pub registered_files: bool,
-    pub registered_buffers: bool,
-    /// The recording continues after the replayed part.
-    pub is_part: bool,
+}
+
+impl Sums {
+    pub fn add(&mut self, other: &Sums) {
+        self.ios += other.ios;
+        self.calls += other.calls;
+        self.latencies.add(&other.latencies);
+        self.think_ns = self.think_ns.saturating_add(other.think_ns);
+        self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
+        self.threads_ns = self.threads_ns.saturating_add(other.threads_ns);
+    }
 }
 
 /// Gaps of the recording, and requests that the replay leaves out.
@@ -50,6 +67,8 @@ pub struct Doubts {
     pub skipped_completions: u64,
     /// Requests at the file's position.
     pub at_position: u64,
+    /// Calls of threads that only make synchronous ones, and few of them next to the largest thread.
+    pub side_calls: u64,
     /// The calls are not in the recording: it is fio's iolog.
     pub imported: bool,
 }

@@ -205,7 +205,7 @@ fn mutated_recordings_write_nothing_outside_the_scratch_directory() {
         let mut all = events(&path);
         for _ in 0..1 + round % 4 {
             let at = random.below(all.len() as u64) as usize;
-            let odd = [0, 1, 4095, u64::MAX, 1 << 33, random.draw()][random.below(6) as usize];
+            let odd = [0, 1, 4095, u64::MAX, 1 << 60, random.draw()][random.below(6) as usize];
             let part = random.below(4);
             match &mut all[at] {
                 ReplayEvent::File(f) => match part {

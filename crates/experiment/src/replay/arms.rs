@@ -65,7 +65,7 @@ pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
 
 /// Whether think time is most of the threads' time.
 pub(super) fn thinks(program: &Program) -> bool {
-    let o = &program.observed;
+    let o = &program.observed.sums;
     o.think_ns as f64 > o.threads_ns as f64 * MOST_THINK
 }
 

@@ -14,11 +14,15 @@ use iotrail_stats::student::interval_of_mean;
 type Figure = (&'static str, fn(&Observed) -> Option<f64>, fn(&Run) -> Option<f64>);
 
 const FIGURES: [Figure; 5] = [
-    ("iops", |o| per_second(o.ios, o.elapsed_ns), |r| r.measurement.iops),
-    ("latency_p50", |o| p50(&o.latencies), |r| p50(&r.in_order)),
-    ("latency_p99", |o| p99(&o.latencies), |r| p99(&r.in_order)),
-    ("in_flight", |o| in_flight(&o.latencies, o.elapsed_ns), |r| in_flight(&r.in_order, r.measurement.elapsed_ns)),
-    ("calls_per_io", |o| (o.ios > 0).then(|| o.calls as f64 / o.ios as f64), |r| r.measurement.per_io.syscalls),
+    ("iops", |o| per_second(o.sums.ios, o.elapsed_ns), |r| r.measurement.iops),
+    ("latency_p50", |o| p50(&o.sums.latencies), |r| p50(&r.in_order)),
+    ("latency_p99", |o| p99(&o.sums.latencies), |r| p99(&r.in_order)),
+    ("in_flight", |o| in_flight(&o.sums.latencies, o.elapsed_ns), |r| in_flight(&r.in_order, r.measurement.elapsed_ns)),
+    (
+        "calls_per_io",
+        |o| (o.sums.ios > 0).then(|| o.sums.calls as f64 / o.sums.ios as f64),
+        |r| r.measurement.per_io.syscalls,
+    ),
 ];
 
 pub(super) fn of(observed: &Observed, unchanged: &Round) -> BTreeMap<String, Fidelity> {

@@ -20,7 +20,7 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
     let mut all = Vec::new();
     let mut limit = |code: &str, text: String| all.push(ReplayLimit { code: code.into(), text });
     let o = &program.observed;
-    let d = &o.doubts;
+    let (d, sums) = (&o.doubts, &o.sums);
     let share = |part: u64, of: u64| if of > 0 { part as f64 / of as f64 } else { 0.0 };
     if d.imported {
         limit("imported", "an iolog has no calls, completions and open flags: the replay cannot be checked against the recorded program, and files are opened without O_DIRECT".into());
@@ -41,7 +41,7 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
             format!(
                 "{} ({}) are not replayed: they are neither reads, writes nor syncs of files; the program may have waited for them",
                 so_many(left_out, "request"),
-                percent(share(left_out, left_out + o.ios))
+                percent(share(left_out, left_out + sums.ios))
             ),
         );
     }
@@ -51,6 +51,15 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
             format!(
                 "{} are not replayed: their ring or call is not in the recording",
                 so_many(d.unexplained, "request")
+            ),
+        );
+    }
+    if d.side_calls > 0 {
+        limit(
+            "side_calls",
+            format!(
+                "{} of threads without other I/O are not replayed: they are too few to be part of the load",
+                so_many(d.side_calls, "synchronous call")
             ),
         );
     }
@@ -101,16 +110,16 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
             "think_time",
             format!(
                 "think time is {} of the threads' time; a variant changes only the rest, and a changed program may compute less: the range is from the arms as recorded to those with no think time",
-                percent(share(o.think_ns, o.threads_ns))
+                percent(share(sums.think_ns, sums.threads_ns))
             ),
         );
     }
-    if !d.imported && share(o.idle_ns, o.threads_ns) > IDLE {
+    if !d.imported && share(sums.idle_ns, sums.threads_ns) > IDLE {
         limit(
             "waits_elsewhere",
             format!(
                 "the threads were off the CPU for {} of their time between calls: waits for locks, other threads, timers or the CPU are not replayed",
-                percent(share(o.idle_ns, o.threads_ns))
+                percent(share(sums.idle_ns, sums.threads_ns))
             ),
         );
     }
@@ -151,7 +160,7 @@ fn page_cache(program: &Program, unchanged: &Round) -> Option<ReplayLimit> {
     let buffered = program.files.iter().any(|f| f.uses > 0 && f.open_flags & libc::O_DIRECT == 0);
     let mut replayed = Latencies::default();
     unchanged.runs.iter().for_each(|run| replayed.add(&run.in_order));
-    let recorded = &program.observed.latencies;
+    let recorded = &program.observed.sums.latencies;
     let (a, b) = recorded.share_below(FAST_NS).zip(replayed.share_below(FAST_NS))?;
     (buffered && !program.observed.doubts.imported && (a - b).abs() > FAST_APART).then(|| ReplayLimit {
         code: "page_cache".into(),
