@@ -223,6 +223,7 @@ fn anonymised() -> Result<(), Failed> {
     assert!(!String::from_utf8(header)?.contains("--count"));
 
     let [lines, table, log] = ["hidden.jsonl", "hidden.csv", "hidden.log"].map(scratch);
+    let job_file = scratch("hidden.log.fio");
     let mut export = Command::new(TOOL);
     export
         .args(["export", "--force"])
@@ -246,8 +247,8 @@ fn anonymised() -> Result<(), Failed> {
     let log_text = std::fs::read_to_string(&log)?;
     let of = |what: &str| log_text.lines().filter(|line| line.contains(what) && line.contains(".dat")).count();
     assert_eq!([" datasync ", " sync "].map(of), [10, 5]);
-    let job = std::fs::read_to_string(log.with_added_extension("fio"))?;
+    let job = std::fs::read_to_string(&job_file)?;
     assert!(job.contains("ioengine=io_uring\niodepth=4\n"), "{job}");
-    [path, lines, table, log.with_added_extension("fio"), log].iter().try_for_each(std::fs::remove_file)?;
+    [path, lines, table, job_file, log].iter().try_for_each(std::fs::remove_file)?;
     Ok(())
 }

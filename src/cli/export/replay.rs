@@ -1,7 +1,8 @@
 //! The events of a recording for replay, one by one.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{ExportArgs, done};
 use iotrail_base::error::{Error, Result};
@@ -60,7 +61,7 @@ fn table(reader: &mut ReplayReader, mut file: Output) -> Result<String> {
 /// The log, and the job next to it if the log is a file.
 fn iolog(reader: &mut ReplayReader, args: &ExportArgs, to: &Path) -> Result<String> {
     let mut file = Output::open(to, args.existing(), "--iolog")?;
-    let job_path = to.with_added_extension("fio");
+    let job_path = PathBuf::from([to.as_os_str(), OsStr::new(".fio")].into_iter().collect::<OsString>());
     let job_file = (!file.is_stdout()).then(|| Reserved::new(&job_path, args.existing(), "--iolog")).transpose()?;
     let refused = file.refusal();
     let mut job = Job::default();
