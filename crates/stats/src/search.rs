@@ -27,7 +27,7 @@ mod table;
 mod tests;
 mod two;
 
-pub use self::front::{Limit, at_least, at_most, front};
+pub use self::front::front;
 pub use self::sequence::interval;
 pub use self::table::{Advantage, Better, Fit, Table};
 use self::two::Two;

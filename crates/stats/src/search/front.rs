@@ -1,32 +1,4 @@
-//! Two objectives and limits: candidates that are certainly dominated or certainly outside a limit.
-
-/// Whether a figure keeps its limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    Kept,
-    /// The complete interval is outside.
-    Broken,
-    /// The interval holds the limit, or there is none.
-    Unsure,
-}
-
-/// A figure that has to be at most `limit`.
-pub fn at_most(limit: f64, interval: Option<(f64, f64)>) -> Limit {
-    match interval {
-        Some((_, hi)) if hi <= limit => Limit::Kept,
-        Some((lo, _)) if lo > limit => Limit::Broken,
-        _ => Limit::Unsure,
-    }
-}
-
-/// A figure that has to be at least `limit`.
-pub fn at_least(limit: f64, interval: Option<(f64, f64)>) -> Limit {
-    match interval {
-        Some((lo, _)) if lo >= limit => Limit::Kept,
-        Some((_, hi)) if hi < limit => Limit::Broken,
-        _ => Limit::Unsure,
-    }
-}
+//! Two objectives: the candidates that no other one surely dominates.
 
 /// The candidates that no other one dominates with confidence. `points` are both objectives of each candidate, larger being better
 /// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of how many times as good `a` is as `b`.
@@ -50,16 +22,6 @@ pub fn front(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_limit_is_broken_only_by_the_whole_interval() {
-        let judged = |interval| (at_most(10.0, interval), at_least(10.0, interval));
-        assert_eq!(judged(Some((8.0, 10.0))), (Limit::Kept, Limit::Unsure));
-        assert_eq!(judged(Some((8.0, 9.0))), (Limit::Kept, Limit::Broken));
-        assert_eq!(judged(Some((9.0, 11.0))), (Limit::Unsure, Limit::Unsure));
-        assert_eq!(judged(Some((10.5, 11.0))), (Limit::Broken, Limit::Kept));
-        assert_eq!(judged(None), (Limit::Unsure, Limit::Unsure));
-    }
 
     /// Intervals of the points' ratio times or over 1 + `width`.
     fn stays(points: &[[f64; 2]], width: f64) -> Vec<usize> {

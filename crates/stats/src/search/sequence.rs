@@ -14,7 +14,8 @@
 //! inference in randomized experiments" (2022), for a σ from the residuals of a linear model. Half of the mixture is dropped here, because
 //! only one side counts: this gives the factor 2 F.
 //!
-//! **Error.** Exact for Gaussian values. The input here is robust and partly pooled (`table.rs`); simulations give its error.
+//! **Error.** Exact for Gaussian values. The values here are differences without outliers, with a variance of their own (`table.rs`);
+//! simulations give the error.
 
 use crate::student;
 
