@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::input;
+use super::limited::LIMIT;
 use super::options::ProgramOptions;
 use super::ready::{Ready, text_of};
 use iotrail_base::error::{Error, Result};
@@ -78,7 +79,11 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
         let text = text_of(log);
         last_line(&text).unwrap_or_else(|| "it printed nothing".into())
     };
-    while !ready.is_there(log) {
+    let is_ready = || match ready.is_there(log, LIMIT, give_up) {
+        Err(_) if give_up.load(Ordering::Relaxed) => Ok(false),
+        there => there,
+    };
+    while !is_ready()? {
         if give_up.load(Ordering::Relaxed) {
             return Err(Error::machine(format!("the server ended before it was ready: {}", last()), "run it by hand"));
         }

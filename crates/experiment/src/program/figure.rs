@@ -2,17 +2,16 @@
 
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use regex_lite::Regex;
 use serde_json::Value;
 
 use super::direction::less_is_better;
+use super::limited::{LIMIT, limited};
 use super::number::{longer, number};
-use iotrail_base::words::{bytes, quoted};
+use iotrail_base::words::quoted;
 use iotrail_schema::program_record::OwnFigure;
 
 /// `tps=/tps = ([0-9.]+)/`, `p99=$.jobs[0].read.clat_ns.percentile."99.000000":less`.
@@ -125,43 +124,14 @@ impl OwnMetric {
     }
 }
 
-/// The matches of one expression may take this long. One match takes time in proportion to the output and to the expression, all of them
-/// quadratic time.
-const LIMIT: Duration = Duration::from_secs(10);
-
-/// How often `stop` is read.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// The ranges of the last match and of its first group. `None`: nothing matches.
 type LastMatch = Option<(Range<usize>, Range<usize>)>;
 
-/// In a thread of its own, because nothing interrupts a match; beyond the limit that thread ends after its match.
 fn last_match(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) -> Result<LastMatch, String> {
-    let (sender, receiver) = mpsc::channel();
-    let (own, text, given_up) = (pattern.clone(), output.to_owned(), Arc::new(AtomicBool::new(false)));
-    let gives_up = Arc::clone(&given_up);
-    std::thread::spawn(move || {
-        let last = own.captures_iter(&text).take_while(|_| !given_up.load(Ordering::Relaxed)).last();
-        let _ = sender.send(last.and_then(|c| Some((c.get(0)?.range(), c.get(1)?.range()))));
-    });
-    let until = Instant::now() + limit;
-    let why = loop {
-        if stop.load(Ordering::Relaxed) {
-            break "it was stopped".into();
-        }
-        let left = until.saturating_duration_since(Instant::now());
-        match receiver.recv_timeout(left.min(LOOK)) {
-            Ok(last) => return Ok(last),
-            Err(RecvTimeoutError::Disconnected) => break format!("/{pattern}/ cannot be matched"),
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
-                let output = bytes(output.len() as u64);
-                break format!("/{pattern}/ takes longer than {limit:?} on {output} of output; name more of its line");
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    };
-    gives_up.store(true, Ordering::Relaxed);
-    Err(why)
+    limited(pattern, output, limit, stop, |pattern, text, given_up| {
+        let last = pattern.captures_iter(text).take_while(|_| !given_up.load(Ordering::Relaxed)).last();
+        last.and_then(|c| Some((c.get(0)?.range(), c.get(1)?.range())))
+    })
 }
 
 /// The last match's number.

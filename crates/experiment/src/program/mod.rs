@@ -6,6 +6,7 @@ pub mod expected;
 mod figure;
 pub mod guard;
 pub mod input;
+mod limited;
 pub mod measured;
 mod number;
 pub mod options;

@@ -5,10 +5,12 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use regex_lite::Regex;
 
+use super::limited::limited;
 use iotrail_base::error::{Error, Result};
 
 /// What the server of the run before has to take away what told of it.
@@ -49,12 +51,19 @@ impl PartialEq for Ready {
 }
 
 impl Ready {
-    pub fn is_there(&self, log: &File) -> bool {
-        match self {
+    /// Errors: the log takes too long to match, or `stop` was raised meanwhile.
+    pub fn is_there(&self, log: &File, limit: Duration, stop: &AtomicBool) -> Result<bool> {
+        Ok(match self {
             Ready::Port(port) => answers(*port),
             Ready::File(path) => path.exists(),
-            Ready::Log(pattern) => pattern.is_match(&text_of(log)),
-        }
+            Ready::Log(pattern) => {
+                limited(pattern, &text_of(log), limit, stop, |pattern, text, _| pattern.is_match(text)).map_err(
+                    |why| {
+                        Error::input(format!("--ready log: {why}"), "match one short line that the server prints once")
+                    },
+                )?
+            }
+        })
     }
 
     /// Errors: what tells of the server is there without it, so that its client would ask somebody else, or too early.
@@ -97,6 +106,7 @@ pub fn text_of(file: &File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limited::LIMIT;
     use super::*;
 
     #[test]
@@ -108,9 +118,24 @@ mod tests {
         assert!(of("soon").unwrap_err().contains("port:N, file:PATH or log:REGEX") && of("log:(").is_err());
         let mut log = tempfile::tempfile().unwrap();
         let ready = of("log:ready for [a-z]+").unwrap();
-        assert!(!ready.is_there(&log));
+        let stop = AtomicBool::new(false);
+        let is_there = |log: &File| ready.is_there(log, LIMIT, &stop).unwrap();
+        assert!(!is_there(&log));
         std::io::Write::write_all(&mut log, b"it is ready for all\n").unwrap();
-        assert!(ready.is_there(&log) && ready.is_not_there_yet().is_ok());
+        assert!(is_there(&log) && ready.is_not_there_yet().is_ok());
+    }
+
+    #[test]
+    fn a_log_that_takes_long_to_match_ends_the_wait() {
+        let mut log = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut log, &[b'a'; 1 << 20]).unwrap();
+        let ready: Ready = "log:(a+)+b".parse().unwrap();
+        let began = Instant::now();
+        let of = |limit, stop| ready.is_there(&log, limit, &AtomicBool::new(stop)).map_err(|e| e.to_string());
+        let late = of(Duration::ZERO, false).unwrap_err();
+        assert!(late.starts_with("--ready log: /(a+)+b/ takes longer than 0ns on 1 MiB of output;"), "{late}");
+        assert!(of(LIMIT, true).unwrap_err().starts_with("--ready log: it was stopped"));
+        assert!(began.elapsed() < LIMIT);
     }
 
     #[test]

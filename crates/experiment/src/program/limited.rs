@@ -1,0 +1,53 @@
+//! Matches of the user's regular expressions in a program's output, with a time limit.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use regex_lite::Regex;
+
+use iotrail_base::words::bytes;
+
+/// The matches of one expression may take this long. One match takes time in proportion to the output and to the expression, all of them
+/// quadratic time.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// How often `stop` is read.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// In a thread of its own, because nothing interrupts a match; beyond the limit or after `stop` that thread ends after its match. `work`
+/// reads the flag between two matches.
+pub fn limited<T: Send + 'static>(
+    pattern: &Regex,
+    output: &str,
+    limit: Duration,
+    stop: &AtomicBool,
+    work: impl FnOnce(&Regex, &str, &AtomicBool) -> T + Send + 'static,
+) -> Result<T, String> {
+    let (sender, receiver) = mpsc::channel();
+    let (own, text, given_up) = (pattern.clone(), output.to_owned(), Arc::new(AtomicBool::new(false)));
+    let gives_up = Arc::clone(&given_up);
+    std::thread::spawn(move || {
+        // Past the limit there is no receiver.
+        let _ = sender.send(work(&own, &text, &given_up));
+    });
+    let until = Instant::now() + limit;
+    let why = loop {
+        if stop.load(Ordering::Relaxed) {
+            break "it was stopped".into();
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left.min(LOOK)) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Disconnected) => break format!("/{pattern}/ cannot be matched"),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                let output = bytes(output.len() as u64);
+                break format!("/{pattern}/ takes longer than {limit:?} on {output} of output; name more of its line");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    gives_up.store(true, Ordering::Relaxed);
+    Err(why)
+}
