@@ -90,6 +90,13 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
             _ => t.dropped.clone(),
         });
         cell.untestable = cell.untestable.take().or(why);
+        // The control is the first arm.
+        let of = of.or(tried.first());
+        if let (Load::Program(options), Some(of)) = (&mut cell.load, of)
+            && options.change.is_none()
+        {
+            options.known_flags = Some(of.rings.iter().flat_map(|ring| ring.granted.clone()).collect());
+        }
     }
     Ok(Some((tried, as_is.expected)))
 }
@@ -231,6 +238,15 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             "give it something that ends, or --stall more time",
         ));
     }
+    // Its time is that of its start, and processes that are ended with it have done only part of their work.
+    let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);
+    if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
+        let left: Vec<String> = r.background.iter().map(numbered).collect();
+        return Err(Error::input(
+            format!("{name} set up no io_uring before it ended and left in the background: {}", left.join(", ")),
+            "start it in the foreground; a server that stays: --server COMMAND --ready WHAT, with its client after --",
+        ));
+    }
     for metric in &options.metrics {
         metric.find(&r.output, stop).map_err(|why| {
             let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
@@ -245,15 +261,6 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
         return Err(Error::input(
             format!("{name}, as it is, ended with status {} ({})", r.exit_status, said_last(r)),
             "run it by hand and mend the command; if it ends so with its work done, name what proves it: --metric or --check",
-        ));
-    }
-    // Its time is that of its start, and processes that are ended with it have done only part of their work.
-    let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);
-    if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
-        let left: Vec<String> = r.background.iter().map(numbered).collect();
-        return Err(Error::input(
-            format!("{name} set up no io_uring before it ended and left in the background: {}", left.join(", ")),
-            "start it in the foreground; a server that stays: --server COMMAND --ready WHAT, with its client after --",
         ));
     }
     if changes_rings(plan) && r.rings.is_empty() {

@@ -1,4 +1,5 @@
-//! The seccomp filter: io_uring_setup is passed to the listener, all other calls are allowed.
+//! The seccomp filters. The first passes io_uring_setup to the listener and allows all other calls. The second has the same steps and
+//! allows all calls: a call costs the same with both.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -26,43 +27,61 @@ const fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-static PROGRAM: [sock_filter; 8] = [
-    step(LOAD, ARCH_AT, 0, 0),
-    step(IF_EQUAL, ARCHS[0], 1, 0),
-    step(IF_EQUAL, ARCHS[1], 0, 4),
-    step(LOAD, NR, 0, 0),
-    step(IF_EQUAL, libc::SYS_io_uring_setup as u32, 1, 0),
-    step(IF_EQUAL, libc::SYS_io_uring_setup as u32 | X32, 0, 1),
-    step(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0),
-    step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
-];
+/// `at_setup`: the action of io_uring_setup.
+const fn program(at_setup: u32) -> [sock_filter; 8] {
+    [
+        step(LOAD, ARCH_AT, 0, 0),
+        step(IF_EQUAL, ARCHS[0], 1, 0),
+        step(IF_EQUAL, ARCHS[1], 0, 4),
+        step(LOAD, NR, 0, 0),
+        step(IF_EQUAL, libc::SYS_io_uring_setup as u32, 1, 0),
+        step(IF_EQUAL, libc::SYS_io_uring_setup as u32 | X32, 0, 1),
+        step(RETURN, at_setup, 0, 0),
+        step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ]
+}
+
+static ASKS: [sock_filter; 8] = program(libc::SECCOMP_RET_USER_NOTIF);
+static ALLOWS: [sock_filter; 8] = program(libc::SECCOMP_RET_ALLOW);
+
+fn set_filter(program: &'static [sock_filter], flags: libc::c_ulong) -> io::Result<libc::c_long> {
+    let program = sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: a filter that lives as long as the program; the kernel only reads it.
+    match unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) } {
+        result @ 0.. => Ok(result),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Without CAP_SYS_ADMIN, only a process with no_new_privs may install a filter.
+fn without_new_rights<T>(install: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match install() {
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
+            rustix::thread::set_no_new_privs(true)?;
+            install()
+        }
+        other => other,
+    }
+}
+
+/// As [`install`], with io_uring_setup allowed.
+pub fn install_unasked() -> io::Result<()> {
+    without_new_rights(|| set_filter(&ALLOWS, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW)).map(drop)
+}
 
 /// Installs the filter on the calling thread and its future children. Only system calls: it runs between fork and exec.
 pub fn install() -> io::Result<OwnedFd> {
-    let program = sock_fprog { len: PROGRAM.len() as u16, filter: PROGRAM.as_ptr().cast_mut() };
-    let listen = |flags: libc::c_ulong| {
-        // SAFETY: a filter that lives as long as the program; the kernel only reads it.
-        let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
-        match fd {
-            // SAFETY: the kernel has just created this descriptor for this process.
-            0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
-            _ => Err(io::Error::last_os_error()),
-        }
+    let listen = |flags: libc::c_ulong| -> io::Result<OwnedFd> {
+        let fd = set_filter(&ASKS, flags)?;
+        // SAFETY: the kernel has just created this descriptor for this process.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     };
     // Without the latter, kernels before 5.16 slow a filtered program's memory accesses down (spec_store_bypass_disable=seccomp).
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     // Signals that a program sends to its own threads all the time (Go's) would break off a call that is being answered.
     let undisturbed = listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let either = || match listen(undisturbed) {
+    without_new_rights(|| match listen(undisturbed) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => listen(listener),
         other => other,
-    };
-    match either() {
-        // Without CAP_SYS_ADMIN only a process that gains no rights any more may have a filter.
-        Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
-            rustix::thread::set_no_new_privs(true)?;
-            either()
-        }
-        other => other,
-    }
+    })
 }

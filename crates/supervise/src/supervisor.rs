@@ -102,6 +102,13 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 
+/// What `command` starts will be under a filter that costs as much as the supervisor's, and will set up its rings by itself. Until the
+/// supervisor has received a call, any signal ends it with EINTR: a program that is not changed gets no such error.
+pub fn leave_alone(command: &mut Command) {
+    // SAFETY: the closure makes system calls only, and allocates nothing.
+    unsafe { command.pre_exec(filter::install_unasked) };
+}
+
 fn no_socket(cause: io::Error) -> Error {
     Error::machine("cannot make a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
 }
@@ -266,6 +273,7 @@ fn group_of(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::FromRawFd;
     use std::os::unix::process::ExitStatusExt;
 
     /// The test program itself as a child that creates rings: it prints the kernel's answer for each.
@@ -378,6 +386,48 @@ mod tests {
         assert_eq!(got, [COOP, COOP | 16]);
         let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
+    }
+
+    /// Not a test: what [`a_program_that_is_left_alone_gets_no_eintr`] starts.
+    #[test]
+    fn child_that_is_interrupted() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        if std::env::var_os(INTERRUPTED).is_none() {
+            return;
+        }
+        // SAFETY: a handler that does nothing, without SA_RESTART, and live structures.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+            libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+            let each = libc::timeval { tv_sec: 0, tv_usec: 200 };
+            let timer = libc::itimerval { it_interval: each, it_value: each };
+            libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
+        }
+        let interrupted = (0..2000).filter(|_| {
+            let mut params = [0u32; 30];
+            // SAFETY: 120 bytes, as the kernel expects.
+            let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 4, params.as_mut_ptr()) };
+            if fd < 0 {
+                return io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
+            }
+            // SAFETY: a descriptor that the kernel has just created.
+            drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+            false
+        });
+        println!("interrupted {}", interrupted.count());
+    }
+
+    const INTERRUPTED: &str = "IOTRAIL_TEST_INTERRUPTED";
+
+    #[test]
+    fn a_program_that_is_left_alone_gets_no_eintr() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = "supervisor::tests::child_that_is_interrupted";
+        command.args(["--exact", name, "--nocapture"]).env(INTERRUPTED, "1");
+        leave_alone(&mut command);
+        let out = command.output().unwrap();
+        assert!(out.status.success() && String::from_utf8_lossy(&out.stdout).contains("interrupted 0\n"), "{out:?}");
     }
 
     /// Linux 5.19 or later.

@@ -113,7 +113,8 @@ fn settings(options: &ProgramOptions) -> Vec<String> {
 }
 
 fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
-    let mut granted: Vec<String> = r.rings.iter().flat_map(|ring| ring.given_flags()).collect();
+    let of_rings = || r.rings.iter().flat_map(|ring| ring.given_flags()).collect();
+    let mut granted: Vec<String> = options.known_flags.clone().unwrap_or_else(of_rings);
     granted.sort_unstable();
     granted.dedup();
     LoadRecord {

@@ -109,6 +109,8 @@ pub struct ProgramOptions {
     pub leave_running: bool,
     /// Its rings go through the supervisor. Without, nothing is changed and no ring is seen: for what the supervisor itself costs.
     pub supervised: bool,
+    /// The flags of its rings, if they are known and none is changed: it needs no supervisor then.
+    pub known_flags: Option<Vec<String>>,
     /// Of the block.
     pub seed: Option<u32>,
 }
@@ -202,6 +204,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
         server,
         leave_running: raw.leave_running,
         supervised: raw.supervised,
+        known_flags: None,
         seed: None,
     })
 }

@@ -103,7 +103,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
         .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
-    let proof = options.supervised.then(Proof::open);
+    let proof = (options.supervised && options.known_flags.is_none()).then(Proof::open);
     let run = match watched {
         true => run_watched(options, seed, patience, stop, &output),
         false => run_alone(options, seed, patience, stop, &output),
@@ -257,7 +257,15 @@ fn configure(
         // SAFETY: one system call, which takes no lock and allocates nothing.
         unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
     }
-    Ok((guardian, options.supervised.then(|| supervisor::attend(command, options.change)).transpose()?))
+    let supervisor = match &options.known_flags {
+        _ if !options.supervised => None,
+        Some(_) => {
+            supervisor::leave_alone(command);
+            None
+        }
+        None => Some(supervisor::attend(command, options.change)?),
+    };
+    Ok((guardian, supervisor))
 }
 
 /// `irq` and `non-irq` are of the disk below the working directory.
