@@ -114,10 +114,13 @@ impl Figures {
         self.count("requests", sum(|o| o.requests));
         self.count("completions", sum(|o| o.completions));
         self.count("bytes", sum(|o| o.bytes).filter(|_| !opcodes.iter().any(OpcodeRecord::bytes_unknown)));
-        self.count("errors", sum(|o| o.errors));
+        let all_seen = |_: &u64| opcodes.iter().all(|o| o.seen.is_none());
+        self.count("errors", sum(|o| o.errors).filter(all_seen));
         self.count(
             "short",
-            sum(|o| o.short.unwrap_or(0)).filter(|_| !opcodes.iter().any(OpcodeRecord::short_not_told)),
+            sum(|o| o.short.unwrap_or(0))
+                .filter(all_seen)
+                .filter(|_| !opcodes.iter().any(OpcodeRecord::short_not_told)),
         );
         self.count("punted", sum(|o| o.punted_asked + o.punted_would_block + o.punted_drained));
         let syncs = opcodes.iter().filter(|o| opcode::is(&o.opcode, opcode::SYNCS)).map(|o| o.requests).sum();
@@ -219,7 +222,8 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
         if let (Some(ci95), Some(last)) = (call.count_ci95, figures.all.last_mut()) {
             last.ci95 = Some(ci95);
         }
-        figures.count(format!("calls.{}.errors", call.syscall), Some(call.errors.values().sum()));
+        let errors = call.seen.is_none().then(|| call.errors.values().sum());
+        figures.count(format!("calls.{}.errors", call.syscall), errors);
     }
     let own: Vec<&ThreadAccount> = t.own_threads().collect();
     figures.threads(&own);

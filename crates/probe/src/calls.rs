@@ -63,7 +63,7 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
     let scale = |n: u64| if exact { n } else { (n as f64 * total.total / seen.count.max(1) as f64).round() as u64 };
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     for (errno, n) in errors {
-        *by_name.entry(name(*errno)).or_default() += scale(*n);
+        *by_name.entry(name(*errno)).or_default() += *n;
     }
     CallRecord {
         syscall: syscall_name(nr),
@@ -79,6 +79,7 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
         }),
         woken_by: vec![],
         count_ci95: total.interval.filter(|_| !exact).map(|(lo, hi)| [lo, hi]),
+        seen: (!exact).then_some(seen.count),
     }
 }
 
@@ -156,7 +157,7 @@ mod tests {
         let seen = call_count { count, ..Default::default() };
         let read = record(nr, &seen, &[(11, count / 2)], total(nr, count, &windows, rest).unwrap());
         assert_eq!(read.count, 19_900, "1990 in 100 ms of 1 s");
-        assert_eq!(read.errors["EAGAIN"], 9950);
+        assert_eq!((read.errors["EAGAIN"], read.judged()), (995, 1990), "errors are not multiplied");
         let [lo, hi] = read.count_ci95.unwrap();
         assert!(lo < 19_900.0 && hi > 19_900.0, "{lo} {hi}");
         assert_eq!(total(nr, 5, &[], rest), None, "nothing is known outside");

@@ -47,6 +47,8 @@ pub(super) struct Counted {
     pub ring: types::ring_count,
     /// Completions of which a closing window left open what carried them.
     pub undecided: u64,
+    /// By opcode: outcomes that were seen, where windows were multiplied; errors, short and refused ones are of these. Empty: all were seen.
+    pub seen: BTreeMap<u32, u64>,
     /// By opcode and errno.
     pub errnos: BTreeMap<(u32, u32), u64>,
     /// By thread.
@@ -141,6 +143,9 @@ impl Counted {
         other.ops.iter().for_each(|(opcode, n)| self.op(*opcode, n));
         self.ring(&other.ring);
         self.undecided += other.undecided;
+        for (opcode, n) in &other.seen {
+            *self.seen.entry(*opcode).or_default() += n;
+        }
         for (key, n) in &other.errnos {
             *self.errnos.entry(*key).or_default() += n;
         }
@@ -180,10 +185,24 @@ impl Counted {
             ops,
             ring,
             undecided: of(self.undecided, other.undecided),
+            seen: self.seen.clone(),
             errnos: by_key(&self.errnos, &other.errnos, of),
             threads,
             deliveries: by_key(&self.deliveries, &other.deliveries, of),
             batches: by_key(&self.batches, &other.batches, of),
+        }
+    }
+
+    /// Where windows were multiplied: failures are rare, and remain as they were seen.
+    pub fn with_failures_of(&mut self, seen: &Counted) {
+        self.errnos.clone_from(&seen.errnos);
+        self.ring.overflows = seen.ring.overflows;
+        for (opcode, n) in &seen.ops {
+            let op = self.ops.entry(*opcode).or_default();
+            (op.errors, op.shorts, op.denied) = (n.errors, n.shorts, n.denied);
+            let ended = n.completions.saturating_sub(n.more + n.messages);
+            let silent = n.skips.min(n.requests.saturating_sub(ended).saturating_sub(n.unposted));
+            self.seen.insert(*opcode, n.completions.saturating_sub(n.notifications) + silent);
         }
     }
 

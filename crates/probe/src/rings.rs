@@ -162,6 +162,8 @@ pub struct OpcodeCounts {
     pub punted_asked: u64,
     pub punted_would_block: u64,
     pub punted_drained: u64,
+    /// Outcomes that were seen: `errors`, `short`, `denied` and `errnos` are of these. `None`: all were seen.
+    pub seen: Option<u64>,
     /// (positive errno, count)
     pub errnos: Vec<(i32, u64)>,
 }
@@ -195,8 +197,10 @@ impl OpcodeCounts {
             punted_asked,
             punted_would_block,
             punted_drained,
+            seen,
             errnos,
         } = self;
+        *seen = seen.map(|n| of(n, other.seen.unwrap_or(0))).or(other.seen);
         for (own, others) in [
             (requests, other.requests),
             (skips, other.skips),

@@ -376,7 +376,7 @@ pub struct CallRecord {
     pub syscall: String,
     /// Number of calls.
     pub count: u64,
-    /// Number of times that the call returned each errno, by errno name.
+    /// Number of times that the call returned each errno, by errno name; among `seen` calls.
     pub errors: BTreeMap<String, u64>,
     /// Time that threads were blocked in the call.
     pub blocked_ns: u64,
@@ -389,6 +389,16 @@ pub struct CallRecord {
     /// 95 % interval of `count`, if `count` is an estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_ci95: Option<[f64; 2]>,
+    /// Calls seen in windows; null: all calls were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
+}
+
+impl CallRecord {
+    /// The calls among which errors were counted.
+    pub fn judged(&self) -> u64 {
+        self.seen.unwrap_or(self.count)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

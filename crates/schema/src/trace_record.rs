@@ -25,7 +25,7 @@ use crate::measurement::{
 use crate::state::StateRecord;
 use crate::trail::Course;
 pub use distribution::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
-pub use estimates::{CpuPair, EnterBatch, Estimate, RunItems};
+pub use estimates::{CountIntervals, CpuPair, EnterBatch, Estimate, RunItems};
 pub use files::{FileRecord, FileRequests, OtherFiles};
 pub use opcode::{ErrnoCount, OpcodeRecord, operations};
 pub use reaping::{Depth, Reaping};
@@ -116,7 +116,7 @@ pub struct Total {
     pub operations: Option<u64>,
     /// Sum of bytes in the results seen.
     pub bytes: u64,
-    /// Errors in the results seen.
+    /// Errors in the results seen; a lower bound if `windows.whole_ns` is not null.
     pub errors: u64,
     /// Results with fewer bytes than requested, for the opcodes whose `short` is not null.
     pub short_ios: u64,
@@ -140,6 +140,10 @@ pub struct Total {
     /// that cause.
     #[serde(default)]
     pub intervals: BTreeMap<String, [f64; 2]>,
+    /// 95 % intervals of counts that were multiplied; null: fewer than 5 windows. By name: `ios`, `bytes`, `opcodes.read.requests`,
+    /// `vehicles.enter`. A count without an entry is exact. Errors are lower bounds; their interval is of all errors.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
     /// Returns from kernel to user mode of the traced threads, by cause.
     pub mode_switches: Vec<ModeSwitch>,
     /// Runs of task work by the number of items they ran, in powers of two.

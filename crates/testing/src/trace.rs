@@ -54,6 +54,7 @@ pub fn opcode(name: &str, requests: u64, p50: u64) -> OpcodeRecord {
         punted_asked: 0,
         punted_would_block: 0,
         punted_drained: 0,
+        seen: None,
         errnos: Vec::new(),
         latency_ns: latency(requests, p50),
         waits: None,
@@ -155,6 +156,7 @@ pub fn ring(number: u32) -> RingRecord {
         ],
         sqpoll: None,
         threads: None,
+        count_intervals: BTreeMap::new(),
     }
 }
 
@@ -252,6 +254,7 @@ pub fn clean() -> TraceRecord {
             page_faults: Some(1_900),
             intervals: BTreeMap::new(),
             per_io_intervals: BTreeMap::new(),
+            count_intervals: BTreeMap::new(),
             stray_calls: Some(0),
             pread_pwrite_calls: Some(0),
             context_switches: 5_000,

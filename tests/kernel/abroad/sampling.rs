@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
+use iotrail_schema::trace_record::{CountIntervals, OpcodeRecord, TraceRecord};
 use libtest_mimic::Failed;
 
 use super::Test;
@@ -221,6 +221,14 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let ratio = t.total.ios as f64 / all as f64;
     assert!((0.2..5.0).contains(&ratio), "{} of {all}: {w:?}", t.total.ios);
     assert!(posted as f64 > 0.6 * all as f64 && w.posted_is_all == Some(false), "{posted} of {all}: {w:?}");
+    // At least as many as the rings' counters have; each count is marked as an estimate, of all and of the ring.
+    assert!(t.total.ios >= posted - posted / 1000, "{} of {posted}: {w:?}", t.total.ios);
+    let marked = |of: &CountIntervals, path: &str| of.contains_key(&format!("vehicles.{path}"));
+    for v in &t.total.vehicles {
+        let name = v.vehicle.name();
+        assert!(marked(&t.total.count_intervals, name) && marked(&t.rings[0].count_intervals, name), "{name}: {t:?}");
+    }
+    assert!(t.rings[0].opcodes.iter().all(|o| o.seen.is_some_and(|seen| seen < o.completions)), "{:?}", t.rings);
 
     let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 1 --rate 200 --runtime 3s")?;
     assert_eq!((t.total.windows, t.total.ios), (None, measured(&said, "ios")?), "nobody feels 200 a second");

@@ -28,7 +28,7 @@ fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     if all == 0 {
         return None;
     }
-    let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
+    let outcomes: u64 = hit.iter().map(|o| o.judged()).sum();
     let share = all as f64 / outcomes.max(all) as f64;
     let row = |o: &&OpcodeRecord| {
         let first = o.errnos.iter().filter(|e| e.errno == OF_BUFFERS).find_map(|e| e.user_data.as_ref());

@@ -119,16 +119,16 @@ fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
         of_name(t, &SETUP).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno.as_str(), *n))).collect();
     failed.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
     let one = |(c, errno, n): &(&CallRecord, &str, u64)| {
-        let succeeded = c.count.saturating_sub(c.errors.values().sum());
+        let succeeded = c.judged().saturating_sub(c.errors.values().sum());
         let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register");
         let (why, remedy) = refused(&c.syscall, errno);
         let text = format!(
             "{}(2) failed with {errno} in {} of {} calls: {why}",
             c.syscall,
             count(*n as f64),
-            count(c.count as f64)
+            count(c.judged() as f64)
         );
-        let evidence = [("failed", *n as f64), ("calls", c.count as f64)];
+        let evidence = [("failed", *n as f64), ("calls", c.judged() as f64)];
         // No remedy for a call that a library tries and can do without.
         let remedy = if probes { "" } else { remedy };
         Finding { remedy: remedy.into(), ..SETUP_FAILED.finding(Severity::warning_if(!probes), text, &evidence) }
@@ -171,7 +171,7 @@ fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
         let of = |(errno, ..): &&(&str, &str, &str)| c.errors.get(*errno).copied().unwrap_or(0);
         let (errno, why, remedy) = OF_SUBMISSION.iter().max_by_key(of)?;
         let n = c.errors.get(*errno).copied()?;
-        let share = n as f64 / c.count.max(1) as f64;
+        let share = n as f64 / c.judged().max(1) as f64;
         if n < super::ENOUGH_EVENTS || share < 0.01 {
             return None;
         }
@@ -469,7 +469,7 @@ const FAIL: f64 = 0.9;
 
 fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let failed = of_name(t, &MOVES).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
-    let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.count as f64);
+    let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.judged() as f64);
     let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = match errno.as_str() {
         "EAGAIN" => (
@@ -482,10 +482,10 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let text = format!(
         "{} of {} {}(2) calls failed with {errno}: {why}",
         count(n as f64),
-        count(c.count as f64),
+        count(c.judged() as f64),
         c.syscall.trim_end_matches("64")
     );
     let bound = cpu(cpu_share(t, &[&c.syscall]));
-    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.count as f64)]);
+    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
     Some(Finding { remedy: remedy.into(), bound, ..f })
 }

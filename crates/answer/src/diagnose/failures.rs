@@ -158,7 +158,7 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
         plural(all as usize, "request"),
         list(&denied.iter().take(3).map(one).collect::<Vec<_>>())
     );
-    let outcomes: u64 = denied.iter().map(|o| o.outcomes()).sum();
+    let outcomes: u64 = denied.iter().map(|o| o.judged()).sum();
     let evidence = [("denied", all as f64)];
     (all > 0).then(|| REFUSED_BY_POLICY.finding_from(outcomes, Severity::Warning, text, &evidence))
 }
@@ -184,7 +184,7 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
         let odd = o.errnos.iter().filter(|e| is_odd(&e.errno));
         failed.extend(odd.map(|e| Failed { opcode: &o.opcode, errno: &e.errno, count: e.count, keeps_data: keeps }));
     }
-    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(OpcodeRecord::outcomes).sum();
+    let outcomes: u64 = t.total.opcodes.iter().filter(|o| moves_data(&o.opcode)).map(OpcodeRecord::judged).sum();
     let all: u64 = failed.iter().map(|f| f.count).sum();
     let share = all as f64 / outcomes.max(1) as f64;
     let costs = failed.iter().any(|f| f.keeps_data) || outcomes >= ENOUGH && share >= COSTS;
@@ -241,17 +241,16 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
         |o: &&OpcodeRecord| -> Vec<(String, u64)> { o.errnos.iter().map(|e| (e.errno.clone(), e.count)).collect() };
     let failed = t.total.opcodes.iter().flat_map(|o| of(&o).into_iter().map(move |(name, n)| (o, name, n)));
     let dominant = failed.filter(|(o, name, n)| {
-        let outcomes = o.outcomes();
+        let outcomes = o.judged();
         let is_most = outcomes >= ENOUGH && *n as f64 >= MOST * outcomes as f64;
         is_most && !is_told(o, name) && !is_explained(t, o, name) && !is_answer(&o.opcode, name)
     });
     let (o, name, n) = dominant.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = meaning(t, &o.opcode, &name);
-    let share = n as f64 / o.outcomes().max(1) as f64;
+    let share = n as f64 / o.judged().max(1) as f64;
     let text =
         format!("{} of the {} requests ({}) failed with {name}: {why}", percent(share), o.opcode, count(n as f64));
-    let f =
-        REQUESTS_FAIL.finding_from(o.outcomes(), Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
+    let f = REQUESTS_FAIL.finding_from(o.judged(), Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
     Some(Finding { remedy, ..f })
 }
 
@@ -268,8 +267,8 @@ pub const LINKED_TIMEOUTS_EXPIRE: Rule = Rule {
 fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
     let timeouts = t.total.opcodes.iter().find(|o| o.opcode == "link_timeout")?;
     let expired = errno(timeouts, &["ETIME"]);
-    let share = expired as f64 / timeouts.outcomes().max(1) as f64;
-    if expired.min(timeouts.outcomes()) < ENOUGH_EVENTS || share < MOST {
+    let share = expired as f64 / timeouts.judged().max(1) as f64;
+    if expired.min(timeouts.judged()) < ENOUGH_EVENTS || share < MOST {
         return None;
     }
     let others = t.total.opcodes.iter().filter(|o| o.opcode != "link_timeout");
@@ -282,7 +281,7 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
         ended.unwrap_or_default()
     );
     let evidence = [("share", share), ("expired", expired as f64)];
-    Some(LINKED_TIMEOUTS_EXPIRE.finding_from(timeouts.outcomes(), Severity::Warning, text, &evidence))
+    Some(LINKED_TIMEOUTS_EXPIRE.finding_from(timeouts.judged(), Severity::Warning, text, &evidence))
 }
 
 pub const SUBMITTER_EXITED: Rule = Rule {
@@ -321,7 +320,8 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let n = submitters().filter(|thread| exited(thread.tid)).count() as u64 + threads.more;
-    let share = failed as f64 / r.completions.max(1) as f64;
+    let outcomes: u64 = r.opcodes.iter().map(OpcodeRecord::judged).sum();
+    let share = failed as f64 / outcomes.max(1) as f64;
     let text = format!(
         "{} requests ({}) ended with EFAULT or ECANCELED: {} submitted them and exited, and the kernel could not continue them without \
          their thread",
@@ -330,5 +330,5 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         plural(n as usize, "thread")
     );
     let evidence = [("failed", failed as f64), ("share", share), ("threads", n as f64)];
-    Some(SUBMITTER_EXITED.finding_from(r.completions, Severity::Warning, text, &evidence))
+    Some(SUBMITTER_EXITED.finding_from(outcomes, Severity::Warning, text, &evidence))
 }

@@ -34,7 +34,8 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.overflows == 0 {
         return None;
     }
-    let share = r.overflows as f64 / r.completions.max(r.overflows) as f64;
+    let completions = r.opcodes.iter().map(|o| o.seen.unwrap_or(o.completions)).sum::<u64>().max(r.overflows);
+    let share = r.overflows as f64 / completions.max(1) as f64;
     let text = format!(
         "{} completions ({}) found the completion queue of {} entries full. The kernel kept each in allocated memory until the \
          program had reaped others and called io_uring_enter for it, and a multishot request ends there",
@@ -43,7 +44,7 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         r.cq_entries
     );
     let evidence = [("overflows", r.overflows as f64), ("share", share), ("cq_entries", f64::from(r.cq_entries))];
-    Some(CQ_OVERFLOW.finding_from(r.completions, Severity::warning_if(share >= COSTS), text, &evidence))
+    Some(CQ_OVERFLOW.finding_from(completions, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 
 pub const BUFFERS_EXHAUSTED: Rule = Rule {
@@ -66,7 +67,7 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     if ended == 0 {
         return None;
     }
-    let outcomes: u64 = hit.iter().map(|o| o.outcomes()).sum();
+    let outcomes: u64 = hit.iter().map(|o| o.judged()).sum();
     let share = ended as f64 / outcomes.max(ended) as f64;
     let names = list(&hit.iter().map(|o| o.opcode.clone()).collect::<Vec<_>>());
     let timeouts = t.total.opcodes.iter().filter(|o| o.opcode == "timeout");
@@ -159,7 +160,7 @@ const SHORT_SENDS: &str = "a send that does not wait takes as many bytes as the 
 
 /// Plain requests of this kind that moved fewer bytes than requested.
 fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&str) -> bool) -> Option<Finding> {
-    let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.outcomes())));
+    let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.judged())));
     let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
     let share = short as f64 / all.max(1) as f64;
     // A short write to a file loses data.

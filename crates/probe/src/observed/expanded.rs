@@ -10,9 +10,11 @@ use crate::skel::types;
 type Combine<'a> = &'a dyn Fn(u64, u64) -> u64;
 
 impl Raw {
-    /// What was seen whole stays; of the rest, each count stands for `factor`.
+    /// What was seen whole stays; of the rest, each count stands for `factor`, but failures.
     pub(crate) fn expand(&mut self, whole: &Raw, factor: f64) {
+        let seen: Vec<Counted> = self.rings.iter().map(|ring| ring.counted.clone()).collect();
         self.combine(whole, &|all, whole| whole + (all.saturating_sub(whole) as f64 * factor).round() as u64);
+        self.rings.iter_mut().zip(&seen).for_each(|(ring, seen)| ring.counted.with_failures_of(seen));
     }
 
     pub(crate) fn since(&mut self, before: &Raw) {
@@ -122,6 +124,24 @@ mod tests {
         let mut all = raw(130, Some(4), 1_010);
         all.expand(&raw(100, None, 1_000), 20.0);
         assert_eq!(numbers(&all), (700, vec![80], 1_200));
+    }
+
+    #[test]
+    fn failures_of_windows_are_not_multiplied() {
+        let failing = |requests: u64, errors: u64| {
+            let mut raw = raw(0, None, requests);
+            let counted = &mut raw.rings[0].counted;
+            counted.op(0, &types::op_count { errors, denied: errors, shorts: 2 * errors, ..Default::default() });
+            counted.errnos.insert((0, 28), errors);
+            counted.ring.overflows = errors;
+            raw
+        };
+        let mut all = failing(1_010, 3);
+        all.expand(&failing(1_000, 1), 20.0);
+        let counted = &all.rings[0].counted;
+        let op = counted.ops[&0];
+        assert_eq!((op.requests, op.errors, op.denied, op.shorts), (1_200, 3, 3, 6));
+        assert_eq!((counted.errnos[&(0, 28)], counted.ring.overflows, counted.seen[&0]), (3, 3, 1_010));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::skel::types;
 use super::subject::{Interface, Subject};
 use super::support::Plan;
 use super::symbols::Symbols;
+use super::window_counts::CountIntervals;
 use interrupts::{Credits, interrupts, ipis, resched_ipis, returns};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::entry;
@@ -86,6 +87,8 @@ pub struct Observed {
     pub sampled_events: Option<SampledEvents>,
     /// The 95 % intervals of the estimates among these numbers, by [`Sampled::name`].
     pub intervals: BTreeMap<&'static str, (f64, f64)>,
+    /// Of the counts by ring, opcode and delivery path; empty: they were counted all the time.
+    pub count_intervals: CountIntervals,
     /// Followed requests that were in flight at the end, the oldest first.
     pub open: Vec<OpenCounts>,
     /// What was lost for want of room, and how much of it.
@@ -124,7 +127,8 @@ pub(super) fn observe(
     let calls = |of: fn(&types::cpu_slot) -> u64| has("mode_sys_exit").then(|| sum(of));
     let switches = sum(|s| s.switches);
     let is_ring = matches!(subject.interface, Interface::IoUring { .. } | Interface::Any);
-    Observed {
+    let observed = Observed {
+        count_intervals: CountIntervals::new(),
         seen: vehicles.iter().map(|v| v.completions).sum(),
         vehicles,
         lost: lost(raw, subject),
@@ -160,7 +164,11 @@ pub(super) fn observe(
         sampled_events: raw.sampled_events.clone(),
         open: open(&raw.open),
         full: full(raw),
-    }
+    };
+    let rest = raw.light.as_ref().map(SampledEvents::rest);
+    let count_intervals = raw.window_counts.as_ref().zip(rest);
+    let count_intervals = count_intervals.map(|((of, known), rest)| of.intervals(&observed, rest, *known));
+    Observed { count_intervals: count_intervals.unwrap_or_default(), ..observed }
 }
 
 impl Observed {

@@ -6,6 +6,7 @@ use crate::counted::{Counted, RawRing};
 use crate::rings::Process;
 use crate::sampled_events::{Sampled, SampledEvents};
 use crate::skel::types;
+use crate::window_counts::{Known, WindowCounts};
 
 /// The counters as they were read.
 #[derive(Default, Clone)]
@@ -36,6 +37,8 @@ pub(crate) struct Raw {
     pub sampled_events: Option<SampledEvents>,
     /// All programs were, since they cost too much.
     pub light: Option<SampledEvents>,
+    /// Counts that were multiplied, and what they were multiplied by.
+    pub window_counts: Option<(WindowCounts, Known)>,
     /// Io-wq workers: made, and most at one time.
     pub workers: (u64, u64),
     /// Followed requests without a completion at the end: those that ask for none, and the others.

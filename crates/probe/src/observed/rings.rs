@@ -179,6 +179,7 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },
             punted_drained: if always { 0 } else { op.punted_drained },
+            seen: counted.seen.get(&number).copied(),
             errnos: errnos.filter(|(_, n)| **n > 0).map(|((_, errno), n)| (*errno as i32, *n)).collect(),
             opcode,
         }

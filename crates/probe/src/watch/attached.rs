@@ -19,6 +19,7 @@ use crate::subject::Subject;
 use crate::support::Plan;
 use crate::symbols::Symbols;
 use crate::trails::RequestTraces;
+use crate::window_counts::WindowCounts;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
@@ -142,6 +143,9 @@ pub(super) struct Light {
     /// The counts when all programs were attached last.
     pub(super) opened: Sums,
     pub(super) events: SampledEvents,
+    pub(super) counts: WindowCounts,
+    /// The rings' counters were read to the end.
+    pub(super) posted_is_all: bool,
 }
 
 /// What the windows that are over have left.

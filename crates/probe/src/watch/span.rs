@@ -11,6 +11,7 @@ use crate::overflow;
 use crate::raw::peek;
 use crate::sampled_events::Sums;
 use crate::skel::types;
+use crate::window_counts::Known;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
@@ -135,14 +136,16 @@ impl Watch<'_> {
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
-    /// Where the trace became one by windows: all that it lasted, and the completions that the rings posted in it, where they are known.
-    pub fn lasted(&mut self, span: std::time::Duration, posted: Option<u64>) {
+    /// Where the trace became one by windows: all that it lasted, and the completions that the rings' counters have of it. `is_all`: they
+    /// were read to the end, not only up to a second before it.
+    pub fn lasted(&mut self, span: std::time::Duration, (posted, is_all): (u64, bool)) {
         if let Some(light) = &mut self.light {
-            light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted.unwrap_or(0), ..Sums::default() };
+            light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted, ..Sums::default() };
+            light.posted_is_all = is_all;
         }
     }
 
-    /// Expands what windows have counted, by the completions where all are known, else by the time.
+    /// Expands what windows have counted, by the completions where all are known, else by the time, but to no fewer than are known.
     fn expand(&self, raw: &mut Raw) {
         /// Such a ring counts two for a large completion.
         const CQE_MIXED: u32 = setup_flag::bit("cqe_mixed");
@@ -153,15 +156,21 @@ impl Watch<'_> {
         let ratio = |all: u64, whole: u64, windows: u64| all.saturating_sub(whole) as f64 / windows as f64;
         let posted = |raw: &Raw| raw.slots.iter().map(|s| s.posted).sum::<u64>();
         let (seen, seen_whole) = (posted(raw), posted(&light.whole));
-        let factor = match all.completions > seen && seen > seen_whole && !is_mixed {
-            true => ratio(all.completions, seen_whole, seen - seen_whole),
-            false => ratio(all.ns, whole.ns, windows.ns.max(1)),
+        let by_time = ratio(all.ns, whole.ns, windows.ns.max(1));
+        let is_known = all.completions > seen && seen > seen_whole && !is_mixed;
+        let posted_factor = if is_known { ratio(all.completions, seen_whole, seen - seen_whole) } else { 0.0 };
+        let known = match is_known {
+            true if light.posted_is_all => Known::All,
+            true if posted_factor > by_time => Known::UpTo { end_ns: 1_000_000_000 },
+            _ => Known::Time,
         };
+        let factor = if known == Known::Time { by_time } else { posted_factor };
         raw.expand(&light.whole, factor.max(1.0));
         events.all.completions = posted(raw);
         let mut costly = raw.sampled_events.take().unwrap_or_default();
         costly.all = events.all;
         (raw.sampled_events, raw.light) = (Some(costly), Some(events));
+        raw.window_counts = Some((light.counts.clone(), known));
     }
 
     /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet

@@ -104,7 +104,8 @@ impl Watch<'_> {
             return Ok(());
         }
         let mut raw = self.counters()?;
-        let sums = self.observed(&raw, None).sums(at.ns, at.completions);
+        let observed = self.observed(&raw, None);
+        let sums = observed.sums(at.ns, at.completions);
         let Some(light) = &mut self.light else { return Ok(()) };
         let seen = sums.since(&light.opened);
         light.opened = sums;
@@ -113,8 +114,12 @@ impl Watch<'_> {
                 raw.since(&since);
                 light.whole.add(&raw);
                 light.events.whole(seen);
+                light.counts.whole(&observed);
             }
-            None => light.events.window(seen),
+            None => {
+                light.events.window(seen);
+                light.counts.window(&observed, seen.ns, seen.completions);
+            }
         }
         Ok(())
     }

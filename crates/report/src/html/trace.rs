@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
 use super::words::Sentence;
 use super::{Answered, paths, safe};
+use crate::terminal::measured::{estimate, path_name};
 use crate::terminal::spent::label;
 use crate::terminal::trace_words::{subject, throughput};
 use iotrail_answer::histogram::powers;
@@ -17,7 +18,8 @@ use iotrail_base::error::Result;
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, span};
 use iotrail_schema::account::{Bound, BoundOf, Role};
 use iotrail_schema::delivery_path::DeliveryPath;
-use iotrail_schema::trace_record::{FileRequests, LatencyHistogram, RingRecord, TraceRecord};
+use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_schema::trace_record::{CountIntervals, FileRequests, LatencyHistogram, RingRecord, TraceRecord};
 
 /// Threads, rings, files and calls that are drawn, the busiest first.
 const LINES: usize = 12;
@@ -338,16 +340,24 @@ fn counted(of: &str, part: &str, n: u64, detail: &str) -> Part {
     Part { name: part.to_owned(), size: n as f64, row: vec![json!(of), json!(part), json!(n), json!(detail)] }
 }
 
-fn paths_of(of: &str, all: &[iotrail_schema::measurement::DeliveryPathCount]) -> Vec<Part> {
-    let known = all.iter().filter(|v| v.completions > 0);
-    known.map(|v| counted(of, v.vehicle.name(), v.completions, v.detail.as_deref().unwrap_or_default())).collect()
+fn paths_of(of: &str, all: &[DeliveryPathCount], intervals: &CountIntervals) -> Vec<Part> {
+    let part = |v: &DeliveryPathCount| {
+        let estimate = intervals.get(&path_name(v)).map(|interval| match interval {
+            Some([lo, hi]) => format!("estimate, {} to {} (95 %)", count(*lo), count(*hi)),
+            None => "estimate without an interval: fewer than 5 windows".into(),
+        });
+        let detail: Vec<String> = v.detail.iter().map(|detail| detail.to_string()).chain(estimate).collect();
+        counted(of, v.vehicle.name(), v.completions, &detail.join("; "))
+    };
+    all.iter().filter(|v| v.completions > 0).map(part).collect()
 }
 
 fn delivered(t: &TraceRecord) -> Option<Figure> {
     let reads = "The kernel entry that delivered each completion, from ready to posted; several parts of one colour differ in their detail.";
     let mut bars = bars_of_counts(("delivered", "Delivered by"), reads, Place::Open, "of", "completions", Unit::Number);
-    let line = Line { name: "all".into(), says: count(t.total.ios as f64), ..Line::default() };
-    bars.panel("", "", vec![(line, paths_of("all", &t.total.vehicles))], &part_look);
+    let says = estimate(count(t.total.ios as f64), t.total.ios, "ios", &t.total.count_intervals);
+    let line = Line { name: "all".into(), says, ..Line::default() };
+    bars.panel("", "", vec![(line, paths_of("all", &t.total.vehicles, &t.total.count_intervals))], &part_look);
     bars.figure()
 }
 
@@ -364,14 +374,16 @@ fn rings(t: &TraceRecord) -> Option<Figure> {
     let line = |ring: &&RingRecord| {
         let name = format!("ring {} of {} ({}), {}", ring.ring, ring.comm, ring.tgid, ring.flags.join(","));
         let p50 = ring.latency_ns.p50.map_or(UNKNOWN.into(), |ns| span(ns as f64));
-        let says = format!("{} · p50 {p50}", count(ring.completions as f64));
-        (Line { says, name: name.clone(), ..Line::default() }, paths_of(&name, &ring.vehicles))
+        let completions = count(ring.completions as f64);
+        let completions = estimate(completions, ring.completions, "completions", &ring.count_intervals);
+        let says = format!("{completions} · p50 {p50}");
+        (Line { says, name: name.clone(), ..Line::default() }, paths_of(&name, &ring.vehicles, &ring.count_intervals))
     };
     bars.panel("", "ring", all.iter().take(LINES).map(line).collect(), &part_look);
     let context = |c: &iotrail_schema::trace_record::ContextRecord| {
         let name = format!("{} of {} ({})", c.interface, c.comm, c.tgid);
         let line = Line { name: name.clone(), says: count(c.completions as f64), ..Line::default() };
-        (line, paths_of(&name, &c.vehicles))
+        (line, paths_of(&name, &c.vehicles, &CountIntervals::new()))
     };
     bars.panel("Native and POSIX AIO", "context", t.contexts.iter().take(LINES).map(context).collect(), &part_look);
     bars.figure()

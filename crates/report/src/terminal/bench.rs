@@ -26,7 +26,7 @@ fn brief(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     b.field("throughput", &throughput(m));
     b.field("latency", &verdict::latency(&m.latency_ns, false));
     verdict::time(b, m.stages.as_deref(), measured::is_sample(m));
-    b.field("delivered by", &verdict::delivered(&m.vehicles, false)).gives_way(Turn::DeliveredBy);
+    b.field("delivered by", &verdict::delivered(&m.vehicles, &Default::default())).gives_way(Turn::DeliveredBy);
     b.field("per I/O", &verdict::per_io(&m.per_io, &m.per_io_intervals)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(m)).gives_way(Turn::Cpu);
     verdict::limits(b, &m.warnings, &answer.answer);
@@ -46,7 +46,7 @@ fn in_full(m: &Measurement, answer: &Verdict, style: Style) -> Screen {
     o.field("stages", &measured::stages(m.stages.as_deref(), measured::is_sample(m)));
     o.field("CPU", &cpu(m));
     o.blank();
-    measured::vehicles(o, &m.vehicles, usize::MAX);
+    measured::vehicles(o, &m.vehicles, &Default::default(), usize::MAX);
     measured::counts(o, "per I/O", m);
     measured::where_the_cpu_went(o, m.cpu_shares.as_deref(), m.cpu_samples.as_deref());
     o.field("host", &measured::host(&m.host));

@@ -13,6 +13,7 @@ use iotrail_schema::measurement::{
     ModeSwitch, Order, PerIo, Probe, StageRecord, TaskWorkBatch, Warning,
 };
 use iotrail_schema::runnable::Runnable;
+use iotrail_schema::trace_record::CountIntervals;
 use iotrail_stats::expansion::is_narrow;
 
 /// `sampled`: some were left out. Then a mean without its interval is none.
@@ -51,8 +52,35 @@ pub const VEHICLES: usize = 10;
 /// Columns of the bar of a vehicle's share, where no delays take them.
 const BAR: usize = 12;
 
+/// A count of which a part may be of windows: `~1.2 M`, or `–` if its interval is wide or unknown.
+pub fn estimate(text: String, n: u64, name: &str, intervals: &CountIntervals) -> String {
+    match intervals.get(name) {
+        None => text,
+        // No ratio to 0 is narrow.
+        Some(Some([lo, hi])) if n == 0 || is_narrow(n as f64, (*lo, *hi)) => format!("~{text}"),
+        Some(_) => UNKNOWN.into(),
+    }
+}
+
+/// The same of a share of `all`.
+pub fn estimated_share(n: u64, all: u64, name: &str, intervals: &CountIntervals) -> String {
+    let of = |n: f64| n / all.max(1) as f64;
+    let text = percent(of(n as f64));
+    match intervals.get(name) {
+        None => text,
+        Some(Some([lo, hi])) if is_narrow(of(n as f64), (of(*lo), of(*hi))) => format!("~{text}"),
+        Some(_) => UNKNOWN.into(),
+    }
+}
+
+/// The name of a delivery path's count among the intervals.
+pub fn path_name(v: &DeliveryPathCount) -> String {
+    let detail = v.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    format!("vehicles.{}{detail}", v.vehicle.name())
+}
+
 /// How completions were delivered, the most first; what is beyond `most` rows is summed in one.
-pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], most: usize) {
+pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &CountIntervals, most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
         return;
@@ -61,9 +89,10 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], most: usize) {
     sorted.sort_by_key(|v| std::cmp::Reverse(v.completions));
     let delays = sorted.iter().any(|v| v.delay_ns.is_some());
     let lines = out.style().lines;
-    let row = |vehicle: String, detail: String, completions: u64, delay: Option<&Delay>| {
+    let row = |vehicle: String, detail: String, completions: u64, name: &str, delay: Option<&Delay>| {
         let share = completions as f64 / seen as f64;
-        let mut row = vec![vehicle, detail, completions.to_string(), percent(share)];
+        let counted = estimate(completions.to_string(), completions, name, intervals);
+        let mut row = vec![vehicle, detail, counted, estimated_share(completions, seen, name, intervals)];
         match delays {
             true => row.extend([known_span(delay.and_then(|d| d.p50)), known_span(delay.and_then(|d| d.p99))]),
             false => row.push(bar(share, BAR, lines)),
@@ -73,12 +102,15 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], most: usize) {
     // One row that stands for one only would say less in the same space.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
     let one = |v: &&DeliveryPathCount| {
-        row(v.vehicle.to_string(), v.detail.clone().unwrap_or_default().into(), v.completions, v.delay_ns.as_deref())
+        let detail = v.detail.clone().unwrap_or_default().into();
+        row(v.vehicle.to_string(), detail, v.completions, &path_name(v), v.delay_ns.as_deref())
     };
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
     if let rest @ [_, ..] = &sorted[shown..] {
         let completions = rest.iter().map(|v| v.completions).sum();
-        rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, None));
+        // The rare ones are estimated worst.
+        let name = rest.last().map(|v| path_name(v)).unwrap_or_default();
+        rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, &name, None));
     }
     let mut columns = vec![
         Column::words("delivered by", 12),

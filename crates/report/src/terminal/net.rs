@@ -268,7 +268,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
             Engine::Epoll => {
                 o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()])
             }
-            _ => measured::vehicles(o, &m.vehicles, measured::VEHICLES),
+            _ => measured::vehicles(o, &m.vehicles, &Default::default(), measured::VEHICLES),
         }
         measured::counts(o, "per request", m);
     }

@@ -78,8 +78,7 @@ fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen
         let turn = if role == Role::Thread { Turn::Threads } else { Turn::KernelThreads };
         b.field(name, &rows).or(turn, |o| o.field_in_a_line(name, &rows)).gives_way(turn);
     }
-    b.field("delivered by", &verdict::delivered(&total.vehicles, watched::is_estimated(total)))
-        .gives_way(Turn::DeliveredBy);
+    b.field("delivered by", &verdict::delivered(&total.vehicles, &total.count_intervals)).gives_way(Turn::DeliveredBy);
     b.field("per I/O", &verdict::per_io(&total.per_io, &total.per_io_intervals)).gives_way(Turn::PerIo);
     b.field("CPU", &cpu(total)).gives_way(Turn::Cpu);
     verdict::limits(b, &total.warnings, &answer.answer);

@@ -11,6 +11,7 @@ use iotrail_answer::summary::measured::{Verdict, parts_known};
 use iotrail_base::words::{count, known_span, list, percent, plural, span};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Latency, PerIo, StageRecord, Warning};
+use iotrail_schema::trace_record::CountIntervals;
 
 /// What limits the figures, at most.
 const LIMITS: usize = 2;
@@ -126,10 +127,13 @@ fn bar(s: &StageRecord) -> String {
 }
 
 /// `enter 82 % · inline 12 % · …`.
-pub fn delivered(vehicles: &[DeliveryPathCount], estimated: bool) -> Vec<String> {
-    let about = if estimated { "~" } else { "" };
+pub fn delivered(vehicles: &[DeliveryPathCount], intervals: &CountIntervals) -> Vec<String> {
+    let all: u64 = vehicles.iter().map(|v| v.completions).sum();
     let shares = shares_of(vehicles);
-    let one = |(v, share): &(DeliveryPath, f64)| format!("{} {about}{}", v.name(), percent(*share));
+    let one = |(v, share): &(DeliveryPath, f64)| {
+        let n = (share * all as f64).round() as u64;
+        format!("{} {}", v.name(), measured::estimated_share(n, all, &format!("vehicles.{}", v.name()), intervals))
+    };
     let rest = shares.len().saturating_sub(PATHS);
     let more = (rest > 0).then(|| plural(rest, "other"));
     shares.iter().take(PATHS).map(one).chain(more).collect()

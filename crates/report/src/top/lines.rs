@@ -121,7 +121,7 @@ pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
     }
     if !r.carried.is_empty() {
         o.blank();
-        measured::vehicles(o, &r.carried, VEHICLES);
+        measured::vehicles(o, &r.carried, &Default::default(), VEHICLES);
     }
     out
 }

@@ -1,6 +1,11 @@
 //! Estimates for all requests, based on the traced requests.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+/// The `count_intervals` of a trace or a ring.
+pub type CountIntervals = BTreeMap<String, Option<[f64; 2]>>;
 
 /// io_uring_enter calls by the number of requests to submit, in powers of two; estimated from the traced requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

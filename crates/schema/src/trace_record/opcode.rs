@@ -25,7 +25,7 @@ pub struct OpcodeRecord {
     pub completions: u64,
     /// Sum of the results of reads, writes, sends and receives. Bytes moved without a completion are unknown and not included.
     pub bytes: u64,
-    /// Completions with an error.
+    /// Completions with an error. With `seen` it is a lower bound.
     pub errors: u64,
     /// Reads, writes and sends with fewer bytes than requested; null: not checked. The requested length is not checked for
     /// vectored operations, `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations. Reads into provided buffers, and sends of
@@ -62,6 +62,9 @@ pub struct OpcodeRecord {
     /// Number of times that a request was handed to io-wq because of a drain (IOSQE_IO_DRAIN).
     #[serde(default)]
     pub punted_drained: u64,
+    /// Outcomes that were seen; `errors`, `short`, `denied` and `errnos` are of these. Null: all were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
     /// The errors by name.
     pub errnos: Vec<ErrnoCount>,
     /// Latency of the traced requests.
@@ -102,6 +105,11 @@ impl OpcodeRecord {
     /// I/Os with a known outcome: the notification of a zero-copy send does not count, a silent success counts.
     pub fn outcomes(&self) -> u64 {
         self.completions.saturating_sub(self.notifications) + self.silent()
+    }
+
+    /// The outcomes among which failures were counted. In windows, outcomes are multiplied and failures are not.
+    pub fn judged(&self) -> u64 {
+        self.seen.unwrap_or_else(|| self.outcomes())
     }
 }
 

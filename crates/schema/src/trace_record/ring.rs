@@ -1,5 +1,7 @@
 //! Rings, and contexts of interfaces without rings.
 
+use std::collections::BTreeMap;
+
 use crate::setup_flag;
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +40,9 @@ pub struct RingRecord {
     pub completions: u64,
     /// Bytes of the results.
     pub bytes: u64,
-    /// Completions with an error.
+    /// Completions with an error. In a trace that continued in windows it is a lower bound.
     pub errors: u64,
-    /// Completions that found the completion queue full.
+    /// Completions that found the completion queue full. In a trace that continued in windows it is a lower bound.
     pub overflows: u64,
     /// Time from its first to its last counted event, over which rates are computed. It is exact to a kernel tick. Below 20 ticks
     /// it is the
@@ -82,6 +84,9 @@ pub struct RingRecord {
     /// Threads that submit to it and threads that wait for its completions; null: none was seen.
     #[serde(default)]
     pub threads: Option<RingThreads>,
+    /// As the total's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
 }
 
 /// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL or of a ring driven by BPF.

@@ -76,7 +76,7 @@ impl Running<'_> {
         // What ends the watch is none of the watched programs' CPU time.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
-        self.watch.lasted(lasted, posted.and_then(|(posted, each)| each.then_some(posted)));
+        self.watch.lasted(lasted, posted.unwrap_or_default());
         let observed = self.watch.end()?;
         let (threads, more_threads) = self.watch.threads()?;
         let calls = self.watch.calls(&threads)?;

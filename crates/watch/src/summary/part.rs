@@ -127,6 +127,7 @@ impl Part {
             punted_asked: counts.punted_asked,
             punted_would_block: counts.punted_would_block,
             punted_drained: counts.punted_drained,
+            seen: counts.seen,
             errnos: self.errnos(counts),
             latency_ns: times.latency(one_in),
             waits: times.waits(one_in),

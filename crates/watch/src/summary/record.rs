@@ -9,7 +9,7 @@ use super::open::open;
 use super::part::Part;
 use super::rings::{ring, share_threads, sq_tids, sqpoll};
 use super::seen::{ProcView, Span};
-use super::total::total;
+use super::total::{count_intervals, total};
 use crate::{files, rings, threads};
 use iotrail_answer::warnings::doubt;
 use iotrail_path::waits::Limit;
@@ -57,7 +57,8 @@ impl Summary {
             .map(|((counts, found), threads)| {
                 let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
                 let order = orders.remove(&counts.ring);
-                RingRecord { order, threads, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
+                let count_intervals = count_intervals(&observed, Some(counts.ring));
+                RingRecord { order, threads, count_intervals, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
             })
             .collect();
         share_threads(&mut rings);

@@ -61,6 +61,7 @@ pub(super) fn ring(
         reaping: part.stays.record(),
         sqpoll,
         threads: None,
+        count_intervals: BTreeMap::new(),
     }
 }
 

@@ -20,7 +20,7 @@ use iotrail_probe::sampled_events::{self, Sampled};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
 use iotrail_schema::trace_record::{
-    IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
+    CountIntervals, IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
 };
 
 /// `None`: no memory was shared.
@@ -75,6 +75,7 @@ pub(super) fn total(
         per_io: per_io(&observed),
         per_io_intervals: per_io_intervals(&observed),
         intervals: intervals(&observed),
+        count_intervals: count_intervals(&observed, None),
         mode_switches: mode_switches(&observed),
         task_work_batches: observed
             .run_batches
@@ -202,6 +203,12 @@ fn intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
         (Sampled::Syscalls, "mode_switches.syscall"),
     ];
     named.into_iter().filter_map(of).collect()
+}
+
+/// Of a ring, or of all.
+pub(super) fn count_intervals(observed: &Observed, ring: Option<u32>) -> CountIntervals {
+    let of = observed.count_intervals.iter().filter(|((of, _), _)| *of == ring);
+    of.map(|((_, name), interval)| (name.clone(), interval.map(|(lo, hi)| [lo, hi]))).collect()
 }
 
 fn sampled_events(events: &sampled_events::SampledEvents) -> SampledEvents {

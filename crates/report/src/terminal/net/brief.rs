@@ -24,7 +24,7 @@ pub fn screen(m: &Measurement, net: &NetRecord, answer: &Verdict, style: Style) 
     verdict::time(b, m.stages.as_deref(), measured::is_sample(m));
     b.field("CPU", &both_cpus(m, net)).gives_way(Turn::Cpu);
     if net.server.is_some() {
-        b.field("delivered by", &verdict::delivered(&m.vehicles, false)).gives_way(Turn::DeliveredBy);
+        b.field("delivered by", &verdict::delivered(&m.vehicles, &Default::default())).gives_way(Turn::DeliveredBy);
         b.field("per request", &verdict::per_io(&m.per_io, &m.per_io_intervals)).gives_way(Turn::PerIo);
     }
     verdict::limits(b, &m.warnings, &answer.answer);

@@ -258,6 +258,11 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
         system_ns: None,
     });
     t.total.errors = 1_234;
+    let ios = t.total.ios as f64;
+    let paths: Vec<String> = t.total.vehicles.iter().map(|v| format!("vehicles.{}", v.vehicle.name())).collect();
+    let narrow_ones = t.total.vehicles.iter().map(|v| v.completions as f64).map(|n| Some([0.9 * n, 1.1 * n]));
+    t.total.count_intervals = paths.iter().cloned().zip(narrow_ones).collect();
+    t.total.count_intervals.insert("bytes".into(), None);
     for full in [true, false] {
         let text = trace::screen(&t, full, PLAIN).to_string();
         narrow(&text);
@@ -266,7 +271,8 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
         assert!(full || !text.lines().any(unmarked), "{text}");
         assert!(!full || text.contains("counts and shares are estimates"), "{text}");
         for part in [
-            "~1234 errors",
+            "at least 1234 errors",
+            " · – · –/s",
             " · ~",
             "all of the first 10.3 s, then",
             "50 windows of 150 ms",
@@ -277,6 +283,29 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
             assert!(text.replace("\n             ", " ").contains(part), "{part}: {text}");
         }
     }
+    // An interval that is wide, and one that is not known.
+    for interval in [Some([0.1 * ios, 0.6 * ios]), None] {
+        t.total.count_intervals.insert(paths[0].clone(), interval);
+        let text = trace::screen(&t, false, PLAIN).to_string();
+        let line = text.lines().find(|line| line.starts_with("delivered by")).unwrap();
+        assert!(line.contains(&format!("{} –", t.total.vehicles[0].vehicle.name())), "{line}");
+    }
+}
+
+#[test]
+fn a_ring_in_windows_has_marked_counts_and_errors_that_are_lower_bounds() {
+    let mut t = clean();
+    let r = &mut t.rings[0];
+    let o = &mut r.opcodes[0];
+    (o.errors, o.seen) = (7, Some(1_000));
+    let name = format!("opcodes.{}.", o.opcode);
+    let requests = o.requests as f64;
+    r.count_intervals.insert(format!("{name}requests"), Some([0.95 * requests, 1.05 * requests]));
+    r.count_intervals.insert(format!("{name}completions"), Some([0.5 * requests, 1.05 * requests]));
+    let text = trace::screen(&t, true, PLAIN).to_string();
+    let line = text.lines().find(|line| line.starts_with(&t.rings[0].opcodes[0].opcode)).unwrap();
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    assert!(columns[1].starts_with('~') && columns.contains(&"–") && columns.contains(&"≥7"), "{line}");
 }
 
 #[test]

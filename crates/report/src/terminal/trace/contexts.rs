@@ -6,7 +6,7 @@ use crate::terminal::layout::Screen;
 use crate::terminal::measured::{self, VEHICLES};
 use iotrail_base::words::{count, plural};
 use iotrail_schema::measurement::Followed;
-use iotrail_schema::trace_record::ContextRecord;
+use iotrail_schema::trace_record::{ContextRecord, CountIntervals};
 
 /// A context of native aio, or a process's POSIX AIO.
 pub fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
@@ -18,9 +18,9 @@ pub fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     head.push(format!("{} requests", count(c.requests as f64)));
     head.push(format!("{} results reaped", count(c.reaped as f64)));
     o.field(&format!("context {}", c.context), &head);
-    opcodes(o, &c.opcodes, followed);
+    opcodes(o, &c.opcodes, followed, &CountIntervals::new());
     o.blank();
-    measured::vehicles(o, &c.vehicles, VEHICLES);
+    measured::vehicles(o, &c.vehicles, &Default::default(), VEHICLES);
     o.field("latency", &latency(&c.latency_ns, followed));
 }
 

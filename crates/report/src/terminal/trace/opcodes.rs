@@ -1,12 +1,13 @@
 //! Requests by their opcode.
 
 use crate::terminal::layout::{Column, Screen};
+use crate::terminal::measured::estimate;
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, percent, span};
 use iotrail_schema::measurement::{Followed, Latency};
 use iotrail_schema::opcode;
-use iotrail_schema::trace_record::OpcodeRecord;
+use iotrail_schema::trace_record::{CountIntervals, OpcodeRecord};
 
-pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
+pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, intervals: &CountIntervals) {
     let number = Column::number;
     // Of those that were not followed one may have taken longer.
     let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
@@ -28,13 +29,17 @@ pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed) {
     sorted.sort_by_key(|o| std::cmp::Reverse((o.completions, o.requests)));
     let whole = |n: u64| count(n as f64);
     let row = |op: &&OpcodeRecord| {
+        let about =
+            |text: String, n: u64, name: &str| estimate(text, n, &format!("opcodes.{}.{name}", op.opcode), intervals);
+        // Only errors that were seen are counted.
+        let least = if op.seen.is_some() && op.errors > 0 { "≥" } else { "" };
         let l: &Latency = &op.latency_ns;
         vec![
             op.opcode.clone(),
-            whole(op.requests),
-            whole(op.completions),
-            moved(op),
-            whole(op.errors),
+            about(whole(op.requests), op.requests, "requests"),
+            about(whole(op.completions), op.completions, "completions"),
+            about(moved(op), op.bytes, "bytes"),
+            format!("{least}{}", whole(op.errors)),
             whole(op.punted_asked + op.punted_would_block + op.punted_drained),
             known_span(l.p50),
             known_span(l.p99),

@@ -28,9 +28,9 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     }
     head.extend(is_estimated(&t.total).then(|| ESTIMATED.to_owned()));
     o.field(&format!("ring {}", r.ring), &head);
-    opcodes(o, &r.opcodes, &t.total.followed);
+    opcodes(o, &r.opcodes, &t.total.followed, &r.count_intervals);
     o.blank();
-    measured::vehicles(o, &r.vehicles, VEHICLES);
+    measured::vehicles(o, &r.vehicles, &r.count_intervals, VEHICLES);
     o.field("stages", &stages(r.stages.as_ref(), r.latency_ns.count, r.waits.as_ref(), &t.total));
     o.field("waits", &waits(r.waits.as_ref()));
     o.field("submitted", &enter_batches(&r.enter_batches, r.enter_calls.as_ref(), &t.total.followed));

@@ -1,6 +1,6 @@
 //! What was watched, for how long, and what it did in all.
 
-use crate::terminal::measured::{SPLIT_NS, TOO_SHORT};
+use crate::terminal::measured::{SPLIT_NS, TOO_SHORT, estimate};
 use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
@@ -90,28 +90,31 @@ pub const ESTIMATED: &str = "counts and shares are estimates";
 
 pub fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
-    let multiplied = |n: u64| if is_estimated(total) && n > 0 { "~" } else { "" };
+    // Failures are not multiplied: they are those that were seen.
+    let least = |n: u64| if is_estimated(total) && n > 0 { "at least " } else { "" };
+    let about = |text: String| estimate(text, total.bytes, "bytes", &total.count_intervals);
     // What requests moved that succeeded without a completion is not known.
     let in_part = total.opcodes.iter().any(OpcodeRecord::bytes_unknown);
     let moved = |n: u64, per: &str| match (in_part, n) {
-        (false, n) => format!("{}{}{per}", multiplied(n), bytes(n)),
+        (false, n) => format!("{}{per}", about(bytes(n))),
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
     // Windows are a sample, unless the rings' counters are known to the end.
     let is_sample = is_estimated(total) && total.windows.is_some_and(|w| w.posted_is_all != Some(true));
-    let about = if is_sample { "~" } else { "" };
+    let mark = if is_sample { "~" } else { "" };
     let mut items = vec![
-        format!("{about}{}", so_many(total.ios, "completion")),
-        format!("{about}{} a second", count(total.iops)),
+        format!("{mark}{}", so_many(total.ios, "completion")),
+        format!("{mark}{} a second", count(total.iops)),
         moved(total.bytes, ""),
-        format!("{}{}{}", multiplied(total.errors), plural(total.errors as usize, "error"), errnos(&total.opcodes)),
         format!(
-            "{}{} short{}",
-            multiplied(total.short_ios),
-            count(total.short_ios as f64),
-            short_not_told(&total.opcodes)
+            "{}{}{}{}",
+            least(total.errors),
+            plural(total.errors as usize, "error"),
+            if is_estimated(total) && total.errors == 0 { " seen" } else { "" },
+            errnos(&total.opcodes)
         ),
+        format!("{}{} short{}", least(total.short_ios), count(total.short_ios as f64), short_not_told(&total.opcodes)),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);

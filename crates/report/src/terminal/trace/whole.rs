@@ -37,7 +37,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         });
         items.extend(is_estimated(total).then(|| ESTIMATED.to_owned()));
         o.field("in all", &items);
-        measured::vehicles(o, &total.vehicles, VEHICLES);
+        measured::vehicles(o, &total.vehicles, &total.count_intervals, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
         // Native and POSIX AIO has none.
         let followed = if t.contexts.is_empty() { total.latency_ns.count } else { 0 };

@@ -1,0 +1,204 @@
+//! Counts of rings, opcodes and delivery paths, window by window: the intervals of the counts that windows are multiplied to.
+
+use std::collections::BTreeMap;
+
+use crate::observed::Observed;
+use crate::rings::{OpcodeCounts, RingCounts};
+use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_stats::expansion::{self, Rest, Window};
+
+/// A ring's count, or one of all (`None`), by its place in the record: `requests`, `opcodes.read.bytes`, `vehicles.enter`.
+pub type Name = (Option<u32>, String);
+
+/// By name; `None`: too few windows.
+pub type CountIntervals = BTreeMap<Name, Option<(f64, f64)>>;
+
+type Counts = BTreeMap<Name, u64>;
+
+/// More windows become half as many, each of two.
+const MOST: usize = 256;
+
+/// What is known of the completions outside of windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Known {
+    /// All, by the rings' own counters.
+    All,
+    /// The same, but for so long at the end.
+    UpTo { end_ns: u64 },
+    /// Nothing: counts are expanded by the time.
+    Time,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct WindowCounts {
+    /// Up to now.
+    so_far: Counts,
+    whole: Counts,
+    windows: Vec<Window>,
+    /// In each window; a missing end is 0.
+    counts: BTreeMap<Name, Vec<u64>>,
+}
+
+impl WindowCounts {
+    /// Up to now all was counted since the last call.
+    pub fn whole(&mut self, observed: &Observed) {
+        for (name, n) in self.grown(observed) {
+            *self.whole.entry(name).or_default() += n;
+        }
+    }
+
+    /// A window ends, this long and with so many completions.
+    pub fn window(&mut self, observed: &Observed, ns: u64, completions: u64) {
+        if self.windows.len() == MOST {
+            let pair = |w: &[Window]| Window {
+                span: w[0].span + w[1].span,
+                counted: w[0].counted + w[1].counted,
+                events: 0.0,
+            };
+            self.windows = self.windows.chunks_exact(2).map(pair).collect();
+            self.counts.values_mut().for_each(|n| *n = n.chunks(2).map(|pair| pair.iter().sum()).collect());
+        }
+        for (name, n) in self.grown(observed) {
+            let counts = self.counts.entry(name).or_default();
+            counts.resize(self.windows.len(), 0);
+            counts.push(n);
+        }
+        self.windows.push(Window { span: ns as f64, counted: completions as f64, events: 0.0 });
+    }
+
+    fn grown(&mut self, observed: &Observed) -> Counts {
+        let now = named(observed);
+        let before = std::mem::replace(&mut self.so_far, now);
+        let since = |(name, n): (&Name, &u64)| {
+            let n = n.saturating_sub(before.get(name).copied().unwrap_or(0));
+            (n > 0).then(|| (name.clone(), n))
+        };
+        self.so_far.iter().filter_map(since).collect()
+    }
+
+    /// The intervals of all that was estimated: they hold what is known to be and the estimate itself.
+    pub fn intervals(&self, observed: &Observed, rest: Rest, known: Known) -> CountIntervals {
+        let by_time = known == Known::Time;
+        let stretched = match known {
+            Known::All => 1.0,
+            Known::UpTo { end_ns } => 1.0 + end_ns as f64 / rest.span,
+            // Outside of windows the program is faster.
+            Known::Time => rest.slowed,
+        };
+        let rest = if by_time { Rest { counted: 0.0, ..rest } } else { rest };
+        let of = |(name, estimate): (Name, u64)| {
+            let (seen, none) = (self.so_far.get(&name).copied().unwrap_or(0), vec![]);
+            let whole = self.whole.get(&name).copied().unwrap_or(0);
+            let events = self.counts.get(&name).unwrap_or(&none);
+            let event = |(at, w): (usize, &Window)| Window {
+                events: events.get(at).map_or(0.0, |n| *n as f64),
+                counted: if by_time { 0.0 } else { w.counted },
+                ..*w
+            };
+            let windows: Vec<Window> = self.windows.iter().enumerate().map(event).collect();
+            let interval = expansion::total(whole as f64, &windows, rest).and_then(|t| t.interval);
+            let estimate = estimate as f64;
+            (name, interval.map(|(lo, hi)| (lo.max(seen as f64).min(estimate), (hi * stretched).max(estimate))))
+        };
+        let is_known = |(ring, name): &Name| ring.is_none() && name == "ios" && known == Known::All;
+        named(observed).into_iter().filter(|(name, _)| !is_known(name)).map(of).collect()
+    }
+}
+
+/// The counts that have intervals.
+fn named(observed: &Observed) -> Counts {
+    let mut counts = Counts::new();
+    let mut add = |ring: Option<u32>, name: String, n: u64| *counts.entry((ring, name)).or_default() += n;
+    let mut ring = |of: Option<u32>, opcodes: &[OpcodeCounts], vehicles: &[DeliveryPathCount]| {
+        for o in opcodes {
+            let all =
+                [("requests", o.requests), ("completions", o.completions), ("bytes", o.bytes), ("errors", o.errors)];
+            for (name, n) in all {
+                add(of, name.into(), n);
+                add(of, format!("opcodes.{}.{name}", o.opcode), n);
+            }
+        }
+        for v in vehicles {
+            add(of, format!("vehicles.{}", v.vehicle.name()), v.completions);
+            if let Some(detail) = &v.detail {
+                add(of, format!("vehicles.{}: {detail}", v.vehicle.name()), v.completions);
+            }
+        }
+    };
+    for RingCounts { ring: number, opcodes, vehicles, .. } in &observed.rings {
+        ring(Some(*number), opcodes, vehicles);
+        ring(None, opcodes, &[]);
+    }
+    observed.others.iter().for_each(|others| ring(None, &others.opcodes, &[]));
+    ring(None, &[], &observed.vehicles);
+    add(None, "ios".into(), observed.seen);
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::delivery_path::DeliveryPath;
+
+    /// Up to some moment.
+    fn observed(reads: u64, entered: u64) -> Observed {
+        let opcode =
+            OpcodeCounts { opcode: "read".into(), requests: reads, completions: reads, ..OpcodeCounts::default() };
+        let path = |vehicle, completions| DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None };
+        let vehicles = vec![path(DeliveryPath::Enter, entered), path(DeliveryPath::Inline, reads - entered)];
+        let ring = RingCounts { ring: 3, opcodes: vec![opcode], vehicles: vehicles.clone(), ..RingCounts::default() };
+        Observed { seen: reads, vehicles, rings: vec![ring], ..Observed::default() }
+    }
+
+    fn traced(windows: u64) -> (WindowCounts, u64) {
+        let mut counts = WindowCounts::default();
+        counts.whole(&observed(1_000, 250));
+        for n in 1..=windows {
+            counts.window(&observed(1_000 + 40 * n, 250 + 10 * n), 10, 40);
+        }
+        (counts, 1_000 + 40 * windows)
+    }
+
+    fn rest(windows: u64) -> Rest {
+        Rest { span: 100.0 * windows as f64, counted: 400.0 * windows as f64, slowed: 1.0 }
+    }
+
+    #[test]
+    fn a_count_that_windows_were_multiplied_to_has_an_interval_around_its_estimate() {
+        let (counts, _) = traced(40);
+        let all = counts.intervals(&observed(17_000, 4_250), rest(40), Known::All);
+        let of = |ring, name: &str| all[&(ring, name.to_owned())].unwrap();
+        let requests = of(Some(3), "requests");
+        assert!(requests.0 > 16_000.0 && requests.1 < 18_000.0, "{requests:?}");
+        assert!(!all.contains_key(&(None, "ios".into())), "it is known by the rings' own counters");
+        let ios = |known| {
+            counts.intervals(&observed(17_000, 4_250), Rest { slowed: 1.5, ..rest(40) }, known)[&(None, "ios".into())]
+                .unwrap()
+        };
+        let (lo, hi) = ios(Known::Time);
+        assert!(lo < 17_000.0 && hi > 1.5 * 17_000.0, "{lo} to {hi}: it is slower in windows");
+        let (lo, hi) = ios(Known::UpTo { end_ns: 400 });
+        assert!(lo < 17_000.0 && hi > 1.1 * 17_000.0, "{lo} to {hi}: a tenth was not read");
+        for (lo, hi) in [of(Some(3), "vehicles.enter"), of(None, "vehicles.enter")] {
+            assert!((3_500.0..4_250.0).contains(&lo) && (4_250.0..5_000.0).contains(&hi), "{lo} to {hi}");
+        }
+        assert_eq!(of(None, "opcodes.read.errors"), (0.0, of(None, "errors").1), "none was seen");
+        assert!(of(None, "errors").1 > 0.0);
+    }
+
+    #[test]
+    fn a_count_of_four_windows_has_no_interval() {
+        let (counts, _) = traced(4);
+        let all = counts.intervals(&observed(2_600, 650), rest(4), Known::All);
+        assert!(all.values().all(Option::is_none), "{all:?}");
+    }
+
+    #[test]
+    fn many_windows_take_bounded_memory_and_keep_every_count() {
+        let (counts, _) = traced(5_000);
+        assert!(counts.windows.len() <= MOST, "{}", counts.windows.len());
+        let requests = &counts.counts[&(Some(3), "requests".into())];
+        assert_eq!((requests.len(), requests.iter().sum::<u64>()), (counts.windows.len(), 200_000));
+        assert_eq!(counts.windows.iter().map(|w| w.counted).sum::<f64>(), 200_000.0);
+    }
+}
