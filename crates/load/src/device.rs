@@ -15,7 +15,7 @@ use iotrail_host::block::usage::user_of;
 /// Refuses to write to a file or block device that a mount, swap, a loop device, another layer or a running program depends on.
 pub fn refuse_used(path: &Path, meta: &Metadata) -> Result<()> {
     // Some kernels refuse the open itself, and with EPERM: the user is looked up first.
-    user_of(path, meta).map_or(Ok(()), |by| Err(in_use(path, &by)))
+    user_of(meta).map_or(Ok(()), |by| Err(in_use(path, &by)))
 }
 
 fn in_use(path: &Path, by: &str) -> Error {

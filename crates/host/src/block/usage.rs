@@ -3,7 +3,6 @@
 //! Files and devices are compared by number, not by name: a hard link, a symbolic link and a bind mount are the same file.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,24 +13,36 @@ use super::locate::unescape;
 use crate::files;
 
 /// The mount, swap, loop device, layer, target or program that depends on this file or block device; `None`: none is found.
-pub fn user_of(path: &Path, meta: &Metadata) -> Option<String> {
-    let root = Path::new(files::ROOT);
+pub fn user_of(meta: &Metadata) -> Option<String> {
+    user_but(Path::new(files::ROOT), meta, "")
+}
+
+/// As [`user_of`], but for this loop device.
+fn user_but(root: &Path, meta: &Metadata, own_loop: &str) -> Option<String> {
     if is_block(meta) {
-        let dir = fs::canonicalize(format!("/sys/dev/block/{}", number_of(meta))).ok()?;
+        let dir = fs::canonicalize(files::below(root, format!("sys/dev/block/{}", number_of(meta)))).ok()?;
         let numbers = with_partitions(&dir).into_iter().chain(whole_of(&dir)).filter_map(|f| files::text(&f, "dev"));
         let numbers: Vec<String> = numbers.collect();
         return user_in(root, &dir)
-            .or_else(|| loop_on(root, meta))
+            .or_else(|| loop_on(root, meta, own_loop))
             .or_else(|| target_of(root, meta))
-            .or_else(|| written_by(root, |file| is_block(file) && numbers.contains(&number_of(file))));
+            .or_else(|| written_by(root, |file| is_block(file) && numbers.contains(&number_of(file))))
+            .or_else(|| user_below(root, &whole_of(&dir).unwrap_or(dir)));
     }
-    let code = || is_code(path).then(|| run_by(root, meta)).flatten();
     mount_of(root, meta)
-        .or_else(|| loop_on(root, meta))
+        .or_else(|| loop_on(root, meta, own_loop))
         .or_else(|| swap_on(root, meta))
         .or_else(|| target_of(root, meta))
         .or_else(|| written_by(root, |file| (file.dev(), file.ino()) == (meta.dev(), meta.ino())))
-        .or_else(code)
+        .or_else(|| mapped_by(root, meta))
+}
+
+/// Of a loop device: the user of the file or device that backs it.
+fn user_below(root: &Path, dir: &Path) -> Option<String> {
+    let path = files::text(dir, "loop/backing_file")?;
+    let meta = fs::metadata(files::below(root, &path)).ok()?;
+    let user = user_but(root, &meta, &name(dir)?)?;
+    Some(format!("its backing file {path}: {user}"))
 }
 
 fn is_block(meta: &Metadata) -> bool {
@@ -63,8 +74,9 @@ fn mount_of(root: &Path, meta: &Metadata) -> Option<String> {
     mounted.map(|at| format!("mounted at {at}"))
 }
 
-fn loop_on(root: &Path, meta: &Metadata) -> Option<String> {
-    let name = files::entries(root, "sys/block").into_iter().filter(|name| name.starts_with("loop")).find(|name| {
+fn loop_on(root: &Path, meta: &Metadata, but: &str) -> Option<String> {
+    let loops = files::entries(root, "sys/block").into_iter().filter(|name| name.starts_with("loop") && name != but);
+    let name = loops.into_iter().find(|name| {
         let Some(path) = files::text(root, format!("sys/block/{name}/loop/backing_file")) else { return false };
         match backing_of(&files::below(root, format!("dev/{name}"))) {
             Some([dev, ino, rdev]) => match meta.file_type().is_block_device() {
@@ -149,28 +161,29 @@ fn may_write(root: &Path, process: &str, fd: &str) -> bool {
         .is_some_and(|flags| matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR))
 }
 
-/// Reading the maps of all processes takes 0.1 ms per process: only for a file that can be code.
-fn is_code(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
-}
-
-/// A process that has the file mapped as code.
-fn run_by(root: &Path, meta: &Metadata) -> Option<String> {
+/// A process that has the file mapped as code, or shared and writable: its descriptor may be closed. Reading the maps takes 0.1 ms per
+/// process.
+fn mapped_by(root: &Path, meta: &Metadata) -> Option<String> {
     let device = format!("{:02x}:{:02x}", libc::major(meta.dev()), libc::minor(meta.dev()));
-    let is_it = |line: &str| {
+    let use_in = |line: &str| {
         let mut fields = line.splitn(6, ' ');
-        let is_code = fields.nth(1).is_some_and(|access| access.contains('x'));
+        let access = fields.nth(1)?;
+        let what = match access.as_bytes() {
+            [_, _, b'x', _] => "runs code from it",
+            [_, b'w', _, b's'] => "has it mapped for writing",
+            _ => return None,
+        };
         let [dev, inode] = [fields.nth(1), fields.next()].map(Option::unwrap_or_default);
         // Btrfs shows another device number here than stat(2).
         let path = fields.next().unwrap_or_default().trim_start();
-        is_code && inode.parse() == Ok(meta.ino()) && (dev == device || is_same(root, path, meta))
+        (inode.parse() == Ok(meta.ino()) && (dev == device || is_same(root, path, meta))).then_some(what)
     };
-    let maps = |process: &String| fs::read(files::below(root, format!("proc/{process}/maps"))).unwrap_or_default();
-    let runs = |process: &String| String::from_utf8_lossy(&maps(process)).lines().any(is_it);
-    let process = processes(root).find(runs)?;
-    let comm = files::text(root, format!("proc/{process}/comm")).unwrap_or_default();
-    Some(format!("process {process} ({comm}) runs code from it"))
+    processes(root).find_map(|process| {
+        let maps = fs::read(files::below(root, format!("proc/{process}/maps"))).unwrap_or_default();
+        let what = String::from_utf8_lossy(&maps).lines().find_map(use_in)?;
+        let comm = files::text(root, format!("proc/{process}/comm")).unwrap_or_default();
+        Some(format!("process {process} ({comm}) {what}"))
+    })
 }
 
 fn processes(root: &Path) -> impl Iterator<Item = String> {
@@ -303,20 +316,36 @@ mod tests {
         let meta = |name: &str| std::fs::metadata(t.root().join("data").join(name)).unwrap();
         let (image, other) = (meta("link"), meta("other"));
         let t = t.file("sys/block/loop3/loop/backing_file", "/data/image\n").file("sys/block/loop3/dev", "7:3");
-        assert_eq!(loop_on(t.root(), &image).as_deref(), Some("it backs loop3"));
-        assert_eq!(loop_on(t.root(), &other), None);
+        assert_eq!(loop_on(t.root(), &image, "").as_deref(), Some("it backs loop3"));
+        assert_eq!(loop_on(t.root(), &other, ""), None);
         let mounts = "21 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n22 1 0:9 / /ro ro - erofs /data/image ro\n";
         let t = t.file("proc/self/mountinfo", mounts);
-        assert_eq!(loop_on(t.root(), &image).as_deref(), Some("it backs loop3, which is mounted at /mnt"));
+        assert_eq!(loop_on(t.root(), &image, "").as_deref(), Some("it backs loop3, which is mounted at /mnt"));
         assert_eq!(mount_of(t.root(), &image).as_deref(), Some("mounted at /ro"));
         let t = t.file("proc/swaps", "Filename Type Size Used Priority\n/data/image file 100 0 -2\n");
+        // A second loop device is as much of a danger to the mount, and so is the swap below it.
+        let below = |t: &Tree, name: &str| user_below(t.root(), &t.root().join("sys/block").join(name));
+        let t = t.dir("sys/block/loop4").file("sys/block/loop4/loop/backing_file", "/data/image\n");
+        let mounted = "its backing file /data/image: mounted at /ro";
+        assert_eq!(below(&t, "loop4").as_deref(), Some(mounted));
+        let t = t.file("proc/self/mountinfo", "21 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n");
+        let backs = "its backing file /data/image: it backs loop3, which is mounted at /mnt";
+        assert_eq!(below(&t, "loop4").as_deref(), Some(backs));
+        let t = t.file("sys/block/loop3/loop/backing_file", "/data/other\n");
+        assert_eq!(below(&t, "loop4").as_deref(), Some("its backing file /data/image: it is swap"));
+        let t = t.file("sys/block/loop3/loop/backing_file", "/data/image\n");
         assert_eq!((swap_on(t.root(), &image).as_deref(), swap_on(t.root(), &other)), (Some("it is swap"), None));
         let (dev, inode) = (image.dev(), image.ino());
         let line =
             format!("7f00-7f01 r-xp 00000000 {:02x}:{:02x} {inode}   /gone\n", libc::major(dev), libc::minor(dev));
         let t = t.file("proc/77/maps", &line).file("proc/77/comm", "db\n");
-        assert_eq!(run_by(t.root(), &image).as_deref(), Some("process 77 (db) runs code from it"));
-        assert_eq!(run_by(t.root(), &other), None);
+        assert_eq!(mapped_by(t.root(), &image).as_deref(), Some("process 77 (db) runs code from it"));
+        assert_eq!(mapped_by(t.root(), &other), None);
+        // Its descriptor is closed.
+        let t = t.file("proc/77/maps", &line.replace("r-xp", "rw-s"));
+        assert_eq!(mapped_by(t.root(), &image).as_deref(), Some("process 77 (db) has it mapped for writing"));
+        let t = t.file("proc/77/maps", &line.replace("r-xp", "rw-p"));
+        assert_eq!(mapped_by(t.root(), &image), None, "a private mapping writes nothing");
         let target = "sys/kernel/config/target/core";
         let t = t.file(&format!("{target}/iblock_1/other/udev_path"), "/data/nothing\n");
         let t =
@@ -339,7 +368,7 @@ mod tests {
             while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() != "sleep" {
                 std::thread::yield_now();
             }
-            let user = user_of(&path, &meta);
+            let user = user_of(&meta);
             child.kill().unwrap();
             child.wait().unwrap();
             (user, format!("process {pid} (sleep) has it open for writing"))
