@@ -159,7 +159,7 @@ pub fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
 fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome> {
     let stop: &AtomicBool = interrupt::raise_flag()?;
     let sampling = plan.profile.then_some(Sampling { clock: Clock::Time, hz: DEFAULT_HZ });
-    let watching = Watching { sampling, follow: plan.follow };
+    let watching = Watching { sampling, follow: None };
     // Both closures show something, one after the other.
     let progress = RefCell::new(Progress::new(plan, started));
     let changes_host = plan.testable().any(|cell| !cell.host.is_empty());
@@ -174,7 +174,11 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         }
         let mut tell = |at| progress.borrow().load(&at);
         let mut measured = match &cell.load {
-            Load::Storage(load) => cell::run(load, watching, &mut tell, stop)?,
+            Load::Storage(load) => {
+                // Other engines have no requests that can be traced.
+                let follow = plan.follow.filter(|_| load.engine.engine().ring.is_some());
+                cell::run(load, Watching { follow, ..watching }, &mut tell, stop)?
+            }
             Load::Program(program) => {
                 let expected = plan.expected.ok_or_else(|| Error::internal("a program was not looked at"))?;
                 program::measured::measure(program, &expected, stop)?

@@ -88,7 +88,7 @@ fn refused() -> End {
         ),
         (
             "run none",
-            "there is no experiment 'none'; built in are async-punt, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
+            "there is no experiment 'none'; built in are async-punt, commit, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
              registered, sqpoll-idle, tw-order; or give the path of a .toml file",
         ),
         (

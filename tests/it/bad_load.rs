@@ -218,7 +218,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "--file f --rw rnd",
-        "invalid value 'rnd' for '--rw <RW>' [possible values: randread, read, randwrite, write, randrw, nop]; a similar value exists: 'randrw'",
+        "invalid value 'rnd' for '--rw <RW>' [possible values: randread, read, randwrite, write, append, randrw, nop]; a similar value exists: 'randrw'",
     ),
     (
         "--file f --depth x",

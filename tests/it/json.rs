@@ -39,6 +39,7 @@ fn list() -> End {
         names,
         [
             "async-punt",
+            "commit",
             "coop",
             "coop-worse",
             "copy-cost",

@@ -2,6 +2,7 @@
 //! delivery paths. Further questions of a table have a file each. Every sentence comes from the
 //! medians and comparisons of this run; it claims only what they show, and reports what could not be tested.
 
+mod commits;
 mod cost;
 mod delays;
 mod figures;
@@ -55,11 +56,17 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     groups(run, rows).into_iter().map(of_group).chain([whole]).filter(|c| !c.sentences.is_empty()).collect()
 }
 
+/// Where the time of one commit is, if the run is about that.
+pub fn of_a_commit(run: &RunRecord) -> Option<String> {
+    (run.table == "commits" && !run.is_emulated()).then(|| commits::first(run)).flatten()
+}
+
 fn of_part(part: &Part<'_>) -> Vec<String> {
     // On an emulated machine times are meaningless.
     let timed = !part.run.is_emulated();
     let of_table = match part.run.table.as_str() {
         "cost" if timed => cost::least(part).into_iter().collect(),
+        "commits" if timed => commits::parts(part).into_iter().collect(),
         "placement" => placement::conclude(part),
         "mode_switches" => mode_switches::between_rows(part).into_iter().collect(),
         "delays" => delays::thresholds(part),

@@ -180,6 +180,10 @@ figures! {
     ServerUser "server_user" "User time per second" Time Less Nothing Each |m| server_ns(m, |s| s.user_ns);
     ServerSystem "server_system" "Kernel time per second" Time Less Nothing Each |m| server_ns(m, |s| s.system_ns);
     Inversions "inversions_per_completion" "Inversions per completion" Rare Less Nothing Each inversions;
+    DeviceWritesPerIo "device_writes_per_io" "Device writes per I/O" Count Less Io Each |m| m.per_io(per_io::device(m)?.writes?);
+    DeviceFlushesPerIo "device_flushes_per_io" "Device flushes per I/O" Count Less Io Each |m| m.per_io(per_io::device(m)?.flushes?);
+    DeviceWriteTime "device_write_time_per_io" "In device writes, per I/O" Time Less Io Each |m| m.per_io(per_io::device(m)?.write_ns?);
+    DeviceFlushTime "device_flush_time_per_io" "In device flushes, per I/O" Time Less Io Each |m| m.per_io(per_io::device(m)?.flush_ns?);
     Displacement "max_displacement" "Farthest displacement" Count Less Nothing Each |m| Some(m.delivery().filter(|d| d.completions > 0)?.max_displacement as f64);
 }
 

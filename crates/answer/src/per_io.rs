@@ -1,6 +1,6 @@
 //! The cost of one I/O: metrics divided by the number of I/Os.
 
-use iotrail_schema::measurement::{CpuShare, DeliveryPathCount, Interrupt, Measurement};
+use iotrail_schema::measurement::{CpuShare, DeliveryPathCount, DeviceBytes, Interrupt, Measurement};
 use iotrail_schema::net_record::{ServerCounts, ServerRecord};
 use iotrail_schema::place::Place;
 use iotrail_schema::setup_flag;
@@ -53,6 +53,11 @@ pub fn server_ns(m: &Measurement, ns: impl Fn(&ServerCounts) -> Option<u64>) -> 
 pub fn punts(m: &Measurement) -> Option<(f64, f64)> {
     let punts = m.punts?;
     m.per_io(punts.asked).zip(m.per_io(punts.would_block))
+}
+
+/// Requests of the target's disks.
+pub fn device(m: &Measurement) -> Option<&DeviceBytes> {
+    m.circumstances.as_ref()?.device.as_ref()
 }
 
 /// Of returns to user mode.

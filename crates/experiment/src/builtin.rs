@@ -8,8 +8,9 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
 
 /// Name and text of each.
-pub const ALL: [(&str, &str); 13] = [
+pub const ALL: [(&str, &str); 14] = [
     ("async-punt", include_str!("../../../experiments/async-punt.toml")),
+    ("commit", include_str!("../../../experiments/commit.toml")),
     ("coop", include_str!("../../../experiments/coop.toml")),
     ("coop-worse", include_str!("../../../experiments/coop-worse.toml")),
     ("copy-cost", include_str!("../../../experiments/copy-cost.toml")),

@@ -136,9 +136,10 @@ fn once(
         })
         .transpose()?;
 
-    let of_files = spec.file.clone().filter(|_| !spec.engine.engine().target.is_past_files());
-    let around =
-        circumstances::Subject { target: of_files.as_deref(), bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
+    let of_files = spec.file.as_deref().filter(|_| !spec.engine.engine().target.is_past_files());
+    // The file itself may not exist if the load appends to one next to it.
+    let of_files = of_files.and_then(existing);
+    let around = circumstances::Subject { target: of_files, bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
     let mut before: Option<circumstances::Before> = None;
     let mut found: Option<Circumstances> = None;
     let mut observed: Option<Observed> = None;
@@ -237,10 +238,14 @@ pub fn target_of(options: &LoadOptions) -> Option<Target> {
         // No file, and no device of the kernel's.
         return Some(Target { device: Some(path.clone()), path, ..Target::default() });
     }
-    let there =
-        file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())?;
+    let there = existing(file)?;
     let target = iotrail_host::block::target(there).ok()?;
     Some(if there == file { target } else { Target { path, ..target } })
+}
+
+/// The file, or the nearest directory above it that exists.
+fn existing(file: &Path) -> Option<&Path> {
+    file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())
 }
 
 /// How the completions of this load can be seen; `None`: it has none in the kernel.

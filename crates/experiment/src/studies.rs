@@ -23,7 +23,7 @@ macro_rules! files {
 }
 
 const ALL: [Files; 3] = [
-    files!("vldb26": "nop" "worker" "registered" "wake" "net" "nvme"),
+    files!("vldb26": "nop" "worker" "registered" "wake" "net" "nvme" "fsync"),
     files!("thesis": "kicks" "reaper" "async" "sqpoll" "polling" "neighbour"),
     files!("systor22": "polling"),
 ];

@@ -87,7 +87,7 @@ impl Feeder {
     /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). A stage does not depend on the progress of the previous one.
     pub fn begin(&mut self, stage: Stage, ios: u64, pace: Option<Pace>) {
         self.pattern.restart(stage);
-        self.remaining = ios;
+        self.remaining = ios.min(self.pattern.most(stage));
         self.pace = pace;
     }
 

@@ -22,6 +22,8 @@ pub enum Rw {
     Read,
     RandWrite,
     Write,
+    /// Sequential writes behind the end of a file that grows, as to a write-ahead log.
+    Append,
     RandRw,
     /// io_uring's no-op.
     Nop,
@@ -29,25 +31,41 @@ pub enum Rw {
 
 impl Rw {
     pub fn writes(self) -> bool {
-        matches!(self, Rw::Write | Rw::RandWrite | Rw::RandRw)
+        self.only_writes() || self == Rw::RandRw
+    }
+
+    pub fn only_writes(self) -> bool {
+        matches!(self, Rw::Write | Rw::RandWrite | Rw::Append)
+    }
+
+    /// Each job has blocks of its own, and takes them in order.
+    pub fn is_sequential(self) -> bool {
+        matches!(self, Rw::Read | Rw::Write | Rw::Append)
     }
 }
 
-/// What makes a write durable before the next one in its place is submitted.
+/// The method that makes writes durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum Commit {
     #[default]
     None,
-    /// fsync(2) after it.
+    /// After the writes of a batch fsync(2), or IORING_OP_FSYNC.
     Fsync,
-    /// fdatasync(2) after it.
+    /// After the writes of a batch fdatasync(2), or IORING_OP_FSYNC with IORING_FSYNC_DATASYNC.
     Fdatasync,
-    /// RWF_DSYNC on the write itself.
+    /// RWF_DSYNC on each write.
     Dsync,
-    /// An IORING_OP_FSYNC with IORING_FSYNC_DATASYNC that is linked to it.
+    /// An IORING_OP_FSYNC with IORING_FSYNC_DATASYNC that is linked to each write.
     Linked,
+}
+
+impl Commit {
+    /// One sync makes a batch of writes durable.
+    pub fn is_of_batch(self) -> bool {
+        matches!(self, Commit::Fsync | Commit::Fdatasync)
+    }
 }
 
 /// How a job waits for completions.
@@ -135,7 +153,7 @@ pub struct LoadOptions {
     #[arg(long, value_enum, default_value_t = Rw::RandRead)]
     pub rw: Rw,
 
-    /// Make each write durable: fsync or fdatasync after it (sync), RWF_DSYNC (sync, io_uring), or a linked fsync (io_uring)
+    /// Make writes durable: fsync or fdatasync after each batch, RWF_DSYNC on each write, or a linked fsync (io_uring)
     #[arg(long, value_enum, default_value_t = Commit::None)]
     pub commit: Commit,
 

@@ -45,14 +45,26 @@ impl Pattern {
 
     /// Returns to the stage's own start. The progress of the warm-up depends on its speed; if the measured stage continued
     /// from there, no two measurements would do the same I/Os. A sequential warm-up uses the other half first, so that the measured
-    /// stage does not start with its data.
+    /// stage does not start with its data. Appends continue after those of the warm-up.
     pub fn restart(&mut self, stage: Stage) {
+        if self.rw == Rw::Append {
+            return;
+        }
         let seed;
         (seed, self.next) = match stage {
             Stage::Warmup => (!self.seed, self.region.blocks / 2),
             Stage::Measured => (self.seed, 0),
         };
         self.random = Random::new(seed);
+    }
+
+    /// I/Os that a stage has at most. A file that is appended to grows up to its region's end, and up to the middle in a warm-up.
+    pub fn most(&self, stage: Stage) -> u64 {
+        match (self.rw, stage) {
+            (Rw::Append, Stage::Warmup) => self.region.blocks / 2,
+            (Rw::Append, Stage::Measured) => self.region.blocks - self.next,
+            _ => u64::MAX,
+        }
     }
 
     /// Appends the next I/Os, one for each slot. The same order as from `next`, decided once for the batch.
@@ -69,7 +81,7 @@ impl Pattern {
             Rw::Nop => batch.extend(slots.iter().map(|&slot| Io { op: Op::Nop, slot, offset: 0 })),
             Rw::RandRead => at_random(Op::Read),
             Rw::RandWrite => at_random(Op::Write),
-            Rw::Read | Rw::Write | Rw::RandRw => batch.extend(slots.iter().map(|&slot| {
+            Rw::Read | Rw::Write | Rw::Append | Rw::RandRw => batch.extend(slots.iter().map(|&slot| {
                 let (op, offset) = self.next_io();
                 Io { op, slot, offset }
             })),
@@ -82,12 +94,12 @@ impl Pattern {
         let op = match self.rw {
             Rw::Nop => return (Op::Nop, 0),
             Rw::RandRead | Rw::Read => Op::Read,
-            Rw::RandWrite | Rw::Write => Op::Write,
+            Rw::RandWrite | Rw::Write | Rw::Append => Op::Write,
             Rw::RandRw if self.random.draw() >> 63 == 0 => Op::Read,
             Rw::RandRw => Op::Write,
         };
         let block = match self.rw {
-            Rw::Read | Rw::Write => {
+            Rw::Read | Rw::Write | Rw::Append => {
                 let block = self.next;
                 self.next = if block + 1 == self.region.blocks { 0 } else { block + 1 };
                 block

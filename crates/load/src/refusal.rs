@@ -5,7 +5,6 @@ use std::path::Path;
 
 use iotrail_base::error::{Error, Result};
 
-use super::options::Rw;
 use super::spec::LoadSpec;
 
 /// Refuses to overwrite an existing file without `--allow-write`.
@@ -73,7 +72,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
         ));
     }
     let blocks = bytes / block;
-    let apart = spec.verify || matches!(spec.rw, Rw::Read | Rw::Write);
+    let apart = spec.verify || spec.rw.is_sequential();
     // A verified job never has two I/Os on one block, so it needs more blocks than it has I/Os in flight.
     let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
     if apart && blocks < needed {

@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::engine::Passage;
@@ -27,9 +27,12 @@ use super::refusal::{cannot, check_leave, no_direct, usable};
 use super::spec::LoadSpec;
 
 /// A target that is ready to be used by every job.
+#[derive(Default)]
 pub struct Target {
     /// One descriptor per job; empty for a load without a target.
     fds: Vec<OwnedFd>,
+    /// Files that are appended to, and removed at the end.
+    appended: Vec<PathBuf>,
     /// Prevents mounts of a block device during writes.
     _claim: Option<File>,
     /// For a target without files.
@@ -37,6 +40,12 @@ pub struct Target {
     /// The part that is used.
     pub bytes: u64,
     pub warnings: Vec<Warning>,
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.appended.iter().for_each(|path| layout::remove(path));
+    }
 }
 
 impl Target {
@@ -47,12 +56,15 @@ impl Target {
     /// disk, no O_DIRECT.
     pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
         let Some(path) = &spec.file else {
-            return Ok(Self { fds: Vec::new(), _claim: None, passage: None, bytes: 0, warnings: Vec::new() });
+            return Ok(Self::default());
         };
         match spec.engine.engine().target {
             TargetKind::Generic => return drive::generic(spec, path).map(Self::past_files),
             TargetKind::Drive => return drive::own(spec, path).map(Self::past_files),
             TargetKind::Nothing | TargetKind::File => {}
+        }
+        if spec.rw == Rw::Append {
+            return Self::of_appended(spec, path);
         }
         let mut warnings = Vec::new();
         let made = match std::fs::metadata(path) {
@@ -129,12 +141,51 @@ impl Target {
         while fds.len() < spec.jobs as usize {
             fds.push(open()?.into());
         }
-        Ok(Self { fds, _claim: claim, passage: None, bytes, warnings: std::mem::take(warnings) })
+        let warnings = std::mem::take(warnings);
+        Ok(Self { fds, appended: Vec::new(), _claim: claim, passage: None, bytes, warnings })
+    }
+
+    /// A new file for each job, `PATH.append-JOB`. It is removed when the load ends.
+    fn of_appended(spec: &LoadSpec, path: &Path) -> Result<Self> {
+        let (block, jobs) = (u64::from(spec.block_bytes), u64::from(spec.jobs));
+        let refuse = |what: String| Err(Error::input(what, "give a larger --size, the most that is appended"));
+        let Some(bytes) = spec.size else { return refuse("--rw append needs a --size".into()) };
+        // The warm-up has half of it.
+        let most = bytes / block / jobs / 2;
+        let wanted = spec.end.ios().map_or(1, |n| n.div_ceil(jobs));
+        if wanted > most {
+            return refuse(format!(
+                "--size {bytes} has space for {most} measured appends of {block} bytes per job, and {wanted} are needed"
+            ));
+        }
+        let mut target =
+            Self { fds: Vec::new(), appended: Vec::new(), _claim: None, passage: None, bytes, warnings: Vec::new() };
+        for job in 0..spec.jobs {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".append-{job}"));
+            let name = PathBuf::from(name);
+            let flags = libc::O_CLOEXEC | if spec.direct { libc::O_DIRECT } else { 0 };
+            let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&name);
+            let file = opened.map_err(|e| match e.raw_os_error() {
+                Some(libc::EEXIST) => Error::input(
+                    format!("{} exists: another load appends to it, or was killed", name.display()),
+                    "remove it, or name another --file",
+                ),
+                Some(libc::EINVAL) if spec.direct => no_direct(&name),
+                _ => cannot("create", &name, e),
+            })?;
+            target.appended.push(name);
+            if spec.direct {
+                check_alignment(spec, path, &file, false)?;
+            }
+            target.fds.push(file.into());
+        }
+        Ok(target)
     }
 
     fn past_files(drive: drive::Opened) -> Self {
         let drive::Opened { passage, fds, claim, bytes } = drive;
-        Self { fds, _claim: claim, passage: Some(passage), bytes, warnings: Vec::new() }
+        Self { fds, appended: Vec::new(), _claim: claim, passage: Some(passage), bytes, warnings: Vec::new() }
     }
 
     /// The descriptor of a job.
@@ -159,7 +210,7 @@ fn settle(spec: &LoadSpec, file: &File) -> io::Result<()> {
 
 fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     let flags = libc::O_CLOEXEC | if spec.direct { libc::O_DIRECT } else { 0 };
-    let reads = !matches!(spec.rw, Rw::Write | Rw::RandWrite);
+    let reads = !spec.rw.only_writes();
     let open = |flags| OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags).open(path);
     // A read load must not write access times. Only the owner and root may request that; for others the only
     // effect is a check of 1 to 2 % of a cached read.

@@ -76,27 +76,57 @@ fn each_write_of_a_committing_load_is_one_io_of_its_block() {
     let base =
         LoadOptions { rw: Rw::Write, depth: 4, count: Some(40), allow_write: true, ..options(&dir.path().join("f")) };
     let (sync, ring) = (EngineKind::Sync, EngineKind::IoUring);
-    let ways = [
-        (sync, Commit::Fsync),
-        (sync, Commit::Fdatasync),
-        (sync, Commit::Dsync),
-        (ring, Commit::Dsync),
-        (ring, Commit::Linked),
+    // System calls of a batch: the writes, and what makes them durable.
+    let forms = [
+        (sync, Commit::Fsync, 1, Some(2)),
+        (sync, Commit::Fdatasync, 1, Some(2)),
+        (sync, Commit::Fdatasync, 8, Some(9)),
+        (sync, Commit::Dsync, 1, Some(1)),
+        (ring, Commit::Fsync, 1, None),
+        (ring, Commit::Fdatasync, 8, None),
+        (ring, Commit::Dsync, 1, None),
+        (ring, Commit::Linked, 1, None),
     ];
-    for (engine, commit) in ways {
-        let depth = if engine == sync { 1 } else { base.depth };
-        let o = LoadOptions { engine, commit, depth, warmup: Span(Duration::ZERO), ..base.clone() };
-        let got = go(&o).unwrap_or_else(|e| panic!("{engine} {commit}: {e}"));
-        assert_eq!((got.ios, got.bytes, got.errors, got.short_ios), (40, 40 * 4096, 0, 0), "{engine} {commit}");
-        // One of the system calls writes, and one makes the data durable.
-        let calls = if matches!(commit, Commit::Fsync | Commit::Fdatasync) { 80 } else { 40 };
-        assert!(engine != sync || got.syscalls == Some(calls), "{commit}: {:?}", got.syscalls);
-        assert_eq!(got.record.commit.name(), commit.to_string());
+    for rw in [Rw::Write, Rw::Append] {
+        for (engine, commit, batch, calls) in forms {
+            let depth = if commit.is_of_batch() || engine == sync { batch } else { base.depth };
+            let o = LoadOptions { engine, commit, depth, batch, rw, warmup: Span(Duration::ZERO), ..base.clone() };
+            let got = go(&o).unwrap_or_else(|e| panic!("{engine} {commit} {rw}: {e}"));
+            assert_eq!((got.ios, got.bytes, got.errors, got.short_ios), (40, 40 * 4096, 0, 0), "{engine} {commit}");
+            let calls = calls.map(|n| n * 40 / u64::from(batch));
+            assert!(calls.is_none() || got.syscalls == calls, "{commit}: {:?}", got.syscalls);
+            assert_eq!(got.record.commit.name(), commit.to_string());
+        }
     }
-    let e = refused(&LoadOptions { commit: Commit::Fsync, ..base.clone() });
-    assert!(e.to_string().contains("--engine io_uring has no --commit fsync"), "{e}");
-    let e = refused(&LoadOptions { commit: Commit::Dsync, rw: Rw::RandRead, ..base });
+    // The files of the appends are removed.
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let e = refused(&LoadOptions { engine: EngineKind::Libaio, commit: Commit::Fsync, depth: 1, ..base.clone() });
+    assert!(e.to_string().contains("--engine libaio has no --commit fsync"), "{e}");
+    let e = refused(&LoadOptions { commit: Commit::Dsync, rw: Rw::RandRead, ..base.clone() });
     assert!(e.to_string().contains("--commit dsync is for writes"), "{e}");
+    let e = refused(&LoadOptions { rw: Rw::Append, count: Some(1 << 30), ..base.clone() });
+    assert!(e.to_string().contains("measured appends of 4096 bytes per job, and 1073741824 are needed"), "{e}");
+    std::fs::write(dir.path().join("f.append-0"), "").unwrap();
+    let e = refused(&LoadOptions { rw: Rw::Append, ..base });
+    assert!(e.to_string().contains("f.append-0 exists"), "{e}");
+}
+
+#[test]
+fn an_append_grows_from_the_end_of_the_warm_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let o = LoadOptions {
+        engine: EngineKind::Sync,
+        rw: Rw::Append,
+        depth: 1,
+        runtime: Some(Span(Duration::from_secs(60))),
+        warmup: Span(Duration::from_secs(60)),
+        size: Some(Bytes(64 * 4096)),
+        ..options(&dir.path().join("f"))
+    };
+    // Each stage ends at its part of the file, long before its time.
+    let got = go(&LoadOptions { count: None, ..o }).unwrap();
+    assert_eq!((got.ios, got.errors), (32, 0));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

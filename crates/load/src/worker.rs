@@ -14,7 +14,7 @@ use super::buffers::Buffers;
 use super::feeder::Feeder;
 use super::gate::{self, AtGate, Stage};
 use super::job::{JobOutcome, Part, Shared, full_result};
-use super::options::Rw;
+use super::options::{Commit, Rw};
 use super::pattern::{Pattern, Region};
 use super::phases::Ticks;
 use super::rounds::{Limits, NAP, broken, check_errors, limits, think, wait_until};
@@ -75,8 +75,12 @@ impl Drive for Start<'_, '_> {
         let spec = shared.spec;
         let memory = self.buffers.memory();
         let slots = Arc::new(Slots::new(spec.depth, spec.verify));
-        let apart = matches!(spec.rw, Rw::Read | Rw::Write) || spec.verify;
-        let region = Region::of(job, spec.jobs, shared.blocks, apart);
+        let apart = spec.rw.is_sequential() || spec.verify;
+        let region = match spec.rw {
+            // The job has its own file.
+            Rw::Append => Region { first: 0, blocks: shared.blocks / u64::from(spec.jobs) },
+            _ => Region::of(job, spec.jobs, shared.blocks, apart),
+        };
         let seed = seed_of(shared, job);
         let pattern = Pattern::new(spec.rw, region, u64::from(spec.block_bytes), seed);
         let mut feeder = Feeder::new(pattern, spec.batch, memory, slots);
@@ -166,7 +170,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
     /// One stage, from an empty ring to an empty ring: `tally` is its sum; returns its phases, its first and its last stamp.
     fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
-        let (wait, think_ns) = (spec.engine_wait(), spec.think_ns);
+        let (wait, think_ns, syncs) = (spec.engine_wait(), spec.think_ns, spec.commit.is_of_batch());
         let memory = self.feeder.memory();
         let done = &shared.done[job as usize];
         tally.clear();
@@ -234,7 +238,11 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 self.feeder.naps += wait_until(clock, due.min(until), now, wait);
                 now = clock.now();
             }
-            if !self.found.is_empty() {
+            if !self.found.is_empty() && !(syncs && self.in_flight > 0) {
+                if syncs {
+                    self.make_durable(wait, &mut ticks, &mut now)?;
+                    found_at = now;
+                }
                 tally.settle(clock, &self.feeder.slots, &memory, &self.found, found_at);
                 self.feeder.give_all_back(&self.found);
                 if let Some(pages) = &mut self.scratch {
@@ -257,6 +265,40 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         Ok((ticks, began, ended))
     }
 
+    /// Syncs the writes that were found; one that is not durable has failed.
+    fn make_durable(&mut self, wait: Wait, ticks: &mut Ticks, now: &mut u64) -> Result<()> {
+        let (shared, spec) = (self.shared, self.shared.spec);
+        let mut synced = Vec::with_capacity(1);
+        let result = loop {
+            match self.submitter.sync(spec.commit == Commit::Fdatasync) {
+                Queued::Completed(result) => break result,
+                Queued::Busy => self.submitter.submit().map_err(|e| broken(spec, "submitting", e))?,
+                Queued::Queued => {
+                    while self.submitter.pending() > 0 {
+                        self.submitter.submit().map_err(|e| broken(spec, "submitting", e))?;
+                    }
+                    let submitted = shared.clock.now();
+                    ticks.submit += submitted - *now;
+                    *now = submitted;
+                    while synced.is_empty() {
+                        self.reaper
+                            .poll(1, wait, None, &mut synced)
+                            .map_err(|e| broken(spec, "waiting for completions", e))?;
+                    }
+                    self.reaper.clear();
+                    break synced[0].result;
+                }
+            }
+        };
+        let ended = shared.clock.now();
+        *(if synced.is_empty() { &mut ticks.submit } else { &mut ticks.poll }) += ended - *now;
+        *now = ended;
+        if result < 0 {
+            self.found.iter_mut().for_each(|c| c.result = result);
+        }
+        Ok(())
+    }
+
     /// Number of completions to wait for, and the deadline. Waits only if nothing more can be submitted.
     #[inline]
     fn how_to_wait(&self, now: u64, ending: bool, wait: Wait) -> (u32, Option<Instant>) {
@@ -266,6 +308,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         }
         let due = self.feeder.next_due();
         let min = match wait {
+            _ if self.shared.spec.commit.is_of_batch() => in_kernel,
             _ if !self.found.is_empty() || !self.feeder.batch.is_empty() => 0,
             Wait::Block if ending || self.feeder.exhausted() => in_kernel.min(self.shared.spec.batch),
             _ if ending || self.feeder.exhausted() || due.is_some() => 1,

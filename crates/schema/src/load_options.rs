@@ -67,8 +67,8 @@ names! {
     }
     /// Access pattern and direction.
     Rw {
-        RandRead = "randread", Read = "read", RandWrite = "randwrite", Write = "write", RandRw = "randrw", Nop = "nop",
-        Echo = "echo"
+        RandRead = "randread", Read = "read", RandWrite = "randwrite", Write = "write", Append = "append",
+        RandRw = "randrw", Nop = "nop", Echo = "echo"
     }
     /// Method to make writes durable; empty in older records: none.
     Commit { None = "none", Fsync = "fsync", Fdatasync = "fdatasync", Dsync = "dsync", Linked = "linked" }
@@ -91,12 +91,17 @@ impl Commit {
     pub fn is_durable(&self) -> bool {
         !matches!(self, Commit::None) && !self.name().is_empty()
     }
+
+    /// One sync makes a batch of writes durable.
+    pub fn is_of_batch(&self) -> bool {
+        matches!(self, Commit::Fsync | Commit::Fdatasync)
+    }
 }
 
 impl Rw {
     /// It writes and does not read.
     pub fn only_writes(&self) -> bool {
-        matches!(self, Rw::Write | Rw::RandWrite)
+        matches!(self, Rw::Write | Rw::RandWrite | Rw::Append)
     }
 
     pub fn writes(&self) -> bool {

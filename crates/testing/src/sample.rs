@@ -21,7 +21,12 @@ pub fn circumstances() -> Circumstances {
     Circumstances {
         span_ns: 2_004_000_000,
         cpus: vec![0, 1],
-        device: Some(DeviceBytes { read_bytes: 500 * 4096, written_bytes: 8192, asked_bytes: 500 * 4096 }),
+        device: Some(DeviceBytes {
+            read_bytes: 500 * 4096,
+            written_bytes: 8192,
+            asked_bytes: 500 * 4096,
+            ..DeviceBytes::default()
+        }),
         page_cache: Some(PageCache {
             resident: BeforeAfter { before: 0.0, after: 0.0 },
             dirty: Some(BeforeAfter { before: 0.0, after: 0.0 }),

@@ -38,6 +38,8 @@ pub(super) fn other_io(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let (more_read, more_written) = match &m.load.rw {
         // Several disks keep copies and checksums: their writes, and the reads for them, were not requested.
         rw if rw.writes() && several => return None,
+        // The file system's journal is written for each commit.
+        _ if m.load.commit.is_durable() => return None,
         Rw::RandRw => ((d.read_bytes + d.written_bytes).saturating_sub(read), 0),
         _ => (d.read_bytes.saturating_sub(read), d.written_bytes.saturating_sub(written)),
     };
@@ -61,7 +63,7 @@ pub(super) fn not_from_device(m: &Measurement, c: &Circumstances) -> Option<Warn
     let d = direct_device(m, c)?;
     let (what, did) = match &m.load.rw {
         Rw::RandRw => ("moved", d.read_bytes + d.written_bytes),
-        Rw::Write | Rw::RandWrite => ("written", d.written_bytes),
+        rw if rw.only_writes() => ("written", d.written_bytes),
         _ => ("read", d.read_bytes),
     };
     let missing = d.asked_bytes.saturating_sub(did);

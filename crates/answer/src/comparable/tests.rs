@@ -12,7 +12,8 @@ fn with(change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> Measuremen
     m.warnings.clear();
     let mut c = sample::circumstances();
     c.span_ns = 2_000_000_000;
-    c.device = Some(DeviceBytes { read_bytes: 400 << 20, written_bytes: 0, asked_bytes: 400 << 20 });
+    c.device =
+        Some(DeviceBytes { read_bytes: 400 << 20, written_bytes: 0, asked_bytes: 400 << 20, ..DeviceBytes::default() });
     change(&mut m, &mut c);
     m.circumstances = Some(c.into());
     m
@@ -33,7 +34,14 @@ fn nothing(change: impl FnOnce(&mut Measurement, &mut Circumstances)) {
 }
 
 fn moved_bytes(read: u64, written: u64) -> impl FnOnce(&mut Measurement, &mut Circumstances) {
-    move |_, c| c.device = Some(DeviceBytes { read_bytes: read, written_bytes: written, asked_bytes: 400 << 20 })
+    move |_, c| {
+        c.device = Some(DeviceBytes {
+            read_bytes: read,
+            written_bytes: written,
+            asked_bytes: 400 << 20,
+            ..DeviceBytes::default()
+        })
+    }
 }
 
 #[test]
@@ -65,7 +73,12 @@ fn the_disk_did_more_than_was_asked_for() {
         move |_: &mut Measurement, c: &mut Circumstances| {
             c.span_ns = 100_000_000;
             let asked = 100 * 4096;
-            c.device = Some(DeviceBytes { read_bytes: asked + pages * 4096, written_bytes: 0, asked_bytes: asked });
+            c.device = Some(DeviceBytes {
+                read_bytes: asked + pages * 4096,
+                written_bytes: 0,
+                asked_bytes: asked,
+                ..DeviceBytes::default()
+            });
         }
     };
     nothing(short(130));

@@ -145,7 +145,12 @@ impl Head {
                 why::advice(base, arm, all, remedy, more).text + &open
             }),
             why,
-            also: first.iter().cloned().chain(others).take(ALSO).collect(),
+            also: crate::conclude::of_a_commit(run)
+                .into_iter()
+                .chain(first.iter().cloned())
+                .chain(others)
+                .take(ALSO)
+                .collect(),
             table: table::of(run, *metric, all),
             forest: Some(forest::of(run, *metric, all)),
             front: None,

@@ -23,12 +23,14 @@ pub const AMOUNT: f64 = 0.05;
 
 type Shares = Vec<(DeliveryPath, f64)>;
 type Pairs = Vec<(f64, f64)>;
-const COUNTS: [Metric; 5] = [
+const COUNTS: [Metric; 7] = [
     Metric::SyscallsPerIo,
     Metric::KicksPerIo,
     Metric::ContextSwitchesPerIo,
     Metric::DeviceIrqsPerIo,
     Metric::PuntsPerIo,
+    Metric::DeviceWritesPerIo,
+    Metric::DeviceFlushesPerIo,
 ];
 
 /// The sentence, and the advice for its cause.

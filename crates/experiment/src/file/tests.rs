@@ -41,7 +41,7 @@ fn the_built_in_ones_are_read() {
         assert_eq!(e.name, name);
         assert!(e.quick.is_some() && e.full.axes.last().unwrap().name == ARM);
     }
-    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are async-punt, coop, coop-worse, "));
+    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are async-punt, commit, coop, "));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn an_experiment_names_the_columns_of_its_table() {
         );
     }
     let e = parse(&GOOD.replacen("repeats", "table = \"kick\"\nrepeats", 1), "x.toml").unwrap_err().to_string();
-    assert!(e.contains("no table is called 'kick': there are cost, delays, delivery, kicks, "), "{e}");
+    assert!(e.contains("no table is called 'kick': there are commits, cost, delays, delivery, kicks, "), "{e}");
 }
 
 #[test]

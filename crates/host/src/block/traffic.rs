@@ -12,6 +12,10 @@ pub struct Counters(Vec<PathBuf>);
 pub struct Moved {
     pub read_bytes: u64,
     pub written_bytes: u64,
+    pub writes: u64,
+    pub write_ns: u64,
+    /// How many, and their time in nanoseconds; `None` before Linux 5.5.
+    pub flushes: Option<(u64, u64)>,
 }
 
 impl Counters {
@@ -33,31 +37,41 @@ impl Counters {
 
     /// All disks together, as of now: a request is counted when it is done.
     pub fn read(&self) -> Option<Moved> {
-        self.0.iter().try_fold(Moved::default(), |sum, dir| {
-            let of = parse(&files::text(dir, "stat")?)?;
-            Some(Moved {
-                read_bytes: sum.read_bytes + of.read_bytes,
-                written_bytes: sum.written_bytes + of.written_bytes,
-            })
-        })
+        let read = |dir: &PathBuf| parse(&files::text(dir, "stat")?);
+        let all: Option<Vec<Moved>> = self.0.iter().map(read).collect();
+        all?.into_iter().reduce(|a, b| a.with(b, u64::wrapping_add))
     }
 }
 
 impl Moved {
     pub fn since(self, before: Moved) -> Moved {
+        self.with(before, u64::saturating_sub)
+    }
+
+    fn with(self, other: Moved, of: fn(u64, u64) -> u64) -> Moved {
         Moved {
-            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
-            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            read_bytes: of(self.read_bytes, other.read_bytes),
+            written_bytes: of(self.written_bytes, other.written_bytes),
+            writes: of(self.writes, other.writes),
+            write_ns: of(self.write_ns, other.write_ns),
+            flushes: self.flushes.zip(other.flushes).map(|(a, b)| (of(a.0, b.0), of(a.1, b.1))),
         }
     }
 }
 
-/// Documentation/block/stat.rst: reads, merged, sectors, ms; the same of writes. Its sectors are 512 bytes for every disk.
+/// Documentation/block/stat.rst: reads, merged, sectors, ms; the same of writes; at the end flushes, ms. Its sectors are 512 bytes for
+/// every disk.
 fn parse(stat: &str) -> Option<Moved> {
-    let mut fields = stat.split_whitespace().map(|n| n.parse::<u64>().ok());
-    let read = fields.nth(2)??;
-    let written = fields.nth(3)??;
-    Some(Moved { read_bytes: read * 512, written_bytes: written * 512 })
+    const NS_OF_MS: u64 = 1_000_000;
+    let fields: Vec<u64> = stat.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let at = |i: usize| fields.get(i).copied();
+    Some(Moved {
+        read_bytes: at(2)? * 512,
+        written_bytes: at(6)? * 512,
+        writes: at(4)?,
+        write_ns: at(7)? * NS_OF_MS,
+        flushes: at(15).zip(at(16)).map(|(n, ms)| (n, ms * NS_OF_MS)),
+    })
 }
 
 #[cfg(test)]
@@ -82,11 +96,18 @@ mod tests {
             .link("sys/devices/virtual/md0/slaves/vdb", "sys/devices/b/vdb")
             .link("sys/dev/block/9:0", "sys/devices/virtual/md0")
             .link("sys/dev/block/254:0", "sys/devices/a/vda");
-        let one = Moved { read_bytes: 8000 * 512, written_bytes: 1600 * 512 };
+        let of = |n: u64| Moved {
+            read_bytes: n * 8000 * 512,
+            written_bytes: n * 1600 * 512,
+            writes: n * 20,
+            write_ns: n * 9_000_000,
+            flushes: Some((n * 5, n * 6_000_000)),
+        };
+        let one = of(1);
         let read = |major| Counters::below_in(t.root(), &place(major, 0, Kind::Block)).unwrap().read();
         assert_eq!(read(254), Some(one));
-        assert_eq!(read(9), Some(Moved { read_bytes: 16_000 * 512, written_bytes: 3200 * 512 }));
-        assert_eq!(one.since(Moved { read_bytes: 512, written_bytes: 0 }).read_bytes, 7999 * 512);
+        assert_eq!(read(9), Some(of(2)));
+        assert_eq!(one.since(Moved { read_bytes: 512, ..Moved::default() }).read_bytes, 7999 * 512);
     }
 
     #[test]
@@ -99,5 +120,6 @@ mod tests {
         assert!(Counters::below_in(t.root(), &place(254, 0, Kind::Character)).is_none());
         assert!(Counters::below_in(t.root(), &place(8, 0, Kind::Block)).is_none());
         assert_eq!(parse("1 2 3"), None);
+        assert_eq!(parse("1 2 3 4 5 6 7 8 9 10 11").unwrap().flushes, None, "before 5.5");
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|---|---|---|
 //! | [`Submitter::start`] | submitting | no | the submitting thread | once, before the first `queue` |
 //! | [`Submitter::queue`] | submitting | yes | the submitting thread | once per I/O |
+//! | [`Submitter::sync`] | submitting | no | the submitting thread | once per batch of a load that commits so |
 //! | [`Submitter::submit`] | submitting | no | the submitting thread | once per batch; again while `pending` is not 0 |
 //! | [`Reaper::start`] | reaping | no | the reaping thread | once, before the first `poll` |
 //! | [`Reaper::poll`] | reaping | yes | the reaping thread | until every queued I/O was returned |
@@ -97,6 +98,12 @@ pub trait Submitter: Send {
     }
 
     fn queue(&mut self, io: &Io) -> Queued;
+
+    /// Makes all reaped writes durable; with `data_only` as fdatasync(2) does. Called with nothing in flight. `Queued`: `poll`
+    /// returns one completion for it, of no slot.
+    fn sync(&mut self, _data_only: bool) -> Queued {
+        Queued::Completed(-libc::EOPNOTSUPP)
+    }
 
     /// Submits the queued I/Os. An `Err` is final: the interface is broken. I/Os that the kernel cannot accept at present
     /// stay queued and count in `pending`.

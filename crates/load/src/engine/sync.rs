@@ -35,20 +35,6 @@ pub fn open(at: &Opening) -> Result<Opened<Sync, Nothing>> {
     Ok(Opened::ringless(Sync { fd: at.target()?, memory: at.job.memory, commit: at.job.commit, syscalls: 0 }, Nothing))
 }
 
-impl Sync {
-    /// After a write. False: the system call that makes it so failed.
-    fn is_durable(&mut self) -> bool {
-        let sync = match self.commit {
-            Commit::Fsync => libc::fsync,
-            Commit::Fdatasync => libc::fdatasync,
-            Commit::None | Commit::Dsync | Commit::Linked => return true,
-        };
-        self.syscalls += 1;
-        // SAFETY: it takes a descriptor and no memory.
-        unsafe { sync(self.fd) == 0 }
-    }
-}
-
 impl Submitter for Sync {
     fn queue(&mut self, io: &Io) -> Queued {
         let (buffer, bytes) = (self.memory.address(io.slot).cast(), self.memory.block_bytes as usize);
@@ -66,9 +52,6 @@ impl Submitter for Sync {
                     Op::Nop => return Queued::Completed(-libc::EOPNOTSUPP),
                 }
             };
-            if done >= 0 && io.op == Op::Write && !self.is_durable() {
-                return Queued::Completed(-last_error().raw_os_error().unwrap_or(libc::EIO));
-            }
             if done >= 0 {
                 return Queued::Completed(done as i32);
             }
@@ -78,6 +61,13 @@ impl Submitter for Sync {
                 errno => return Queued::Completed(-errno),
             }
         }
+    }
+
+    fn sync(&mut self, data_only: bool) -> Queued {
+        self.syscalls += 1;
+        // SAFETY: they take a descriptor and no memory.
+        let done = unsafe { if data_only { libc::fdatasync(self.fd) } else { libc::fsync(self.fd) } };
+        Queued::Completed(if done == 0 { 0 } else { -last_error().raw_os_error().unwrap_or(libc::EIO) })
     }
 
     fn syscalls(&self) -> Option<u64> {

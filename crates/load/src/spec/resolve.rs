@@ -3,7 +3,7 @@
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
 use crate::engine::io_uring::flags::{Flag, Setup};
-use crate::options::{Commit, EngineKind, LoadOptions, Rw, Wait};
+use crate::options::{Commit, EngineKind, LoadOptions, Wait};
 use crate::{cpus, verify};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::{Target, Warning};
@@ -133,6 +133,20 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
             format!("use a --batch from 1 to {}", o.depth),
         ));
     }
+    if o.commit.is_of_batch() {
+        // The next batch is submitted when this one is durable.
+        if o.depth != o.batch {
+            warnings.push(Warning::new(
+                "commit_depth",
+                format!(
+                    "--commit {} has one batch in flight per job: depth {} is used, not {}",
+                    o.commit, o.batch, o.depth
+                ),
+                format!("give --depth {}", o.batch),
+            ));
+        }
+        return Ok((o.batch, o.batch));
+    }
     if let Some(calls) = o.engine.engine().one_in_flight.filter(|_| o.depth > 1) {
         warnings.push(Warning::new(
             "sync_depth",
@@ -226,18 +240,23 @@ fn neighbours(text: &str) -> Result<u32> {
 fn commit(o: &LoadOptions) -> Result<Commit> {
     let has = match o.commit {
         Commit::None => return Ok(Commit::None),
-        Commit::Fsync | Commit::Fdatasync => o.engine == EngineKind::Sync,
-        Commit::Dsync => matches!(o.engine, EngineKind::Sync | EngineKind::IoUring),
+        Commit::Fsync | Commit::Fdatasync | Commit::Dsync => matches!(o.engine, EngineKind::Sync | EngineKind::IoUring),
         Commit::Linked => o.engine == EngineKind::IoUring && o.depth <= DEPTH_MAX / 2,
     };
     if !has {
         return Err(Error::input(
             format!("--engine {} has no --commit {} at depth {}", o.engine, o.commit, o.depth),
-            "use fsync, fdatasync or dsync with --engine sync, or dsync or linked with --engine io_uring",
+            "use --engine io_uring, or fsync, fdatasync or dsync with --engine sync",
         ));
     }
-    if !matches!(o.rw, Rw::Write | Rw::RandWrite) {
-        return Err(Error::input(format!("--commit {} is for writes", o.commit), "use --rw write or --rw randwrite"));
+    if !o.rw.only_writes() {
+        return Err(Error::input(
+            format!("--commit {} is for writes", o.commit),
+            "use --rw append, --rw write or --rw randwrite",
+        ));
+    }
+    if o.commit.is_of_batch() && o.reaper.trim() != "same" {
+        return Err(Error::input(format!("--commit {} with --reaper {}", o.commit, o.reaper), "leave --reaper away"));
     }
     Ok(o.commit)
 }

@@ -50,7 +50,7 @@ pub struct Circumstances {
 }
 
 /// Bytes that the target's disks moved in the span for all users, next to the bytes of the load.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBytes {
     /// Bytes read from the target's disks by all users (`/sys/block/…/stat`).
     pub read_bytes: u64,
@@ -58,6 +58,18 @@ pub struct DeviceBytes {
     pub written_bytes: u64,
     /// Bytes read and written by the load.
     pub asked_bytes: u64,
+    /// Write requests that the disks completed for all users. Null in older measurements.
+    #[serde(default)]
+    pub writes: Option<u64>,
+    /// Time of these write requests, summed; the kernel counts milliseconds.
+    #[serde(default)]
+    pub write_ns: Option<u64>,
+    /// Flushes of the disks' volatile caches. Null before Linux 5.5, and in older measurements.
+    #[serde(default)]
+    pub flushes: Option<u64>,
+    /// Time of these flushes, summed; the kernel counts milliseconds.
+    #[serde(default)]
+    pub flush_ns: Option<u64>,
 }
 
 /// Shares (0 to 1) of the used part of the target. Above 1 GiB, 64 evenly spread windows are sampled.

@@ -19,7 +19,7 @@ pub struct LoadRecord {
     pub register: Vec<String>,
     /// Every request goes to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
-    /// `randread`, `read`, `randwrite`, `write`, `randrw`, `nop`; `echo` for a network load.
+    /// `randread`, `read`, `randwrite`, `write`, `append`, `randrw`, `nop`; `echo` for a network load.
     pub rw: Rw,
     /// Method to make each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
     #[serde(default)]

@@ -29,7 +29,7 @@ impl Common {
     pub fn new(config: &Config, job: &Job) -> Self {
         let mut flags = 0;
         if config.register_files {
-            flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
+            flags |= FIXED_FILE;
         }
         if config.force_async {
             flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_ASYNC_BIT as u8;
@@ -42,6 +42,11 @@ impl Common {
             rw_flags: if job.commit == Commit::Dsync { libc::RWF_DSYNC as u32 } else { 0 },
             fixed_buffers: config.register_buffers,
         }
+    }
+
+    /// The file's descriptor or index, and the flags of all entries.
+    pub fn file(&self) -> (i32, u8) {
+        (self.fd, self.flags)
     }
 
     /// Fills in the common fields. A no-op needs no others: IORING_OP_NOP is 0.
@@ -88,8 +93,27 @@ impl Entry for ReadWrite {
     }
 }
 
-/// In the user data of an fsync that is linked to a write.
+/// In the user data of an fsync.
 pub(super) const SYNC: u64 = 1 << 32;
+
+/// Fills in an fsync of the file at `fd`. `flags` are IOSQE_…; `of` is the user data of the linked write, or 0.
+///
+/// # Safety
+/// `at` is an owned entry of a ring.
+pub(super) unsafe fn fill_sync(at: *mut sys::io_uring_sqe, fd: i32, flags: u8, of: u64, data_only: bool) {
+    // SAFETY: ours by the caller's promise; a plain C structure, valid when all zero.
+    let sync = unsafe {
+        at.write_bytes(0, 1);
+        &mut *at
+    };
+    sync.opcode = sys::io_uring_op::IORING_OP_FSYNC as u8;
+    sync.flags = flags & FIXED_FILE;
+    sync.fd = fd;
+    sync.__bindgen_anon_3.fsync_flags = if data_only { sys::IORING_FSYNC_DATASYNC } else { 0 };
+    sync.user_data = of | SYNC;
+}
+
+const FIXED_FILE: u8 = 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
 
 /// Links an fsync at `at` after the write at `write`. Only one of them has a completion: the fsync, or the write if it fails or is
 /// short, since it skips its completion on success.
@@ -97,16 +121,10 @@ pub(super) const SYNC: u64 = 1 << 32;
 /// # Safety
 /// Both are owned entries of a ring; the first contains a write.
 pub(super) unsafe fn link_sync(write: *mut sys::io_uring_sqe, at: *mut sys::io_uring_sqe) {
-    use sys::io_uring_sqe_flags_bit::{IOSQE_CQE_SKIP_SUCCESS_BIT, IOSQE_FIXED_FILE_BIT, IOSQE_IO_LINK_BIT};
-    // SAFETY: ours by the caller's promise; a plain C structure, valid when all zero.
-    let (write, sync) = unsafe {
-        at.write_bytes(0, 1);
-        (&mut *write, &mut *at)
-    };
-    sync.opcode = sys::io_uring_op::IORING_OP_FSYNC as u8;
-    sync.flags = write.flags & 1 << IOSQE_FIXED_FILE_BIT as u8;
-    sync.fd = write.fd;
-    sync.__bindgen_anon_3.fsync_flags = sys::IORING_FSYNC_DATASYNC;
-    sync.user_data = write.user_data | SYNC;
+    use sys::io_uring_sqe_flags_bit::{IOSQE_CQE_SKIP_SUCCESS_BIT, IOSQE_IO_LINK_BIT};
+    // SAFETY: ours by the caller's promise.
+    let write = unsafe { &mut *write };
+    // SAFETY: as above.
+    unsafe { fill_sync(at, write.fd, write.flags, write.user_data, true) };
     write.flags |= 1 << IOSQE_IO_LINK_BIT as u8 | 1 << IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 }

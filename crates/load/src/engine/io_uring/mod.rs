@@ -138,6 +138,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Que
         known_head: ring.sq_head().load(Ordering::Relaxed),
         entries: ring.params.sq_entries,
         entry,
+        file: Common::new(config, job).file(),
         linked: job.commit == Commit::Linked,
         sqpoll,
         handle,
@@ -181,12 +182,26 @@ pub struct Queue<E> {
     /// Number of submission entries; a power of two.
     entries: u32,
     entry: E,
+    /// For fsyncs: the file's descriptor or index, and IOSQE_….
+    file: (i32, u8),
     /// Each write has an entry behind it that makes it durable.
     linked: bool,
     sqpoll: bool,
     handle: Handle,
     register_ring: bool,
     syscalls: u64,
+}
+
+impl<E> Queue<E> {
+    #[inline]
+    fn has_space(&mut self, entries: u32) -> bool {
+        let most = self.entries - entries;
+        if self.tail.wrapping_sub(self.known_head) > most {
+            // Acquire: the kernel has read an entry before it moves the head past it.
+            self.known_head = self.ring.sq_head().load(Ordering::Acquire);
+        }
+        self.tail.wrapping_sub(self.known_head) <= most
+    }
 }
 
 impl<E: Entry> Submitter for Queue<E> {
@@ -200,13 +215,8 @@ impl<E: Entry> Submitter for Queue<E> {
     #[inline]
     fn queue(&mut self, io: &Io) -> Queued {
         let linked = self.linked && io.op == Op::Write;
-        let room = self.entries - u32::from(linked);
-        if self.tail.wrapping_sub(self.known_head) >= room {
-            // Acquire: the kernel has read an entry before it moves the head past it.
-            self.known_head = self.ring.sq_head().load(Ordering::Acquire);
-            if self.tail.wrapping_sub(self.known_head) >= room {
-                return Queued::Busy;
-            }
+        if !self.has_space(1 + u32::from(linked)) {
+            return Queued::Busy;
         }
         // SAFETY: the entry is after the tail that the kernel knows and within the ring, so owned until the tail passes it.
         unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
@@ -216,6 +226,17 @@ impl<E: Entry> Submitter for Queue<E> {
             unsafe { entry::link_sync(write, next) };
             self.tail = self.tail.wrapping_add(1);
         }
+        self.tail = self.tail.wrapping_add(1);
+        Queued::Queued
+    }
+
+    fn sync(&mut self, data_only: bool) -> Queued {
+        if !self.has_space(1) {
+            return Queued::Busy;
+        }
+        let (fd, flags) = self.file;
+        // SAFETY: the entry is beyond the tail that the kernel knows and within the ring.
+        unsafe { entry::fill_sync(self.ring.sqe(self.tail), fd, flags, 0, data_only) };
         self.tail = self.tail.wrapping_add(1);
         Queued::Queued
     }
