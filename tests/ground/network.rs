@@ -300,31 +300,44 @@ pub struct Buffers {
     entries: Memory,
     messages: Vec<u8>,
     count: u16,
+    bytes: usize,
     tail: u16,
 }
 
 impl Buffers {
     pub fn register(ring: &Ring, group: u16, count: u16) -> Result<Buffers> {
+        Buffers::with(ring, group, count, MESSAGE, 0).context("registering a ring of buffers")
+    }
+
+    pub fn with(ring: &Ring, group: u16, count: u16, bytes: usize, flags: u16) -> Result<Buffers> {
         let entries = Memory::new(1)?;
         entries.touch_all();
         // SAFETY: the entries live as long as the ring: `Buffers` is dropped after the last request that uses it.
-        unsafe { ring.uring.submitter().register_buf_ring_with_flags(entries.page(0) as u64, count, group, 0) }
-            .context("registering a ring of buffers")?;
-        Ok(Buffers { entries, messages: vec![0; MESSAGE * usize::from(count)], count, tail: 0 })
+        unsafe { ring.uring.submitter().register_buf_ring_with_flags(entries.page(0) as u64, count, group, flags) }?;
+        Ok(Buffers { entries, messages: vec![0; bytes * usize::from(count)], count, bytes, tail: 0 })
     }
 
     /// Gives a buffer to the kernel.
     pub fn give(&mut self, buffer: u16) {
         let base = self.entries.page(0).cast::<types::BufRingEntry>();
+        self.rewind(self.tail, buffer);
         // SAFETY: the slot is within the page, and the kernel reads it only once the tail has passed it.
         unsafe {
-            let entry = &mut *base.add(usize::from(self.tail % self.count));
-            entry.set_addr(self.messages[MESSAGE * usize::from(buffer)..].as_mut_ptr() as u64);
-            entry.set_len(MESSAGE as u32);
-            entry.set_bid(buffer);
+            (*base.add(usize::from(self.tail % self.count))).set_bid(buffer);
             self.tail = self.tail.wrapping_add(1);
             (*types::BufRingEntry::tail(base).cast::<AtomicU16>()).store(self.tail, Ordering::Release);
         }
+    }
+}
+
+impl Buffers {
+    /// Has the entry at `place` begin with the buffer's first byte, as it does when it is given.
+    pub fn rewind(&mut self, place: u16, buffer: u16) {
+        let base = self.entries.page(0).cast::<types::BufRingEntry>();
+        // SAFETY: within the page; nothing is in flight.
+        let entry = unsafe { &mut *base.add(usize::from(place % self.count)) };
+        entry.set_addr(self.messages[self.bytes * usize::from(buffer)..].as_mut_ptr() as u64);
+        entry.set_len(self.bytes as u32);
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use anyhow::{Context, Result, ensure};
-use io_uring::{opcode, types};
+use io_uring::{opcode, squeue, types};
 
 use crate::load::groups;
+use crate::network::{Buffers, MESSAGE, pipe, socketpair, write_all};
 use crate::raw::{self, RawRing, entry};
 use crate::ring::{DEFER, Ring};
 use crate::run::{Run, Scenario, Unsupported};
@@ -77,6 +78,30 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["one_per_enter"],
         count: 6_400,
         run: zero_copy_copied,
+    },
+    Scenario {
+        name: "buffers_held",
+        about: "16 provided buffers: the program has 10 at once, and never gives 3 others back",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 420,
+        run: buffers_held,
+    },
+    Scenario {
+        name: "buffers_out_of_order",
+        about: "two reads by io-wq take a buffer each, and the second one has its data first",
+        finding: None,
+        allowed: &["one_per_enter", "punted", "iowq_fanout", "delivered_out_of_order", "reordered", "kick_storm"],
+        count: 200,
+        run: buffers_out_of_order,
+    },
+    Scenario {
+        name: "buffers_incremental",
+        about: "messages share incremental buffers; the program sets every fourth of these back to its beginning",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 640,
+        run: buffers_incremental,
     },
     Scenario {
         name: "zero_copy_kept",
@@ -312,6 +337,145 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
     run.fact("no_iowait", no_iowait);
     run.fact("registered_waits", registered);
     run.report.rings.push(ring.report());
+    run.report.all("inline");
+    Ok(())
+}
+
+const GROUP: u16 = 3;
+
+/// One message, received into a buffer of the group: its number, and whether the kernel keeps the rest of it.
+fn receive_one(ring: &mut Ring, ours: RawFd, theirs: RawFd) -> Result<(u16, bool)> {
+    const BUF_MORE: u32 = 1 << 4;
+    write_all(theirs, &[7; MESSAGE])?;
+    let recv = opcode::Recv::new(types::Fd(ours), std::ptr::null_mut(), MESSAGE as u32).buf_group(GROUP);
+    ring.push(recv.build().flags(squeue::Flags::BUFFER_SELECT), MESSAGE as u32);
+    ring.enter(1, 1)?;
+    let mut buffer = None;
+    ring.reap_each(|done| {
+        buffer = io_uring::cqueue::buffer_select(done.flags).map(|buffer| (buffer, done.flags & BUF_MORE != 0));
+    });
+    buffer.context("a message has a buffer")
+}
+
+fn buffers_held(run: &mut Run) -> Result<()> {
+    const BUFFERS: u16 = 16;
+    const AT_ONCE: usize = 10;
+    const KEPT: usize = 3;
+    const SINGLE: u32 = 20;
+    run.pin_if_asked()?;
+    let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
+    let mut ring = Ring::open(16, &DEFER)?;
+    let mut buffers = Buffers::register(&ring, GROUP, BUFFERS)?;
+    (0..BUFFERS).for_each(|buffer| buffers.give(buffer));
+    run.start()?;
+    let (mut available, mut sum, mut kept) = (u64::from(BUFFERS), 0, 0);
+    let rounds = (run.count - SINGLE) as usize / AT_ONCE;
+    for at_once in std::iter::repeat_n(AT_ONCE, rounds).chain(std::iter::repeat_n(1, SINGLE as usize)) {
+        let mut held = Vec::new();
+        for _ in 0..at_once {
+            held.push(receive_one(&mut ring, ours.as_raw_fd(), theirs.as_raw_fd())?.0);
+            sum += available;
+            available -= 1;
+        }
+        let keeps = if kept < KEPT { KEPT } else { 0 };
+        kept += keeps;
+        for buffer in &held[keeps..] {
+            buffers.give(*buffer);
+            available += 1;
+        }
+    }
+    run.fact("buffers_taken", u64::from(run.count));
+    run.fact("buffers_entries", BUFFERS.into());
+    run.fact("buffers_available", sum);
+    run.fact("buffers_sufficient", (AT_ONCE + KEPT) as u64);
+    run.fact("buffers_not_returned", KEPT as u64);
+    run.finish(ring);
+    run.report.all("inline");
+    Ok(())
+}
+
+/// How many buffers the kernel has taken of the group (IORING_REGISTER_PBUF_STATUS, Linux 6.8).
+fn taken(ring: &Ring) -> Result<u32> {
+    const PBUF_STATUS: libc::c_long = 26;
+    let mut status = [u32::from(GROUP), 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    // SAFETY: struct io_uring_buf_status, of 40 bytes, which lives.
+    let done = unsafe {
+        libc::syscall(libc::SYS_io_uring_register, ring.uring.as_raw_fd(), PBUF_STATUS, status.as_mut_ptr(), 1)
+    };
+    match done {
+        0 => Ok(status[1]),
+        _ => Err(Unsupported(format!("IORING_REGISTER_PBUF_STATUS: {}", std::io::Error::last_os_error())).into()),
+    }
+}
+
+fn buffers_out_of_order(run: &mut Run) -> Result<()> {
+    const BUFFERS: u16 = 8;
+    run.pin_if_asked()?;
+    let pipes = [pipe()?, pipe()?];
+    let mut ring = Ring::open(16, &[])?;
+    let mut buffers = Buffers::register(&ring, GROUP, BUFFERS)?;
+    (0..BUFFERS).for_each(|buffer| buffers.give(buffer));
+    taken(&ring)?;
+    run.start()?;
+    let mut taken_before = 0u16;
+    for _ in 0..run.count / 2 {
+        for (reader, _) in &pipes {
+            let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), std::ptr::null_mut(), MESSAGE as u32);
+            let flags = squeue::Flags::BUFFER_SELECT | squeue::Flags::ASYNC;
+            ring.push(read.offset(u64::MAX).buf_group(GROUP).build().flags(flags), MESSAGE as u32);
+            ring.enter(1, 0)?;
+            taken_before = taken_before.wrapping_add(1);
+            let began = std::time::Instant::now();
+            while taken(&ring)? as u16 != taken_before {
+                ensure!(began.elapsed().as_secs() < 10, "a worker takes a buffer when it begins");
+                std::thread::yield_now();
+            }
+        }
+        for (_, writer) in pipes.iter().rev() {
+            write_all(writer.as_raw_fd(), &[7; MESSAGE])?;
+            let mut found = None;
+            while found.is_none() {
+                ring.enter(0, 1)?;
+                ring.reap_each(|done| found = io_uring::cqueue::buffer_select(done.flags));
+            }
+            buffers.give(found.context("a read has a buffer")?);
+        }
+    }
+    run.fact("buffers_taken", u64::from(run.count));
+    run.fact("buffers_out_of_order", u64::from(run.count / 2));
+    ring.punted(opcode::Read::CODE);
+    run.finish(ring);
+    run.report.expected.other.max = u64::from(run.count);
+    Ok(())
+}
+
+fn buffers_incremental(run: &mut Run) -> Result<()> {
+    const BUFFERS: u16 = 4;
+    const INC: u16 = 2;
+    const BYTES: usize = 16 * MESSAGE;
+    run.pin_if_asked()?;
+    let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
+    let mut ring = Ring::open(16, &DEFER)?;
+    let mut buffers = Buffers::with(&ring, GROUP, BUFFERS, BYTES, INC)
+        .map_err(|error| Unsupported(format!("IOU_PBUF_RING_INC: {error}")))?;
+    (0..BUFFERS).for_each(|buffer| buffers.give(buffer));
+    run.start()?;
+    let (mut used_up, mut repeated, mut of_this) = (0u16, 0, 0);
+    for _ in 0..run.count {
+        let (buffer, more) = receive_one(&mut ring, ours.as_raw_fd(), theirs.as_raw_fd())?;
+        of_this += 1;
+        if !more {
+            used_up += 1;
+            of_this = 0;
+            buffers.give(buffer);
+        } else if used_up % 4 == 0 && of_this == 5 {
+            buffers.rewind(used_up, buffer);
+            repeated += 1;
+        }
+    }
+    run.fact("buffers_taken", used_up.into());
+    run.fact("buffers_repeated", repeated);
+    run.finish(ring);
     run.report.all("inline");
     Ok(())
 }

@@ -187,6 +187,27 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     if let Some(calls) = fact("enter_calls") {
         assert_eq!(total.enter_calls.map(|e| e.total), Some(calls as f64), "{scenario}: calls");
     }
+    if let Some(taken) = fact("buffers_taken") {
+        let b = &trace.rings[0].buffers.as_ref().expect("they are counted")[0];
+        assert_eq!((b.taken, b.enobufs, b.rearmed), (taken, 0, 0), "{scenario}: {b:?}");
+        if version().is_none_or(|v| v >= (6, 10, 0)) {
+            let (out_of_order, repeated) =
+                (fact("buffers_out_of_order").unwrap_or(0), fact("buffers_repeated").unwrap_or(0));
+            assert_eq!((b.out_of_order, b.repeated_offsets), (Some(out_of_order), Some(repeated)), "{scenario}: {b:?}");
+        }
+        if let Some(sufficient) = fact("buffers_sufficient").filter(|_| b.available_max.is_some()) {
+            let entries = fact("buffers_entries").unwrap() as u32;
+            let mean = fact("buffers_available").unwrap() as f64 / taken as f64;
+            assert_eq!(
+                (b.entries, b.available_max, b.available_mean),
+                (Some(entries), Some(entries), Some(mean)),
+                "{b:?}"
+            );
+            assert_eq!(b.available_min, Some(entries - sufficient as u32), "{b:?}");
+            assert_eq!(b.sufficient.map(u64::from), Some(sufficient), "{b:?}");
+            assert_eq!(b.not_returned.map(u64::from), fact("buffers_not_returned"), "{b:?}");
+        }
+    }
     if let Some(min_waits) = fact("min_waits") {
         let w = trace.rings[0].enter_waits.expect("they are counted");
         let wanted = (Some(w.registered), Some(w.no_iowait));

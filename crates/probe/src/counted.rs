@@ -54,6 +54,8 @@ pub(super) struct Counted {
     /// By thread.
     pub threads: BTreeMap<u32, types::ring_thread>,
     deliveries: BTreeMap<DeliveryKey, u64>,
+    /// Provided buffers, by group.
+    pub buffers: BTreeMap<u32, types::buffer_count>,
     /// Requests that were chosen, by how many their io_uring_enter was asked to submit, whether they are a sample, and whether each counts twice there.
     pub batches: BTreeMap<(u32, bool, bool), u64>,
 }
@@ -156,6 +158,7 @@ impl Counted {
         for (of, n) in &other.batches {
             *self.batches.entry(*of).or_default() += n;
         }
+        self.buffers.extend(&other.buffers);
     }
 
     /// What there is beyond `told`. One look may have caught more than the next.
@@ -181,9 +184,12 @@ impl Counted {
         for (tid, n) in &mut threads {
             n.waits = of(n.waits, other.threads.get(tid).map_or(0, |n| n.waits));
         }
+        let mut buffers = other.buffers.clone();
+        buffers.extend(&self.buffers);
         Counted {
             ops,
             ring,
+            buffers,
             undecided: of(self.undecided, other.undecided),
             seen: self.seen.clone(),
             errnos: by_key(&self.errnos, &other.errnos, of),

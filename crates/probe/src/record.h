@@ -265,6 +265,34 @@ struct ring_thread {
 	char comm[16];
 };
 
+struct buffer_key {
+	__u32 ring;
+	__u32 group;
+};
+
+/* Provided buffers of a group. What is no sum is of the thread that posts: of a ring that several threads post to, it may be torn. */
+struct buffer_count {
+	__u64 taken;
+	__u64 enobufs;
+	__u64 rearmed; /* requests that were submitted for a file whose last one had ended with ENOBUFS, */
+	__u64 unarmed_ns; /* and the time between the two */
+	__u64 looks;      /* of these, those at which the number of buffers could be read, */
+	__u64 available;  /* and the buffers that there were before each, summed */
+	__u64 placed;     /* completions whose place in the buffer ring was found */
+	__u64 unplaced;
+	__u64 out_of_order;
+	__u64 repeated;
+	__u64 used_to; /* the end of what the last completion has of an incremental buffer */
+	__u32 entries; /* of the buffer ring; 0: none */
+	__u32 most;    /* before one was taken */
+	__u32 least;   /* after one was taken */
+	__u32 last;    /* before the last one was taken */
+	__u16 head;
+	__u16 position; /* the farthest */
+	__u16 used;
+	__u16 pad;
+};
+
 /* What is lost where a map has no room, or the kernel no memory for an entry. */
 enum loss {
 	LOSS_THREAD = 0, /* a thread's state: what carried its completions is wrong then, not only too low */

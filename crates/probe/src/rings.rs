@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use iotrail_path::division::ReapedStamps;
 use iotrail_schema::file::{Descriptor, FileSeen};
 use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_schema::trace_record::BufferGroup;
 use iotrail_schema::trail::Course;
 use iotrail_stats::estimate::Stratum;
 
@@ -31,6 +32,8 @@ pub struct RingCounts {
     pub waits: WaitCounts,
     /// Calls of io_uring_register, by operation.
     pub registered: Vec<RegisterCounts>,
+    /// Provided buffers, by group.
+    pub buffers: Vec<BufferGroup>,
     pub batches: Batches,
     /// Those that submitted followed requests or waited, by their numbers.
     pub threads: Vec<ThreadCounts>,

@@ -2,7 +2,7 @@
 
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
 use crate::delivered::WORTH_SAYING;
-use iotrail_base::words::{count, list, percent, plural};
+use iotrail_base::words::{count, list, percent, plural, span};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
@@ -72,14 +72,21 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let names = list(&hit.iter().map(|o| o.opcode.clone()).collect::<Vec<_>>());
     let timeouts = t.total.opcodes.iter().filter(|o| o.opcode == "timeout");
     let expired: u64 = timeouts.map(|o| errno(o, &["ETIME"])).sum();
+    let groups = || t.rings.iter().flat_map(|r| r.buffers.iter().flatten());
+    let (rearmed, unarmed_ns): (u64, u64) = groups().fold((0, 0), |(n, ns), b| (n + b.rearmed, ns + b.unarmed_ns));
+    let unarmed = match rearmed {
+        0 => String::new(),
+        n => format!("; until then no receive was armed: {} each time on average", span(unarmed_ns as f64 / n as f64)),
+    };
     let text = format!(
         "{} completions of {names} ({}) ended with ENOBUFS. No provided buffer was free at the attempt, with or without data \
-         to receive. A multishot request ends with it and must be submitted again{}",
+         to receive. A multishot request ends with it and must be submitted again{}{unarmed}",
         count(ended as f64),
         percent(share),
         if expired * 2 >= ended { ", here after a timeout each time: until then no receive is armed" } else { "" }
     );
-    let evidence = [("enobufs", ended as f64), ("share", share)];
+    let mut evidence = vec![("enobufs", ended as f64), ("share", share)];
+    evidence.extend((rearmed > 0).then_some(("unarmed_ns", unarmed_ns as f64)));
     Some(BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence))
 }
 

@@ -325,6 +325,13 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 			}
 		}
 	}
+	if (takers_seen) {
+		__u64 taker = req ? (__u64)req : known ? known->request : 0;
+		if (taker && ((cqe_flags & IORING_CQE_F_BUFFER) || result == -ENOBUFS))
+			buffer_taken(address_in_thread(ring, slot), number, taker, result, cqe_flags);
+		if (req && !(cqe_flags & (IORING_CQE_F_MORE | IORING_CQE_F_NOTIF)))
+			taker_ends(req);
+	}
 	struct op_part *op = op_of(number, opcode, slot);
 	op->completions++;
 	slot->posted++;

@@ -43,6 +43,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define EINVAL 22
 #define EOPNOTSUPP 95
 #define ETIME 62
+#define ENOBUFS 105
 #define ETIMEDOUT 110
 #define EINPROGRESS 115
 #define ECANCELED 125
@@ -67,7 +68,10 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_SETUP_NO_SQARRAY (1U << 16)
 #define IORING_SETUP_SQE_MIXED (1U << 19)
 #define IORING_ENTER_REGISTERED_RING (1U << 4)
+#define IORING_CQE_F_BUFFER (1U << 0)
 #define IORING_CQE_F_MORE (1U << 1)
+#define IORING_CQE_F_BUF_MORE (1U << 4)
+#define IORING_CQE_BUFFER_SHIFT 16
 #define IORING_CQE_F_NOTIF (1U << 3)
 #define IORING_OP_NOP 0
 #define IORING_OP_READV 1
@@ -150,6 +154,17 @@ struct aio_ring {
 	__u32 head;
 	__u32 tail;
 };
+
+/* include/uapi/linux/io_uring.h; in memory that the program writes to. Of the first entry, the last two bytes are the tail. */
+struct io_uring_buf {
+	__u64 addr;
+	__u32 len;
+	__u16 bid;
+	__u16 resv;
+};
+#define BUF_RING_TAIL 14
+/* io_uring/kbuf.h: buffers are consumed in parts. */
+#define IOBL_INC 2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -287,12 +302,32 @@ struct io_wq_work_list {
 	struct io_wq_work_node *first;
 };
 
+struct xarray {
+	void *xa_head;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
+/* io_uring/kbuf.h */
+struct io_buffer_list {
+	struct io_uring_buf_ring *buf_ring;
+	int nbufs; /* without a ring; since 6.17 */
+	__u16 bgid;
+	__u16 nr_entries; /* 0: no ring */
+	__u16 head;
+	__u16 flags;
+};
+
 struct io_submit_state {
 	struct io_wq_work_list compl_reqs; /* whose completions are posted next, in this order */
 };
 
 struct io_ring_ctx {
 	struct io_submit_state submit_state;
+	struct xarray io_bl_xa;
 	struct percpu_ref refs;
 	unsigned int flags;
 	unsigned int drain_active : 1;
@@ -307,6 +342,10 @@ struct io_ring_ctx {
 	struct io_uring_reg_wait *cq_wait_arg;
 	struct mm_struct *mm_account; /* of the process that made it */
 	struct work_struct exit_work;
+};
+
+struct io_ring_ctx___before_6_10 {
+	struct io_buffer_list *io_bl;
 };
 
 struct io_cqe {
@@ -374,6 +413,7 @@ struct io_kiocb {
 	struct file *file;
 	u8 opcode;
 	u8 iopoll_completed;
+	__u16 buf_index; /* of one that takes a provided buffer, until it has one: the group */
 	u64 flags;
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;

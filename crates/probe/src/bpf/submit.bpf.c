@@ -1,5 +1,6 @@
 /* Requests being submitted: counted by ring and opcode, and some chosen to be followed. */
 #include "stages.h"
+#include "buffers.h"
 
 /* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
 static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n, bool wide)
@@ -246,7 +247,10 @@ static __always_inline int submitted(struct io_kiocb *req)
 	slot->submitted++;
 	slot->submits = 1;
 	slot->submitting = 0;
-	__u32 links = req->flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
+	/* Read once and whole: the size of the member is relocated with the load. */
+	__u64 flags = req->flags;
+	barrier_var(flags);
+	__u32 links = flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
 	slot->links = slot->links & LINKED_TO_NEXT ? links | LINKED | LINKED_TO_LAST : links;
 	__u64 request = address_in_thread(req, slot);
 	slot->last_request = request;
@@ -259,10 +263,12 @@ static __always_inline int submitted(struct io_kiocb *req)
 		joins_chain(request);
 	if (some_lie())
 		backlog_submits();
-	if (req->flags & REQ_F_CQE_SKIP)
+	if (flags & REQ_F_CQE_SKIP)
 		op->skips++;
-	if (req->flags & REQ_F_FORCE_ASYNC)
+	if (flags & REQ_F_FORCE_ASYNC)
 		waits_for_drain(req);
+	if (flags & REQ_F_BUFFER_SELECT)
+		takes_from_group(req, ring);
 	if (opcode == IORING_OP_MSG_RING)
 		message_leaves(req);
 	if (is_zero_copy_send(opcode))

@@ -15,6 +15,7 @@ use iotrail_host::clock::tick_hz;
 use iotrail_path::delivery::Carrier;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode::{MAY_FORCE_WORKER, READS, WRITES, is};
+use iotrail_schema::trace_record::BufferGroup;
 use iotrail_schema::uring;
 use iotrail_schema::waker::Line;
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -
             no_iowait: r.counted.ring.waits_no_iowait,
         },
         registered: registered(&r.counted),
+        buffers: r.counted.buffers.iter().map(|(group, n)| buffers(*group, n)).collect(),
         batches: batches(&r.counted),
         threads: threads(&r.counted),
         opcodes: opcodes(&r.counted),
@@ -132,6 +134,27 @@ fn batches(counted: &Counted) -> Batches {
         *part = (part.0 + n, part.1 + (n << u32::from(wide)) as f64 / f64::from(batch));
     }
     by_power
+}
+
+fn buffers(group: u32, n: &types::buffer_count) -> BufferGroup {
+    let known = |of: u32| (n.looks > 0).then_some(of);
+    let missing = |now: u32| known(n.most.saturating_sub(now));
+    let placed = |of: u64| (n.placed > 0 && n.unplaced == 0).then_some(of);
+    BufferGroup {
+        group,
+        entries: (n.entries > 0).then_some(n.entries),
+        taken: n.taken,
+        enobufs: n.enobufs,
+        available_mean: (n.looks > 0).then(|| n.available as f64 / n.looks as f64),
+        available_max: known(n.most),
+        available_min: known(n.least),
+        sufficient: missing(n.least).filter(|_| n.enobufs == 0),
+        not_returned: missing(n.last),
+        out_of_order: placed(n.out_of_order),
+        repeated_offsets: placed(n.repeated),
+        rearmed: n.rearmed,
+        unarmed_ns: n.unarmed_ns,
+    }
 }
 
 fn registered(counted: &Counted) -> Vec<RegisterCounts> {

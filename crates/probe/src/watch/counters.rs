@@ -180,6 +180,9 @@ impl Watch<'_> {
         for (k, n) in entries::<types::batch_key, u64>(&self.skel.maps.batches)? {
             by_number.entry(k.ring).or_default().batch(&k, n);
         }
+        for (k, n) in entries::<types::buffer_key, types::buffer_count>(&self.skel.maps.buffer_counts)? {
+            by_number.entry(k.ring).or_default().buffers.insert(k.group, n);
+        }
         for (k, n) in &tables.threads {
             let k: types::ring_thread_key = read(k);
             if k.tid != 0 {

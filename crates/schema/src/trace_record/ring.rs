@@ -64,6 +64,9 @@ pub struct RingRecord {
     /// Calls of io_uring_register on it, by operation; null in older records.
     #[serde(default)]
     pub register_calls: Option<Vec<RegisterCalls>>,
+    /// Provided buffers that its requests took, by group; null in older records.
+    #[serde(default)]
+    pub buffers: Option<Vec<BufferGroup>>,
     /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
     /// Its requests by the number that their io_uring_enter call was asked to submit.
@@ -100,6 +103,38 @@ pub struct EnterWaits {
     pub registered: u64,
     /// Waits that do not count as iowait (IORING_ENTER_NO_IOWAIT, Linux 6.15).
     pub no_iowait: u64,
+}
+
+/// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion with a buffer, from
+/// Linux 6.10 on. The program is assumed to have all its buffers in the group at some time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferGroup {
+    /// Buffer group ID.
+    pub group: u32,
+    /// Entries of the buffer ring; null: no ring, or unknown.
+    pub entries: Option<u32>,
+    /// Buffers that the kernel took and used up.
+    pub taken: u64,
+    /// Completions with ENOBUFS.
+    pub enobufs: u64,
+    /// Mean number of buffers in the group when the kernel took one.
+    pub available_mean: Option<f64>,
+    /// Most buffers in the group when the kernel took one.
+    pub available_max: Option<u32>,
+    /// Fewest buffers in the group after the kernel took one.
+    pub available_min: Option<u32>,
+    /// Fewest buffers that were enough: the most that the program had at once. Null after ENOBUFS.
+    pub sufficient: Option<u32>,
+    /// Buffers that the program had not given back when the kernel took the last one.
+    pub not_returned: Option<u32>,
+    /// Completions after that of a later buffer of the ring; null: no ring, or unknown.
+    pub out_of_order: Option<u64>,
+    /// Completions of an incremental buffer (IOU_PBUF_RING_INC) that overlap the completion before.
+    pub repeated_offsets: Option<u64>,
+    /// Requests submitted for a file whose last request had ended with ENOBUFS.
+    pub rearmed: u64,
+    /// Time from ENOBUFS to these requests, summed over files: no receive was armed.
+    pub unarmed_ns: u64,
 }
 
 /// Calls of io_uring_register with one operation.

@@ -7,9 +7,9 @@ use super::watched::{ESTIMATED, is_estimated};
 use crate::terminal::layout::Screen;
 use crate::terminal::measured::{self, VEHICLES};
 use iotrail_answer::diagnose::threads;
-use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span};
+use iotrail_base::words::{UNKNOWN, bytes, count, percent, plural, span, three_digits};
 use iotrail_schema::measurement::Followed;
-use iotrail_schema::trace_record::{OthersRecord, Reaping, RegisterCalls, RingRecord, TraceRecord};
+use iotrail_schema::trace_record::{BufferGroup, OthersRecord, Reaping, RegisterCalls, RingRecord, TraceRecord};
 
 pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     let mut head = vec![format!("{} ({})", r.comm, r.tgid)];
@@ -41,6 +41,7 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     o.field("reaped", &reaping(r.reaping.as_ref(), r.cq_entries, &t.total.followed));
     o.field("waited", &enter_waits(r));
     o.field("registered", &register_calls(r));
+    r.buffers.iter().flatten().for_each(|b| o.field(&format!("buffers {}", b.group), &buffers(b)));
     o.field("threads", &threads::told(r, &t.total.followed));
     o.field("SQPOLL", &sqpoll(r));
 }
@@ -56,6 +57,23 @@ fn enter_waits(r: &RingRecord) -> Vec<String> {
     let used = forms.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n as f64)));
     let used: Vec<String> = used.collect();
     if used.is_empty() { used } else { [vec![format!("{} times", count(w.waits as f64))], used].concat() }
+}
+
+/// One group of provided buffers.
+fn buffers(b: &BufferGroup) -> Vec<String> {
+    let of = b.entries.map(|n| format!(" of a ring of {n}")).unwrap_or_default();
+    let mut items = vec![format!("{} taken{of}", count(b.taken as f64))];
+    if let (Some(mean), Some(least), Some(most)) = (b.available_mean, b.available_min, b.available_max) {
+        items.push(format!("{} available on average, {least} to {most}", three_digits(mean)));
+    }
+    items.extend(b.sufficient.map(|n| format!("{n} are sufficient")));
+    items.extend(b.not_returned.filter(|n| *n > 0).map(|n| format!("{n} not given back when the last was taken")));
+    let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
+    items.extend(some(b.enobufs, "ENOBUFS"));
+    items.extend((b.rearmed > 0).then(|| format!("no receive armed for {} after these", span(b.unarmed_ns as f64))));
+    items.extend(b.out_of_order.and_then(|n| some(n, "completions out of buffer order")));
+    items.extend(b.repeated_offsets.and_then(|n| some(n, "repeated offsets")));
+    items
 }
 
 fn register_calls(r: &RingRecord) -> Vec<String> {

@@ -1,0 +1,237 @@
+/* Provided buffers: how many of a group the kernel has, and in which order it hands them out. */
+#ifndef IOTRAIL_BUFFERS_H
+#define IOTRAIL_BUFFERS_H
+
+#include "request.h"
+
+/* A request that takes a buffer of a group when it has data. */
+struct taker {
+	__u32 group;
+	__s32 fd;
+};
+
+/* From their submission to their last completion, by address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct taker);
+} takers SEC(".maps");
+
+__u32 takers_seen; /* nothing to look for in there while there are none */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 256);
+	__type(key, struct buffer_key);
+	__type(value, struct buffer_count);
+} buffer_counts SEC(".maps");
+
+struct disarmed_key {
+	__u32 ring;
+	__s32 fd;
+};
+
+/* Requests that ended with ENOBUFS: when, until the program submits another one for the same file. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct disarmed_key);
+	__type(value, __u64);
+} disarmed SEC(".maps");
+
+const volatile struct buffer_count no_buffers = { .least = ~0u };
+
+static __always_inline struct buffer_count *buffers_of(__u32 ring, __u32 group)
+{
+	struct buffer_key key = { .ring = ring, .group = group };
+	struct buffer_count *count = bpf_map_lookup_elem(&buffer_counts, &key);
+
+	if (count)
+		return count;
+	bpf_map_update_elem(&buffer_counts, &key, (const void *)&no_buffers, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&buffer_counts, &key);
+}
+
+static __noinline int takes_from_group(struct io_kiocb *req, __u32 ring)
+{
+	__u64 request = address_in_thread(req, this_slot());
+	struct taker taker = { .group = req->buf_index, .fd = req->cqe.fd };
+	struct disarmed_key key = { .ring = ring, .fd = taker.fd };
+
+	takers_seen = 1;
+	bpf_map_update_elem(&takers, &request, &taker, BPF_ANY);
+	__u64 *since = bpf_map_lookup_elem(&disarmed, &key);
+	struct buffer_count *count = since ? buffers_of(ring, taker.group) : 0;
+	if (!count)
+		return 0;
+	__sync_fetch_and_add(&count->rearmed, 1);
+	__sync_fetch_and_add(&count->unarmed_ns, bpf_ktime_get_ns() - *since);
+	bpf_map_delete_elem(&disarmed, &key);
+	return 0;
+}
+
+/* lib/xarray.c: an entry whose two low bits are 2 is a node, which has 64 slots. 16 bits have three levels. */
+#define XA_LEVELS 3
+
+static __always_inline struct io_buffer_list *list_of(struct io_ring_ctx *ring, __u32 group)
+{
+	struct io_ring_ctx___before_6_10 *before = (void *)ring;
+	struct io_buffer_list *list;
+	__u64 entry;
+
+	/* Before 6.10 small groups have an array, and the entries of a buffer ring no mapping of their own. */
+	if (!bpf_core_field_exists(ring->io_bl_xa) || bpf_core_field_exists(before->io_bl))
+		return 0;
+	entry = (__u64)BPF_CORE_READ(ring, io_bl_xa.xa_head);
+	for (int i = 0; i < XA_LEVELS && (entry & 3) == 2; i++) {
+		struct xa_node *node = (void *)(entry - 2);
+		__u32 slot = group >> (BPF_CORE_READ(node, shift) & 31) & 63;
+		if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)((__u64)&node->slots + 8 * slot)))
+			return 0;
+	}
+	list = (void *)entry;
+	return entry && !(entry & 3) && BPF_CORE_READ(list, bgid) == group ? list : 0;
+}
+
+/* So many that were taken since the last look are read. */
+#define TAKEN_MAX 16
+
+/* Where others were in the buffer ring that the kernel took before the one of a completion; until they have theirs. */
+struct place_key {
+	__u32 ring;
+	__u16 group;
+	__u16 bid;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct place_key);
+	__type(value, __u32);
+} places SEC(".maps");
+
+/* The place in the buffer ring of the buffer that the completion names. `more`: the kernel keeps the rest of it. */
+static __always_inline void look_at_order(struct buffer_count *count, struct place_key *key, __u64 entries, __u32 taken,
+					  __s32 result, bool incremental, bool more)
+{
+	struct io_uring_buf entry, own = {};
+	__u16 first = count->head - taken, at = key->bid;
+	__u32 mask = count->entries - 1, position = 0;
+	bool found = false;
+
+	for (__u32 i = 0; i < TAKEN_MAX && i < taken + more; i++) {
+		__u32 place = (__u16)(first + i);
+		if (bpf_probe_read_kernel(&entry, sizeof(entry), (void *)(entries + sizeof(entry) * (place & mask))))
+			return;
+		if (!found && entry.bid == at) {
+			found = true;
+			position = place;
+			own = entry;
+		} else {
+			/* The program may write to the place when it gives a buffer back. */
+			key->bid = entry.bid;
+			bpf_map_update_elem(&places, key, &place, BPF_ANY);
+		}
+	}
+	if (!found) {
+		key->bid = at;
+		__u32 *place = bpf_map_lookup_elem(&places, key);
+		if (!place) {
+			count->unplaced++;
+			return;
+		}
+		position = *place;
+		bpf_map_delete_elem(&places, key);
+		bpf_probe_read_kernel(&own, sizeof(own), (void *)(entries + sizeof(own) * (position & mask)));
+	}
+	if (count->placed && (__s16)(position - count->position) < 0)
+		count->out_of_order++;
+	else
+		count->position = position;
+	if (incremental && result > 0) {
+		/* The kernel moves the address of a buffer that is not used up. */
+		__u64 begin = more ? own.addr - result : own.addr;
+		if (count->placed && position == count->used && begin < count->used_to)
+			count->repeated++;
+		count->used = position;
+		count->used_to = begin + result;
+	}
+	count->placed++;
+}
+
+/* A completion with a buffer, or without one that it needed. */
+__noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 result, __u32 cqe_flags)
+{
+	struct taker *taker = bpf_map_lookup_elem(&takers, &request);
+	struct buffer_count *count = taker ? buffers_of(number, taker->group) : 0;
+
+	if (!count)
+		return 0;
+	if (result == -ENOBUFS) {
+		__sync_fetch_and_add(&count->enobufs, 1);
+		if (!(cqe_flags & IORING_CQE_F_MORE)) {
+			struct disarmed_key key = { .ring = number, .fd = taker->fd };
+			__u64 now = bpf_ktime_get_ns();
+			bpf_map_update_elem(&disarmed, &key, &now, BPF_ANY);
+		}
+	}
+	if (!(cqe_flags & IORING_CQE_F_BUFFER))
+		return 0;
+	bool more = cqe_flags & IORING_CQE_F_BUF_MORE;
+	struct io_buffer_list *list = list_of((void *)ring, taker->group);
+	__u32 entries = list ? BPF_CORE_READ(list, nr_entries) : 0, left = 0, took = !more;
+	if (entries) {
+		__u64 base = (__u64)BPF_CORE_READ(list, buf_ring);
+		__u16 head = BPF_CORE_READ(list, head), tail = 0;
+		bool incremental = bpf_core_field_exists(list->flags) && (BPF_CORE_READ(list, flags) & IOBL_INC);
+
+		bpf_probe_read_kernel(&tail, sizeof(tail), (void *)(base + BUF_RING_TAIL));
+		left = (__u16)(tail - head);
+		if (count->entries == entries && (__u16)(head - count->head) <= entries) {
+			took = (__u16)(head - count->head);
+		} else {
+			/* The first look. A buffer ring that was registered since begins at 0. */
+			struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
+			if (count->entries || (info && !info->found))
+				took = head;
+		}
+		count->head = head;
+		count->entries = entries;
+		struct place_key key = { .ring = number, .group = taker->group, .bid = cqe_flags >> IORING_CQE_BUFFER_SHIFT };
+		look_at_order(count, &key, base, took, result, incremental, more);
+	} else if (list && bpf_core_field_exists(list->nbufs)) {
+		left = BPF_CORE_READ(list, nbufs);
+	} else {
+		__sync_fetch_and_add(&count->taken, took);
+		return 0;
+	}
+	__sync_fetch_and_add(&count->taken, took);
+	__u32 before = left + took;
+	if (took) {
+		/* One after the other. */
+		count->looks += took;
+		count->available += (__u64)before * took - (__u64)took * (took - 1) / 2;
+		count->last = left + 1;
+	}
+	if (before > count->most)
+		count->most = before;
+	if (left < count->least)
+		count->least = left;
+	return 0;
+}
+
+static __noinline int taker_ends(void *req)
+{
+	__u64 request = (__u64)req;
+
+	if (takes_a_buffer(req))
+		bpf_map_delete_elem(&takers, &request);
+	return 0;
+}
+
+#endif
