@@ -89,10 +89,10 @@ fleet-test: PACKAGES += slurm-wlm munge
 fleet-test: deps
 	$(CARGO) test --profile $(PROFILE) --locked --test fleet -- --include-ignored
 
-# Programs that nobody here wrote (liburing's tests, QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
-peers-test: PACKAGES += bpftrace dpkg-dev python3
+# Programs that nobody here wrote (liburing's tests with LIBURING=FOLDER, a sample or those of TESTS='*bundle*'; QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
+peers-test: PACKAGES += bpftrace python3
 peers-test: build
-	python3 -B tests/peers/run.py $(BIN) $(if $(LIBURING),--liburing $(LIBURING))
+	python3 -B tests/peers/run.py $(BIN) $(if $(LIBURING),--liburing $(LIBURING)) $(if $(TESTS),--test "$(TESTS)")
 
 # Every export, read back by the tool that it is for (DuckDB, Spark, fio-plot, HdrHistogram, Prometheus); prints both sides' numbers.
 interop: PACKAGES += fio python3-venv
@@ -125,6 +125,7 @@ deny:
 # Speed of the load and of the network servers, and cost of the probes, beside the peers that are installed.
 bench: build
 	sh benches/generator.sh $(BIN)
+	sh benches/commits.sh $(BIN)
 	sh benches/observer.sh $(BIN)
 	sh benches/watching.sh $(BIN)
 	sh benches/programs.sh $(BIN)

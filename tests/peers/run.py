@@ -3,8 +3,8 @@ beside it, and how much longer they take. Exits with 1 where one differs.
 
     tests/peers/run.py IOTRAIL [--liburing FOLDER] [--only NAME]... [--test PATTERN]     as root
 
-liburing's own tests are built in FOLDER, or in what `apt-get source liburing` brings, below target/peers. The other programs are
-used where they are installed.
+liburing's own tests are run from FOLDER, where they are built already: one in four by name, or those of PATTERN. The other programs
+are used where they are installed.
 """
 
 import argparse
@@ -24,9 +24,9 @@ CHECKS = {"liburing": liburing.check, "blocked": blocked.check, **programs.CHECK
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     arguments.add_argument("iotrail", type=Path)
-    arguments.add_argument("--liburing", type=Path, help="liburing's sources (default: Debian's)")
+    arguments.add_argument("--liburing", type=Path, help="a folder of liburing's tests, built (*.t)")
     arguments.add_argument("--only", action="append", choices=CHECKS, default=[])
-    arguments.add_argument("--test", default="*", help="of liburing's tests, those of this name (a shell pattern)")
+    arguments.add_argument("--test", help="of liburing's tests, those of this name (a shell pattern; default: one in four)")
     asked = arguments.parse_args()
     if os.geteuid() != 0:
         sys.exit("not run: the probes need root")
