@@ -2,6 +2,7 @@
 //! process does not notice.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::Read as _;
 use std::mem::MaybeUninit;
@@ -23,12 +24,26 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 224);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 248);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
 const _: () = assert!(size_of::<types::snapshot_socket>() == 24);
 const _: () = assert!(size_of::<types::snapshot_process>() == 32);
+const _: () = assert!(size_of::<types::survey_thread>() == 40);
+
+/// `frames` of a thread whose stack was read before, in the same sleep.
+const SAME_SLEEP: u16 = 0xffff;
+
+/// What is read besides the heads and tails of rings and the threads' counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reading {
+    Brief,
+    /// Stacks of sleeping threads, each sleep once.
+    Sleeps,
+    /// All stacks, requests and lists.
+    Deep,
+}
 
 /// One reading of several processes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -60,8 +75,33 @@ pub struct Thread {
     pub is_kernels: bool,
     /// The ring that it entered last.
     pub last_ring: u64,
-    /// Kernel stack, innermost address first; empty unless the reading was deep.
+    /// Kernel stack, innermost address first; empty if the reading was brief, or of the same sleep.
     pub stack: Vec<u64>,
+    /// The stack was read before, in the same sleep.
+    pub is_same_sleep: bool,
+    /// Context switches since it exists.
+    pub switches: u64,
+    /// Time on a CPU since it exists.
+    pub ran_ns: u64,
+    /// Time that it was ready to run, without a CPU; 0: not counted.
+    pub runnable_ns: u64,
+    /// It sleeps for I/O, and its CPU counts as in iowait.
+    pub in_iowait: bool,
+}
+
+/// One thread of the machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SurveyedThread {
+    pub tid: u32,
+    pub tgid: u32,
+    /// The CPU that it ran on last.
+    pub cpu: u32,
+    /// It uses io_uring, or its process native aio.
+    pub is_asynchronous: bool,
+    pub is_kernels: bool,
+    /// Time on a CPU since it exists.
+    pub ran_ns: u64,
+    pub comm: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -139,13 +179,15 @@ pub struct Process {
     pub quota_ns: u64,
 }
 
-/// Reads; each process costs two descriptors.
+/// Reads; each process costs a descriptor for each kind of reading.
 #[derive(Debug)]
 pub struct Reader {
-    /// Brief and deep.
-    programs: [OwnedFd; 2],
+    /// By [`Reading`].
+    programs: [OwnedFd; 3],
     /// By the process's number in this PID namespace.
-    links: BTreeMap<u32, [OwnedFd; 2]>,
+    links: BTreeMap<(u32, Reading), OwnedFd>,
+    /// Of all threads of the machine.
+    survey: OwnedFd,
     bytes: Vec<u8>,
 }
 
@@ -162,9 +204,14 @@ impl Reader {
         let skel = open.load().map_err(failed)?;
         let program =
             |p: &ProgramMut<'_>| p.as_fd().try_clone_to_owned().map_err(|e| failed(libbpf_rs::Error::from(e)));
-        let programs = [program(&skel.progs.snapshot_brief)?, program(&skel.progs.snapshot_deep)?];
-        let own = link(&program(&skel.progs.snapshot_own)?, std::process::id()).map_err(|e| failed(e.into()))?;
-        let mut reader = Reader { programs, links: BTreeMap::new(), bytes: vec![] };
+        let programs = [
+            program(&skel.progs.snapshot_brief)?,
+            program(&skel.progs.snapshot_sleeps)?,
+            program(&skel.progs.snapshot_deep)?,
+        ];
+        let survey = link(&program(&skel.progs.survey)?, None).map_err(|e| failed(e.into()))?;
+        let own = link(&program(&skel.progs.snapshot_own)?, Some(std::process::id())).map_err(|e| failed(e.into()))?;
+        let mut reader = Reader { programs, links: BTreeMap::new(), survey, bytes: vec![] };
         for (kind, operations) in reader.operations(&own).into_iter().enumerate() {
             let key = (kind as u32).to_ne_bytes();
             skel.maps.operations.update(&key, &operations.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
@@ -193,20 +240,21 @@ impl Reader {
         [of(ring.map(|r| r.as_raw_fd())), of(socket.map(|s| s.as_raw_fd()))].map(Option::unwrap_or_default)
     }
 
-    /// Processes by their numbers in this PID namespace. A `deep` reading has stacks, requests and lists too.
-    pub fn read(&mut self, processes: &[u32], deep: bool) -> Snapshot {
+    /// Processes by their numbers in this PID namespace.
+    pub fn read(&mut self, processes: &[(u32, Reading)]) -> Snapshot {
         let began = clock::of_this_thread();
-        self.links.retain(|pid, _| processes.contains(pid));
         self.bytes.clear();
-        for pid in processes {
-            if !self.links.contains_key(pid) {
-                let [brief, deep] = [0, 1].map(|i| link(&self.programs[i], *pid));
-                // It has ended.
-                let (Ok(brief), Ok(deep)) = (brief, deep) else { continue };
-                self.links.insert(*pid, [brief, deep]);
-            }
+        for (pid, reading) in processes {
+            let link = match self.links.entry((*pid, *reading)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => match link(&self.programs[*reading as usize], Some(*pid)) {
+                    Ok(link) => new.insert(link),
+                    // It has ended.
+                    Err(_) => continue,
+                },
+            };
             let before = self.bytes.len();
-            if collect(&self.links[pid][usize::from(deep)], &mut self.bytes).is_err() {
+            if collect(link, &mut self.bytes).is_err() {
                 self.bytes.truncate(before);
             }
         }
@@ -214,11 +262,34 @@ impl Reader {
         snapshot.spent = clock::of_this_thread().saturating_sub(began);
         snapshot
     }
+
+    /// Other processes are not read again.
+    pub fn keep(&mut self, processes: impl Fn(u32) -> bool) {
+        self.links.retain(|(pid, _), _| processes(*pid));
+    }
+
+    /// All threads of the machine, by the kernel's numbers.
+    pub fn survey(&mut self) -> std::io::Result<Vec<SurveyedThread>> {
+        self.bytes.clear();
+        collect(&self.survey, &mut self.bytes)?;
+        let threads = self.bytes.chunks_exact(size_of::<types::survey_thread>()).map(read::<types::survey_thread>);
+        let threads = threads.map(|t| SurveyedThread {
+            tid: t.tid,
+            tgid: t.tgid,
+            cpu: t.cpu,
+            is_asynchronous: t.asynchronous != 0,
+            is_kernels: t.kernels != 0,
+            ran_ns: t.ran_ns,
+            comm: text(&t.comm),
+        });
+        Ok(threads.collect())
+    }
 }
 
-fn link(program: &OwnedFd, pid: u32) -> std::io::Result<OwnedFd> {
+/// `None`: all threads of the machine.
+fn link(program: &OwnedFd, pid: Option<u32>) -> std::io::Result<OwnedFd> {
     let mut info = bpf_iter_link_info::default();
-    info.task.pid = pid;
+    info.task.pid = pid.unwrap_or(0);
     let mut options = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, ..Default::default() };
     options.iter_info = &mut info;
     options.iter_info_len = size_of::<bpf_iter_link_info>() as u32;
@@ -311,7 +382,16 @@ fn thread(t: types::snapshot_thread) -> Thread {
         has_task_work: t.task_work != 0,
         is_kernels: t.kernels != 0,
         last_ring: t.last_ring,
-        stack: t.stack[..usize::from(t.frames).min(t.stack.len())].to_vec(),
+        stack: if t.frames == SAME_SLEEP {
+            vec![]
+        } else {
+            t.stack[..usize::from(t.frames).min(t.stack.len())].to_vec()
+        },
+        is_same_sleep: t.frames == SAME_SLEEP,
+        switches: t.switches,
+        ran_ns: t.ran_ns,
+        runnable_ns: t.runnable_ns,
+        in_iowait: t.iowait != 0,
     }
 }
 
@@ -370,7 +450,11 @@ fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
 
 /// Why a thread sleeps, by its kernel stack, innermost address first; `None`: the stack is empty, or the kernel hides its symbols.
 pub fn reason(stack: &[u64]) -> Option<Reason> {
-    let symbols = Symbols::of_this_kernel()?;
-    let names: Vec<&str> = stack.iter().filter_map(|address| symbols.caller(*address)).collect();
-    sleep::reason(&names)
+    sleep::reason(&functions(stack))
+}
+
+/// The functions on a kernel stack, innermost first; empty: the kernel hides its symbols.
+pub fn functions(stack: &[u64]) -> Vec<&'static str> {
+    let symbols = Symbols::of_this_kernel();
+    stack.iter().filter_map(|address| symbols?.caller(*address)).collect()
 }

@@ -15,7 +15,12 @@
 #define DESCRIPTORS (1 << 16)
 #define LONGEST_LIST 4096
 
+#define SAME_SLEEP 0xffff /* of frames: the stack is as in the reading before */
+
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_PROCESS };
+
+/* What is read besides heads and tails. */
+enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
 
 struct snapshot_thread {
 	__u32 kind;
@@ -29,7 +34,10 @@ struct snapshot_thread {
 	__u64 arguments[4];
 	__u64 asleep_ns; /* since it was last put on a CPU; 0: not known */
 	__u64 switches;
+	__u64 ran_ns;
+	__u64 runnable_ns; /* 0: not counted */
 	__u64 last_ring; /* that it entered */
+	__u64 iowait;
 	char comm[16];
 	__u64 stack[FRAMES];
 };
@@ -104,12 +112,24 @@ struct snapshot_process {
 	__u64 quota_ns; /* throttled by its cgroup's CPU quota, summed over CPUs */
 };
 
+/* A thread of the machine, whoever it is. */
+struct survey_thread {
+	__u32 tid;
+	__u32 tgid;
+	__u32 cpu;
+	__u16 asynchronous; /* it has used io_uring or native aio */
+	__u16 kernels;
+	__u64 ran_ns;
+	char comm[16];
+};
+
 struct snapshot_thread unused_thread; /* for their twins in user space */
 struct snapshot_ring unused_ring;
 struct snapshot_request unused_request;
 struct snapshot_depth unused_depth;
 struct snapshot_socket unused_socket;
 struct snapshot_process unused_process;
+struct survey_thread unused_survey;
 enum snapshot_kind unused_kind;
 
 /* f_op of the reader's own ring and socket: kernels without data symbols name them nowhere. 0: not known. */
@@ -119,6 +139,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } operations SEC(".maps");
+
+/* nvcsw + nivcsw of the sleep whose stack was read last, and one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u64);
+} stacked SEC(".maps");
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -174,6 +202,10 @@ struct css_set {
 struct io_uring_task___state {
 	const struct io_ring_ctx *last;
 	struct llist_head task_list;
+};
+
+struct mm_struct___state {
+	void *ioctx_table; /* of native aio */
 };
 
 struct task_struct___state {
@@ -629,7 +661,19 @@ static __always_inline void write_process(struct walk *w, struct task_struct *ta
 	bpf_seq_write(w->seq, &out, sizeof(out));
 }
 
-static __noinline int write_thread(struct bpf_iter__task *ctx, bool deep)
+/* Whether this thread's stack was read in this sleep already. */
+static __always_inline bool same_sleep(struct task_struct *task, __u64 switches)
+{
+	__u64 *last = bpf_task_storage_get(&stacked, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!last)
+		return false;
+	bool same = *last == switches + 1;
+	*last = switches + 1;
+	return same;
+}
+
+static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading reading)
 {
 	struct task_struct *task = ctx->task;
 
@@ -664,7 +708,13 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, bool deep)
 		__u64 then = BPF_CORE_READ(state, sched_info.last_arrival);
 		out.asleep_ns = then && now > then ? now - then : 0;
 	}
-	if (deep && out.state) {
+	out.ran_ns = task->se.sum_exec_runtime;
+	if (bpf_core_field_exists(task->sched_info.run_delay))
+		out.runnable_ns = task->sched_info.run_delay;
+	out.iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	if (reading == READ_SLEEPS && out.state && same_sleep(task, out.switches)) {
+		out.frames = SAME_SLEEP;
+	} else if (reading != READ_BRIEF && out.state) {
 		long bytes = bpf_get_task_stack(task, out.stack, sizeof(out.stack), 0);
 		out.frames = bytes > 0 ? bytes / sizeof(out.stack[0]) : 0;
 	}
@@ -672,13 +722,14 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, bool deep)
 	return 0;
 }
 
-static __always_inline int snapshot(struct bpf_iter__task *ctx, bool deep)
+static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading reading)
 {
 	struct task_struct *task = ctx->task;
 
 	if (!task)
 		return 0;
-	write_thread(ctx, deep);
+	write_thread(ctx, reading);
+	bool deep = reading == READ_DEEP;
 	struct task_struct___state *state = (void *)task;
 	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid };
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER))
@@ -700,13 +751,45 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, bool deep)
 SEC("iter/task")
 int snapshot_brief(struct bpf_iter__task *ctx)
 {
-	return snapshot(ctx, false);
+	return snapshot(ctx, READ_BRIEF);
+}
+
+/* Stacks of sleeps that were not read before. */
+SEC("iter/task")
+int snapshot_sleeps(struct bpf_iter__task *ctx)
+{
+	return snapshot(ctx, READ_SLEEPS);
 }
 
 SEC("iter/task")
 int snapshot_deep(struct bpf_iter__task *ctx)
 {
-	return snapshot(ctx, true);
+	return snapshot(ctx, READ_DEEP);
+}
+
+/* All threads of the machine. */
+SEC("iter/task")
+int survey(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	struct mm_struct___state *mm = (void *)BPF_CORE_READ(task, mm);
+	struct survey_thread out = {
+		.tid = task->pid,
+		.tgid = task->tgid,
+		.cpu = BPF_CORE_READ(task, thread_info.cpu),
+		.kernels = !!(task->flags & (PF_KTHREAD | PF_IO_WORKER)),
+		.asynchronous = !!BPF_CORE_READ(task, io_uring),
+		.ran_ns = task->se.sum_exec_runtime,
+	};
+
+	if (mm && bpf_core_field_exists(mm->ioctx_table))
+		out.asynchronous |= !!BPF_CORE_READ(mm, ioctx_table);
+	bpf_probe_read_kernel_str(out.comm, sizeof(out.comm), task->comm);
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
 }
 
 struct own_file {

@@ -1,13 +1,13 @@
 //! What the kernel keeps of the watched threads, rings and sockets anyway: read from time to time, without a probe.
 
 mod queues;
-mod sums;
+pub(crate) mod sums;
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::namespace::Numbers;
-use iotrail_probe::snapshot::{Reader, Ring, Snapshot};
+use iotrail_probe::snapshot::{Reader, Reading, Ring, Snapshot};
 use iotrail_schema::account::RequestAccount;
 use iotrail_schema::state::{Moment, StateRecord};
 use iotrail_stats::random::Random;
@@ -115,8 +115,10 @@ impl State {
     fn read(&mut self, tgids: impl Iterator<Item = u32>, deep: bool) -> Option<Snapshot> {
         let reader = self.reader.as_mut()?;
         let mut here = tgids.filter_map(|tgid| self.numbers.here(tgid));
-        let read: Vec<u32> = here.by_ref().take(PROCESSES).collect();
+        let reading = if deep { Reading::Deep } else { Reading::Brief };
+        let read: Vec<(u32, Reading)> = here.by_ref().take(PROCESSES).map(|pid| (pid, reading)).collect();
         self.is_partial |= here.next().is_some();
-        Some(reader.read(&read, deep))
+        reader.keep(|pid| read.iter().any(|(read, _)| *read == pid));
+        Some(reader.read(&read))
     }
 }

@@ -11,7 +11,7 @@ use iotrail_schema::state::{
 
 use crate::rings::SQPOLL;
 
-const DEFER_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_DEFER_TASKRUN;
+pub(crate) const DEFER_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_DEFER_TASKRUN;
 const COOP_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_COOP_TASKRUN;
 const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
 const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
@@ -58,31 +58,31 @@ struct RingSum {
 }
 
 /// A ring's threads in one sample.
-struct Users<'s>(Vec<&'s Thread>);
+pub(crate) struct Users<'s>(pub Vec<&'s Thread>);
 
 impl<'s> Users<'s> {
     /// Those that entered it last; if none did, all threads of the process.
-    fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
+    pub fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
         let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
         let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
         let users: Vec<&Thread> = of_process().filter(entered).collect();
         Users(if users.is_empty() { of_process().collect() } else { users })
     }
 
-    fn enter(&self) -> bool {
+    pub fn enter(&self) -> bool {
         self.0.iter().any(|t| t.call == Some(IO_URING_ENTER))
     }
 
-    fn wait(&self) -> bool {
+    pub fn wait(&self) -> bool {
         self.0.iter().any(|t| waits(t))
     }
 
-    fn sleep(&self) -> bool {
+    pub fn sleep(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
     }
 
     /// The thread that has to run the task work that is pending; `None`: none is, or it is about to.
-    fn runner(&self, ring: &Ring) -> Option<u32> {
+    pub fn runner(&self, ring: &Ring) -> Option<u32> {
         match ring.setup_flags {
             flags if flags & DEFER_TASKRUN != 0 => {
                 (ring.has_task_work && !self.wait()).then(|| ring.submitter.or(self.0.first().map(|t| t.tid))).flatten()
@@ -94,11 +94,11 @@ impl<'s> Users<'s> {
 }
 
 /// In io_uring_enter(2) with IORING_ENTER_GETEVENTS.
-fn waits(t: &Thread) -> bool {
+pub(crate) fn waits(t: &Thread) -> bool {
     t.call == Some(IO_URING_ENTER) && t.arguments[3] & GETEVENTS != 0
 }
 
-fn needs_wakeup(ring: &Ring) -> bool {
+pub(crate) fn needs_wakeup(ring: &Ring) -> bool {
     ring.unsubmitted > 0 && ring.sq_thread_asleep && ring.sq_flags & NEED_WAKEUP != 0
 }
 
