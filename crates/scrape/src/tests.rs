@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use super::*;
+use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::metrics_record::MetricsRecord;
 
 /// A server, and a trace that answers.
@@ -19,7 +20,7 @@ fn served_at(at: Address) -> (Server, mpsc::Sender<()>) {
     std::thread::spawn(move || {
         while ended.recv_timeout(Duration::from_millis(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
             if desk.is_asked() {
-                desk.answer(MetricsRecord { kicks: Some(17), ..MetricsRecord::default() });
+                desk.answer(Scraped::Trace(Box::new(MetricsRecord { kicks: Some(17), ..MetricsRecord::default() })));
             }
         }
     });

@@ -11,10 +11,11 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::metrics_record::{MetricsRecord, Observer, OpcodeMetrics, RingMetrics};
 
 /// What was looked at last, and when.
-pub type Look = (Instant, Arc<MetricsRecord>);
+pub type Look = (Instant, Arc<Scraped>);
 
 /// The watch answers, one other thread asks.
 pub struct MetricsExchange {
@@ -42,7 +43,7 @@ impl MetricsExchange {
         self.wanted.swap(false, Ordering::Relaxed)
     }
 
-    pub fn answer(&self, record: MetricsRecord) {
+    pub fn answer(&self, record: Scraped) {
         *self.look.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), Arc::new(record)));
         (self.tell)();
     }

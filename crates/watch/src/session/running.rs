@@ -24,6 +24,7 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_probe::{capture, profile};
 use iotrail_schema::measurement::{Host, Warning};
+use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::recorded::{self, ClockOrigin, Header};
 
 /// So long a command is waited for once it was asked to end.
@@ -225,7 +226,8 @@ impl<'room> Running<'room> {
         }
         if let Some(desk) = extra.metrics.as_ref().filter(|desk| desk.is_asked()) {
             let elapsed_ns = self.began.elapsed().as_nanos() as u64;
-            desk.answer(metrics::record(self.watch.look()?, &self.summary, elapsed_ns, own_cpu()));
+            let record = metrics::record(self.watch.look()?, &self.summary, elapsed_ns, own_cpu());
+            desk.answer(Scraped::Trace(Box::new(record)));
         }
         Ok(())
     }

@@ -2,54 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answered, INTERRUPTS, Labels, OPCODES, RINGS, SITES};
+use super::{Answered, INTERRUPTS, OPCODES, RINGS, SITES};
 use iotrail_schema::measurement::{Interrupt, Ipi};
-use iotrail_schema::metrics_record::{Buckets, MetricsRecord, OpcodeMetrics, RingMetrics};
-
-pub struct Family {
-    /// Without `iotrail_` before it and `_total` behind it.
-    pub name: &'static str,
-    pub help: &'static str,
-    pub kind: Kind,
-    pub samples: Vec<(Labels, Value)>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-pub enum Value {
-    Count(u64),
-    /// Told in seconds.
-    Nanoseconds(u64),
-    Now(f64),
-    Buckets(Buckets),
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        }
-    }
-}
-
-impl Family {
-    /// By its name, as OpenMetrics wants it.
-    pub fn unit(&self) -> Option<&'static str> {
-        ["seconds", "bytes"].into_iter().find(|unit| self.name.ends_with(&format!("_{unit}")))
-    }
-}
+use iotrail_schema::metric_family::{Family, Kind, Labels, Value};
+use iotrail_schema::metrics_record::{MetricsRecord, OpcodeMetrics, RingMetrics};
 
 const OTHERS: &str = "others";
 
 /// Those of which nothing is known are not there.
-pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
+pub fn families(r: &MetricsRecord) -> Vec<Family> {
     let mut all = vec![];
     let mut family = |name, kind, samples: Vec<(Labels, Value)>, help| {
         if !samples.is_empty() {
@@ -179,10 +140,15 @@ pub fn families(r: &MetricsRecord, answered: Answered) -> Vec<Family> {
         cpu.into(),
         "CPU time of iotrail itself; what its probes take is in the watched programs' time.",
     );
-    let scrapes = [("served", answered.served), ("refused", answered.refused), ("dropped", answered.dropped)];
-    let scrapes = scrapes.map(|(outcome, n)| (with(vec![], "outcome", outcome), Value::Count(n)));
-    family("scrapes", Counter, scrapes.into(), "Connections to this endpoint, by what became of them, up to this one.");
     all
+}
+
+/// What became of the connections to this endpoint.
+pub fn scrapes(answered: Answered) -> Family {
+    let scrapes = [("served", answered.served), ("refused", answered.refused), ("dropped", answered.dropped)];
+    let samples = scrapes.map(|(outcome, n)| (with(vec![], "outcome", outcome), Value::Count(n))).into();
+    let help = "Connections to this endpoint, by what became of them, up to this one.";
+    Family { name: "scrapes", help, kind: Kind::Counter, samples }
 }
 
 fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {

@@ -10,9 +10,9 @@ mod tests;
 
 use std::collections::HashMap;
 
-use self::families::{Family, Kind, Value, families};
+use self::families::{families, scrapes};
 use iotrail_base::plain::sanitise;
-use iotrail_schema::metrics_record::MetricsRecord;
+use iotrail_schema::metric_family::{Family, Kind, Labels, Scraped, Value};
 
 pub const RINGS: usize = 64;
 pub const OPCODES: usize = 16;
@@ -72,10 +72,18 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    pub fn text(&mut self, record: &MetricsRecord, answered: Answered, format: Format) -> String {
+    pub fn text(&mut self, scraped: &Scraped, answered: Answered, format: Format) -> String {
         let mut out = String::with_capacity(16 << 10);
-        for family in families(record, answered) {
-            self.family(&mut out, &family, format);
+        let made;
+        let all = match scraped {
+            Scraped::Trace(record) => {
+                made = families(record);
+                &made
+            }
+            Scraped::Monitor(families) => families,
+        };
+        for family in all.iter().chain([&scrapes(answered)]).filter(|f| !f.samples.is_empty()) {
+            self.family(&mut out, family, format);
         }
         if format == Format::OpenMetrics {
             out.push_str("# EOF\n");
@@ -134,8 +142,6 @@ impl Exposition {
         out.push_str(&format!("{series} {value}\n"));
     }
 }
-
-type Labels = Vec<(&'static str, String)>;
 
 fn braces(labels: &Labels, more: &[(&str, &str)]) -> String {
     let all = labels.iter().map(|(name, value)| (*name, value.as_str())).chain(more.iter().copied());

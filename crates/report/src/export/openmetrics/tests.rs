@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Interrupt, Ipi, Missed, ModeSwitch};
-use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets, Observer, OpcodeMetrics, RingMetrics};
+use iotrail_schema::metrics_record::{BOUNDS_NS, Buckets, MetricsRecord, Observer, OpcodeMetrics, RingMetrics};
 
 const HOSTILE: &str = "a\"b\\c\nd},{ \u{1b}[31m=cmd|'/c'!A1\r";
 
@@ -24,6 +24,10 @@ fn ring(ring: u32, completions: u64) -> RingMetrics {
         }],
         overflows: Some(0),
     }
+}
+
+fn scraped(record: MetricsRecord) -> Scraped {
+    Scraped::Trace(Box::new(record))
 }
 
 fn record(rings: u32) -> MetricsRecord {
@@ -107,7 +111,7 @@ fn labels(of: &[(&str, &str)]) -> BTreeMap<String, String> {
 #[test]
 fn every_count_is_told_with_its_labels_in_both_formats() {
     for format in [Format::OpenMetrics, Format::Prometheus] {
-        let text = Exposition::default().text(&record(1), Answered::default(), format);
+        let text = Exposition::default().text(&scraped(record(1)), Answered::default(), format);
         let all = read(&text);
         let is = |name: &str, of: &[(&str, &str)]| all[&(name.to_owned(), labels(of))];
         let comm = iotrail_base::plain::sanitise(HOSTILE);
@@ -135,7 +139,8 @@ fn every_count_is_told_with_its_labels_in_both_formats() {
 
 #[test]
 fn series_are_bounded_and_nothing_is_left_out_of_the_sums() {
-    let few = read(&Exposition::default().text(&record(RINGS as u32), Answered::default(), Format::Prometheus));
+    let few =
+        read(&Exposition::default().text(&scraped(record(RINGS as u32)), Answered::default(), Format::Prometheus));
     let mut many = record(5000);
     many.ipis = (0..500).map(|i| Ipi { site: format!("site{i}").into(), from_cpu: 0, to_cpu: i, count: 2 }).collect();
     let irq = many.interrupts[0].clone();
@@ -145,7 +150,7 @@ fn series_are_bounded_and_nothing_is_left_out_of_the_sums() {
         r.opcodes =
             (0..60).map(|i| OpcodeMetrics { opcode: i.to_string(), requests: 1, ..OpcodeMetrics::default() }).collect();
     }
-    let many = read(&Exposition::default().text(&many, Answered::default(), Format::Prometheus));
+    let many = read(&Exposition::default().text(&scraped(many), Answered::default(), Format::Prometheus));
     assert!(many.len() < few.len() + RINGS * OPCODES + 2 * INTERRUPTS + SITES + 40, "{} of {}", many.len(), few.len());
     let sum = |name: &str| many.iter().filter(|((n, _), _)| n == name).map(|(_, v)| v).sum::<f64>();
     assert_eq!(sum("iotrail_completions_total"), 5000.0 * 11.0 + 3.0);
@@ -159,7 +164,7 @@ fn nothing_is_told_lower_than_before() {
     let mut exposition = Exposition::default();
     let mut kicks = |n| {
         let record = MetricsRecord { kicks: Some(n), ..MetricsRecord::default() };
-        let text = exposition.text(&record, Answered::default(), Format::Prometheus);
+        let text = exposition.text(&scraped(record.clone()), Answered::default(), Format::Prometheus);
         read(&text)[&("iotrail_kicks_total".to_owned(), BTreeMap::new())]
     };
     assert_eq!([kicks(10), kicks(9), kicks(11)], [10.0, 10.0, 11.0]);

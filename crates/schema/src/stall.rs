@@ -1,0 +1,232 @@
+//! Stalls that `iotrail monitor` captured: these types are the JSON schemas `iotrail.stalls/1` and `iotrail.capture/1`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::account::Reason;
+use crate::state::Moment;
+use crate::trace_record::TraceRecord;
+
+pub const SCHEMA: &str = "iotrail.stalls/1";
+pub const CAPTURE: &str = "iotrail.capture/1";
+
+/// `iotrail stalls --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StallList {
+    /// `iotrail.stalls/1`.
+    pub schema: String,
+    /// The newest first.
+    pub stalls: Vec<Stall>,
+}
+
+/// The condition that identifies a stall.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// Requests are in flight, and the ring posts nothing.
+    SlowRequest,
+    /// A thread sleeps in io_uring_enter(2) although its CQ holds what it waits for.
+    AsleepWithCompletions,
+    /// Completions stay in the CQ while no thread waits for them.
+    Unreaped,
+    /// Task work is pending, and its thread does not run it.
+    TaskWorkWaits,
+    /// A timeout of the ring has expired, and its completion is not posted.
+    LateTimer,
+    /// Completions are in the overflow list.
+    Overflow,
+    /// Published SQEs are not taken, and no thread submits them.
+    Unsubmitted,
+    /// The SQPOLL thread sleeps although SQEs are published.
+    SqpollAsleep,
+    /// The SQPOLL thread runs, and finds nothing to submit.
+    SqpollSpins,
+    /// A thread sleeps in a call that submits.
+    BlockedSubmission,
+    /// A thread sleeps in a call that syncs a file.
+    SlowSync,
+    /// The cgroup's io.max holds back bios.
+    ThrottledIo,
+    /// The cgroup's CPU quota holds back threads.
+    ThrottledCpu,
+    /// Writes or syncs failed in a window of the counting probes.
+    WriteErrors,
+    /// io-wq workers got more requests per second than allowed, in a window of the counting probes.
+    Punts,
+    /// An expression of --when is true.
+    When,
+}
+
+/// One stall.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stall {
+    /// The condition that identified it.
+    pub trigger: Trigger,
+    /// Wall-clock time of the first sample that had it.
+    pub began_unix_ns: u64,
+    /// From the first sample that had it to the last.
+    pub lasted_ns: u64,
+    /// It was over when the monitor wrote this.
+    pub is_over: bool,
+    /// The process that stalls.
+    pub process: StalledProcess,
+    /// Descriptor of the ring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring: Option<u32>,
+    /// Thread ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// The cause in a few words.
+    pub cause: String,
+    /// The sentence that explains it.
+    pub text: String,
+    /// File of the capture.
+    pub capture: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StalledProcess {
+    /// Process ID; 0: the stall is of no single process.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// Path of its cgroup; null: not known.
+    pub cgroup: Option<String>,
+}
+
+/// A file of the capture directory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Capture {
+    /// `iotrail.capture/1`.
+    pub schema: String,
+    /// The stall.
+    pub stall: Stall,
+    /// Mean time between the samples below; null: fewer than two.
+    pub sample_ns: Option<u64>,
+    /// The ring in samples before the trigger and after it; times are relative to the trigger.
+    pub rings: Vec<RingSample>,
+    /// The process's threads in these samples.
+    pub threads: Vec<ThreadSample>,
+    /// Threads and rings of the process when the trigger fired; null: the process had ended.
+    pub moment: Option<Moment>,
+    /// Kernel stacks of its sleeping threads then.
+    pub stacks: Vec<SleepStack>,
+    /// Threads that ran from then to the end of the capture, the longest first.
+    pub ran: Vec<Ran>,
+    /// The trace of the process after the trigger; null: not traced.
+    pub trace: Option<Box<TraceRecord>>,
+    /// Why it was not traced; null: it was.
+    pub not_traced: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingSample {
+    /// Time since the trigger; negative: before it.
+    pub at_ns: i64,
+    /// Descriptor; null: none is open.
+    pub fd: Option<u32>,
+    /// SQEs that the kernel has taken, mod 2³².
+    pub taken: u32,
+    /// Completions that it has posted, mod 2³².
+    pub posted: u32,
+    /// Completions in the CQ.
+    pub unreaped: u32,
+    /// SQEs that are published and not taken.
+    pub unsubmitted: u32,
+    /// Task work is pending.
+    pub has_task_work: bool,
+    /// Completions are in the overflow list.
+    pub has_overflowed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadSample {
+    /// Time since the trigger; negative: before it.
+    pub at_ns: i64,
+    /// Thread ID.
+    pub tid: u32,
+    /// False: it ran or was ready to run.
+    pub asleep: bool,
+    /// The system call that it was in; null: none.
+    pub syscall: Option<String>,
+    /// Why it slept; null: it did not sleep, or its stack was not read.
+    pub reason: Option<Reason>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SleepStack {
+    /// Thread ID.
+    pub tid: u32,
+    /// Name.
+    pub comm: String,
+    /// Functions, the innermost first.
+    pub functions: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Thread ID.
+    pub tid: u32,
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// The CPU that it was on last.
+    pub cpu: u32,
+    /// Time on a CPU.
+    pub ns: u64,
+}
+
+impl Trigger {
+    pub const ALL: [Trigger; 16] = [
+        Trigger::SlowRequest,
+        Trigger::AsleepWithCompletions,
+        Trigger::Unreaped,
+        Trigger::TaskWorkWaits,
+        Trigger::LateTimer,
+        Trigger::Overflow,
+        Trigger::Unsubmitted,
+        Trigger::SqpollAsleep,
+        Trigger::SqpollSpins,
+        Trigger::BlockedSubmission,
+        Trigger::SlowSync,
+        Trigger::ThrottledIo,
+        Trigger::ThrottledCpu,
+        Trigger::WriteErrors,
+        Trigger::Punts,
+        Trigger::When,
+    ];
+
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trigger::SlowRequest => "slow_request",
+            Trigger::AsleepWithCompletions => "asleep_with_completions",
+            Trigger::Unreaped => "unreaped",
+            Trigger::TaskWorkWaits => "task_work_waits",
+            Trigger::LateTimer => "late_timer",
+            Trigger::Overflow => "overflow",
+            Trigger::Unsubmitted => "unsubmitted",
+            Trigger::SqpollAsleep => "sqpoll_asleep",
+            Trigger::SqpollSpins => "sqpoll_spins",
+            Trigger::BlockedSubmission => "blocked_submission",
+            Trigger::SlowSync => "slow_sync",
+            Trigger::ThrottledIo => "throttled_io",
+            Trigger::ThrottledCpu => "throttled_cpu",
+            Trigger::WriteErrors => "write_errors",
+            Trigger::Punts => "punts",
+            Trigger::When => "when",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trigger_has_one_name() {
+        for trigger in Trigger::ALL {
+            assert_eq!(serde_json::to_value(trigger).unwrap(), trigger.name());
+        }
+    }
+}
