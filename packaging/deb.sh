@@ -24,6 +24,7 @@ mkdir -p "$root/usr/share/zsh"
 mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 "${CROSS_GNU:+$CROSS_GNU-}strip" --strip-unneeded --remove-section=.comment "$root/usr/bin/iotrail"
 
+install -D -m 644 packaging/iotrail-monitor.service "$root/usr/lib/systemd/system/iotrail-monitor.service"
 install -m 644 packaging/copyright "$doc/copyright"
 ${CARGO:-cargo} tree --locked --prefix none --edges normal --format '{p}  {l}' | sed 's/ (\/[^)]*)//; s/ (proc-macro)//; s/ (\*)//' | sort -u |
     grep -v '^iotrail ' >"$doc/crates.txt"

@@ -159,6 +159,8 @@ fn text(page: &str) -> Option<&'static Page> {
         "iotrail-report" => &measure::REPORT,
         "iotrail-trace" => &watch::TRACE,
         "iotrail-top" => &watch::TOP,
+        "iotrail-monitor" => &watch::MONITOR,
+        "iotrail-stalls" => &watch::STALLS,
         "iotrail-net" => &network::NET,
         "iotrail-net-serve" => &network::SERVE,
         "iotrail-net-load" => &network::LOAD,

@@ -29,6 +29,7 @@ mod given;
 pub mod lab;
 pub mod list;
 pub mod manual;
+pub mod monitor;
 pub mod net;
 mod page_file;
 mod profile;
@@ -39,6 +40,7 @@ pub mod reproduce;
 pub mod restore;
 pub mod run;
 mod slurm;
+pub mod stalls;
 mod stored_trace;
 pub mod top;
 pub mod trace;
@@ -107,6 +109,10 @@ enum Command {
     Advise(Box<advise::AdviseArgs>),
     /// Show what each process and ring does, every second
     Top(top::TopArgs),
+    /// Monitor programs all the time within a budget: metrics, and stalls with their cause
+    Monitor(Box<monitor::MonitorArgs>),
+    /// List the stalls that the monitor captured, or show one
+    Stalls(stalls::StallsArgs),
     /// Measure a network load: a server, and a sender that checks every answer
     Net(net::NetArgs),
     /// Run any command in a virtual machine: another kernel, NVMe drives, chosen queues
@@ -184,6 +190,8 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Report(args) => report::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
+        Command::Monitor(args) => monitor::run(args),
+        Command::Stalls(args) => stalls::run(args),
         Command::Try(args) => r#try::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Advise(args) => advise::run(args),

@@ -103,6 +103,11 @@ fn options() -> End {
         ),
         ("top", "--all --count --help --interval --json --one-in --pid"),
         (
+            "monitor",
+            "--all --cgroup --cpu-budget --dir --for --help --memory-budget --metrics --pid --punts --store --threshold --trace --unit --when --windows",
+        ),
+        ("stalls", "--dir --full --help --json --store"),
+        (
             "net serve",
             "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --napi --receive --register --ring \
                    --server-cpus --server-threads --sq-cpu --sq-idle --trace --trigger --wait-for --wait-timeout --zero-copy",

@@ -24,6 +24,7 @@ mod lab;
 mod layout;
 mod manifest;
 mod measurement;
+mod monitor;
 mod net;
 mod net_bench;
 mod options;
@@ -79,6 +80,7 @@ fn main() {
         run::TESTS,
         across::TESTS,
         net_bench::TESTS,
+        monitor::TESTS,
         stop::TESTS,
         lab::TESTS,
         layout::TESTS,

@@ -49,7 +49,7 @@ fn bash() -> End {
 }
 
 /// Every command with its page's name.
-pub const PAGES: [&str; 29] = [
+pub const PAGES: [&str; 31] = [
     "",
     "check",
     "bench",
@@ -65,6 +65,8 @@ pub const PAGES: [&str; 29] = [
     "advise",
     "advise net",
     "top",
+    "monitor",
+    "stalls",
     "net",
     "net serve",
     "net load",

@@ -17,6 +17,7 @@ mod golden;
 mod ground;
 mod lab;
 mod metrics;
+mod monitor;
 mod net;
 mod net_bench;
 mod net_faults;
@@ -81,6 +82,7 @@ fn main() {
         ground::trials(),
         lab::trials(),
         metrics::trials(),
+        monitor::trials(),
         order::trials(),
         agreement::trials(),
         probes::trials(),

@@ -22,6 +22,7 @@ pub mod per_io;
 pub mod reproduce;
 pub mod search;
 pub mod spread;
+pub mod stall;
 pub mod summary;
 pub mod table;
 pub mod timeline;

@@ -100,6 +100,23 @@ pub fn let_go() -> Result<()> {
     if is_asked() { handle(libc::SIG_DFL, 0) } else { raise_flag().map(drop) }
 }
 
+/// SIGHUP asked to reload.
+static RELOAD: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn ask_to_reload(_signal: libc::c_int) {
+    RELOAD.store(true, Ordering::Relaxed);
+}
+
+/// From now on SIGHUP does not end this process; [`reload`] reports it.
+pub fn reload_by_sighup() -> Result<()> {
+    action(libc::SIGHUP, ask_to_reload as *const () as libc::sighandler_t, 0)
+}
+
+/// Whether SIGHUP has come since this was called last.
+pub fn reload() -> bool {
+    RELOAD.swap(false, Ordering::Relaxed)
+}
+
 fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         if signal == libc::SIGHUP && is_ignored(signal) {
@@ -108,15 +125,20 @@ fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
         }
         // When a terminal is lost, the kernel and the shell both send SIGHUP: the second must not kill.
         let once = if signal == libc::SIGHUP { 0 } else { once };
-        // SAFETY: an all-zero sigaction is a valid one (no flags, empty mask, default handler).
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | once;
-        // SAFETY: `action` outlives the call and its handler is async-signal-safe; the old action is not requested.
-        if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-            return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
-                .because(std::io::Error::last_os_error()));
-        }
+        action(signal, handler, once | libc::SA_SIGINFO)?;
+    }
+    Ok(())
+}
+
+fn action(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) -> Result<()> {
+    // SAFETY: an all-zero sigaction is a valid one (no flags, empty mask, default handler).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler;
+    action.sa_flags = libc::SA_RESTART | flags;
+    // SAFETY: `action` outlives the call and its handler is async-signal-safe; the old action is not requested.
+    if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
+        return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
+            .because(std::io::Error::last_os_error()));
     }
     Ok(())
 }

@@ -26,6 +26,7 @@
 //! | [`windows`] | when the probes are attached, where they are not all the time; pure |
 //! | `light` | whether a watch costs too much, and by which windows it goes on then; pure |
 //! | [`metrics`] | counts so far, for those who scrape them |
+//! | [`monitor`] | samples without probes within a budget, and stalls |
 //! | `rates` | counts at two moments and what was followed between → rates; pure |
 //! | [`live`] | a watched span of which rates are told while it lasts |
 //!
@@ -42,6 +43,7 @@ mod left;
 mod light;
 pub mod live;
 pub mod metrics;
+pub mod monitor;
 pub mod namespace;
 mod processes;
 mod quota;

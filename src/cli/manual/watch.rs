@@ -91,6 +91,54 @@ pub const TOP: Page = Page {
     see_also: &["iotrail(1)", "iotrail-trace(1)", "top(1)", "pidstat(1)"],
 };
 
+pub const MONITOR: Page = Page {
+    description: &[
+        "Runs all the time, as a service. It samples what the kernel keeps of threads, rings and cgroups, without a probe, and captures stalls \
+         with their cause. iotrail stalls lists them.",
+        "The budget is a share of the CPU time of all CPUs. The time between two samples follows from it. If the monitor costs more, it sheds \
+         traces, windows, kernel stacks and samples, in this order; each step is logged and exported.",
+        "After a trigger it traces the requests of that process for some seconds, if the budget allows it. In windows it counts requests, errors, \
+         io-wq punts and delivery paths.",
+        "docs/monitoring.md describes each trigger with its threshold, the metrics, alert rules and a runbook.",
+        "SIGHUP reads the processes again and reopens the capture directory. SIGTERM writes the captures that are under way and ends. It tells \
+         systemd when it is ready, and its watchdog each second.",
+        "It needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG. --cgroup and --unit read /proc/PID/cgroup of other users.",
+    ],
+    examples: &[
+        ("iotrail monitor --metrics 9464", "Monitor every program that uses io_uring or native aio, for Prometheus."),
+        ("iotrail monitor --unit mariadb --threshold slow_sync=200ms", "Capture syncs of one unit that take 200 ms."),
+        (
+            "iotrail monitor -p $(pgrep -n db) --when 'unreaped > 1000' --for 1h",
+            "Capture when a metric passes a number.",
+        ),
+    ],
+    exit: &[("0", "It was stopped, --for is over, or the named processes have ended."), WRONG, REFUSED, FAULT],
+    files: &[
+        (
+            "$XDG_STATE_HOME/iotrail/iotrail.db.stalls/",
+            "The captures, one file each, at most 1,000 and 64 MiB; the oldest make way. --dir or --store name another directory.",
+        ),
+        TYPES,
+    ],
+    see_also: &["iotrail(1)", "iotrail-stalls(1)", "iotrail-trace(1)", "systemd.service(5)"],
+};
+
+pub const STALLS: Page = Page {
+    description: &[
+        "Lists the stalls that iotrail monitor captured, the newest first, or shows one: the sentence that explains it, what threads and rings \
+         did then, kernel stacks, and what ran on the CPUs.",
+        "Root is not needed for captures of this user.",
+    ],
+    examples: &[
+        ("iotrail stalls", "List the captured stalls."),
+        ("iotrail stalls 1", "Show the newest."),
+        ("iotrail stalls --json --dir /var/lib/iotrail/stalls", "Print those of the service as JSON."),
+    ],
+    exit: PLAIN,
+    files: &[("$XDG_STATE_HOME/iotrail/iotrail.db.stalls/", "The captures. They are only read."), TYPES],
+    see_also: &["iotrail(1)", "iotrail-monitor(1)"],
+};
+
 pub const EXPLAIN: Page = Page {
     description: &[
         "Reads a recording and tells what its slowest request waited for most, then each of the slowest as a timeline in words: \

@@ -439,7 +439,10 @@ fn threads_now(threads: &[ThreadNow], more: u64) -> Vec<String> {
 }
 
 /// As records name it.
-fn reason_name(reason: &Reason) -> String {
+pub fn reason_name(reason: &Reason) -> String {
+    if let Reason::Function(name) = reason {
+        return name.clone();
+    }
     let text = serde_json::to_value(reason).ok().and_then(|name| name.as_str().map(str::to_owned));
     text.map_or_else(|| "unknown".into(), |name| name.replace('_', " "))
 }

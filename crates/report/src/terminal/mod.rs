@@ -16,6 +16,7 @@ mod replay;
 mod reproduce;
 mod run;
 pub(super) mod spent;
+mod stalls;
 mod style;
 mod summary;
 mod trace;
@@ -42,6 +43,7 @@ use iotrail_schema::net_record::ServedRecord;
 use iotrail_schema::replay_record::ReplayRecord;
 use iotrail_schema::reproduction::Reproduction;
 use iotrail_schema::run_record::RunRecord;
+use iotrail_schema::stall::{Capture, Stall};
 use iotrail_schema::stored_trace::StoredTrace;
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::RunSummary;
@@ -170,6 +172,16 @@ pub fn replay(r: &ReplayRecord, full: bool) -> Screen {
 /// The stored traces, one a line.
 pub fn traces(out: &mut Screen, traces: &[StoredTrace]) {
     trace::list(out, traces);
+}
+
+/// Stalls that the monitor captured, the newest first.
+pub fn stalls(all: &[Stall], now_unix_s: u64, full: bool) -> Screen {
+    stalls::list(all, now_unix_s, full, Style::of_stdout())
+}
+
+/// One capture.
+pub fn capture(c: &Capture, now_unix_s: u64, full: bool) -> Screen {
+    stalls::one(c, now_unix_s, full, Style::of_stdout())
 }
 
 /// Where progress is drawn: on standard error, where that is a terminal that takes what moves the cursor, and wants it.

@@ -1,0 +1,229 @@
+//! A stall in words: its cause and the sentence that explains it. Pure.
+
+use iotrail_base::words::{count, percent, plural, span};
+use iotrail_schema::account::Reason;
+use iotrail_schema::stall::Trigger;
+
+use crate::diagnose::state::reason_name;
+
+/// Samples at the time at which a trigger fired. Unknown is `None`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// The condition has held for this long.
+    pub for_ns: u64,
+    pub ring: Option<RingFacts>,
+    pub thread: Option<ThreadFacts>,
+    /// Bios, nanoseconds, errors or punts, by trigger.
+    pub amount: f64,
+    /// The expression of --when and its value; the errors by name.
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RingFacts {
+    pub fd: Option<u32>,
+    pub is_defer: bool,
+    /// Neither polls nor timeouts.
+    pub in_flight: Option<u64>,
+    pub unreaped: u64,
+    pub unsubmitted: u64,
+    pub overflowed: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadFacts {
+    pub tid: u32,
+    pub comm: String,
+    pub is_asleep: bool,
+    /// The system call that it is in.
+    pub call: Option<String>,
+    pub reason: Option<Reason>,
+}
+
+/// The cause in a few words, and the sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub cause: String,
+    pub text: String,
+}
+
+impl ThreadFacts {
+    fn name(&self) -> String {
+        format!("thread {} ({})", self.tid, self.comm)
+    }
+
+    /// `sleeps in fsync(2): writeback`.
+    fn does(&self) -> String {
+        let reason = self.reason.as_ref().map(|r| format!(": {}", reason_name(r))).unwrap_or_default();
+        match (&self.call, self.is_asleep) {
+            (Some(call), true) => format!("sleeps in {call}(2){reason}"),
+            (None, true) => format!("sleeps{reason}"),
+            (_, false) => "runs".into(),
+        }
+    }
+}
+
+/// The reason of the thread's sleep, or what it does.
+fn reason(thread: Option<&ThreadFacts>) -> String {
+    let known = thread.and_then(|t| t.reason.as_ref()).map(reason_name);
+    known.or_else(|| thread.map(ThreadFacts::does)).unwrap_or_else(|| "unknown".into())
+}
+
+pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
+    let time = span(f.for_ns as f64);
+    let ring = f.ring.clone().unwrap_or_default();
+    let of_ring = ring.fd.map_or("a ring without a descriptor".into(), |fd| format!("ring {fd}"));
+    let thread = f.thread.as_ref();
+    let name = thread.map_or("its thread".into(), ThreadFacts::name);
+    let does = thread.map_or(String::new(), |t| format!("; {} {}", t.name(), t.does()));
+    let completions = plural(ring.unreaped as usize, "completion");
+    let (cause, text) = match trigger {
+        Trigger::SlowRequest => (
+            match thread.and_then(|t| t.reason.as_ref()) {
+                Some(reason) if *reason != Reason::UringCompletions => reason_name(reason),
+                _ => "requests in flight".into(),
+            },
+            format!(
+                "{of_ring} posted no completion for {time} while {} in flight{does}",
+                ring.in_flight.map_or("requests were".into(), |n| {
+                    format!("{} {}", plural(n as usize, "request"), if n == 1 { "was" } else { "were" })
+                })
+            ),
+        ),
+        Trigger::AsleepWithCompletions => (
+            "wake-up missing".into(),
+            format!(
+                "{name} slept in io_uring_enter(2) for {time} although {of_ring} held {completions}, as many as it waited for"
+            ),
+        ),
+        Trigger::Unreaped => (
+            match thread {
+                Some(t) if t.is_asleep => {
+                    format!("the program sleeps{}", t.call.as_ref().map_or(String::new(), |c| format!(" in {c}")))
+                }
+                _ => "the program does not reap".into(),
+            },
+            format!("{completions} stayed in the CQ of {of_ring} for {time}, and no thread waited for them{does}"),
+        ),
+        Trigger::TaskWorkWaits => (
+            "task work not run".into(),
+            format!(
+                "task work of {of_ring} was pending for {time}: its requests are ready, and {name} has to call io_uring_enter(2){}",
+                if ring.is_defer { " with IORING_ENTER_GETEVENTS (DEFER_TASKRUN)" } else { "" }
+            ),
+        ),
+        Trigger::LateTimer => (
+            "timeout expired".into(),
+            format!("a timeout of {of_ring} was due {} ago, and its completion is not posted{does}", span(f.amount)),
+        ),
+        Trigger::Overflow => (
+            "CQ overflow".into(),
+            format!(
+                "{} in the overflow list of {of_ring} for {time}: the CQ was full, and a thread has to call io_uring_enter(2) with \
+                 IORING_ENTER_GETEVENTS{does}",
+                match ring.overflowed {
+                    Some(n) => format!("{} {}", plural(n as usize, "completion"), if n == 1 { "was" } else { "were" }),
+                    None => "completions were".into(),
+                }
+            ),
+        ),
+        Trigger::Unsubmitted => (
+            "not submitted".into(),
+            format!(
+                "{} of {of_ring} {} not taken for {time}: no thread called io_uring_enter(2) to submit{does}",
+                plural(ring.unsubmitted as usize, "published SQE"),
+                if ring.unsubmitted == 1 { "was" } else { "were" }
+            ),
+        ),
+        Trigger::SqpollAsleep => (
+            "SQPOLL thread asleep".into(),
+            format!(
+                "{} of {of_ring} {} not taken for {time}: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP",
+                plural(ring.unsubmitted as usize, "published SQE"),
+                if ring.unsubmitted == 1 { "was" } else { "were" }
+            ),
+        ),
+        Trigger::SqpollSpins => (
+            "SQPOLL thread spins".into(),
+            format!(
+                "the SQPOLL thread of {of_ring} ran for {} of {time} and took no SQE: a shorter sq_thread_idle lets it sleep",
+                percent(f.amount)
+            ),
+        ),
+        Trigger::BlockedSubmission => (
+            reason(thread),
+            format!(
+                "the submission of {name} blocked for {time}: it {}",
+                thread.map_or("sleeps".into(), ThreadFacts::does)
+            ),
+        ),
+        Trigger::SlowSync => (
+            reason(thread),
+            format!("a sync of {name} has taken {time}: it {}", thread.map_or("sleeps".into(), ThreadFacts::does)),
+        ),
+        Trigger::ThrottledIo => (
+            "cgroup io.max".into(),
+            format!(
+                "`io.max` of the cgroup has held back block I/O for {time}, now {}",
+                plural(f.amount as usize, "bio")
+            ),
+        ),
+        Trigger::ThrottledCpu => (
+            "cgroup cpu.max".into(),
+            format!(
+                "the CPU quota (`cpu.max`) of the cgroup held its threads back for {} in {time}, summed over CPUs",
+                span(f.amount)
+            ),
+        ),
+        Trigger::WriteErrors => {
+            (f.detail.clone(), format!("{} failed in {time}: {}", plural(f.amount as usize, "write"), f.detail))
+        }
+        Trigger::Punts => (
+            "io-wq punts".into(),
+            format!("io-wq workers got {} requests per second, in a window of {time}", count(f.amount)),
+        ),
+        Trigger::When => (f.detail.clone(), format!("--when {}: the value is {}", f.detail, count(f.amount))),
+    };
+    Explanation { cause, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(call: &str, reason: Reason) -> Option<ThreadFacts> {
+        Some(ThreadFacts { tid: 7, comm: "db".into(), is_asleep: true, call: Some(call.into()), reason: Some(reason) })
+    }
+
+    #[test]
+    fn the_sentence_names_the_thread_the_call_and_the_reason() {
+        let ring = Some(RingFacts { fd: Some(3), unreaped: 2, ..RingFacts::default() });
+        let f =
+            Facts { for_ns: 250_000_000, ring, thread: thread("clock_nanosleep", Reason::Sleep), ..Facts::default() };
+        assert_eq!(
+            explain(Trigger::Unreaped, &f),
+            Explanation {
+                cause: "the program sleeps in clock_nanosleep".into(),
+                text: "2 completions stayed in the CQ of ring 3 for 250 ms, and no thread waited for them; thread 7 (db) sleeps in \
+                       clock_nanosleep(2): sleep"
+                    .into(),
+            }
+        );
+        let f = Facts { thread: thread("io_uring_enter", Reason::RequestTag), ..f };
+        let said = explain(Trigger::BlockedSubmission, &f);
+        assert_eq!(said.cause, "request tag");
+        assert_eq!(
+            said.text,
+            "the submission of thread 7 (db) blocked for 250 ms: it sleeps in io_uring_enter(2): request tag"
+        );
+    }
+
+    #[test]
+    fn every_trigger_has_a_cause_and_a_sentence_without_facts() {
+        for trigger in Trigger::ALL {
+            let f = Facts { detail: "x".into(), for_ns: 1_000_000, ..Facts::default() };
+            let said = explain(trigger, &f);
+            assert!(!said.cause.is_empty() && said.text.len() > 20, "{trigger:?}: {said:?}");
+        }
+    }
+}

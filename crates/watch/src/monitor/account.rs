@@ -1,0 +1,209 @@
+//! Time and queues by program: what the kernel counts for each thread and ring, with blocked time divided by samples. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iotrail_probe::snapshot::{Snapshot, Thread};
+use iotrail_schema::account::Reason;
+use iotrail_schema::stall::{StalledProcess, Trigger};
+
+use super::triggers::Sleeps;
+
+/// Programs with metrics of their own; the others are summed.
+pub const PROGRAMS: usize = 64;
+
+/// Reasons of one program that are listed.
+const REASONS: usize = 24;
+
+/// Name and cgroup; so a program that is started again keeps its series.
+pub type Program = (String, String);
+
+const OTHERS: &str = "others";
+
+/// Counts grow as long as the monitor runs.
+#[derive(Debug, Default)]
+pub struct Sums {
+    pub running_ns: u64,
+    pub runnable_ns: u64,
+    /// `None`: not known.
+    pub blocked_ns: BTreeMap<Option<Reason>, u64>,
+    /// Blocked time in which the CPU counted as in iowait.
+    pub iowait_ns: u64,
+    /// CPU time of SQPOLL threads and io-wq workers.
+    pub kernel_ns: u64,
+    pub quota_ns: u64,
+    pub taken: u64,
+    pub posted: u64,
+    pub stalls: BTreeMap<Trigger, u64>,
+    pub now: Queues,
+}
+
+/// In the last sample.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Queues {
+    pub threads: u64,
+    pub rings: u64,
+    pub unreaped: u64,
+    pub unsubmitted: u64,
+    pub overflowed: u64,
+    /// By the last deep reading.
+    pub in_flight: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    at_ns: u64,
+    ran_ns: u64,
+    runnable_ns: u64,
+    reason: Option<Reason>,
+    is_in_iowait: bool,
+}
+
+/// A process in the last sample.
+#[derive(Debug, Default)]
+struct Process {
+    program: Program,
+    threads: BTreeMap<u32, Seen>,
+    rings: BTreeMap<u64, (u32, u32)>,
+    quota_ns: Option<u64>,
+    in_flight: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub struct Accounts {
+    programs: BTreeMap<Program, Sums>,
+    processes: BTreeMap<u32, Process>,
+}
+
+impl Accounts {
+    /// One sample of these processes.
+    pub fn take(&mut self, sample: &Snapshot, sleeps: &Sleeps, known: &BTreeMap<u32, StalledProcess>) {
+        let tgids: BTreeSet<u32> = sample.threads.iter().map(|t| t.tgid).collect();
+        self.processes.retain(|tgid, _| tgids.contains(tgid));
+        self.programs.values_mut().for_each(|sums| sums.now = Queues::default());
+        for tgid in &tgids {
+            let Some(process) = known.get(tgid) else { continue };
+            let program = self.program(process);
+            let sums = self.programs.entry(program.clone()).or_default();
+            let kept = self.processes.entry(*tgid).or_default();
+            kept.program = program;
+            let mut threads = BTreeMap::new();
+            for t in sample.threads.iter().filter(|t| t.tgid == *tgid) {
+                sums.now.threads += u64::from(!t.is_kernels);
+                let seen = kept.threads.remove(&t.tid);
+                threads.insert(t.tid, sums.charge(t, seen.as_ref(), sample.at_ns, sleeps));
+            }
+            kept.threads = threads;
+            let mut rings = BTreeMap::new();
+            let mut in_flight = None;
+            for r in sample.rings.iter().filter(|r| r.tgid == *tgid) {
+                // Earlier progress may be older than the monitor.
+                let (taken, posted) = kept.rings.get(&r.address).copied().unwrap_or((r.taken, r.posted));
+                sums.taken += u64::from(r.taken.wrapping_sub(taken));
+                sums.posted += u64::from(r.posted.wrapping_sub(posted));
+                rings.insert(r.address, (r.taken, r.posted));
+                sums.now.rings += 1;
+                sums.now.unreaped += u64::from(r.unreaped);
+                sums.now.unsubmitted += u64::from(r.unsubmitted);
+                sums.now.overflowed += u64::from(r.has_overflowed);
+                if let Some(n) = r.depth.as_ref().and_then(|d| d.in_flight) {
+                    in_flight = Some(in_flight.unwrap_or(0) + u64::from(n));
+                }
+            }
+            kept.rings = rings;
+            kept.in_flight = in_flight.or(kept.in_flight);
+            if let Some(n) = kept.in_flight {
+                sums.now.in_flight = Some(sums.now.in_flight.unwrap_or(0) + n);
+            }
+            if let Some(p) = sample.processes.iter().find(|p| p.tgid == *tgid) {
+                sums.quota_ns += p.quota_ns.saturating_sub(kept.quota_ns.unwrap_or(p.quota_ns));
+                kept.quota_ns = Some(p.quota_ns);
+            }
+        }
+    }
+
+    fn program(&self, process: &StalledProcess) -> Program {
+        let program = (process.comm.clone(), process.cgroup.clone().unwrap_or_default());
+        match self.programs.contains_key(&program) || self.programs.len() < PROGRAMS {
+            true => program,
+            false => (OTHERS.into(), String::new()),
+        }
+    }
+
+    pub fn stalled(&mut self, process: &StalledProcess, trigger: Trigger) {
+        let program = self.program(process);
+        *self.programs.entry(program).or_default().stalls.entry(trigger).or_default() += 1;
+    }
+
+    pub fn programs(&self) -> &BTreeMap<Program, Sums> {
+        &self.programs
+    }
+}
+
+impl Sums {
+    /// Divides a thread's time since it was seen last.
+    fn charge(&mut self, t: &Thread, seen: Option<&Seen>, at_ns: u64, sleeps: &Sleeps) -> Seen {
+        let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
+        if let Some(seen) = seen {
+            let ran = t.ran_ns.saturating_sub(seen.ran_ns);
+            if t.is_kernels {
+                self.kernel_ns += ran;
+            } else {
+                let runnable = t.runnable_ns.saturating_sub(seen.runnable_ns);
+                self.running_ns += ran;
+                self.runnable_ns += runnable;
+                let blocked = (at_ns - seen.at_ns).saturating_sub(ran + runnable);
+                let of = reason.clone().or_else(|| seen.reason.clone());
+                let is_listed = self.blocked_ns.contains_key(&of) || self.blocked_ns.len() < REASONS;
+                *self.blocked_ns.entry(if is_listed { of } else { None }).or_default() += blocked;
+                if t.in_iowait || (!t.asleep && seen.is_in_iowait) {
+                    self.iowait_ns += blocked;
+                }
+            }
+        }
+        let (ran_ns, runnable_ns) = (t.ran_ns, t.runnable_ns);
+        Seen { at_ns, ran_ns, runnable_ns, reason, is_in_iowait: t.in_iowait }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::triggers::Sleep;
+    use super::*;
+    use iotrail_probe::snapshot::Ring;
+
+    const MS: u64 = 1_000_000;
+
+    fn thread(tid: u32, ran_ms: u64, asleep: bool) -> Thread {
+        Thread { tid, tgid: 7, ran_ns: ran_ms * MS, asleep, ..Thread::default() }
+    }
+
+    #[test]
+    fn the_time_of_a_thread_is_divided_without_a_rest() {
+        let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
+        let sleeps = Sleeps::from([(8, Sleep { reason: Some(Reason::Writeback), is_sync: false })]);
+        let mut accounts = Accounts::default();
+        for i in 0..=10 {
+            let runs = Thread { runnable_ns: i * MS, ..thread(7, i * 2, false) };
+            let ring = Ring { address: 1, tgid: 7, posted: (i as u32).wrapping_sub(3), unreaped: 2, ..Ring::default() };
+            let threads = vec![runs, thread(8, 0, true)];
+            let sample = Snapshot { at_ns: i * 10 * MS, threads, rings: vec![ring], ..Snapshot::default() };
+            accounts.take(&sample, &sleeps, &known);
+        }
+        let sums = &accounts.programs()[&("db".to_owned(), String::new())];
+        assert_eq!((sums.running_ns, sums.runnable_ns), (20 * MS, 10 * MS));
+        assert_eq!(sums.blocked_ns, BTreeMap::from([(None, 70 * MS), (Some(Reason::Writeback), 100 * MS)]));
+        assert_eq!((sums.posted, sums.now.unreaped, sums.now.rings, sums.now.in_flight), (10, 2, 1, None));
+    }
+
+    #[test]
+    fn programs_are_bounded() {
+        let mut accounts = Accounts::default();
+        for tgid in 0..1000u32 {
+            let process = StalledProcess { tgid, comm: format!("p{tgid}"), cgroup: None };
+            accounts.stalled(&process, Trigger::Overflow);
+        }
+        assert_eq!(accounts.programs().len(), PROGRAMS + 1);
+        let others = &accounts.programs()[&(OTHERS.to_owned(), String::new())];
+        assert_eq!(others.stalls[&Trigger::Overflow], 1000 - PROGRAMS as u64);
+    }
+}

@@ -1,0 +1,320 @@
+//! The budget of the monitor, and the layers that it sheds above it. Pure: measurements come from the caller.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Sampling may take this part of the budget; the rest is for surveys, captures and probes. If they take more, it gets this part at least.
+const SAMPLING: f64 = 0.6;
+const LEAST: f64 = 0.2;
+
+const SHORTEST: Duration = Duration::from_millis(8);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// While nothing that is monitored does anything.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// The mean cost of this many slices decides.
+const SLICES: usize = 5;
+
+/// Slices with at most half of the budget before a layer comes back.
+const CALM: u32 = 30;
+
+/// The unspent budget of this time is credit for traces.
+const CREDIT: Duration = Duration::from_secs(60);
+
+const HALF: f64 = 0.5;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// Share of the CPU time of all CPUs.
+    pub cpu: f64,
+    pub cpus: usize,
+    /// Bytes of this process.
+    pub memory: u64,
+}
+
+impl Budget {
+    /// Nanoseconds per nanosecond of wall time.
+    fn rate(&self) -> f64 {
+        self.cpu * self.cpus as f64
+    }
+}
+
+/// In the order in which they are shed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Layer {
+    /// Traces after a trigger.
+    Traces,
+    /// Windows of the counting probes.
+    Windows,
+    /// Kernel stacks of sleeping threads.
+    Stacks,
+    /// Each further step halves the number of samples.
+    Rate,
+}
+
+impl Layer {
+    pub const ALL: [Layer; 4] = [Layer::Traces, Layer::Windows, Layer::Stacks, Layer::Rate];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::Traces => "traces",
+            Layer::Windows => "windows",
+            Layer::Stacks => "stacks",
+            Layer::Rate => "rate",
+        }
+    }
+
+    /// The information that is missing while it is shed.
+    pub fn lost(self) -> &'static str {
+        match self {
+            Layer::Traces => "stalls are captured without a trace of their requests",
+            Layer::Windows => "errors, punts and delivery paths are not counted",
+            Layer::Stacks => "blocked time has no reasons, and submissions that block are not recognised",
+            Layer::Rate => "stalls must last longer to be recognised",
+        }
+    }
+}
+
+/// A layer that was shed or restored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    pub layer: Layer,
+    pub is_shed: bool,
+    /// The mean cost, as a share of all CPU time.
+    pub cpu: f64,
+    pub memory: u64,
+}
+
+/// One slice, about a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Slice {
+    pub wall: Duration,
+    /// CPU time of this process without its traces.
+    pub spent: Duration,
+    /// CPU time of its traces, and of their probes.
+    pub traced: Duration,
+    pub samples: u64,
+    /// The samples' part of `spent`.
+    pub sampled: Duration,
+    pub memory: u64,
+}
+
+#[derive(Debug)]
+pub struct Keeper {
+    budget: Budget,
+    slices: VecDeque<Slice>,
+    /// Layers that are shed; more than there are: each one more halves the number of samples.
+    level: usize,
+    calm: u32,
+    credit_ns: f64,
+    /// One sample's cost.
+    sample_ns: f64,
+    /// CPU time of everything else, per nanosecond of wall time.
+    rest: f64,
+    is_idle: bool,
+    over: Duration,
+    over_now: Duration,
+    longest_over: Duration,
+}
+
+impl Keeper {
+    /// `first_ns`: what a sample is taken to cost until it is measured.
+    pub fn new(budget: Budget, first_ns: f64) -> Self {
+        Keeper {
+            budget,
+            slices: VecDeque::new(),
+            level: 0,
+            calm: 0,
+            credit_ns: budget.rate() * CREDIT.as_nanos() as f64,
+            sample_ns: first_ns,
+            rest: 0.0,
+            is_idle: false,
+            over: Duration::ZERO,
+            over_now: Duration::ZERO,
+            longest_over: Duration::ZERO,
+        }
+    }
+
+    /// Takes a slice in, and sheds or restores a layer if that is due.
+    pub fn turn(&mut self, slice: Slice) -> Option<Step> {
+        let wall = slice.wall.as_nanos() as f64;
+        let all = (slice.spent + slice.traced).as_nanos() as f64;
+        let most = self.budget.rate() * CREDIT.as_nanos() as f64;
+        self.credit_ns = (self.credit_ns + self.budget.rate() * wall - all).min(most);
+        if slice.samples > 0 {
+            let cost = slice.sampled.as_nanos() as f64 / slice.samples as f64;
+            self.sample_ns += (cost - self.sample_ns) * HALF;
+        }
+        let rest = slice.spent.saturating_sub(slice.sampled).as_nanos() as f64 / wall.max(1.0);
+        self.rest += (rest - self.rest) * HALF;
+        let is_over = all > self.budget.rate() * wall;
+        self.over_now = if is_over { self.over_now + slice.wall } else { Duration::ZERO };
+        self.longest_over = self.longest_over.max(self.over_now);
+        self.over += if is_over { slice.wall } else { Duration::ZERO };
+        self.slices.push_back(slice);
+        if self.slices.len() > SLICES {
+            self.slices.pop_front();
+        }
+        self.step(slice.memory)
+    }
+
+    fn step(&mut self, memory: u64) -> Option<Step> {
+        let sum = |of: fn(&Slice) -> Duration| self.slices.iter().map(of).sum::<Duration>().as_nanos() as f64;
+        let (spent, wall) = (sum(|s| s.spent), sum(|s| s.wall).max(1.0));
+        let is_above = |s: &Slice| s.spent.as_nanos() as f64 > self.budget.rate() * s.wall.as_nanos() as f64;
+        // One that costs much is a burst.
+        let is_lasting = self.slices.iter().filter(|s| is_above(s)).count() > SLICES / 2;
+        let is_over = spent > self.budget.rate() * wall && is_lasting && self.slices.back().is_some_and(is_above);
+        let has_too_much = memory > self.budget.memory;
+        let calm = spent <= self.budget.rate() * wall * HALF && memory <= self.budget.memory / 10 * 9;
+        let step = |layer, is_shed| Some(Step { layer, is_shed, cpu: spent / wall / self.budget.cpus as f64, memory });
+        if (is_over && self.slices.len() == SLICES) || has_too_much {
+            self.calm = 0;
+            // Memory is taken by traces and windows only.
+            if self.level >= 12 || (!is_over && self.level >= 2) {
+                return None;
+            }
+            let shed = step(Layer::ALL[self.level.min(Layer::ALL.len() - 1)], true);
+            self.level += 1;
+            // The next step is judged by what this one saves.
+            self.slices.clear();
+            return shed;
+        }
+        self.calm = if calm { self.calm + 1 } else { 0 };
+        if self.calm >= CALM && self.level > 0 {
+            self.calm = 0;
+            let restored = step(Layer::ALL[(self.level - 1).min(Layer::ALL.len() - 1)], false);
+            self.level -= 1;
+            return restored;
+        }
+        None
+    }
+
+    pub fn has(&self, layer: Layer) -> bool {
+        self.level <= layer as usize
+    }
+
+    /// Nothing that is monitored does anything, or something does.
+    pub fn set_idle(&mut self, is_idle: bool) {
+        self.is_idle = is_idle;
+    }
+
+    /// From one sample to the next.
+    pub fn period(&self) -> Duration {
+        let shed = self.level.saturating_sub(Layer::Rate as usize).min(10) as u32;
+        let left = (self.budget.rate() - self.rest).min(SAMPLING * self.budget.rate()).max(LEAST * self.budget.rate());
+        let paid = Duration::from_nanos((self.sample_ns / left) as u64);
+        let least = if self.is_idle { IDLE } else { SHORTEST };
+        (paid.max(least) * 2u32.pow(shed)).min(LONGEST)
+    }
+
+    /// Whether something that costs this much CPU time can be paid from what was not spent.
+    pub fn affords(&self, cost: Duration) -> bool {
+        cost.as_nanos() as f64 <= self.credit_ns
+    }
+
+    /// Time in which a slice was above the budget, and the longest without a break.
+    pub fn over(&self) -> (Duration, Duration) {
+        (self.over, self.longest_over)
+    }
+
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MB: u64 = 1 << 20;
+
+    fn keeper() -> Keeper {
+        Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 64 * MB }, 80_000.0)
+    }
+
+    fn slice(spent_ms: u64, samples: u64) -> Slice {
+        let spent = Duration::from_millis(spent_ms);
+        Slice { wall: SECOND, spent, traced: Duration::ZERO, samples, sampled: spent, memory: MB }
+    }
+
+    #[test]
+    fn the_period_follows_the_cost_of_a_sample() {
+        let mut k = keeper();
+        assert_eq!(k.period(), SHORTEST, "80 µs each: 150 per second are paid for");
+        // Two thousand threads: 1 ms each.
+        (0..10).for_each(|_| assert_eq!(k.turn(slice(10, 10)), None));
+        let paid = k.period();
+        assert!(paid > Duration::from_millis(75) && paid < Duration::from_millis(90), "{paid:?}");
+        (0..20).for_each(|_| assert_eq!(k.turn(slice(1, 100)), None));
+        assert_eq!(k.period(), SHORTEST);
+        k.set_idle(true);
+        assert_eq!(k.period(), IDLE);
+    }
+
+    #[test]
+    fn what_else_costs_leaves_less_for_samples() {
+        let mut k = keeper();
+        let slice = Slice { sampled: Duration::from_millis(1), ..slice(16, 10) };
+        (0..20).for_each(|_| assert_eq!(k.turn(slice), None));
+        let paid = k.period();
+        assert!(paid > Duration::from_millis(19) && paid < Duration::from_millis(21), "0.1 ms of 5 ms/s: {paid:?}");
+    }
+
+    #[test]
+    fn layers_are_shed_in_order_and_come_back_in_the_reverse_order() {
+        let mut k = keeper();
+        let mut steps = vec![];
+        for _ in 0..SLICES * 6 {
+            steps.extend(k.turn(slice(30, 100)));
+        }
+        let layers: Vec<Layer> = steps.iter().map(|s| s.layer).collect();
+        assert_eq!(layers[..5], [Layer::Traces, Layer::Windows, Layer::Stacks, Layer::Rate, Layer::Rate]);
+        assert!(steps.iter().all(|s| s.is_shed && (s.cpu - 0.015).abs() < 1e-9), "{steps:?}");
+        assert!(Layer::ALL.iter().all(|layer| !k.has(*layer)));
+        let mut restored = vec![];
+        for _ in 0..CALM * 8 {
+            restored.extend(k.turn(slice(5, 100)));
+        }
+        assert_eq!(restored.last().map(|s| (s.layer, s.is_shed)), Some((Layer::Traces, false)));
+        assert!(Layer::ALL.iter().all(|layer| k.has(*layer)));
+        assert!(k.over().1 >= SECOND * 10, "{:?}", k.over());
+    }
+
+    #[test]
+    fn one_expensive_slice_sheds_nothing() {
+        let mut k = keeper();
+        for i in 0..50 {
+            assert_eq!(k.turn(slice(if i % 10 == 9 { 90 } else { 10 }, 100)), None, "{i}");
+        }
+        assert_eq!(k.over(), (SECOND * 5, SECOND));
+    }
+
+    #[test]
+    fn a_trace_is_paid_from_credit() {
+        let mut k = keeper();
+        let cost = Duration::from_millis(700);
+        assert!(k.affords(cost));
+        k.turn(Slice { traced: cost, ..slice(10, 100) });
+        assert!(!k.affords(cost));
+        let waits = (0..)
+            .take_while(|_| {
+                k.turn(slice(10, 100));
+                !k.affords(cost)
+            })
+            .count();
+        assert!((10..30).contains(&waits), "10 ms per second are left: {waits} s");
+        (0..1000).for_each(|_| assert_eq!(k.turn(slice(0, 100)), None));
+        assert!(k.affords(Duration::from_millis(1200)) && !k.affords(Duration::from_millis(1201)));
+    }
+
+    #[test]
+    fn too_much_memory_sheds_what_takes_it() {
+        let mut k = keeper();
+        let big = Slice { memory: 65 * MB, ..slice(1, 100) };
+        let shed: Vec<Layer> = (0..10).filter_map(|_| k.turn(big)).map(|s| s.layer).collect();
+        assert_eq!(shed, [Layer::Traces, Layer::Windows]);
+    }
+}

@@ -1,0 +1,485 @@
+//! Samples → stalls. Pure: samples and the reasons of sleeps come from the caller.
+//!
+//! A condition has to hold in every sample until it fires. Between two samples no head or tail may move, and the thread may not switch:
+//! a busy program, whose CQ is never empty, does not stall.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::time::Duration;
+
+use iotrail_answer::stall::{Facts, RingFacts, ThreadFacts};
+use iotrail_base::units::Span;
+use iotrail_path::delivery::{IO_URING_ENTER, syscall_name};
+use iotrail_probe::snapshot::{Depth, Ring, Snapshot, Thread};
+use iotrail_schema::account::Reason;
+use iotrail_schema::stall::Trigger;
+
+use crate::rings::SQPOLL;
+use crate::state::sums::{DEFER_TASKRUN, Users, needs_wakeup, waits};
+
+/// An SQPOLL thread spins if it runs for this share of the time.
+const SPINS: f64 = 0.8;
+
+/// Quotas are refilled every 100 ms.
+const QUOTA_GAP_NS: u64 = 150_000_000;
+
+/// Between two deep readings of one process.
+const DEEP_GAP_NS: u64 = 100_000_000;
+
+/// How long each condition has to hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thresholds(BTreeMap<Trigger, Duration>);
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        let ms = |trigger| match trigger {
+            Trigger::SlowRequest => 1000,
+            Trigger::AsleepWithCompletions | Trigger::TaskWorkWaits | Trigger::Overflow => 200,
+            Trigger::Unreaped | Trigger::Unsubmitted | Trigger::SqpollAsleep | Trigger::LateTimer => 200,
+            Trigger::SqpollSpins => 3000,
+            Trigger::BlockedSubmission => 200,
+            Trigger::SlowSync | Trigger::ThrottledIo | Trigger::ThrottledCpu => 500,
+            Trigger::WriteErrors | Trigger::Punts | Trigger::When => 0,
+        };
+        Thresholds(Trigger::ALL.map(|trigger| (trigger, Duration::from_millis(ms(trigger)))).into())
+    }
+}
+
+/// `slow_sync=2s`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Threshold {
+    trigger: Trigger,
+    time: Duration,
+}
+
+impl FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, time) = text.split_once('=').ok_or("write TRIGGER=TIME, as slow_sync=2s")?;
+        let defaults = Thresholds::default();
+        let mut timed = defaults.0.iter().filter(|(_, time)| !time.is_zero()).map(|(trigger, _)| *trigger);
+        let names =
+            || defaults.0.iter().filter(|(_, t)| !t.is_zero()).map(|(t, _)| t.name()).collect::<Vec<_>>().join(", ");
+        let trigger = timed.find(|t| t.name() == name).ok_or_else(|| format!("'{name}' is none of {}", names()))?;
+        let Span(time) = time.parse()?;
+        if time.is_zero() { Err("a threshold is longer than 0".into()) } else { Ok(Threshold { trigger, time }) }
+    }
+}
+
+impl Thresholds {
+    pub fn set(&mut self, threshold: Threshold) {
+        self.0.insert(threshold.trigger, threshold.time);
+    }
+
+    pub fn ns(&self, trigger: Trigger) -> u64 {
+        self.0.get(&trigger).map_or(0, |time| time.as_nanos() as u64)
+    }
+}
+
+/// The subject of a condition: a ring by its address, a thread by its ID, or the process (0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    pub trigger: Trigger,
+    pub tgid: u32,
+    pub id: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Fired {
+        key: Key,
+        /// Times are of CLOCK_MONOTONIC.
+        since_ns: u64,
+        facts: Facts,
+    },
+    Over {
+        key: Key,
+        since_ns: u64,
+        /// The last sample that had it.
+        until_ns: u64,
+    },
+}
+
+/// Why a thread sleeps, by its stack.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sleep {
+    pub reason: Option<Reason>,
+    /// vfs_fsync_range is on its stack.
+    pub is_sync: bool,
+}
+
+/// By thread.
+pub type Sleeps = BTreeMap<u32, Sleep>;
+
+#[derive(Debug)]
+struct Held {
+    since_ns: u64,
+    last_ns: u64,
+    has_fired: bool,
+}
+
+#[derive(Debug)]
+struct RingTrack {
+    taken: u32,
+    posted: u32,
+    head: u32,
+    /// Samples that found each of them moved.
+    taken_ns: u64,
+    posted_ns: u64,
+    head_ns: u64,
+    sq_ran_ns: u64,
+    deep: Option<Deep>,
+}
+
+/// The result of the last deep reading.
+#[derive(Debug)]
+struct Deep {
+    at_ns: u64,
+    taken: u32,
+    posted: u32,
+    /// Requests in flight without polls and timeouts.
+    busy: Option<u64>,
+    overflowed: u64,
+    soonest_ns: Option<u64>,
+}
+
+#[derive(Debug)]
+struct ThreadTrack {
+    switches: u64,
+    /// The sample that found them changed.
+    since_ns: u64,
+}
+
+#[derive(Debug)]
+struct Quota {
+    ns: u64,
+    /// When it grew last, and what it was before it began to grow.
+    grew_ns: Option<u64>,
+    before_ns: u64,
+}
+
+/// State from sample to sample.
+#[derive(Debug)]
+pub struct Triggers {
+    thresholds: Thresholds,
+    rings: BTreeMap<u64, RingTrack>,
+    threads: BTreeMap<u32, ThreadTrack>,
+    quotas: BTreeMap<u32, Quota>,
+    held: BTreeMap<Key, Held>,
+    deep_ns: BTreeMap<u32, u64>,
+    last_ns: u64,
+}
+
+/// Conditions of this sample: the earliest time that they can have begun, and the facts.
+struct Now<'s> {
+    sample: &'s Snapshot,
+    sleeps: &'s Sleeps,
+    conditions: Vec<(Key, u64, Facts)>,
+}
+
+impl Triggers {
+    pub fn new(thresholds: Thresholds) -> Self {
+        Triggers {
+            thresholds,
+            rings: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            quotas: BTreeMap::new(),
+            held: BTreeMap::new(),
+            deep_ns: BTreeMap::new(),
+            last_ns: 0,
+        }
+    }
+
+    /// One sample of all processes.
+    pub fn take(&mut self, sample: &Snapshot, sleeps: &Sleeps) -> Vec<Event> {
+        let mut now = Now { sample, sleeps, conditions: vec![] };
+        let rings: BTreeSet<u64> = sample.rings.iter().map(|r| r.address).collect();
+        self.rings.retain(|address, _| rings.contains(address));
+        sample.rings.iter().for_each(|ring| self.ring(ring, &mut now));
+        let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
+        self.threads.retain(|tid, _| threads.contains(tid));
+        sample.threads.iter().for_each(|t| self.thread(t, &mut now));
+        self.processes(&mut now);
+        self.last_ns = sample.at_ns;
+        let conditions = now.conditions;
+        self.judge(conditions, sample.at_ns)
+    }
+
+    /// Whether anything moved in this sample, or a condition holds.
+    pub fn is_busy(&self) -> bool {
+        let moved = |r: &RingTrack| r.taken_ns == self.last_ns || r.posted_ns == self.last_ns;
+        !self.held.is_empty()
+            || self.rings.values().any(moved)
+            || self.threads.values().any(|t| t.since_ns == self.last_ns)
+    }
+
+    /// Processes whose lists have to be read in the next sample: a ring stands still, or a timeout is due.
+    pub fn suspects(&mut self, sample: &Snapshot) -> BTreeSet<u32> {
+        let now = sample.at_ns;
+        let half = |trigger| self.thresholds.ns(trigger) / 2;
+        let is_suspect = |ring: &&Ring| {
+            let Some(track) = self.rings.get(&ring.address) else { return false };
+            let stands = now - track.posted_ns >= half(Trigger::SlowRequest) && track.taken != 0;
+            let is_due = |d: &Deep| {
+                d.soonest_ns
+                    .is_some_and(|ns| now > ns + half(Trigger::LateTimer) && d.at_ns < now - DEEP_GAP_NS.min(now))
+            };
+            match &track.deep {
+                None => stands,
+                Some(deep) => is_due(deep) || stands && (deep.taken, deep.posted) != (track.taken, track.posted),
+            }
+        };
+        let mut found: BTreeSet<u32> = sample.rings.iter().filter(is_suspect).map(|r| r.tgid).collect();
+        found.retain(|tgid| self.deep_ns.get(tgid).is_none_or(|at| now - at >= DEEP_GAP_NS));
+        self.deep_ns.retain(|_, at| now - *at < DEEP_GAP_NS);
+        self.deep_ns.extend(found.iter().map(|tgid| (*tgid, now)));
+        found
+    }
+
+    fn ring(&mut self, ring: &Ring, now: &mut Now<'_>) {
+        let at = now.sample.at_ns;
+        let head = ring.posted.wrapping_sub(ring.unreaped);
+        let ran = |tid: Option<u32>| now.sample.threads.iter().find(|t| Some(t.tid) == tid);
+        let sq_thread = ran(ring.sq_thread);
+        let sq_ran_ns = sq_thread.map_or(0, |t| t.ran_ns);
+        let track = self.rings.entry(ring.address).or_insert_with(|| RingTrack {
+            taken: ring.taken,
+            posted: ring.posted,
+            head,
+            taken_ns: at,
+            posted_ns: at,
+            head_ns: at,
+            sq_ran_ns,
+            deep: None,
+        });
+        let moved = |was: &mut u32, is: u32, when: &mut u64| {
+            if *was != is {
+                (*was, *when) = (is, at);
+            }
+        };
+        moved(&mut track.taken, ring.taken, &mut track.taken_ns);
+        moved(&mut track.posted, ring.posted, &mut track.posted_ns);
+        moved(&mut track.head, head, &mut track.head_ns);
+        if let Some(depth) = &ring.depth {
+            track.deep = Some(Deep {
+                at_ns: at,
+                taken: ring.taken,
+                posted: ring.posted,
+                busy: busy(depth),
+                overflowed: depth.overflow_list.into(),
+                soonest_ns: depth.soonest_ns,
+            });
+        }
+        let deep = track.deep.as_ref().filter(|d| d.posted == ring.posted);
+        let users = Users::of(ring, now.sample);
+        let key = |trigger| Key { trigger, tgid: ring.tgid, id: ring.address };
+        let facts = |thread: Option<&Thread>| Facts {
+            ring: Some(RingFacts {
+                fd: ring.fd,
+                is_defer: ring.setup_flags & DEFER_TASKRUN != 0,
+                in_flight: deep.and_then(|d| d.busy),
+                unreaped: ring.unreaped.into(),
+                unsubmitted: ring.unsubmitted.into(),
+                overflowed: deep.map(|d| d.overflowed).filter(|n| *n > 0),
+            }),
+            thread: thread.map(|t| thread_facts(t, now.sleeps)),
+            ..Facts::default()
+        };
+        // The one that sleeps is the one to explain.
+        let user = users.0.iter().find(|t| t.asleep).or(users.0.first()).copied();
+        let mut found = vec![];
+        if ring.unreaped > 0 {
+            let is_enough =
+                |t: &&&Thread| waits(t) && t.asleep && (1..=u64::from(ring.unreaped)).contains(&t.arguments[2]);
+            match users.0.iter().find(is_enough) {
+                Some(t) => {
+                    let slept =
+                        self.threads.get(&t.tid).filter(|k| k.switches == t.switches).map_or(at, |k| k.since_ns);
+                    found.push((key(Trigger::AsleepWithCompletions), track.head_ns.max(slept), facts(Some(t))));
+                }
+                // The overflow list names the same cause.
+                None if !users.wait() && !ring.has_overflowed => {
+                    found.push((key(Trigger::Unreaped), track.head_ns, facts(user)))
+                }
+                None => {}
+            }
+        }
+        if let Some(tid) = users.runner(ring) {
+            let runner = users.0.iter().find(|t| t.tid == tid).copied();
+            found.push((key(Trigger::TaskWorkWaits), track.posted_ns, facts(runner)));
+        }
+        if ring.has_overflowed {
+            found.push((key(Trigger::Overflow), 0, facts(user)));
+        }
+        let is_sqpoll = ring.setup_flags & SQPOLL != 0;
+        if ring.unsubmitted > 0 && !is_sqpoll && !users.enter() {
+            found.push((key(Trigger::Unsubmitted), track.taken_ns, facts(user)));
+        }
+        if needs_wakeup(ring) {
+            found.push((key(Trigger::SqpollAsleep), track.taken_ns, facts(user)));
+        }
+        if let Some(sq) = sq_thread.filter(|_| is_sqpoll && at > self.last_ns && self.last_ns > 0) {
+            let share = (sq.ran_ns.saturating_sub(track.sq_ran_ns)) as f64 / (at - self.last_ns) as f64;
+            if share >= SPINS {
+                let marker = track.taken_ns.max(track.posted_ns);
+                found.push((key(Trigger::SqpollSpins), marker, Facts { amount: share.min(1.0), ..facts(Some(sq)) }));
+            }
+        }
+        track.sq_ran_ns = sq_ran_ns;
+        if let Some(deep) = deep {
+            // A submission that blocks has a trigger of its own.
+            if deep.busy.is_some_and(|n| n > 0) && !users.0.iter().any(|t| submits(t, now.sleeps)) {
+                let is_stuck =
+                    |t: &&Thread| t.tgid == ring.tgid && t.is_kernels && t.asleep && !is_idle(now.sleeps.get(&t.tid));
+                let worker = now.sample.threads.iter().find(is_stuck);
+                let waiter = || users.0.iter().find(|t| waits(t)).copied();
+                found.push((key(Trigger::SlowRequest), track.posted_ns, facts(worker.or_else(waiter))));
+            }
+            let late = deep.soonest_ns.and_then(|ns| deep.at_ns.checked_sub(ns)).filter(|ns| *ns > 0);
+            if let Some(late) = late {
+                let late_now = late + (at - deep.at_ns);
+                found.push((
+                    key(Trigger::LateTimer),
+                    track.posted_ns,
+                    Facts { amount: late_now as f64, ..facts(user) },
+                ));
+            }
+        }
+        now.conditions.extend(found);
+    }
+
+    fn thread(&mut self, t: &Thread, now: &mut Now<'_>) {
+        let at = now.sample.at_ns;
+        let track = self.threads.entry(t.tid).or_insert(ThreadTrack { switches: t.switches, since_ns: at });
+        if track.switches != t.switches {
+            *track = ThreadTrack { switches: t.switches, since_ns: at };
+        }
+        let since = track.since_ns;
+        if !t.asleep {
+            return;
+        }
+        let sleep = now.sleeps.get(&t.tid);
+        let call = t.call.map(syscall_name).filter(|_| !t.is_kernels);
+        let syncs = call
+            .as_deref()
+            .is_some_and(|c| matches!(c, "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync"));
+        let trigger = match (submits(t, now.sleeps), syncs || sleep.is_some_and(|s| s.is_sync)) {
+            (_, true) => Trigger::SlowSync,
+            (true, _) => Trigger::BlockedSubmission,
+            _ => return,
+        };
+        let fd = now
+            .sample
+            .rings
+            .iter()
+            .find(|r| r.address == t.last_ring)
+            .map(|r| RingFacts { fd: r.fd, ..RingFacts::default() });
+        let facts = Facts {
+            thread: Some(thread_facts(t, now.sleeps)),
+            ring: fd.filter(|_| trigger == Trigger::BlockedSubmission || t.is_kernels),
+            ..Facts::default()
+        };
+        now.conditions.push((Key { trigger, tgid: t.tgid, id: t.tid.into() }, since, facts));
+    }
+
+    fn processes(&mut self, now: &mut Now<'_>) {
+        let at = now.sample.at_ns;
+        let processes: BTreeSet<u32> = now.sample.processes.iter().map(|p| p.tgid).collect();
+        self.quotas.retain(|tgid, _| processes.contains(tgid));
+        for p in &now.sample.processes {
+            let key = |trigger| Key { trigger, tgid: p.tgid, id: 0 };
+            if p.throttled_bios > 0 {
+                let facts = Facts { amount: p.throttled_bios.into(), ..Facts::default() };
+                now.conditions.push((key(Trigger::ThrottledIo), 0, facts));
+            }
+            let quota =
+                self.quotas.entry(p.tgid).or_insert(Quota { ns: p.quota_ns, grew_ns: None, before_ns: p.quota_ns });
+            if p.quota_ns > quota.ns {
+                if quota.grew_ns.is_none() {
+                    quota.before_ns = quota.ns;
+                }
+                (quota.ns, quota.grew_ns) = (p.quota_ns, Some(at));
+            }
+            quota.grew_ns = quota.grew_ns.filter(|grew| at - grew < QUOTA_GAP_NS);
+            if quota.grew_ns.is_some() {
+                let facts = Facts { amount: (quota.ns - quota.before_ns) as f64, ..Facts::default() };
+                now.conditions.push((key(Trigger::ThrottledCpu), 0, facts));
+            }
+        }
+    }
+
+    /// Compares this sample's conditions with those of the last one.
+    fn judge(&mut self, conditions: Vec<(Key, u64, Facts)>, at: u64) -> Vec<Event> {
+        let mut events = vec![];
+        for (key, marker_ns, mut facts) in conditions {
+            let held = self.held.entry(key).or_insert(Held { since_ns: at, last_ns: at, has_fired: false });
+            if marker_ns > held.since_ns {
+                if held.has_fired {
+                    events.push(Event::Over { key, since_ns: held.since_ns, until_ns: held.last_ns });
+                }
+                *held = Held { since_ns: at, last_ns: at, has_fired: false };
+            }
+            held.last_ns = at;
+            let threshold = self.thresholds.ns(key.trigger);
+            if !held.has_fired && at - held.since_ns >= threshold {
+                held.has_fired = true;
+                facts.for_ns = at - held.since_ns;
+                events.push(Event::Fired { key, since_ns: held.since_ns, facts });
+            }
+        }
+        let over = |(key, held): (&Key, &Held)| {
+            let event = Event::Over { key: *key, since_ns: held.since_ns, until_ns: held.last_ns };
+            (held.last_ns != at && held.has_fired).then_some(event)
+        };
+        events.extend(self.held.iter().filter_map(over));
+        self.held.retain(|_, held| held.last_ns == at);
+        events
+    }
+
+    /// Those that fired and still hold, with the last sample that had them.
+    pub fn ongoing(&self) -> impl Iterator<Item = (Key, u64, u64)> {
+        self.held.iter().filter(|(_, held)| held.has_fired).map(|(key, held)| (*key, held.since_ns, held.last_ns))
+    }
+}
+
+/// A program's thread sleeps in a call that submits, and not for completions.
+fn submits(t: &Thread, sleeps: &Sleeps) -> bool {
+    if !t.asleep || t.is_kernels {
+        return false;
+    }
+    match t.call {
+        Some(IO_URING_ENTER) => sleeps.get(&t.tid).and_then(|s| s.reason.as_ref()).is_some_and(|reason| match reason {
+            Reason::UringSqSpace => true,
+            Reason::UringCompletions => false,
+            _ => t.arguments[1] > 0,
+        }),
+        Some(nr) => i64::from(nr) == libc::SYS_io_submit,
+        None => false,
+    }
+}
+
+/// Without a request, or not known to have one.
+fn is_idle(sleep: Option<&Sleep>) -> bool {
+    let reason = sleep.and_then(|s| s.reason.as_ref());
+    reason.is_none_or(|r| matches!(r, Reason::IowqIdle | Reason::SqpollIdle))
+}
+
+fn busy(depth: &Depth) -> Option<u64> {
+    let apart = depth.armed + depth.timeouts;
+    depth.in_flight.map(|n| n.saturating_sub(apart).into())
+}
+
+fn thread_facts(t: &Thread, sleeps: &Sleeps) -> ThreadFacts {
+    ThreadFacts {
+        tid: t.tid,
+        comm: t.comm.clone(),
+        is_asleep: t.asleep,
+        call: t.call.map(syscall_name),
+        reason: sleeps.get(&t.tid).and_then(|s| s.reason.clone()).filter(|_| t.asleep),
+    }
+}
+
+#[cfg(test)]
+#[path = "triggers_tests.rs"]
+mod tests;

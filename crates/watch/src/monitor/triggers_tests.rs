@@ -1,0 +1,244 @@
+use super::*;
+use iotrail_probe::snapshot::Process;
+
+const MS: u64 = 1_000_000;
+const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
+const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
+
+/// A ring of process 7, whose only thread entered it last.
+fn ring() -> Ring {
+    Ring { address: 1, tgid: 7, fd: Some(3), cq_entries: 16, taken: 1, posted: 1, ..Ring::default() }
+}
+
+fn asleep_in(call: u32, arguments: [u64; 4]) -> Thread {
+    Thread {
+        tid: 7,
+        tgid: 7,
+        asleep: true,
+        call: Some(call),
+        arguments,
+        last_ring: 1,
+        switches: 1,
+        ..Thread::default()
+    }
+}
+
+fn elsewhere() -> Thread {
+    asleep_in(libc::SYS_clock_nanosleep as u32, [0; 4])
+}
+
+fn waiting(to_submit: u64, min_complete: u64) -> Thread {
+    asleep_in(IO_URING_ENTER, [3, to_submit, min_complete, GETEVENTS])
+}
+
+struct Samples {
+    triggers: Triggers,
+    at_ns: u64,
+    sleeps: Sleeps,
+    events: Vec<Event>,
+}
+
+impl Samples {
+    fn new() -> Self {
+        Samples {
+            triggers: Triggers::new(Thresholds::default()),
+            at_ns: 1000 * MS,
+            sleeps: Sleeps::new(),
+            events: vec![],
+        }
+    }
+
+    /// Samples of 10 ms for this time.
+    fn of(&mut self, ms: u64, mut sample: impl FnMut(u64) -> (Vec<Thread>, Vec<Ring>)) -> &mut Self {
+        for i in 0..ms / 10 {
+            self.at_ns += 10 * MS;
+            let (threads, rings) = sample(i);
+            let s = Snapshot { at_ns: self.at_ns, threads, rings, ..Snapshot::default() };
+            self.events.extend(self.triggers.take(&s, &self.sleeps));
+        }
+        self
+    }
+
+    /// Names of the triggers that fired, and how long those that are over lasted.
+    fn fired(&self) -> Vec<(&'static str, Option<u64>)> {
+        let over = |of: &Key| {
+            self.events.iter().find_map(|event| match event {
+                Event::Over { key, since_ns, until_ns } if key == of => Some((until_ns - since_ns) / MS),
+                _ => None,
+            })
+        };
+        let fired = self.events.iter().filter_map(|event| match event {
+            Event::Fired { key, .. } => Some((key.trigger.name(), over(key))),
+            Event::Over { .. } => None,
+        });
+        fired.collect()
+    }
+}
+
+#[test]
+fn an_unreaped_completion_is_a_stall_until_it_is_reaped() {
+    let mut s = Samples::new();
+    let left = || (vec![elsewhere()], vec![Ring { unreaped: 1, ..ring() }]);
+    s.of(150, |_| left());
+    assert_eq!(s.fired(), [], "150 ms are too short");
+    s.of(250, |_| left());
+    assert_eq!(s.fired(), [("unreaped", None)]);
+    assert_eq!(s.triggers.ongoing().count(), 1);
+    s.of(20, |_| (vec![elsewhere()], vec![ring()]));
+    assert_eq!(s.fired(), [("unreaped", Some(390))]);
+}
+
+#[test]
+fn a_busy_program_does_not_stall() {
+    let mut s = Samples::new();
+    // The CQ is never empty, the SQ never, and the thread sleeps in each sample.
+    s.of(5000, |i| {
+        let (taken, posted) = (i as u32 * 3, i as u32 * 3);
+        let thread = Thread { switches: i, ..waiting(1, 1) };
+        (vec![thread], vec![Ring { unreaped: 2, unsubmitted: 1, taken, posted, ..ring() }])
+    });
+    s.of(5000, |i| {
+        (vec![Thread { switches: i, ..elsewhere() }], vec![Ring { unreaped: 1, posted: i as u32, ..ring() }])
+    });
+    assert_eq!(s.fired(), []);
+}
+
+#[test]
+fn a_thread_that_waits_for_more_does_not_stall() {
+    let mut s = Samples::new();
+    s.of(1000, |_| (vec![waiting(0, 4)], vec![Ring { unreaped: 3, ..ring() }]));
+    assert_eq!(s.fired(), []);
+    s.of(300, |_| (vec![waiting(0, 4)], vec![Ring { unreaped: 4, posted: 2, ..ring() }]));
+    assert_eq!(s.fired(), [("asleep_with_completions", None)]);
+}
+
+#[test]
+fn each_condition_of_a_ring_has_its_trigger() {
+    let defer = DEFER_TASKRUN;
+    let conditions: [(&str, Ring); 5] = [
+        ("task_work_waits", Ring { setup_flags: defer, has_task_work: true, ..ring() }),
+        ("overflow", Ring { has_overflowed: true, ..ring() }),
+        ("unsubmitted", Ring { unsubmitted: 1, ..ring() }),
+        (
+            "sqpoll_asleep",
+            Ring { unsubmitted: 1, setup_flags: SQPOLL, sq_thread_asleep: true, sq_flags: NEED_WAKEUP, ..ring() },
+        ),
+        ("", Ring { unsubmitted: 1, setup_flags: SQPOLL, ..ring() }),
+    ];
+    for (name, of) in conditions {
+        let mut s = Samples::new();
+        s.of(400, |_| (vec![elsewhere()], vec![of.clone()])).of(20, |_| (vec![elsewhere()], vec![ring()]));
+        let expected: &[(&str, Option<u64>)] = if name.is_empty() { &[] } else { &[(name, Some(390))] };
+        assert_eq!(s.fired(), expected);
+    }
+}
+
+#[test]
+fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
+    let mut s = Samples::new();
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false });
+    s.of(300, |_| (vec![waiting(1, 1)], vec![ring()]));
+    let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    assert_eq!((key.trigger, key.id), (Trigger::BlockedSubmission, 7));
+    assert_eq!(facts.thread.as_ref().and_then(|t| t.reason.clone()), Some(Reason::RequestTag));
+    assert_eq!(facts.ring.as_ref().and_then(|r| r.fd), Some(3));
+    let mut s = Samples::new();
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false });
+    s.of(3000, |_| (vec![waiting(1, 1)], vec![ring()]));
+    assert_eq!(s.fired(), [], "it waits for completions");
+    let fsync = || asleep_in(libc::SYS_fsync as u32, [3, 0, 0, 0]);
+    let mut s = Samples::new();
+    s.of(600, |_| (vec![fsync()], vec![]));
+    assert_eq!(s.fired(), [("slow_sync", None)]);
+    let mut s = Samples::new();
+    s.of(3000, |i| (vec![Thread { switches: i, ..fsync() }], vec![]));
+    assert_eq!(s.fired(), [], "many short ones");
+    let mut s = Samples::new();
+    s.sleeps.insert(9, Sleep { reason: Some(Reason::Writeback), is_sync: true });
+    let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
+    s.of(600, |_| (vec![worker.clone()], vec![]));
+    assert_eq!(s.fired(), [("slow_sync", None)]);
+}
+
+#[test]
+fn a_ring_that_stands_still_is_read_in_depth_once() {
+    let mut s = Samples::new();
+    let sample =
+        |at_ns, rings: Vec<Ring>| Snapshot { at_ns, threads: vec![waiting(0, 1)], rings, ..Snapshot::default() };
+    let depth = |in_flight, armed| Some(Depth { in_flight: Some(in_flight), armed, ..Depth::default() });
+    let mut suspects = |at_ms: u64, depth: Option<Depth>| {
+        let now = sample(at_ms * MS, vec![Ring { taken: 5, posted: 4, depth, ..ring() }]);
+        s.events.extend(s.triggers.take(&now, &s.sleeps));
+        s.triggers.suspects(&now).len()
+    };
+    assert_eq!([suspects(1000, None), suspects(1400, None)], [0, 0]);
+    assert_eq!([suspects(1500, None), suspects(1510, None)], [1, 0], "not again at once");
+    // Polls may wait for ever.
+    assert_eq!([suspects(1520, depth(1, 1)), suspects(1700, None)], [0, 0]);
+    assert_eq!(suspects(5000, None), 0);
+    assert!(s.events.is_empty());
+    let mut s = Samples::new();
+    for (at_ms, depth) in [(1000, None), (1500, depth(1, 0)), (2400, None), (2500, None)] {
+        let now = sample(at_ms * MS, vec![Ring { taken: 5, posted: 4, depth, ..ring() }]);
+        s.events.extend(s.triggers.take(&now, &s.sleeps));
+    }
+    assert_eq!(s.fired(), [("slow_request", None)], "in flight since 1.5 s at least");
+}
+
+#[test]
+fn limits_of_the_cgroup_are_stalls_of_the_process() {
+    let mut triggers = Triggers::new(Thresholds::default());
+    let mut names = vec![];
+    for i in 0..200u64 {
+        let throttled = i < 100;
+        let process = Process {
+            tgid: 7,
+            throttled_bios: u32::from(throttled) * 3,
+            // Once in each period of 100 ms.
+            quota_ns: if throttled { i / 10 * 50 * MS } else { 450 * MS },
+            ..Process::default()
+        };
+        let sample = Snapshot { at_ns: (1000 + i * 10) * MS, processes: vec![process], ..Snapshot::default() };
+        for event in triggers.take(&sample, &Sleeps::new()) {
+            match event {
+                Event::Fired { key, facts, .. } => names.push((key.trigger.name(), facts.amount as u64)),
+                Event::Over { key, since_ns, until_ns } => names.push((key.trigger.name(), (until_ns - since_ns) / MS)),
+            }
+        }
+    }
+    let io: Vec<u64> = names.iter().filter(|(name, _)| *name == "throttled_io").map(|(_, n)| *n).collect();
+    assert_eq!(io, [3, 990]);
+    let cpu: Vec<u64> = names.iter().filter(|(name, _)| *name == "throttled_cpu").map(|(_, n)| *n).collect();
+    assert_eq!(cpu, [300 * MS, 940], "six refills in the first 500 ms; the last one counts for 140 ms more");
+}
+
+#[test]
+fn an_sqpoll_thread_that_runs_without_work_spins() {
+    let mut s = Samples::new();
+    let sq = |i: u64, share: u64| Thread {
+        tid: 9,
+        tgid: 7,
+        is_kernels: true,
+        ran_ns: i * share * MS / 10,
+        ..Thread::default()
+    };
+    let of = || Ring { setup_flags: SQPOLL, sq_thread: Some(9), ..ring() };
+    s.of(5000, |i| (vec![elsewhere(), sq(i, 50)], vec![of()]));
+    assert_eq!(s.fired(), [], "half of the time");
+    let mut s = Samples::new();
+    s.of(5000, |i| (vec![elsewhere(), sq(i, 100)], vec![Ring { taken: i as u32, ..of() }]));
+    assert_eq!(s.fired(), [], "it works");
+    s.of(4000, |i| (vec![elsewhere(), sq(i + 1000, 100)], vec![of()]));
+    assert_eq!(s.fired(), [("sqpoll_spins", None)]);
+}
+
+#[test]
+fn thresholds_are_named_by_their_triggers() {
+    let mut thresholds = Thresholds::default();
+    thresholds.set("slow_sync=2s".parse().unwrap());
+    assert_eq!(thresholds.ns(Trigger::SlowSync), 2000 * MS);
+    for wrong in ["slow_sync", "slow_sync=0", "punts=1s", "sleep=1s"] {
+        assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
+    }
+    assert!("x=1s".parse::<Threshold>().unwrap_err().contains("slow_request, asleep_with_completions"));
+}

@@ -1,0 +1,54 @@
+//! `iotrail stalls`: what the monitor captured.
+
+use std::path::Path;
+
+use clap::Args;
+
+use super::monitor::CaptureDir;
+use iotrail_base::error::{Error, Result};
+use iotrail_host::clock;
+use iotrail_report::terminal;
+use iotrail_schema::stall::{SCHEMA, StallList};
+use iotrail_watch::monitor::capture;
+
+#[derive(Debug, Args)]
+pub struct StallsArgs {
+    /// Show this one of the list (1: the newest), with threads, stacks and what ran
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    number: Option<u32>,
+
+    /// Print all sections, not only the answer
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+
+    /// Print as JSON: the list, or the capture
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: CaptureDir,
+}
+
+pub fn run(args: &StallsArgs) -> Result<u8> {
+    let dir = args.place.path()?;
+    let stalls = capture::list(&dir)?;
+    let Some(number) = args.number else {
+        match args.json {
+            true => terminal::print_json(&StallList { schema: SCHEMA.into(), stalls })?,
+            false => terminal::show(&terminal::stalls(&stalls, clock::unix_s(), args.full))?,
+        }
+        return Ok(0);
+    };
+    let stall = stalls.get(number as usize - 1).ok_or_else(|| {
+        Error::input(
+            format!("there is no stall {number} of {} in {}", stalls.len(), dir.display()),
+            "`iotrail stalls` lists them",
+        )
+    })?;
+    let capture = capture::read(Path::new(&stall.capture))?;
+    match args.json {
+        true => terminal::print_json(&capture)?,
+        false => terminal::show(&terminal::capture(&capture, clock::unix_s(), args.full))?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,184 @@
+/* A stall by name. It begins when a line comes on standard input and lasts until the next one, so that no test depends on time. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct io_uring ring;
+
+static void need(int ok, const char *what)
+{
+	if (!ok) {
+		fprintf(stderr, "%s: %s\n", what, strerror(errno));
+		exit(1);
+	}
+}
+
+static void line(void)
+{
+	char c;
+
+	while (read(0, &c, 1) == 1 && c != '\n')
+		;
+}
+
+static void submit(void (*prepare)(struct io_uring_sqe *))
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+
+	need(sqe != NULL, "a free SQE");
+	prepare(sqe);
+	need(io_uring_submit(&ring) == 1, "io_uring_submit");
+}
+
+static void reap(void)
+{
+	struct io_uring_cqe *cqe;
+
+	need(io_uring_wait_cqe(&ring, &cqe) == 0, "io_uring_wait_cqe");
+	io_uring_cqe_seen(&ring, cqe);
+}
+
+static void nop(struct io_uring_sqe *sqe)
+{
+	io_uring_prep_nop(sqe);
+}
+
+static int ends[2];
+static char byte;
+
+static void of_pipe(struct io_uring_sqe *sqe)
+{
+	io_uring_prep_read(sqe, ends[0], &byte, 1, 0);
+}
+
+static char fifo[] = "/tmp/stalls-XXXXXX/fifo";
+
+/* An io-wq worker waits for the other end. */
+static void open_fifo(struct io_uring_sqe *sqe)
+{
+	io_uring_prep_openat(sqe, AT_FDCWD, fifo, O_RDONLY, 0);
+	/* The first attempt, in the submission, would open it without waiting. */
+	sqe->flags |= IOSQE_ASYNC;
+}
+
+static void *page;
+static int zero;
+
+/* The kernel reads the vector from memory that is not there. */
+static void vector_of_page(struct io_uring_sqe *sqe)
+{
+	io_uring_prep_readv(sqe, zero, page, 1, 0);
+}
+
+static void *resolve(void *of)
+{
+	static char zeros[4096] __attribute__((aligned(4096)));
+	int fd = *(int *)of;
+	struct uffd_msg message;
+
+	need(read(fd, &message, sizeof(message)) == sizeof(message), "a page fault");
+	line();
+	struct uffdio_copy copy = { .dst = (unsigned long)page, .src = (unsigned long)zeros, .len = 4096 };
+	need(ioctl(fd, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY");
+	return NULL;
+}
+
+static void blocked(void)
+{
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	pthread_t thread;
+
+	need(fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0, "userfaultfd");
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register range = { .range = { (unsigned long)page, 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	need(ioctl(fd, UFFDIO_REGISTER, &range) == 0, "UFFDIO_REGISTER");
+	zero = open("/dev/zero", O_RDONLY);
+	need(pthread_create(&thread, NULL, resolve, &fd) == 0, "pthread_create");
+	submit(vector_of_page);
+	reap();
+	pthread_join(thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	struct io_uring_params params = { 0 };
+
+	if (!strcmp(name, "task_work_waits"))
+		params.flags = IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER;
+	if (!strcmp(name, "sqpoll_asleep")) {
+		params.flags = IORING_SETUP_SQPOLL;
+		params.sq_thread_idle = 1;
+	}
+	need(io_uring_queue_init_params(8, &ring, &params) == 0, "io_uring_queue_init_params");
+	need(pipe(ends) == 0, "pipe");
+	line();
+	if (!strcmp(name, "unreaped")) {
+		submit(nop);
+		line();
+		reap();
+	} else if (!strcmp(name, "overflow")) {
+		for (int i = 0; i < 20; i++)
+			submit(nop);
+		line();
+		for (int i = 0; i < 20; i++)
+			reap();
+	} else if (!strcmp(name, "task_work_waits")) {
+		submit(of_pipe);
+		need(write(ends[1], "x", 1) == 1, "write");
+		line();
+		reap();
+	} else if (!strcmp(name, "unsubmitted") || !strcmp(name, "sqpoll_asleep")) {
+		if (params.flags)
+			while (!(IO_URING_READ_ONCE(*ring.sq.kflags) & IORING_SQ_NEED_WAKEUP))
+				usleep(1000);
+		io_uring_prep_nop(io_uring_get_sqe(&ring));
+		/* What io_uring_submit does before it enters the kernel. */
+		ring.sq.sqe_head = ring.sq.sqe_tail;
+		ring.sq.array[0] = 0;
+		io_uring_smp_store_release(ring.sq.ktail, ring.sq.sqe_tail);
+		line();
+		io_uring_enter(ring.ring_fd, 1, 0, params.flags ? IORING_ENTER_SQ_WAKEUP : 0, NULL);
+		reap();
+	} else if (!strcmp(name, "slow_request")) {
+		char *end = strrchr(fifo, '/');
+		*end = 0;
+		need(mkdtemp(fifo) != NULL, "mkdtemp");
+		*end = '/';
+		need(mkfifo(fifo, 0600) == 0, "mkfifo");
+		submit(open_fifo);
+		line();
+		need(open(fifo, O_WRONLY) >= 0, "open");
+		reap();
+		unlink(fifo);
+		*end = 0;
+		rmdir(fifo);
+	} else if (!strcmp(name, "blocked_submission")) {
+		blocked();
+	} else {
+		/* Healthy: it sleeps, submits and reaps. */
+		for (int i = 0; i < 500; i++) {
+			struct __kernel_timespec time = { .tv_nsec = 2000000 };
+			io_uring_prep_timeout(io_uring_get_sqe(&ring), &time, 0, 0);
+			io_uring_prep_nop(io_uring_get_sqe(&ring));
+			need(io_uring_submit(&ring) == 2, "io_uring_submit");
+			reap();
+			reap();
+		}
+	}
+	/* It goes on, healthy, until its input ends. */
+	line();
+	return 0;
+}
