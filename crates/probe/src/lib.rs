@@ -44,7 +44,6 @@ pub mod survey;
 mod symbols;
 mod trails;
 pub mod watch;
-pub mod window_counts;
 
 pub(crate) mod skel {
     #![allow(clippy::all, dead_code, non_camel_case_types, non_snake_case, unused)]

@@ -7,6 +7,7 @@ mod losses;
 mod open;
 mod readout;
 mod rings;
+pub mod window_counts;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,6 @@ use super::skel::types;
 use super::subject::{Interface, Subject};
 use super::support::Plan;
 use super::symbols::Symbols;
-use super::window_counts::CountIntervals;
 use interrupts::{Credits, interrupts, ipis, resched_ipis, returns};
 use iotrail_host::irq::Interrupts;
 use iotrail_path::entry;
@@ -30,6 +30,7 @@ use losses::{full, of_followed};
 use open::open;
 pub(super) use readout::Raw;
 use rings::{by_context, by_ring, others};
+use window_counts::CountIntervals;
 
 /// What was counted over one watched span.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::counted::{Counted, RawRing};
+use crate::observed::window_counts::{Known, WindowCounts};
 use crate::rings::Process;
 use crate::sampled_events::{Sampled, SampledEvents};
 use crate::skel::types;
-use crate::window_counts::{Known, WindowCounts};
 
 /// The counters as they were read.
 #[derive(Default, Clone)]

@@ -9,6 +9,7 @@ use super::errors::load_error;
 use crate::calls::CallWindow;
 use crate::cost::Account;
 use crate::observed::Raw;
+use crate::observed::window_counts::WindowCounts;
 use crate::pace::Pace;
 use crate::past::Past;
 use crate::posix_aio::Libraries;
@@ -19,7 +20,6 @@ use crate::subject::Subject;
 use crate::support::Plan;
 use crate::symbols::Symbols;
 use crate::trails::RequestTraces;
-use crate::window_counts::WindowCounts;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 

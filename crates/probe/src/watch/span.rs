@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use super::attached::Watch;
 use super::tables::{self, entries};
 use crate::counted::{Counted, RawRing};
+use crate::observed::window_counts::Known;
 use crate::observed::{self, Observed, Raw};
 use crate::overflow;
 use crate::raw::peek;
 use crate::sampled_events::Sums;
 use crate::skel::types;
-use crate::window_counts::Known;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 

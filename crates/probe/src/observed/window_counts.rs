@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::observed::Observed;
+use super::Observed;
 use crate::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_stats::expansion::{self, Rest, Window};
