@@ -109,7 +109,7 @@ fn apart() -> End {
     let with = |begin: &str| -> Vec<&str> {
         reasons.iter().filter_map(Value::as_str).filter(|reason| reason.starts_with(begin)).collect()
     };
-    assert_eq!(with("measured apart, 1 run a side: ").len(), 1, "{reasons:?}");
+    assert_eq!(with("measured separately, 1 run per side: ").len(), 1, "{reasons:?}");
     let loads = with("the loads differ: ");
     assert!(matches!(loads[..], [one] if one.contains("think_ns 0 against 1000")), "{reasons:?}");
     // Files have no histograms: the measurements' own quantiles are compared, which is reported.
@@ -133,7 +133,7 @@ fn apart() -> End {
     run(&mut bench(&place, "--rw nop --count 2000 --jobs 2 --cpus 0 --store s.db")).ok();
     let one = run(&mut compare(&place, "2 m0.json --json")).ok().json();
     assert_eq!((&one["verdict"], &one["ci95"], &one["pairs"]), (&json!("inconclusive"), &Value::Null, &json!(1)));
-    let few = json!("1 repeat, and an interval needs 2 of each side at least: measure more");
+    let few = json!("1 repeat, and an interval needs at least 2 of each side: measure more");
     assert!(one["reasons"].as_array().is_some_and(|r| r.contains(&few)), "{one}");
     End::Passed
 }
@@ -227,7 +227,7 @@ fn refused() -> End {
         ),
         ("bare.json 1", "bare.json holds no schema of iotrail, and neither a measurement nor a run; "),
         ("empty.json 1", "empty.json cannot be read as what it says it is: "),
-        ("1 run.json --metric speed", "no metric is called 'speed': there are iops, "),
+        ("1 run.json --metric speed", "no metric is called 'speed': the metrics are iops, "),
         ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),
     ] {
         let ended = run(&mut compare(&place, args));
