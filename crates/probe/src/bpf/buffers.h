@@ -110,7 +110,7 @@ struct place_key {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1024);
 	__type(key, struct place_key);
 	__type(value, __u32);
 } places SEC(".maps");
