@@ -3,6 +3,7 @@
 mod recording;
 mod replay;
 mod run;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -13,21 +14,23 @@ use clap::{ArgGroup, Args};
 use serde_json::Value;
 
 use crate::cli::given::{Document, Stored};
+use crate::cli::stored_trace;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{Existing, Output, STDOUT};
-use iotrail_report::export::table;
+use iotrail_report::export::{stacks, table};
 use iotrail_schema::recorded;
 
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("format").required(true).multiple(true),
     after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    what `run --json` or `bench --json` printed: \
-                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n\nOUT is a file, or - for \
+                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n  t12         a stored trace, or what `trace --json` \
+                  printed: --folded, --pprof\n\nOUT is a file, or - for \
                   standard output; DIR a folder, which is made. Kernel stacks are what\n`bench` and `trace` write with \
                   --profile --folded: measurements keep their samples by place alone."
 )]
 pub struct ExportArgs {
-    /// Number of a stored run, `last`, a JSON file or a recording
+    /// Number of a stored run or trace, `last`, a JSON file or a recording
     #[arg(value_name = "SOURCE")]
     source: OsString,
 
@@ -56,9 +59,18 @@ pub struct ExportArgs {
     #[arg(long, value_name = "OUT", group = "format")]
     hdr: Option<PathBuf>,
 
-    /// Write folded stacks of a profiled run: each cell's samples by place
+    /// Write folded stacks: of a profiled run, each cell's samples by place; of a trace, its call sites by --value
     #[arg(long, value_name = "OUT", group = "format")]
     folded: Option<PathBuf>,
+
+    /// Value of a trace's folded stacks
+    #[arg(long, value_name = "VALUE", default_value = "blocked", requires = "folded",
+          value_parser = PossibleValuesParser::new(stacks::VALUES.map(|(name, ..)| name)))]
+    value: String,
+
+    /// Write a trace's call sites as a profile for pprof, with every value
+    #[arg(long, value_name = "OUT", group = "format")]
+    pprof: Option<PathBuf>,
 
     /// Write a recording as a trace for Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "OUT", group = "format")]
@@ -89,6 +101,7 @@ impl ExportArgs {
             ("--csv", &self.csv),
             ("--hdr", &self.hdr),
             ("--folded", &self.folded),
+            ("--pprof", &self.pprof),
             ("--perfetto", &self.perfetto),
             ("--iolog", &self.iolog),
         ];
@@ -109,6 +122,11 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     if let [first, second, ..] = to_stdout[..] {
         let what = format!("{first} and {second} would be mixed on standard output");
         return Err(Error::input(what, "name a file for one of them"));
+    }
+    if let Some(text) = args.source.to_str()
+        && let Some(trace) = stored_trace::named(text, args.store.as_deref())?
+    {
+        return trace::export(args, &trace);
     }
     // A run that is named is not looked for among the files.
     let mut stored = Stored::new(args.store.as_deref());

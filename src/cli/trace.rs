@@ -115,6 +115,11 @@ pub struct TraceArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
+    /// Sample user stacks of submissions, sleeps and system calls: findings and broken limits of --expect then name call sites. --expect
+    /// implies it
+    #[arg(long)]
+    call_sites: bool,
+
     /// Print what each probe cost, by the kernel's own account; that account itself costs some 20 ns a run
     #[arg(long)]
     cost: bool,
@@ -355,6 +360,7 @@ fn every_event(args: &TraceArgs, choice: Choice, numbers: Rc<Numbers>) -> Option
         spare: false,
         light_after: None,
         checkpoints: false,
+        stacks: args.call_sites || args.budget.expect.is_some(),
         numbers,
     }
 }

@@ -70,7 +70,10 @@ fn options() -> End {
         ("report", "--force --full --help --hist --hist-by --json --output --store"),
         ("restore", "--force --help --json"),
         ("explain", "--by --failed --help --json --opcode --ring --slowest --store"),
-        ("export", "--csv --fio --folded --force --hdr --help --iolog --json --parquet --perfetto --store --table"),
+        (
+            "export",
+            "--csv --fio --folded --force --hdr --help --iolog --json --parquet --perfetto --pprof --store --table --value",
+        ),
         (
             "replay",
             "--allow-write --batch --depth --engine --full --help --json --map --register --repeats --requests --ring --rings --seed --speed --trace",
@@ -79,7 +82,7 @@ fn options() -> End {
         ("man", "--force --help"),
         (
             "trace",
-            "--all --anonymise --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --for-replay --force --full --help --hist --hist-by --json --junit --light-after --metrics --no-store --one-in --pid --profile \
+            "--all --anonymise --call-sites --cost --duration --exact --expect --expect-runs --expect-save --fail-on --flamegraph --folded --for-replay --force --full --help --hist --hist-by --json --junit --light-after --metrics --no-store --one-in --pid --profile \
                    --profile-by --profile-hz --record --redact --slowest --stacks --store --until --windows",
         ),
         (

@@ -30,6 +30,7 @@ mod record;
 mod replay;
 mod run;
 mod settings;
+mod stacks;
 mod state;
 mod stored;
 mod targets;
@@ -95,6 +96,7 @@ fn main() {
         reaping::trials(),
         record::trials(),
         state::trials(),
+        stacks::trials(),
         stored::trials(),
         replay::trials(),
         run::trials(),

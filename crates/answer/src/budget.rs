@@ -3,9 +3,11 @@
 use serde::Serialize;
 use toml::{Table, Value};
 
+use crate::callsites;
 use crate::figure::Unit;
 use crate::traced::{Scope, TraceFigure, figures, label};
 use iotrail_base::words::percent;
+use iotrail_schema::stacks::CallSite;
 use iotrail_schema::trace_record::TraceRecord;
 
 /// A limit on one figure.
@@ -47,6 +49,8 @@ pub struct JudgedLimit {
     pub outcome: BudgetOutcome,
     /// The outcome in words.
     pub text: String,
+    /// Call sites of a broken limit's figure, the largest share first.
+    pub from: Vec<CallSite>,
 }
 
 /// Reads a budget. Errors: the reason, with the name of the limit.
@@ -165,7 +169,13 @@ fn quantity(text: &str) -> Result<f64, String> {
 /// Whether a trace keeps these limits.
 pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
     let figures = figures(t);
-    limits.iter().map(|limit| judged(limit, &figures)).collect()
+    let mut all: Vec<JudgedLimit> = limits.iter().map(|limit| judged(limit, &figures)).collect();
+    let Some(stacks) = &t.stacks else { return all };
+    for (limit, judged) in limits.iter().zip(&mut all).filter(|(_, judged)| judged.outcome == BudgetOutcome::Broken) {
+        let concern = callsites::of_figure(&limit.scope, &limit.figure);
+        judged.from = concern.map(|concern| callsites::top(stacks, &concern)).unwrap_or_default();
+    }
+    all
 }
 
 fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
@@ -194,6 +204,7 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
         at_most: limit.at_most,
         outcome,
         text: format!("{label}: {text}"),
+        from: vec![],
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod across;
 pub mod budget;
+pub mod callsites;
 pub mod command;
 pub mod comparable;
 pub mod compare;

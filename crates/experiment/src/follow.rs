@@ -21,7 +21,8 @@ const TRAIL_BYTES: u64 = 256;
 /// What the ring buffer holds of one request in `one_in`. Taking trails out costs about a microsecond each on some CPU, beside
 /// the load; so as many as a load of some seconds makes wait for its end.
 pub fn follow(one_in: u32) -> Follow {
-    Follow { choice: Choice::fixed(one_in), ring_bytes: if one_in < 16 { 64 << 20 } else { 16 << 20 } }
+    let ring_bytes = if one_in < 16 { 64 << 20 } else { 16 << 20 };
+    Follow { choice: Choice::fixed(one_in), ring_bytes, stacks: false }
 }
 
 /// Followed requests as they are taken out.

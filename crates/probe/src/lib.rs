@@ -14,6 +14,7 @@
 
 mod account;
 mod calls;
+pub mod callsites;
 pub mod capture;
 mod carrier;
 pub mod choice;

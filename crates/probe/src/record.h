@@ -725,7 +725,8 @@ struct trail {
 	__u32 weight; /* how many requests it stands for: the inverse of its chance to be chosen */
 	__u32 shots; /* completions of this request that came before (multishot) */
 	enum trail_mark marks;
-	__u32 pad;
+	__u32 site_weight; /* requests that its user stack stands for, times `weight`; 0: none was taken */
+	__u64 site; /* the user stack at its submission, as in a site_key */
 	char meanwhile_comm[16];
 	__u64 inode; /* of the file that it went to; or the beginning of its kind's name: see FILE_ANONYMOUS */
 	__u32 device; /* of its superblock, as the kernel has it */
@@ -891,8 +892,51 @@ struct thread_account {
 	__u64 stime; /* kernel time that is counted for a system call already */
 	struct sleep_key sleep; /* the one under way, or the last */
 	struct sleep_key last;	/* `sum` is of these, until there are others */
+	__u64 site; /* the user stack of the sleep under way, as in a site_key */
+	__u32 site_weight; /* sleeps that it stands for; 0: none was taken */
+	__u32 pad;
 	struct sleep_sum sum;
 	struct thread_total total;
+};
+
+#define USER_FRAMES 32
+#define STUB_CALLERS 4
+
+/* A user stack, once for each that differs. */
+struct user_stack {
+	__u64 hash;
+	__u64 callers[STUB_CALLERS]; /* perhaps where functions without frames return to, the innermost first; unused ones are 0 */
+	__u64 frames[USER_FRAMES]; /* innermost first; unused ones are 0 */
+	__u32 tgid;
+	__u32 tid;
+	char comm[16];
+};
+
+/* What a call site does. */
+enum site_kind {
+	SITE_SLEEPS = 0, /* in system call `nr` */
+	SITE_CALLS,	 /* makes it */
+	SITE_REFUSED,	 /* submits a request with opcode `nr` that is refused */
+};
+
+struct site_key {
+	__u64 stack; /* its hash; 0: it cannot be read */
+	enum site_kind kind;
+	__u32 nr;
+};
+
+struct site_sum {
+	__u64 ns;
+	__u64 count; /* estimated */
+	__u64 errors;
+	__u64 samples;
+};
+
+/* Events of one kind on one CPU, some of which have their stacks taken. */
+struct site_class {
+	__u32 since; /* jiffies */
+	__u32 taken;
+	__u32 until_next;
 };
 
 /* How a system call waits, so far as that decides what its result means. */

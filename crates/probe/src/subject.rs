@@ -62,6 +62,8 @@ pub struct Follow {
     pub choice: Choice,
     /// Power of two, at least a page; between two calls of [`crate::watch::Watch::trails`] it must hold all that ends.
     pub ring_bytes: u32,
+    /// User stacks of the program's call sites are sampled.
+    pub stacks: bool,
 }
 
 /// Who is watched, and how.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use linux_raw_sys::io_uring::{IORING_CQE_F_MORE, IORING_CQE_F_NOTIF};
 
+use super::callsites::{self, SiteAction, SiteSum, Sites, UserStack};
 use super::carrier;
 use super::counted;
 use super::files::{self, LastName};
@@ -31,8 +32,10 @@ const ENDED: usize = size_of::<types::ended>();
 const SQ_ENDED: usize = size_of::<types::sq_ended>();
 const STAY: usize = size_of::<types::stay>();
 const FILE_NAME: usize = size_of::<types::file_name>();
+const USER_STACK: usize = size_of::<types::user_stack>();
 const _: () = assert!(UNREGISTERED < ENDED && ENDED < SQ_ENDED && SQ_ENDED < STAY);
-const _: () = assert!(STAY < REAPED && REAPED < FILE_NAME && FILE_NAME < size_of::<types::trail>());
+const _: () =
+    assert!(STAY < REAPED && REAPED < FILE_NAME && FILE_NAME < USER_STACK && USER_STACK < size_of::<types::trail>());
 
 /// The reader's side of the ring buffer.
 pub(super) struct RequestTraces {
@@ -50,6 +53,9 @@ pub(super) struct RequestTraces {
     sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
     file_names: Rc<RefCell<Vec<types::file_name>>>,
     stays: Rc<RefCell<Vec<types::stay>>>,
+    user_stacks: Rc<RefCell<Vec<UserStack>>>,
+    /// What the traced requests' call sites did, by stack and opcode.
+    sites: RefCell<BTreeMap<(u64, u16), SiteSum>>,
 }
 
 /// Those that are kept.
@@ -86,6 +92,8 @@ impl RequestTraces {
         let (trails, others, processes) = (Rc::clone(&arrived), Rc::clone(&reaped), Rc::clone(&ended));
         let (sq_threads, buffers, names) = (Rc::clone(&sq_ended), Rc::clone(&unregistered), Rc::clone(&file_names));
         let lying = Rc::clone(&stays);
+        let user_stacks = Rc::new(RefCell::new(vec![]));
+        let stacks = Rc::clone(&user_stacks);
         builder.add(map, move |record| {
             // The kinds of record differ in size.
             match record.len() {
@@ -94,6 +102,7 @@ impl RequestTraces {
                 UNREGISTERED => buffers.borrow_mut().push(read(record)),
                 SQ_ENDED => sq_threads.borrow_mut().push(read(record)),
                 FILE_NAME => names.borrow_mut().push(read(record)),
+                USER_STACK => stacks.borrow_mut().push(UserStack::of(&read(record))),
                 STAY => lying.borrow_mut().push(read(record)),
                 _ => trails.borrow_mut().push_back(read(record)),
             }
@@ -112,6 +121,8 @@ impl RequestTraces {
             sq_ended,
             file_names,
             stays,
+            user_stacks,
+            sites: RefCell::default(),
         })
     }
 
@@ -138,6 +149,8 @@ impl RequestTraces {
                 self.overflowed.borrow_mut().push(words.trail(&raw));
                 continue;
             }
+            let more = raw.cqe_flags & IORING_CQE_F_MORE != 0;
+            callsites::add_request(&mut self.sites.borrow_mut(), &raw, more);
             each(words.trail(&raw));
         }
     }
@@ -205,6 +218,19 @@ impl RequestTraces {
     /// The names of files that had arrived then, since the last call.
     pub(super) fn take_file_names(&self) -> Vec<LastName> {
         self.file_names.take().iter().map(files::last_name).collect()
+    }
+
+    /// The user stacks that had arrived then, since the last call.
+    pub(super) fn take_user_stacks(&self) -> Vec<UserStack> {
+        self.user_stacks.take()
+    }
+
+    /// What the call sites of the requests did that were handed over so far.
+    pub(super) fn sites(&self) -> Sites {
+        let of = |(&(stack, number), sum): (&(u64, u16), &SiteSum)| {
+            ((stack, SiteAction::Submits(opcode(number.into()))), *sum)
+        };
+        self.sites.borrow().iter().map(of).collect()
     }
 
     /// The same of completions that were looked at in the completion queue.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::account::Bound;
+use crate::stacks::CallSite;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +41,9 @@ pub struct Finding {
     /// Upper bound of what removing the cause saves; null: not known, or not a matter of time.
     #[serde(default)]
     pub bound: Option<Bound>,
+    /// Call sites that cause it, the largest share first; empty: none, or no stacks were sampled.
+    #[serde(default)]
+    pub from: Vec<CallSite>,
 }
 
 impl Finding {
@@ -48,7 +52,16 @@ impl Finding {
     /// `remedy`: empty if no change is needed.
     pub fn new(code: &str, severity: Severity, text: String, remedy: &str, evidence: &[(&str, f64)]) -> Self {
         let evidence = evidence.iter().map(|(name, x)| ((*name).to_owned(), *x)).collect();
-        Self { code: code.into(), severity, text, evidence, remedy: remedy.into(), ring: None, bound: None }
+        Self {
+            code: code.into(),
+            severity,
+            text,
+            evidence,
+            remedy: remedy.into(),
+            ring: None,
+            bound: None,
+            from: vec![],
+        }
     }
 
     /// It has a cost that can be saved, or it puts the numbers in doubt; a note only explains.

@@ -33,6 +33,7 @@ pub mod runnable;
 pub mod search_record;
 pub mod setup_flag;
 pub mod shared;
+pub mod stacks;
 pub mod stage;
 pub mod stall;
 pub mod state;

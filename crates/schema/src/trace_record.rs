@@ -22,6 +22,7 @@ use crate::measurement::{
     CpuSamples, CpuShare, DeliveryPathCount, Followed, Host, Interrupt, Ipi, Latency, ModeSwitch, Order, PerIo, Probe,
     StageRecord, TaskWorkBatch, Waits, Warning,
 };
+use crate::stacks::Stacks;
 use crate::state::StateRecord;
 use crate::trail::Course;
 pub use distribution::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
@@ -63,6 +64,9 @@ pub struct TraceRecord {
     /// The kernel's state of rings, threads and sockets during the trace, in samples; null: not read.
     #[serde(default)]
     pub state: Option<StateRecord>,
+    /// Call sites of the program, sampled; null: not sampled.
+    #[serde(default)]
+    pub stacks: Option<Stacks>,
     /// Findings with their remedies.
     pub findings: Vec<Finding>,
 }

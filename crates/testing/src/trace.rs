@@ -296,6 +296,7 @@ pub fn clean() -> TraceRecord {
         account: None,
         calls: None,
         state: None,
+        stacks: None,
         others: Vec::new(),
         findings: Vec::new(),
     }

@@ -13,6 +13,7 @@
 //! | `processes` | CPU time, helper threads, children: sampled |
 //! | `quota` | CPU quotas that held them back |
 //! | `files` | names of the files that followed requests go to |
+//! | `callsites` | user stacks: where their functions are in files, and their names |
 //! | `summary` | counts and followed requests → the record; pure |
 //! | `threads` | who submits to a ring, and who waits for its completions; pure |
 //! | `frames` | the frames of a recording's file |
@@ -33,6 +34,7 @@
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 
 mod allowed;
+mod callsites;
 pub mod capture;
 pub mod command;
 pub mod end;

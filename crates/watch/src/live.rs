@@ -44,7 +44,7 @@ pub trait Listener {
 pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Result<()> {
     allowed::allowed()?;
     let mut room = ObjectSlot::default();
-    let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice))?;
+    let mut watch = Watch::open(&mut room, session::probed(&asked, how.choice, false))?;
     let mut watched = match asked {
         Target::Processes(processes) => Watched::Processes(processes),
         Target::Everyone => Watched::Everyone,

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use iotrail_answer::budget::{self, BudgetOutcome, JudgedLimit, Limit};
+use iotrail_answer::callsites;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
 use iotrail_base::output::{self, Existing, Reserved};
@@ -93,9 +94,16 @@ pub fn lines(judged: &[JudgedLimit]) -> Vec<String> {
     let of = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
     let kept = of(BudgetOutcome::Kept).count();
     let others = of(BudgetOutcome::Broken).chain(of(BudgetOutcome::NotEvaluated));
-    let mut lines: Vec<String> = others.map(|j| format!("budget  {}: {}", word(j.outcome), j.text)).collect();
+    let from = |j: &JudgedLimit| (!j.from.is_empty()).then(|| format!("        from: {}", callsites::text(&j.from)));
+    let line = |j: &JudgedLimit| format!("budget  {}: {}", word(j.outcome), j.text);
+    let mut lines: Vec<String> = others.flat_map(|j| [Some(line(j)), from(j)]).flatten().collect();
     lines.push(format!("budget  {kept} of {} kept", so_many(judged.len() as u64, "limit")));
     lines
+}
+
+/// The outcome, and the call sites of a broken limit.
+fn with_sites(j: &JudgedLimit) -> String {
+    if j.from.is_empty() { j.text.clone() } else { format!("{}; from: {}", j.text, callsites::text(&j.from)) }
 }
 
 fn junit_xml(name: &str, judged: &[JudgedLimit]) -> String {
@@ -108,7 +116,7 @@ fn junit_xml(name: &str, judged: &[JudgedLimit]) -> String {
     );
     for j in judged {
         let scope = if j.scope.is_empty() { "trace" } else { &j.scope };
-        let text = escaped(&j.text);
+        let text = escaped(&with_sites(j));
         let inner = match j.outcome {
             BudgetOutcome::Kept => String::new(),
             BudgetOutcome::Broken => format!("<failure message=\"{text}\"/>"),
@@ -126,7 +134,7 @@ fn markdown(name: &str, judged: &[JudgedLimit]) -> String {
     let mut out = format!("### iotrail: {}\n\n| limit | outcome |\n|---|---|\n", cell(name));
     for j in judged {
         let sign = if j.outcome == BudgetOutcome::Kept { "" } else { "**" };
-        writeln!(out, "| {} | {sign}{}{sign} |", cell(&j.text), word(j.outcome)).expect("a string takes it");
+        writeln!(out, "| {} | {sign}{}{sign} |", cell(&with_sites(j)), word(j.outcome)).expect("a string takes it");
     }
     out + "\n"
 }
@@ -150,6 +158,7 @@ mod tests {
             at_most: Some(1.0),
             outcome,
             text: format!("{figure}: 2, at most <1> | \"x\""),
+            from: vec![],
         };
         vec![
             one("errors", BudgetOutcome::Broken),

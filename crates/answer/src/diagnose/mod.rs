@@ -28,6 +28,7 @@ mod workers;
 
 use std::cmp::Reverse;
 
+use crate::callsites;
 pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
@@ -240,7 +241,9 @@ pub fn is_present(t: &TraceRecord, code: &str) -> bool {
 
 /// Findings of a trace by [`rank`]. The trace's warnings report doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
-    ranked(|rule| rule.of_trace(t), |of| most_of_threads(t, of))
+    let mut all = ranked(|rule| rule.of_trace(t), |of| most_of_threads(t, of));
+    callsites::name(&mut all, t.stacks.as_ref());
+    all
 }
 
 /// Findings of one measurement by [`rank`].

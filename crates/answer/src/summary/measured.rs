@@ -1,7 +1,9 @@
 //! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
 
+use crate::callsites;
 use crate::diagnose::{findings_of, synchronous, unexpected_errors};
 use crate::per_io;
+use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
@@ -9,6 +11,7 @@ use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, Thr
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
+use iotrail_schema::stacks::CallSite;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 
 /// Shares of the time need this many completions, the minimum for a median.
@@ -19,6 +22,8 @@ pub struct Verdict {
     /// One sentence with its number.
     pub answer: String,
     pub advice: Option<String>,
+    /// Call sites that cause it; empty: it concerns no call, or no stacks were sampled.
+    pub from: Vec<CallSite>,
     /// Findings other than the answer, the warnings first.
     pub others: Vec<Finding>,
 }
@@ -30,6 +35,8 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     let first = t.total.warnings.first().filter(|w| w.code == NOTHING_ASYNCHRONOUS && w.text == verdict.answer);
     if let Some(answer) = first.and_then(|_| synchronous::answer(t)) {
         (verdict.answer, verdict.advice) = (answer, synchronous::advice(t));
+        let blocked = callsites::of_figure(&Scope::All, "blocked").zip(t.stacks.as_ref());
+        verdict.from = blocked.map(|(concern, stacks)| callsites::top(stacks, &concern)).unwrap_or_default();
     }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
@@ -153,7 +160,9 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
         _ => nothing_to_fix(m.stages.as_deref(), sampled, device),
     };
     match sender {
-        Some(w) => Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), others: Vec::new() },
+        Some(w) => {
+            Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), from: vec![], others: vec![] }
+        }
         None => of(found, &m.warnings, &rate, ios, nothing),
     }
 }
@@ -168,26 +177,26 @@ fn rate(rate: &str, latency: &Latency) -> String {
 /// `rate`: its rate, if there is nothing else to report; then `nothing`, that there is nothing to fix.
 fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: String) -> Verdict {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
-        return Verdict { answer: w.text.clone(), advice: some(&w.remedy), others: found };
+        return Verdict { answer: w.text.clone(), advice: some(&w.remedy), from: vec![], others: found };
     }
     let (mut warns, notes): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(Finding::warns);
     if !warns.is_empty() {
         let first = warns.remove(0);
         let others = warns.into_iter().chain(notes).collect();
-        return Verdict { answer: first.text, advice: some(&first.remedy), others };
+        return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others };
     }
     if ios == 0 {
         let first = warnings.first();
         let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
-        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), others: notes };
+        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), from: vec![], others: notes };
     }
     // A note with advice excludes the statement that there is nothing to fix.
     let mut notes = notes;
     if let Some(i) = notes.iter().position(|f| !f.remedy.is_empty()) {
         let first = notes.remove(i);
-        return Verdict { answer: first.text, advice: some(&first.remedy), others: notes };
+        return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others: notes };
     }
-    Verdict { answer: format!("{rate}; {nothing}"), advice: None, others: notes }
+    Verdict { answer: format!("{rate}; {nothing}"), advice: None, from: vec![], others: notes }
 }
 
 fn some(text: &str) -> Option<String> {

@@ -396,6 +396,7 @@ fn run_watched(
         spare: true,
         light_after: None,
         checkpoints: false,
+        stacks: false,
         numbers,
     };
     let guard = RefCell::new(Guard { patience, last: None, stuck: None });

@@ -7,6 +7,7 @@
 #define IOTRAIL_ACCOUNT_H
 
 #include "state.h"
+#include "callsite.h"
 
 /* 113 ns per switch with stacks of the sleeps of 100 µs or more, taken on the way in; with all stacks 650 ns. */
 #define LONG_SLEEP_NS 100000
@@ -130,6 +131,10 @@ static __always_inline void slept(struct thread_account *account, __u64 ns)
 		account->last = account->sleep;
 	}
 	one_more(&account->sum, ns);
+	if (account->site_weight) {
+		site_counted(account->site, SITE_OF(SITE_SLEEPS, account->sleep.nr), account->site_weight, ns, 0);
+		account->site_weight = 0;
+	}
 }
 
 static __always_inline __u64 queued(struct task_struct *task)
@@ -356,8 +361,13 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 	}
 	account->doing = THREAD_ASLEEP;
 	sleep_begins(account, task, state);
-	if (state & TASK_DEAD)
+	if (state & TASK_DEAD) {
 		account_closes(account, task, now);
+	} else if (account->sleep.nr >= 0) {
+		account->site_weight = stack_due(account->sleep.nr & (CALLS_MAX - 1), STACKS_OF_SLEEPS);
+		if (account->site_weight)
+			account->site = user_stack();
+	}
 	return 0;
 }
 

@@ -11,6 +11,8 @@
  *   gone_in_user_mode     a thread's flag that tells whether it has been in user mode
  *   kind_of_line          which lines are not devices'
  *   USER_MODE             of a sample
+ *   user_registers_of     of a thread in user mode
+ *   stub_callers          where a function without a frame returns to
  *
  * The names of the entries are in path/entry/, a file for each architecture as well.
  */
@@ -23,6 +25,29 @@ struct entry {
 	bool finished; /* the system call has its result: it is on its way out */
 	__u64 address; /* return address of the outermost call: which entry point it was */
 };
+
+/* Where a thread left user mode. */
+struct user_registers {
+	__u64 ip;
+	__u64 sp;
+	__u64 fp;
+};
+
+#define STUB_WORDS 16
+
+/* What a stack is made in: BPF's own stack is small. */
+struct stack_room {
+	struct user_stack stack;
+	struct user_registers regs;
+	__u64 below; /* the frame before it is there */
+	__u64 at;
+	__u64 code, end;
+	__u64 words[STUB_WORDS];
+	__u32 found, probes;
+};
+
+/* Bits of an address in user mode; arm64 may sign return addresses in the others. */
+#define ADDRESS ((1ull << 48) - 1)
 
 /* Whose a line is. */
 enum line_kind {

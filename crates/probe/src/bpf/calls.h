@@ -234,6 +234,12 @@ __noinline int kernel_time_grown(__u32 nr)
 	return 0;
 }
 
+/* The call that returns now has its call site counted. */
+__noinline int call_of_site(__u32 nr, __u32 weight, __u32 failed)
+{
+	return site_counted(user_stack(), SITE_OF(SITE_CALLS, nr), weight, 0, failed);
+}
+
 static __always_inline void count_call(struct pt_regs *regs, long nr, long ret)
 {
 	__u32 key = nr;
@@ -249,7 +255,11 @@ static __always_inline void count_call(struct pt_regs *regs, long nr, long ret)
 	enum wait_kind kind = wait_kinds[key & (CALLS_MAX - 1)];
 	if (kind != WAIT_NONE)
 		count_end(call, kind, key, regs, ret);
-	if (ret < 0 && ret >= -MAX_ERRNO) {
+	bool failed = ret < 0 && ret >= -MAX_ERRNO;
+	__u32 weight = stack_due(CLASS_CALLS + (key & (CALLS_MAX - 1)), STACKS_OF_CALLS);
+	if (weight)
+		call_of_site(key, weight, failed);
+	if (failed) {
 		struct call_error error = { .nr = key, .errno = -ret };
 		add(&call_errors, &error, 1);
 	}

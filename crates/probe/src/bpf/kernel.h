@@ -181,6 +181,7 @@ struct kioctx_table {
 };
 
 struct mm_struct {
+	unsigned long start_code, end_code;
 	struct kioctx_table *ioctx_table;
 };
 

@@ -1,6 +1,7 @@
 /* Requests being submitted: counted by ring and opcode, and some chosen to be followed. */
 #include "stages.h"
 #include "buffers.h"
+#include "callsite.h"
 
 /* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
 static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n, bool wide)
@@ -58,6 +59,9 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	if (plain && reads && !(slot->links & LINKED))
 		trail->buffer = buffer_of(req);
 	trail->enter_batch = batch;
+	trail->site_weight = stack_due(CLASS_REQUESTS + (trail->opcode & (OPCODES_MAX - 1)), STACKS_OF_REQUESTS);
+	if (trail->site_weight)
+		trail->site = user_stack();
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
 	if (slot->links & LINKED)
@@ -342,6 +346,9 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 	slot->submitted++;
 	slot->chosen_whole++;
 	refused_batch(req->ctx, ring);
+	__u32 weight = stack_due(CLASS_REQUESTS + (opcode & (OPCODES_MAX - 1)), STACKS_OF_REQUESTS);
+	if (weight)
+		site_counted(user_stack(), SITE_OF(SITE_REFUSED, opcode), weight, 0, 1);
 	return 0;
 }
 

@@ -78,7 +78,7 @@ mod tests {
             aio_awaited: false,
             spans_timed: false,
         };
-        let traced = subject(Some(Follow { choice: Choice::fixed(1), ring_bytes: 4096 }));
+        let traced = subject(Some(Follow { choice: Choice::fixed(1), ring_bytes: 4096, stacks: false }));
         let mut raw = Raw {
             misses: BTreeMap::from([("aio_iomap_complete", 1), ("block_ended", 2), ("interrupt_ipi_send", 4)]),
             ..Raw::default()

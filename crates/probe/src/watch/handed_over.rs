@@ -1,6 +1,8 @@
 //! What the programs hand over one by one, taken out as it comes.
 
 use super::attached::Watch;
+use super::tables::entries;
+use crate::callsites::{self, Sites, UserStack};
 use crate::files::LastName;
 use crate::raw::peek;
 use crate::recording::{Recorder, Recording};
@@ -70,6 +72,20 @@ impl Watch<'_> {
     /// The last parts of the names of files that requests went to, each once.
     pub fn file_names(&mut self) -> Vec<LastName> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_file_names)
+    }
+
+    /// The user stacks that were seen for the first time since the last call.
+    pub fn user_stacks(&mut self) -> Vec<UserStack> {
+        self.trails.as_ref().map_or(vec![], RequestTraces::take_user_stacks)
+    }
+
+    /// What the program's call sites did up to now, as far as their requests were handed over.
+    pub fn sites(&self) -> Result<Sites> {
+        let mut sites = self.trails.as_ref().map(RequestTraces::sites).unwrap_or_default();
+        for (key, sum) in entries::<types::site_key, types::site_sum>(&self.skel.maps.sites)? {
+            callsites::add(&mut sites, &key, &sum);
+        }
+        Ok(sites)
     }
 
     /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is

@@ -19,8 +19,11 @@ const _: () = assert!(size_of::<types::sq_ended>() == 48);
 const _: () = assert!(size_of::<types::reaped>() == 80);
 const _: () = assert!(size_of::<types::stay>() == 64);
 const _: () = assert!(size_of::<types::cq_backlog>() == 104 + 64 * 32);
-const _: () = assert!(size_of::<types::trail>() == 328);
+const _: () = assert!(size_of::<types::trail>() == 336);
 const _: () = assert!(size_of::<types::file_name>() == 96);
+const _: () = assert!(size_of::<types::user_stack>() == 320);
+const _: () = assert!(size_of::<types::site_key>() == 16);
+const _: () = assert!(size_of::<types::site_sum>() == 32);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
 const _: () = assert!(size_of::<types::sleep_sum>() == 24);
 const _: () = assert!(size_of::<types::thread_total>() == 200);
@@ -46,6 +49,9 @@ pub(super) const TRAILS_MAX: u32 = 4096 * 8;
 
 /// Requests that post many completions, which are open at one time. The map has its room from the beginning: 0.9 MiB.
 pub(super) const MANY: u32 = 8192;
+
+/// `CLASS_REQUESTS + OPCODES_MAX`: kinds of events that have their user stacks taken.
+pub(super) const SITE_CLASSES: u32 = 2 * 512 + 128;
 
 /// Files whose names were handed over and are not again.
 pub(super) const FILES_NAMED: u32 = 4096;

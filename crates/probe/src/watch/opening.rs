@@ -10,8 +10,11 @@ use super::account::WALK;
 use super::aio::{AWAITED, aio_is_due};
 use super::attached::{ObjectSlot, Watch, Windowed, attach};
 use super::errors::{load_error, refused};
-use super::layout::{AIO_REQUESTS_MAX, COUNTS_MAX, CQ_BACKLOGS, FILES_NAMED, MANY, MAX_CPUS, RINGS_MAX, TRAILS_MAX};
+use super::layout::{
+    AIO_REQUESTS_MAX, COUNTS_MAX, CQ_BACKLOGS, FILES_NAMED, MANY, MAX_CPUS, RINGS_MAX, SITE_CLASSES, TRAILS_MAX,
+};
 use crate::calls;
+use crate::callsites;
 use crate::choice::Window;
 use crate::function::{same_as, sees_ipis_sent};
 use crate::numbers::KernelIds;
@@ -184,6 +187,8 @@ fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&S
     (constants.window_jiffies, constants.whole_max) = (window.jiffies, window.requests);
     constants.trails_crowded = u64::from(follow.ring_bytes / 2);
     constants.rings_max = RINGS_MAX;
+    constants.stacks_wanted = follow.stacks;
+    constants.stack_window_jiffies = callsites::window_jiffies(iotrail_host::clock::tick_hz());
     constants.ring_exit_work = address(symbols, EXIT_WORK);
     // Without them the plan says what is missing.
     let facts = Facts::of_this_kernel();
@@ -207,6 +212,7 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
         (&mut maps.cq_backlogs, CQ_BACKLOGS),
         (&mut maps.aio_requests, AIO_REQUESTS_MAX),
         (&mut maps.trails_out, follow.ring_bytes),
+        (&mut maps.site_classes, if follow.stacks { SITE_CLASSES } else { 1 }),
     ] {
         map.set_max_entries(entries).map_err(load_error)?;
     }

@@ -66,7 +66,7 @@ pub fn places(run: &Run<'_>) -> Result<Vec<String>> {
 }
 
 /// A frame may hold neither the character between frames nor the end of a line.
-fn frame(name: &str) -> String {
+pub(super) fn frame(name: &str) -> String {
     name.replace(|c: char| c == ';' || c.is_control(), "_")
 }
 

@@ -9,6 +9,7 @@
 //! | [`folded`], [`flamegraph`] | samples as folded stacks, and drawn |
 //! | [`perfetto`] | a recording, for ui.perfetto.dev |
 //! | [`requests`] | a recording as CSV, and as fio's I/O log |
+//! | [`stacks`] | a trace's call sites as folded stacks, and as pprof's profile |
 //! | [`replay`] | the same of a recording for replay |
 //! | [`openmetrics`] | what is watched, for a scrape |
 
@@ -20,11 +21,13 @@ pub mod hdr;
 pub mod openmetrics;
 pub mod parquet;
 pub mod perfetto;
+pub mod pprof;
 pub mod replay;
 pub mod requests;
 pub mod rows;
 #[cfg(test)]
 mod sample;
+pub mod stacks;
 pub mod table;
 
 /// Text in which only what is plain stays as it is: the bytes of the rest are written as in URLs.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::bars::bar;
 use super::layout::{Column, Screen};
+use iotrail_answer::callsites;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::warnings::doubt::NOT_SEEN;
 use iotrail_base::words::{UNKNOWN, count, known_span, numbers, percent, plural, span, three_digits};
@@ -380,6 +381,9 @@ pub fn findings(out: &mut Screen, findings: &[Finding]) {
         let end = if f.remedy.is_empty() { ".".into() } else { format!(". Advice: {}.", f.remedy) };
         let mark = if f.warns() { "warning: " } else { "note: " };
         out.note(mark, &format!("{}{end}", f.text), f.warns());
+        if !f.from.is_empty() {
+            out.paragraph("  from: ", &callsites::text(&f.from));
+        }
     }
 }
 

@@ -268,7 +268,7 @@ struct FirstLines {
 }
 
 fn with_head(m: &Measurement) -> WithHead<'_> {
-    let Verdict { answer, advice, others } = of_measurement(m);
+    let Verdict { answer, advice, others, .. } = of_measurement(m);
     let also = others.into_iter().map(|finding| finding.text).collect();
     WithHead { measurement: m, head: FirstLines { answer, advice, also } }
 }

@@ -1,6 +1,7 @@
 //! The screen of a watched program.
 
 mod account;
+mod call_sites;
 pub mod compared;
 mod contexts;
 mod files;
@@ -14,6 +15,7 @@ mod watched;
 mod whole;
 
 use self::account::{account, calls};
+use self::call_sites::call_sites;
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
 use self::watched::{cpu, followed, processes};
@@ -143,6 +145,7 @@ fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
 
     t.account.iter().for_each(|of_threads| account(o, of_threads));
     t.calls.iter().for_each(|of_threads| calls(o, of_threads));
+    t.stacks.iter().for_each(|stacks| call_sites(o, stacks));
     measured::remarks(o, &t.findings, &t.total.warnings);
     out
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::fit::{Brief, Turn};
 use super::layout::{Screen, WIDTH, cut};
 use super::measured;
+use iotrail_answer::callsites;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::group::shares_of;
 use iotrail_answer::summary::measured::{Verdict, parts_known};
@@ -24,6 +25,7 @@ const BAR: usize = WIDTH - 13;
 pub fn of(out: &mut Screen, v: &Verdict) {
     answer(out, &v.answer);
     advice(out, v.advice.as_deref());
+    from(out, v);
     others(out, v, "below");
     out.blank();
 }
@@ -35,6 +37,7 @@ pub fn head(b: &mut Brief, v: &Verdict) {
     let advised = v.advice.as_deref();
     b.part("", |o| advice(o, advised))
         .or(Turn::Endings, |o| advice(o, advised.map(|text| cut(text, ADVICE)).as_deref()));
+    b.part("call sites", |o| from(o, v)).gives_way(Turn::KernelThreads);
     b.part("", |o| others(o, v, "--full")).or(Turn::OtherFindings, |o| others_in_a_line(o, v));
     b.part("", Screen::blank);
 }
@@ -52,6 +55,13 @@ fn answer(out: &mut Screen, text: &str) {
 fn advice(out: &mut Screen, text: Option<&str>) {
     if let Some(text) = text {
         out.paragraph("  do    ", text);
+    }
+}
+
+/// Whose code the answer is about.
+fn from(out: &mut Screen, v: &Verdict) {
+    if !v.from.is_empty() {
+        out.paragraph("  from  ", &callsites::text(&v.from));
     }
 }
 

@@ -81,6 +81,8 @@ impl Running<'_> {
         let (threads, more_threads) = self.watch.threads()?;
         let calls = self.watch.calls(&threads)?;
         self.take()?;
+        let sites = self.watch.sites()?;
+        let stacks = self.callsites.take().map(|callsites| callsites.record(sites));
 
         self.end_command();
         if over {
@@ -105,6 +107,7 @@ impl Running<'_> {
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);
         record.calls = calls;
+        record.stacks = stacks;
         let account = record.account.get_or_insert_default();
         (account.threads, account.more_threads) = (threads, more_threads);
         if let Some(requests) = &mut account.requests {

@@ -50,7 +50,7 @@ pub fn watch(
             "leave out --windows or --profile",
         ));
     }
-    let subject = probed(&asked, how.choice);
+    let subject = probed(&asked, how.choice, how.stacks);
     // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
     // program, in the program's time.
     let watched = Watched::of(asked, how)?;

@@ -10,6 +10,7 @@ use super::price::Price;
 use super::taking::{PERIOD, take};
 use super::terms::{Counts, Extra, News, Options, Progress, Stop, Until};
 use super::watched::{Watched, follow, still_there, subject, whose_numbers};
+use crate::callsites::CallSites;
 use crate::capture::Capturing;
 use crate::files::Names;
 use crate::left::Left;
@@ -50,6 +51,8 @@ pub(super) struct Running<'room> {
     /// What a command that has ended has left; `None`: it has not ended.
     pub left: Option<Left>,
     pub files: Names,
+    /// `None`: no user stacks are taken.
+    pub callsites: Option<CallSites>,
     pub summary: Summary,
     pub windows: Option<Opening>,
     price: Option<Price>,
@@ -140,6 +143,7 @@ impl<'room> Running<'room> {
             stopped: false,
             left: None,
             files: Names::new(Rc::clone(&how.numbers)),
+            callsites: how.stacks.then(|| CallSites::new(Rc::clone(&how.numbers))),
             summary: Summary::new(how.choice),
             windows: how.windows.map(|windows| Opening::new(windows, began)),
             price: how.spare.then(|| Price::new(how.light_after, began)),
@@ -297,7 +301,11 @@ impl<'room> Running<'room> {
     /// What was followed since the last time.
     pub fn take(&mut self) -> Result<()> {
         let (files, recorder) = (Some(&mut self.files), self.recorder.as_mut());
-        take(&mut self.watch, &mut self.summary, &mut self.processes, files, recorder)
+        take(&mut self.watch, &mut self.summary, &mut self.processes, files, recorder)?;
+        if let Some(callsites) = &mut self.callsites {
+            callsites.met(self.watch.user_stacks());
+        }
+        Ok(())
     }
 
     /// Until the next look is due, or somebody ends.

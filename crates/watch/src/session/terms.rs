@@ -38,6 +38,8 @@ pub struct Options {
     pub light_after: Option<Duration>,
     /// [`News::Checkpoint`] is told.
     pub checkpoints: bool,
+    /// User stacks of call sites are sampled.
+    pub stacks: bool,
     pub numbers: Rc<Numbers>,
 }
 

@@ -69,14 +69,14 @@ pub(crate) fn still_there(watched: &Watched) -> Result<()> {
 }
 
 /// What the probes are to look at.
-pub(crate) fn probed(asked: &Target, choice: Choice) -> Subject {
+pub(crate) fn probed(asked: &Target, choice: Choice, stacks: bool) -> Subject {
     // Room for what ends between two looks: at one in one, a million requests a second and more.
     let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
     Subject {
         who: if matches!(asked, Target::Everyone) { Scope::Everyone } else { Scope::Followed },
         interface: Interface::Any,
         target_irqs: vec![],
-        follow: Some(Follow { choice, ring_bytes }),
+        follow: Some(Follow { choice, ring_bytes, stacks }),
         // Who begins with the watch, or is met in it, may use it at once.
         aio_awaited: matches!(asked, Target::Processes(_)),
         spans_timed: false,

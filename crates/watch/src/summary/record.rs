@@ -112,6 +112,7 @@ impl Summary {
             account: Some(Account { requests, ..Account::default() }),
             calls: None,
             state: None,
+            stacks: None,
             others,
             findings: vec![],
         }

@@ -410,4 +410,17 @@ struct bpf_perf_event_data {
 };
 #define USER_MODE(ctx) (!((ctx)->pstate & 0xf))
 
+static __always_inline struct user_registers user_registers_of(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return (struct user_registers){ .ip = regs->pc, .sp = regs->sp, .fp = regs->regs[29] };
+}
+
+/* Where a stub of a system call, which has no frame, returns to. */
+static __always_inline void stub_callers(struct task_struct *task, struct stack_room *room)
+{
+	room->stack.callers[0] = ((struct pt_regs *)bpf_task_pt_regs(task))->regs[30] & ADDRESS;
+}
+
 #endif

@@ -17,6 +17,7 @@ struct pt_regs {
 	unsigned long orig_ax;
 	unsigned long ip;
 	unsigned long sp;
+	unsigned long bp;
 };
 #pragma clang attribute pop
 
@@ -178,5 +179,61 @@ struct bpf_perf_event_data {
 	__u64 addr;
 };
 #define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
+
+/* What a call instruction ends with, before the address that it pushes: near (e8), by a register, by memory with and without displacement. */
+static __always_inline bool follows_call(const __u8 *before)
+{
+	if (before[2] == 0xe8)
+		return true;
+	if (before[5] == 0xff && ((before[6] & 0xf8) == 0xd0 || (before[6] & 0xf8) == 0x10))
+		return true;
+	if (before[4] == 0xff && ((before[5] & 0xf8) == 0x50 || before[5] == 0x14))
+		return true;
+	if (before[3] == 0xff && before[4] == 0x54)
+		return true;
+	return before[1] == 0xff && (before[2] == 0x15 || (before[2] & 0xf8) == 0x90);
+}
+
+#define STUB_PROBES 6
+/* Libraries are mapped this near to each other. */
+#define NEAR_BYTES (128ull << 20)
+
+static __always_inline struct user_registers user_registers_of(struct task_struct *task)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	return (struct user_registers){ .ip = regs->ip, .sp = regs->sp, .fp = regs->bp };
+}
+
+static int stub_word(__u32 i, struct stack_room **context)
+{
+	struct stack_room *room = *context;
+	__u64 word = room->words[i & (STUB_WORDS - 1)];
+	__u8 before[8] = {};
+
+	if (room->regs.sp + i * sizeof(__u64) == room->regs.fp || room->found >= STUB_CALLERS)
+		return 1;
+	bool near = word - room->regs.ip + NEAR_BYTES < 2 * NEAR_BYTES;
+	if (!near && word - room->code >= room->end - room->code)
+		return 0;
+	if (room->probes++ >= STUB_PROBES)
+		return 1;
+	if (!bpf_probe_read_user(before, 7, (void *)(word - 7)) && follows_call(before))
+		room->stack.callers[room->found++ & (STUB_CALLERS - 1)] = word;
+	return 0;
+}
+
+/* Where stubs of system calls, which have no frame, return to: the words at the stack pointer, below the frame pointer's, that follow a call
+ * instruction. One may be left over from an earlier call if its function has a frame. Only words near code are looked up: a read of memory
+ * that is not mapped takes 1 µs or more.
+ */
+static __always_inline void stub_callers(struct task_struct *task, struct stack_room *room)
+{
+	room->code = BPF_CORE_READ(task, mm, start_code);
+	room->end = BPF_CORE_READ(task, mm, end_code);
+	room->found = room->probes = 0;
+	if (!bpf_probe_read_user(room->words, sizeof(room->words), (void *)room->regs.sp))
+		bpf_loop(STUB_WORDS, stub_word, &room, 0);
+}
 
 #endif

@@ -1,0 +1,91 @@
+//! Which functions make system calls for others: the call site is their caller.
+
+/// File names of libraries, up to the version.
+const FILES: [&str; 8] = ["libc.", "libc-", "liburing", "libaio", "libpthread", "librt.", "ld-linux", "ld-musl"];
+
+/// Functions of libraries that are linked statically or inlined: those with this name, and if it ends with `_`, `:` or `.`, with this prefix.
+const FUNCTIONS: [&str; 27] = [
+    // C
+    "io_uring_",
+    "__io_uring_",
+    "_io_uring_",
+    "syscall",
+    "__sys_io_uring_",
+    "____sys_io_uring_",
+    "__libc_",
+    "__GI_",
+    // Rust
+    "std::",
+    "core::",
+    "alloc::",
+    "io_uring::",
+    "rustix::",
+    "libc::",
+    "nix::",
+    "mio::",
+    "linux_raw_sys::",
+    // Go
+    "runtime.",
+    "syscall.",
+    "internal/",
+    "os.",
+    "golang.org/x/sys/",
+    "sync.",
+    "io.",
+    "bufio.",
+    "time.",
+    "net.",
+];
+
+/// Frames that a whole stack may have; one with as many may be cut off.
+pub(super) const WHOLE_FRAMES: usize = 32;
+
+/// A thread begins in these.
+const FIRST: [&str; 9] =
+    ["_start", "main", "start_thread", "clone", "clone3", "__clone", "__clone3", "runtime.goexit", "runtime.mstart"];
+
+pub(super) fn is(module: Option<&str>, function: Option<&str>) -> bool {
+    let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    FILES.iter().any(|name| file.starts_with(name))
+        || function.is_some_and(|of| {
+            // `<T as Trait>::function` and `<io_uring::submit::Submitter>::submit` are of what is in the brackets.
+            let of = of.trim_start_matches('<');
+            FUNCTIONS
+                .iter()
+                .any(|name| if name.ends_with(['_', ':', '.']) { of.starts_with(name) } else { of == *name })
+        })
+}
+
+/// Nothing has called it.
+pub(super) fn begins_thread(module: Option<&str>, function: Option<&str>) -> bool {
+    let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    FILES.iter().any(|name| file.starts_with(name))
+        || function.is_some_and(|of| {
+            let of = of.strip_suffix(".abi0").unwrap_or(of);
+            FIRST.contains(&of)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_call_for_others() {
+        for (module, function) in [
+            ("/usr/lib/x86_64-linux-gnu/libc.so.6", "fsync"),
+            ("/usr/lib/liburing.so.2.3", "io_uring_submit"),
+            ("/srv/program", "io_uring_submit_and_wait"),
+            ("/srv/program", "<io_uring::submit::Submitter>::submit_and_wait"),
+            ("/srv/program", "std::fs::File::sync_all"),
+            ("/srv/program", "syscall.Fsync"),
+            ("/srv/program", "internal/runtime/syscall.Syscall6"),
+        ] {
+            assert!(is(Some(module), Some(function)), "{function}");
+        }
+        for function in ["main", "wal::Log::commit", "syscall_loop", "Storage::io"] {
+            assert!(!is(Some("/srv/program"), Some(function)), "{function}");
+        }
+        assert!(!is(None, None));
+    }
+}

@@ -1,0 +1,64 @@
+//! Functions of generated code, which Node, Java and Python name in /tmp/perf-PID.map: `start size name`, hexadecimal.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::namespace::Numbers;
+
+#[derive(Default)]
+pub(super) struct PerfMaps {
+    numbers: Option<Rc<Numbers>>,
+    maps: HashMap<u32, Vec<(u64, u64, String)>>,
+}
+
+impl PerfMaps {
+    pub fn new(numbers: Rc<Numbers>) -> Self {
+        PerfMaps { numbers: Some(numbers), maps: HashMap::new() }
+    }
+
+    /// `None`: no file names it.
+    pub fn function(&mut self, tgid: u32, address: u64) -> Option<String> {
+        let pid = self.numbers.as_ref().and_then(|numbers| numbers.in_proc(tgid)).unwrap_or(tgid);
+        let map = self.maps.entry(tgid).or_insert_with(|| read(pid));
+        // Of code that took another's place, the later line.
+        let of = map[..map.partition_point(|(start, ..)| *start <= address)].last()?;
+        (address < of.0 + of.1).then(|| of.2.clone())
+    }
+}
+
+/// In the process's own mount and PID namespace while it lives.
+fn read(pid: u32) -> Vec<(u64, u64, String)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let own = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok());
+    let inside = format!("/proc/{pid}/root/tmp/perf-{}.map", own.unwrap_or(pid));
+    let text = std::fs::read(inside).or_else(|_| std::fs::read(format!("/tmp/perf-{pid}.map"))).unwrap_or_default();
+    parsed(&String::from_utf8_lossy(&text))
+}
+
+fn parsed(text: &str) -> Vec<(u64, u64, String)> {
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+    let line = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        Some((hex(words.next()?)?, hex(words.next()?)?, words.next()?.trim().to_owned()))
+    };
+    let mut map: Vec<_> = text.lines().filter_map(line).collect();
+    map.sort_by_key(|(start, ..)| *start);
+    map
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_the_function_whose_code_has_it() {
+        let map = parsed(
+            "7f20 10 LazyCompile:~read /srv/a.js:3\nbroken\n7f00 20 Builtin:X\n7f20 10 LazyCompile:*read /srv/a.js:3\n",
+        );
+        let mut maps = PerfMaps { numbers: None, maps: HashMap::from([(7, map)]) };
+        assert_eq!(maps.function(7, 0x7f10).as_deref(), Some("Builtin:X"));
+        assert_eq!(maps.function(7, 0x7f2f).as_deref(), Some("LazyCompile:*read /srv/a.js:3"));
+        assert_eq!(maps.function(7, 0x7f30), None);
+        assert_eq!(maps.function(7, 0x10), None);
+    }
+}
