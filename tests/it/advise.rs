@@ -87,7 +87,10 @@ fn confirmed() -> End {
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat(&report(confirmation)).starts_with(answer), "{}", report(confirmation));
     let of_search = flat(&report(search));
-    assert!(of_search.contains("not confirmed in fresh blocks") || of_search.contains("indistinguishable from the best"), "{of_search}");
+    assert!(
+        of_search.contains("not confirmed in fresh blocks") || of_search.contains("indistinguishable from the best"),
+        "{of_search}"
+    );
     let plan = run(&mut place.tool(["run", file_name, "--plan", "--json"])).ok();
     let plan: Value = serde_json::from_str(&plan.stdout).expect("JSON");
     assert_eq!((&plan["repeats"], plan["cells"].as_array().map(Vec::len)), (&12.into(), Some(4)));
@@ -127,7 +130,10 @@ fn of_two() -> End {
     let page = place.join("r.html");
     let n = said["confirmation"]["run"].to_string();
     let shown = run(&mut place.tool(["report", &n, "--store", store_name])).ok().stdout;
-    assert!(shown.contains("  as-is (beaten)\n") && shown.contains("each compared with as-is, with its 95 % CI"), "{shown}");
+    assert!(
+        shown.contains("  as-is (beaten)\n") && shown.contains("each compared with as-is, with its 95 % CI"),
+        "{shown}"
+    );
     run(&mut place.tool(["report", &n, "--store", store_name, "-o", page.to_str().expect("UTF-8")])).ok();
     let html = std::fs::read_to_string(page).expect("a page");
     assert!(html.contains("each compared with as-is, with its 95 % CI") && html.contains("CPU time per I/O ▲ ÷"));

@@ -39,7 +39,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1); /* STACKS_KNOWN where stacks are wanted */
 	__type(key, __u64);
 	__type(value, __u32);
 } stacks_known SEC(".maps");
@@ -47,7 +47,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 8192);
+	__uint(max_entries, 1); /* SITES where stacks are wanted */
 	__type(key, struct site_key);
 	__type(value, struct site_sum);
 } sites SEC(".maps");

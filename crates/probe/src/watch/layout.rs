@@ -52,6 +52,9 @@ pub(super) const MANY: u32 = 8192;
 
 /// `CLASS_REQUESTS + OPCODES_MAX`: kinds of events that have their user stacks taken.
 pub(super) const SITE_CLASSES: u32 = 2 * 512 + 128;
+/// Different stacks that are kept, and their sums by what happened there.
+pub(super) const STACKS_KNOWN: u32 = 4096;
+pub(super) const SITES: u32 = 8192;
 
 /// Files whose names were handed over and are not again.
 pub(super) const FILES_NAMED: u32 = 4096;

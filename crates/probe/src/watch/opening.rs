@@ -11,7 +11,8 @@ use super::aio::{AWAITED, aio_is_due};
 use super::attached::{ObjectSlot, Watch, Windowed, attach};
 use super::errors::{load_error, refused};
 use super::layout::{
-    AIO_REQUESTS_MAX, COUNTS_MAX, CQ_BACKLOGS, FILES_NAMED, MANY, MAX_CPUS, RINGS_MAX, SITE_CLASSES, TRAILS_MAX,
+    AIO_REQUESTS_MAX, COUNTS_MAX, CQ_BACKLOGS, FILES_NAMED, MANY, MAX_CPUS, RINGS_MAX, SITE_CLASSES, SITES,
+    STACKS_KNOWN, TRAILS_MAX,
 };
 use crate::calls;
 use crate::callsites;
@@ -213,6 +214,8 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
         (&mut maps.aio_requests, AIO_REQUESTS_MAX),
         (&mut maps.trails_out, follow.ring_bytes),
         (&mut maps.site_classes, if follow.stacks { SITE_CLASSES } else { 1 }),
+        (&mut maps.stacks_known, if follow.stacks { STACKS_KNOWN } else { 1 }),
+        (&mut maps.sites, if follow.stacks { SITES } else { 1 }),
     ] {
         map.set_max_entries(entries).map_err(load_error)?;
     }

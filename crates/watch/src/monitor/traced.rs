@@ -83,6 +83,7 @@ fn trace(processes: &[u32], span: Duration, stop: &AtomicBool) -> Result<Traced>
         spare: true,
         light_after: None,
         checkpoints: false,
+        stacks: false,
         numbers,
     };
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &|| None };
