@@ -677,9 +677,14 @@ impl Monitor {
 /// Its length is known.
 fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     (stall.lasted_ns, stall.is_over) = (lasted_ns, is_over);
-    // A trigger without a threshold has the span of its own.
-    let for_ns = lasted_ns.max(facts.for_ns);
-    stall.text = explain(stall.trigger, &Facts { for_ns, ..facts.clone() }).text;
+    // These sentences have a sum that was known when it began.
+    let has_sum = matches!(
+        stall.trigger,
+        Trigger::ThrottledCpu | Trigger::LateTimer | Trigger::WriteErrors | Trigger::Punts | Trigger::When
+    );
+    if !has_sum {
+        stall.text = explain(stall.trigger, &Facts { for_ns: lasted_ns, ..facts.clone() }).text;
+    }
 }
 
 /// To a file.
