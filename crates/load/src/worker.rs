@@ -238,7 +238,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 self.feeder.naps += wait_until(clock, due.min(until), now, wait);
                 now = clock.now();
             }
-            if !self.found.is_empty() && !(syncs && self.in_flight > 0) {
+            if !(self.found.is_empty() || syncs && self.in_flight > 0) {
                 if syncs {
                     self.make_durable(wait, &mut ticks, &mut now)?;
                     found_at = now;

@@ -377,7 +377,8 @@ impl Building {
         if self.rings.values().any(|r| !r.submissions.is_empty()) || self.thread.steps.len() > MOST_PREPARATIONS {
             return;
         }
-        (self.thread.steps.clear(), self.thread.ops.clear());
+        self.thread.steps.clear();
+        self.thread.ops.clear();
         self.sums = Sums { calls: 1, ..Sums::default() };
         (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
         self.began_ns = Some(enter_ns);
