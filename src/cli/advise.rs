@@ -1,5 +1,5 @@
-//! `iotrail advise`: searches for the best legal configuration of a program, of a described load or of our own server, and confirms it
-//! in fresh blocks against what there is now.
+//! `iotrail advise`: searches for the best legal configuration of a program, of a described load or of iotrail's own server, and confirms it
+//! in fresh blocks against the current configuration.
 //!
 //! Exit status: 0 when there is an answer, *stay* included; 1 when it was stopped before; 2, 3, 4 and 70 as everywhere.
 
@@ -60,7 +60,7 @@ pub struct AdviseArgs {
     override_usage = "iotrail advise [OPTIONS] -- CMD [ARGS]...
        iotrail advise [OPTIONS] [OPTIONS OF bench]
        iotrail advise net [OPTIONS] [OPTIONS OF net bench]",
-    after_help = "What is recommended is measured once more, against what there is, in blocks that the search has not seen. Examples:
+    after_help = "The recommended configuration is measured again, against the current one, in blocks that the search did not use. Examples:
   iotrail advise -- ./server-bench
   iotrail advise --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
   iotrail advise --objective cpu --metric 'lat_ms=/latency average = ([0-9.]+)/' --constraint 'lat_ms<2' -- pgbench -t 5000 db
@@ -75,25 +75,25 @@ struct OwnArgs {
     #[command(flatten)]
     program: ProgramOptions,
 
-    /// Try other I/O schedulers and nr_requests of the target's disk too. Whoever uses the disk has them meanwhile; they are put back
+    /// Try other I/O schedulers and nr_requests of the target's disk too. They affect other users of the disk during the search, and are restored
     #[arg(long, conflicts_with = "command")]
     host_settings: bool,
 
-    /// Program to find the best configuration of, run once for each measurement
+    /// Program whose best configuration to find, run once per measurement
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
-/// Of every search, whatever is searched.
+/// Options of every search.
 #[derive(Debug, Args)]
 struct SearchArgs {
-    /// Search for the best of this: of a load iops, p50, p99, p99.9, mean or cpu; of a program a --metric's name, elapsed or cpu. Two with a
-    /// comma between them: search for those that no other beats in both (default: iops; of a program its first --metric, else elapsed)
+    /// Optimise this metric. Loads: iops, p50, p99, p99.9, mean or cpu; programs: the name of a --metric, elapsed or cpu. Two, separated by a
+    /// comma: find the configurations that no other beats in both (default: iops; for programs the first --metric, otherwise elapsed)
     #[arg(long, value_name = "METRIC[,METRIC]")]
     objective: Option<String>,
 
-    /// Leave out what breaks this: METRIC<LIMIT or METRIC>LIMIT (<=, >=), as p99<2ms of a load or, with --metric 'lat_ms=…', lat_ms<2 of a
-    /// program; cpus: CPUs that are used. May be repeated
+    /// Remove candidates that break this: METRIC<LIMIT or METRIC>LIMIT (<=, >=), as p99<2ms of a load or, with --metric 'lat_ms=…', lat_ms<2 of a
+    /// program; cpus: CPUs in use. May be repeated
     #[arg(long = "constraint", value_name = "METRIC<LIMIT")]
     constraints: Vec<String>,
 
@@ -105,7 +105,7 @@ struct SearchArgs {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
-    /// Go on with the last search that was not finished
+    /// Resume the last unfinished search
     #[arg(long)]
     resume: bool,
 
@@ -113,7 +113,7 @@ struct SearchArgs {
     #[arg(long)]
     plan: bool,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
@@ -121,7 +121,7 @@ struct SearchArgs {
     #[arg(long)]
     json: bool,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 }
@@ -217,7 +217,9 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
     match (stopped, is_confirmed) {
         (false, _) => {}
         (true, false) => {
-            terminal::say("stopped: the answer is from what was measured; go on with the same options and --resume");
+            terminal::say(
+                "stopped: the answer is from the measurements so far; continue with the same options and --resume",
+            );
         }
         (true, true) => terminal::say("stopped while it was confirmed: the answer is from the blocks that are there"),
     }

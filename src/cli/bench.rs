@@ -45,7 +45,7 @@ pub struct BenchArgs {
           conflicts_with_all = ["flamegraph", "folded"])]
     repeats: u32,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
@@ -62,7 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if args.repeats > 1 {
         return repeated(args);
     }
-    // A store that can't be written is found out before the load, not after it.
+    // A store that is not writable is reported before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure(args, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {
@@ -79,7 +79,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What differs from process to process (where memory lies, above all) differs between these too.
+/// Differences between processes (mainly the placement of memory) also occur between these.
 fn repeated(args: &BenchArgs) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(Some(args.repeats.into()), terminal::progress_target());
@@ -93,13 +93,13 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
         if !out.status.success() {
             let _ = std::io::stderr().write_all(&out.stderr);
             if args.json {
-                // Data that was read back wrong is a result.
+                // Corrupt data is a result.
                 let _ = std::io::stdout().write_all(&out.stdout);
             }
             return Ok(out.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
         }
         if all.is_empty() {
-            // What it warns of, it warns of each time.
+            // Its warnings apply to each measurement.
             let _ = std::io::stderr().write_all(&out.stderr);
         }
         let one = serde_json::from_slice(&out.stdout)
@@ -119,7 +119,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     all.sort_by(|a, b| a.iops.unwrap_or(0.0).total_cmp(&b.iops.unwrap_or(0.0)));
     let middle = &all[all.len() / 2];
     terminal::show(&terminal::bench(middle, args.full))?;
-    terminal::say(&format!("{}: {}; above is the one in the middle", Unit::of(middle).per_second(), list(&each)));
+    terminal::say(&format!("{}: {}; the median one is above", Unit::of(middle).per_second(), list(&each)));
     Ok(0)
 }
 
@@ -141,7 +141,7 @@ fn once(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     kept
 }
 
-/// The result is the corruption, and nothing else: what was measured on the way there is of no use to anybody.
+/// The result is only the corruption: measurements before it are of no use.
 fn corrupted(e: Error, json: bool) -> Result<u8> {
     if let Some(corruption) = e.as_corruption() {
         match json {
@@ -152,7 +152,7 @@ fn corrupted(e: Error, json: bool) -> Result<u8> {
     Err(e)
 }
 
-/// Runs the load, stores what it yields, and writes the samples' files.
+/// Runs the load, stores its measurement, and writes the samples' files.
 fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let files = args.profile.files(Existing::forced(args.force))?;
     let stop = interrupt::raise_flag()?;
@@ -165,7 +165,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before an I/O was measured", "let it run longer"),
-            false => Error::machine("not one I/O was measured", "give it more time with --runtime"),
+            false => Error::machine("no I/O was measured", "give it more time with --runtime"),
         });
     }
     if let Some(store) = store {
@@ -177,7 +177,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     Ok(measurement)
 }
 
-/// What the load is at, for a terminal's one line.
+/// The load's progress, for a terminal's one line.
 fn words(p: Progress) -> String {
     let done = |unit: u64, name: &str| match p.total {
         Some(total) => format!("{} of {} {name}", p.done / unit, total / unit),

@@ -1,4 +1,4 @@
-//! `iotrail check`: what this machine and these privileges allow, what is lost without the rest, and what restores it.
+//! `iotrail check`: the capabilities of this machine and these privileges, the functions lost without the others, and their remedies.
 
 mod interfaces;
 mod machine;
@@ -13,14 +13,14 @@ use iotrail_probe::support;
 use iotrail_report::check::{Cpus, Report, SCHEMA, screen};
 use iotrail_report::terminal::{self, Style};
 
-/// What this machine and these privileges allow, and what would restore the rest
+/// Capabilities of this machine and these privileges, and remedies for the missing ones
 #[derive(Debug, Clone, clap::Args)]
 pub struct CheckArgs {
-    /// Check this target of a load: a file, a folder or a device [default: the current folder]
+    /// Check this target of a load: a file, a directory or a device (default: the current directory)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Print on standard error what libbpf says while probes are tried, with the verifier's log of refused ones
+    /// Print libbpf's messages on standard error while probes are tried, with the verifier's log of refused ones
     #[arg(long)]
     pub verbose: bool,
 
@@ -29,7 +29,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Prints the report. The status is 0 whatever is missing: `check` informs, and asks for nothing.
+/// Prints the report. The status is 0 even if items are missing: `check` only informs.
 ///
 /// Errors: `--file` is missing (wrong input); sysfs is not readable (machine).
 pub fn run(args: &CheckArgs) -> Result<u8> {
@@ -47,7 +47,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 fn examine(args: &CheckArgs) -> Result<Report> {
     let target = match &args.file {
         Some(path) => Some(block::describe(path)?),
-        // A working folder that was deleted is nobody's wrong input.
+        // A deleted working directory is not wrong input.
         None => block::describe(Path::new(".")).ok(),
     };
     let online = cpu::online()?;

@@ -1,7 +1,7 @@
-//! `iotrail compare`: is B different from A, by how much, how sure.
+//! `iotrail compare`: whether B differs from A, by how much, and with which certainty.
 //!
-//! Exit status: 0 compared, whatever came out; 1 what `--fail-on` names; 4 where nothing that was evaluated meets it and something
-//! could not be; 2 and 3 as everywhere.
+//! Exit status: 0 compared, with any result; 1 what `--fail-on` names; 4 if no evaluated comparison meets it and another
+//! could not be evaluated; 2 and 3 as everywhere.
 
 mod fleets;
 mod given;
@@ -44,14 +44,14 @@ pub struct CompareArgs {
     /// Base side (see below)
     pub a: String,
 
-    /// Side that is compared with A
+    /// Side to compare with A
     pub b: String,
 
-    /// Compare on this metric; may be repeated (default: iops; of a program those that `try` compares)
+    /// Compare on this metric; may be repeated (default: iops; for programs the metrics of `try`)
     #[arg(long, value_name = "M", value_delimiter = ',')]
     pub metric: Vec<String>,
 
-    /// Call sides equivalent that differ by no more than this: 0.05 or 5%
+    /// Call sides equivalent if they differ by at most this: 0.05 or 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub equivalent_within: f64,
 
@@ -59,7 +59,7 @@ pub struct CompareArgs {
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub fail_on: Vec<FailOn>,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
@@ -77,7 +77,7 @@ pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
     let number = text.strip_suffix('%').map_or_else(|| text.parse(), |n| n.trim().parse().map(|n: f64| n / 100.0));
     match number {
         Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
-        _ => Err("a share between 0 and 1 is asked for: 5% or 0.05".into()),
+        _ => Err("write a share between 0 and 1: 5% or 0.05".into()),
     }
 }
 
@@ -102,12 +102,12 @@ impl FailOn {
         }
     }
 
-    /// It is not so, or by no more than counts as equivalent.
+    /// It is not, or by no more than counts as equivalent.
     fn is_ruled_out(self, c: &Comparison) -> bool {
         if matches!(c.verdict, Verdict::Faster | Verdict::Slower | Verdict::Equivalent) {
             return !self.is_met(c.verdict);
         }
-        // Without p, too few were measured for any verdict, though there may be an interval.
+        // Without p, too few were measured for any verdict, even if there is an interval.
         let known = c.ci95.filter(|_| c.p.is_some());
         let Some(([lo, hi], metric)) = known.zip(c.metric.parse::<Metric>().ok()) else {
             return matches!(self, FailOn::Inconclusive | FailOn::NotComparable);
@@ -141,7 +141,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         terminal::say(&format!("warning: {left_over}"));
     }
     match (&all[..], args.json) {
-        // One comparison is one object; several are a list of such.
+        // One comparison is one object; several are a list.
         ([one], true) => terminal::print_json(one)?,
         (several, true) => terminal::print_json(&several)?,
         (several, false) => terminal::show(&terminal::comparisons(several, unit, args.full))?,
@@ -149,12 +149,12 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     Ok(gate(&args.fail_on, &all))
 }
 
-/// What `--fail-on` makes of the comparisons: one that is met decides; without such, one that could not be evaluated.
+/// The status of `--fail-on` for the comparisons: one that is met decides; otherwise one that could not be evaluated.
 pub(super) fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
     gate_or(fail_on, all, &not_evaluated)
 }
 
-/// `open`: what is said of one that could not be evaluated: what was asked, the first of these, how many, of how many.
+/// `open`: the message for one that could not be evaluated: the condition, the first of these, their number, and the total.
 fn gate_or(fail_on: &[FailOn], all: &[Comparison], open: &dyn Fn(FailOn, &Comparison, usize, usize) -> String) -> u8 {
     if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
         return 1;
@@ -180,14 +180,14 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     let cannot = cannot(asked, first, open, all);
     let remedy = match first.pairs {
         _ if !first.paired && first.p.is_none() && first.ratio.is_some() => {
-            "give three runs or more a side (a1.json,a2.json,a3.json or 12,13,14), or make both arms of one `iotrail run`"
+            "give at least three runs per side (a1.json,a2.json,a3.json or 12,13,14), or make both arms of one `iotrail run`"
         }
         _ if first.verdict == Verdict::Inconclusive => {
             return format!("{cannot}: inconclusive; {}", verdicts::what_would_show(first));
         }
-        _ => "mend what the reason names and measure again, or gate on another metric",
+        _ => "remove the named cause and measure again, or gate on another metric",
     };
-    let few = format!("{} a side has no interval", plural(first.pairs, "measurement"));
+    let few = format!("{} per side has no interval", plural(first.pairs, "measurement"));
     let reason = first.reasons.first().filter(|_| first.pairs >= FEWEST).map_or(few, String::clone);
     format!("{cannot}: {reason}; {remedy}")
 }
@@ -196,12 +196,12 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
 pub(super) struct Sides {
     /// Metric by metric, cell by cell.
     pub all: Vec<Comparison>,
-    /// What has no counterpart, in words.
+    /// Cells without a counterpart, in words.
     pub left_over: Vec<String>,
     pub unit: Unit,
 }
 
-/// `names`: of metrics; none: those that both sides' program is compared on.
+/// `names`: of metrics; none: the metrics of both sides' program.
 pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, names: &[String], within: f64) -> Result<Sides> {
     let a = Input::read(a, stored, names)?;
     let b = Input::read(b, stored, names)?;

@@ -1,5 +1,5 @@
-//! `iotrail completions`: what a shell reads to complete commands, options and their values. Experiments, stored runs and their cells are asked
-//! of the program itself (`candidates`).
+//! `iotrail completions`: the scripts with which shells complete commands, options and their values. For experiments, stored runs and cells they
+//! call the program itself (`candidates`).
 
 pub mod candidates;
 

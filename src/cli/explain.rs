@@ -19,11 +19,11 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Tell N I/Os, the slowest first
+    /// Print N I/Os, the slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 
@@ -31,15 +31,15 @@ pub struct ExplainArgs {
     #[arg(long, value_enum, default_value_t = Slow::Latency)]
     by: Slow,
 
-    /// Only I/Os of this ring, by its number in the recording
+    /// Print only I/Os of this ring, by its number in the recording
     #[arg(long, value_name = "R")]
     ring: Option<u32>,
 
-    /// Only I/Os with this opcode: read_fixed, send_zc …
+    /// Print only I/Os with this opcode: read_fixed, send_zc …
     #[arg(long, value_name = "OP")]
     opcode: Option<String>,
 
-    /// Only requests that failed or were short
+    /// Print only requests that failed or were short
     #[arg(long)]
     failed: bool,
 

@@ -23,11 +23,11 @@ use iotrail_schema::recorded;
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("format").required(true).multiple(true),
-    after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    what `run --json` or `bench --json` printed: \
-                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n  t12         a stored trace, or what `trace --json` \
-                  printed: --folded, --pprof\n\nOUT is a file, or - for \
-                  standard output; DIR a folder, which is made. Kernel stacks are what\n`bench` and `trace` write with \
-                  --profile --folded: measurements keep their samples by place alone."
+    after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    output of `run --json` or `bench --json`: \
+                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n  t12         a stored trace, or output of `trace --json`: \
+                  --folded, --pprof\n\nOUT is a file, or - for \
+                  standard output; DIR a directory, which is created. With --profile --folded, `bench` and `trace` write\n\
+                  kernel stacks: measurements contain only their samples by place."
 )]
 pub struct ExportArgs {
     /// Number of a stored run or trace, `last`, a JSON file or a recording
@@ -47,11 +47,11 @@ pub struct ExportArgs {
           value_parser = PossibleValuesParser::new(table::all().map(|t| t.name).collect::<Vec<_>>()))]
     table: String,
 
-    /// Write every table as Parquet, in folders by host and run, so that many hosts form one table
+    /// Write every table as Parquet, in directories by host and run, so that many hosts form one table
     #[arg(long, value_name = "DIR", group = "format")]
     parquet: Option<PathBuf>,
 
-    /// Write fio's JSON (json+), a file per measurement, in folders that fio-plot draws
+    /// Write fio's JSON (json+), a file per measurement, in directories for fio-plot
     #[arg(long, value_name = "DIR", group = "format")]
     fio: Option<PathBuf>,
 
@@ -84,7 +84,7 @@ pub struct ExportArgs {
     #[arg(long)]
     force: bool,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 }
@@ -116,7 +116,10 @@ impl ExportArgs {
 
 pub fn run(args: &ExportArgs) -> Result<u8> {
     if let Some((option, _)) = args.folders().find(|(_, path)| *path == Path::new(STDOUT)) {
-        return Err(Error::input(format!("{option} makes many files, and no stream"), "name a folder"));
+        return Err(Error::input(
+            format!("{option} writes many files, and cannot write to standard output"),
+            "name a directory",
+        ));
     }
     let to_stdout: Vec<&str> = args.streams().filter(|(_, path)| *path == Path::new(STDOUT)).map(|(o, _)| o).collect();
     if let [first, second, ..] = to_stdout[..] {
@@ -128,7 +131,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     {
         return trace::export(args, &trace);
     }
-    // A run that is named is not looked for among the files.
+    // A named run is not searched among the files.
     let mut stored = Stored::new(args.store.as_deref());
     if let Some(run) = args.source.to_str().map(|text| stored.number(text)).transpose()?.flatten() {
         let (record, store) = stored.outline(run)?;
@@ -147,7 +150,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     }
 }
 
-/// A recording's header is a line of JSON; whatever cannot be read is not one, and is refused as what it is.
+/// A recording's header is a line of JSON; an unreadable file is not a recording, and is refused with the reason.
 fn is_recording(path: &Path) -> bool {
     const LINE_BYTES: u64 = 1 << 20;
     let mut line = vec![];

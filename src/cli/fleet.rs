@@ -1,4 +1,4 @@
-//! `iotrail fleet`: runs of one experiment on several machines, kept as one; and what is shown of such a fleet, here and by `report`.
+//! `iotrail fleet`: runs of one experiment on several machines, kept as one; and the output for a fleet, here and in `report`.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -26,10 +26,10 @@ use iotrail_store::{Store, default_path};
                         c9.db:12    run 12 of it\n  c9=12       any of these, with a name for its machine (default: its host name)"
 )]
 pub struct FleetArgs {
-    /// What the fleet is called
+    /// Name of the fleet
     pub name: String,
 
-    /// Runs of one experiment, one of each machine (see below)
+    /// Runs of one experiment, one per machine (see below)
     #[arg(value_name = "RUN", required = true)]
     pub runs: Vec<String>,
 
@@ -41,11 +41,11 @@ pub struct FleetArgs {
     #[arg(long, requires = "output")]
     pub force: bool,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Print every comparison and every machine, not the answer alone
+    /// Print every comparison and every machine, not only the answer
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 
@@ -68,11 +68,11 @@ pub fn run(args: &FleetArgs) -> Result<u8> {
     show(&store, record, Options { full: args.full, json: args.json, store: args.store.as_deref(), output })
 }
 
-/// How a fleet is shown.
+/// The output form of a fleet.
 pub struct Options<'a> {
     pub full: bool,
     pub json: bool,
-    /// The store that was named.
+    /// The store as named.
     pub store: Option<&'a Path>,
     pub output: Option<Reserved>,
 }
@@ -95,12 +95,12 @@ pub fn stored(store: &Store, fleet: i64) -> Result<FleetRecord> {
     store.fleet(fleet)?.ok_or_else(|| {
         Error::input(
             format!("there is no fleet {} in {}", fleet_record::id(fleet), store.path().display()),
-            "`iotrail list` shows the fleets that are stored",
+            "`iotrail list` lists the stored fleets",
         )
     })
 }
 
-/// What the machines say together. Their runs are compared by as many threads as there are CPUs, each with the store open for itself.
+/// The machines' common result. Their runs are compared by as many threads as there are CPUs, each with the store open for itself.
 fn answered(store: &Store, record: FleetRecord) -> Result<(FleetAnswer, Unit)> {
     let runs: Vec<(&str, i64)> = record.runs().map(|(node, run)| (node.node.as_str(), run)).collect();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(runs.len().max(1));
@@ -142,14 +142,14 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
         let host = record.first().map(|m| m.host.hostname.clone());
         let Some(node) = called.map(str::to_owned).or(host) else {
             return Err(Error::input(
-                format!("run {run} measured nothing, so the name of its host is not known"),
+                format!("run {run} has no measurement, so that the name of its host is unknown"),
                 format!("leave it out, or name its machine: NAME={text}"),
             ));
         };
         if let Some(other) = nodes.iter().find(|n| n.node == node) {
             return Err(Error::input(
                 format!("two runs are of {node}: {} and {run}", other.run.unwrap_or(0)),
-                format!("leave one out, or give each machine a name of its own: NAME={text}"),
+                format!("leave one out, or give each machine its own name: NAME={text}"),
             ));
         }
         let outline = first.get_or_insert_with(|| RunRecord { cells: Vec::new(), ..record.clone() });
@@ -166,7 +166,7 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
     let experiment = first.map(|r| r.experiment).unwrap_or_default();
     if nodes.len() < 2 {
         return Err(Error::input(
-            format!("a fleet has two machines at least, and this is {}", plural(nodes.len(), "machine")),
+            format!("a fleet has at least two machines, and this is {}", plural(nodes.len(), "machine")),
             "name a run of each machine, or their stores",
         ));
     }
@@ -193,7 +193,7 @@ fn state(record: &RunRecord) -> NodeState {
     }
 }
 
-/// The run that `text` names, and what its machine is called.
+/// The run that `text` names, and the name of its machine.
 fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)> {
     let is_there = |path: &str| Path::new(path).exists();
     let (called, run) = match text.split_once('=') {
@@ -205,22 +205,22 @@ fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)>
     }
     let (path, number) = match run.rsplit_once(':') {
         Some((path, number)) if !is_there(run) => {
-            let wrong = |_| Error::input(format!("'{number}' is no number of a run"), "write PATH:12");
+            let wrong = |_| Error::input(format!("'{number}' is not the number of a run"), "write PATH:12");
             (Path::new(path), Some(number.parse().map_err(wrong)?))
         }
         _ => (Path::new(run), None),
     };
     let other = Store::open(path)?.ok_or_else(|| {
         Error::input(
-            format!("there is neither a run nor a store {}", path.display()),
+            format!("{} is neither a run nor a store", path.display()),
             "give a stored run's number (`iotrail list`), or the path of another machine's store",
         )
     })?;
     let theirs = match number {
         Some(number) => number,
-        None => other
-            .last()?
-            .ok_or_else(|| Error::input(format!("nothing is stored in {}", path.display()), "leave it out"))?,
+        None => {
+            other.last()?.ok_or_else(|| Error::input(format!("{} contains no run", path.display()), "leave it out"))?
+        }
     };
     drop(other);
     let here = store.take_in_run(path, theirs)?.ok_or_else(|| unknown_run(theirs, path))?;

@@ -15,11 +15,11 @@ use iotrail_store::{RunSummary, Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListArgs {
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Copy what can be read of a damaged store into a new one; incomplete runs can be resumed there
+    /// Copy the readable part of a damaged store to a new one; incomplete runs can be resumed there
     #[arg(long, value_name = "NEW", conflicts_with = "json")]
     pub salvage: Option<PathBuf>,
 
@@ -60,7 +60,7 @@ pub fn run(args: &ListArgs) -> Result<u8> {
         let mut lost = if s.lost > 0 { format!(", {} could not be", s.lost) } else { String::new() };
         if s.missing_bytes > 0 {
             let by = bytes(s.missing_bytes);
-            lost += &format!("; the file is cut short by {by}, and how many measurements stood there is not known");
+            lost += &format!("; the file is truncated by {by}, and the number of lost measurements is unknown");
         }
         let (runs, measurements) = (plural(s.runs as usize, "run"), plural(s.measurements as usize, "measurement"));
         let mut out = Screen::new(Style::of_stdout());
@@ -87,7 +87,7 @@ pub fn run(args: &ListArgs) -> Result<u8> {
     out.blank();
     match runs.as_slice() {
         [] if !traces.is_empty() => {}
-        [] => out.sentence(&format!("nothing is stored in {shown} yet")),
+        [] => out.sentence(&format!("{shown} contains nothing yet")),
         runs => {
             terminal::list(&mut out, runs);
             if !traces.is_empty() {

@@ -47,7 +47,7 @@ pub mod trace;
 pub mod track;
 pub mod r#try;
 
-/// What `iotrail` alone says.
+/// The output of `iotrail` without a command.
 const BEGIN: &str = "Usage: iotrail <COMMAND>
 
 iotrail follows each asynchronous I/O from submission to the application.
@@ -58,14 +58,14 @@ iotrail follows each asynchronous I/O from submission to the application.
 
 All commands: iotrail --help; one command: iotrail COMMAND --help";
 
-/// Follows asynchronous I/O from submission to the moment the application has its result.
+/// Traces asynchronous I/O from submission until the application has the result.
 #[derive(Debug, Parser)]
 #[command(
     name = "iotrail",
     version,
     subcommand_value_name = "COMMAND",
     max_term_width = 100,
-    after_help = "To begin with:
+    after_help = "First steps:
   iotrail check               what can be seen here, and what cannot
   iotrail bench --rw nop      a load that needs no device
   iotrail run coop --quick    an experiment: two minutes, and its answer
@@ -91,23 +91,23 @@ enum Command {
     Run(run::RunArgs),
     /// Compare runs, cells, traces, JSON files or fleets: ratio, interval, verdict
     Compare(compare::CompareArgs),
-    /// Tell where a figure changed over the stored runs of an experiment, and with what
+    /// Find level changes of metrics over an experiment's stored runs, and what changed with them
     Track(track::TrackArgs),
-    /// Run a published study's experiments here, and set its figures beside ours
+    /// Run a published study's experiments here, and compare its figures with the results
     Reproduce(reproduce::ReproduceArgs),
-    /// Keep runs of several machines as one fleet, and tell what holds on all of them
+    /// Keep runs of several machines as one fleet, and report what holds on all of them
     Fleet(fleet::FleetArgs),
     /// Show a stored run or trace: its answer, everything (--full), or one HTML page (-o)
     Report(report::ReportArgs),
-    /// Trace any program: where its I/O time goes, how completions come, what to change
+    /// Trace any program: where its I/O time goes, how completions are delivered, what to change
     Trace(trace::TraceArgs),
-    /// Run a program under other ring flags and settings, unchanged, in interleaved blocks
+    /// Run an unmodified program under other ring flags and settings, in interleaved blocks
     Try(Box<r#try::TryArgs>),
     /// Replay a recorded program's I/O under another engine, ring, batch or depth
     Replay(Box<replay::ReplayArgs>),
     /// Find the best legal configuration of a program or a load, and confirm it
     Advise(Box<advise::AdviseArgs>),
-    /// Show what each process and ring does, every second
+    /// Show the activity of each process and ring, every second
     Top(top::TopArgs),
     /// Monitor programs all the time within a budget: metrics, and stalls with their cause
     Monitor(Box<monitor::MonitorArgs>),
@@ -119,30 +119,30 @@ enum Command {
     Lab(lab::LabArgs),
     /// List the experiments and the stored runs and traces
     List(list::ListArgs),
-    /// Put back host settings that a killed run left changed
+    /// Restore host settings that a killed run left changed
     Restore(restore::RestoreArgs),
-    /// Show what the slowest I/Os of a recording or a trace waited for, as timelines
+    /// Show the waits of the slowest I/Os of a recording or a trace, as timelines
     Explain(explain::ExplainArgs),
     /// Export a run or recording: JSON, CSV, Parquet, fio's JSON, HdrHistogram, Perfetto
     Export(export::ExportArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
-    /// Write the manual pages into a folder
+    /// Write the manual pages to a directory
     Man(manual::ManArgs),
-    /// On a node of Slurm's: measure what was submitted, send what it brings
+    /// On a Slurm node: run the submitted measurement, and send its result
     #[command(hide = true)]
     SlurmNode(iotrail_cluster::on_node::NodeArgs),
 }
 
-/// Exit status: 0 done, 1 a finding or comparison that the caller asked to fail on, 2 wrong use or input, 3 the machine does not allow
-/// it, 4 a gate that could not be evaluated, 5 data corruption, 70 a fault of ours.
+/// Exit status: 0 done, 1 a finding or comparison that --fail-on names, 2 usage error or wrong input, 3 the machine does not allow
+/// it, 4 a gate that could not be evaluated, 5 data corruption, 70 an error in iotrail.
 pub fn main() -> ExitCode {
     if let Some(found) = completions::candidates::asked(std::env::args_os()) {
-        // A shell is completing a line: whoever cannot be answered is not told either.
+        // A shell is completing a line: an error has no reader there.
         return terminal::print_ours(&found).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     std::panic::set_hook(Box::new(|panic| {
-        // Its first line asks for a report; where it was is below that, and the stack where RUST_BACKTRACE asks for it.
+        // Its first line asks for a report; its place is below that, and the stack if RUST_BACKTRACE requests it.
         let at = panic.location().map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
         let said = error::panic_text(panic.payload());
         terminal::say(&format!("iotrail: {}", Error::internal(format!("panic{at}: {said}"))));
@@ -207,10 +207,10 @@ fn dispatch(command: &Command) -> Result<u8> {
     }
 }
 
-/// A process by its number.
+/// A process by its ID.
 fn process(text: &str) -> std::result::Result<u32, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err(format!("'{text}' is no process number (`pgrep NAME` prints those of a program)")),
+        Ok(0) | Err(_) => Err(format!("'{text}' is not a process ID (`pgrep NAME` prints those of a program)")),
         Ok(number) => Ok(number),
     }
 }
@@ -218,12 +218,12 @@ fn process(text: &str) -> std::result::Result<u32, String> {
 /// A number of seconds, or a span with its unit.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is no span of time")),
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is not a time")),
         Err(_) => Ok(text.parse::<Span>()?.0),
     }
 }
 
-/// Help and version are answers; everything else that the parser says is wrong use, in one line like every other error.
+/// Help and version are answers; everything else from the parser is a usage error, in one line like every other error.
 /// `words` are the first arguments: the command, if there is one of that name, and one within it.
 fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
     match e.kind() {
@@ -233,7 +233,7 @@ fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
             terminal::print_ours(&text)?;
             Ok(0)
         }
-        // Nothing was asked for: what could be is the best answer, but nobody's result.
+        // No command was given: the list of commands is the best answer, but not a result.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             match words.first() {
                 None => BEGIN.lines().for_each(terminal::say),
@@ -256,11 +256,11 @@ fn named(words: &[OsString]) -> Option<String> {
     Some(within.map_or_else(|| command.get_name().to_owned(), |c| format!("{} {}", command.get_name(), c.get_name())))
 }
 
-/// The parser's words without its layout: what is wrong, then its tip, or where the options of `command` are listed.
+/// The parser's message without its layout: the error, then its tip, or where the options of `command` are listed.
 fn wrong_use(text: &str, command: Option<&str>) -> Error {
     let mut what: Vec<&str> = Vec::new();
     let mut tip = None;
-    // A usage may have several lines, and only the parser's farewell comes after it.
+    // A usage may have several lines, and only the parser's last line follows it.
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage: "));
     for line in said.filter(|l| !l.is_empty()) {
         if let Some(rest) = line.strip_prefix("tip: ") {
@@ -270,7 +270,7 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
         }
     }
     let what_is_wrong = what.join(" ");
-    // A program's name where its `--` was forgotten.
+    // A program's name without `--` before it.
     let program = what_is_wrong.strip_prefix("unexpected argument '").and_then(|rest| rest.split_once("' found"));
     if let (Some("trace"), Some((program, _))) = (command, program)
         && !program.starts_with('-')
@@ -281,7 +281,7 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
     Error::input(what.join(" "), tip.map_or(format!("see `iotrail{command} --help`"), str::to_owned))
 }
 
-/// Of these options: those that were given, with their values as they were written.
+/// The given options among these, with their values as they were written.
 fn on_the_command_line(options: clap::Command, matches: &ArgMatches) -> Vec<OptionValues> {
     let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let given = |arg: &clap::Arg| {
@@ -317,7 +317,7 @@ mod tests {
             line(&["iotrail", "trace", "firefox"]),
             "unexpected argument 'firefox' found; did you mean `iotrail trace -- firefox`?"
         );
-        assert!(line(&["iotrail", "trace", "-p", "abc"]).contains("'abc' is no process number"));
+        assert!(line(&["iotrail", "trace", "-p", "abc"]).contains("'abc' is not a process ID"));
         assert_eq!(
             line(&["iotrail", "run"]),
             "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"

@@ -1,4 +1,4 @@
-//! What `try` and `advise` ask of a program alike: its figures, its checks, its server.
+//! Options of `try` and `advise` for a program: its metrics, its checks, its server.
 
 use std::ffi::OsString;
 
@@ -11,12 +11,12 @@ use iotrail_experiment::program::ready::Ready;
 
 #[derive(Debug, Args)]
 pub struct ProgramOptions {
-    /// Compare a figure that the program prints: NAME=REGEX (the first group of the last match), or NAME=$.json.path (in the last JSON value that has it). More is better unless the
-    /// name speaks of time (p99, latency, _ms …); :less or :more says which. May be repeated
+    /// Compare a metric that the program prints: NAME=REGEX (the first group of the last match), or NAME=$.json.path (in the last JSON value that has it). More is better unless the
+    /// name is of a time (p99, latency, _ms …); :less or :more sets it. May be repeated
     #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
     pub metrics: Vec<String>,
 
-    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops what was tried
+    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops the arm
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
 
@@ -28,11 +28,11 @@ pub struct ProgramOptions {
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub cleanup: Option<String>,
 
-    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and figures are compared
+    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and metrics are compared
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     pub server: Option<String>,
 
-    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in what it prints
+    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in its output
     #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
     pub ready: Option<String>,
 }
@@ -41,7 +41,7 @@ fn ready(text: &str) -> std::result::Result<String, String> {
     text.parse::<Ready>().map(|_| text.to_owned())
 }
 
-/// The error without the place in the experiment that a command's options make: the user did not write that text.
+/// The error without its place in the experiment of a command's options: the user did not write that text.
 pub fn without_place(command: &str, e: Error) -> Error {
     if e.place.as_ref().is_none_or(|place| !place.starts_with(command)) {
         return e;
@@ -57,7 +57,7 @@ impl ProgramOptions {
         let words = command.iter().map(|word| {
             word.to_str().map(Value::from).ok_or_else(|| {
                 Error::input(
-                    format!("{} is no UTF-8", word.to_string_lossy()),
+                    format!("{} is not UTF-8", word.to_string_lossy()),
                     "start it by a script with a plain name",
                 )
             })

@@ -77,7 +77,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Trace::Auto)]
     trace: Trace,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 

@@ -48,11 +48,11 @@ pub struct ReportArgs {
     #[arg(long, requires = "output")]
     pub force: bool,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with_all = ["output", "json"])]
     pub full: bool,
 
@@ -69,7 +69,7 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
-/// A run, and what it is called.
+/// A run, and its name.
 struct Named {
     name: String,
     record: RunRecord,
@@ -78,7 +78,7 @@ struct Named {
 }
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
-    // A page that can't be written is found out before it is made.
+    // A page that is not writable is reported before it is made.
     let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
     if let (Some(number), None) = (fleet_record::number(&args.run), &args.against) {
@@ -95,7 +95,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
     if let (None, Some(store)) = (&args.against, stored.opened()) {
-        // Of two runs it is one against the other that is compared.
+        // Of two runs, the second is compared with the first.
         runs.iter_mut().try_for_each(|run| {
             run.record.comparisons = compared(&run.record, store)?;
             Ok(())
@@ -142,7 +142,7 @@ fn screen(Named { record, is_stored, .. }: Named, store: Option<&Store>, args: &
     Ok(0)
 }
 
-/// `store`: where the run is.
+/// `store`: the run's store.
 fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_>) -> Result<()> {
     match record.as_single() {
         Some(m) if json => terminal::print_measurement(m),

@@ -1,6 +1,6 @@
-//! `iotrail reproduce`: a published study's experiments, run as far as this machine can, and its figures beside ours.
+//! `iotrail reproduce`: runs a published study's experiments, as far as this machine can, and compares its figures with the measured ones.
 //!
-//! Exit status: 0 judged, whatever came out; 1 when it was stopped before its end (what is stored is judged); 2, 3 and 70 as everywhere.
+//! Exit status: 0 judged, with any result; 1 when it was stopped before its end (stored parts are judged); 2, 3 and 70 as everywhere.
 
 mod list;
 mod parts;
@@ -30,7 +30,7 @@ pub struct ReproduceArgs {
     #[arg(long, requires = "study")]
     pub quick: bool,
 
-    /// Run these parts alone, and judge the figures that they test
+    /// Run only these parts, and judge their figures
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "study")]
     pub only: Vec<String>,
 
@@ -38,24 +38,24 @@ pub struct ReproduceArgs {
     #[arg(long, requires = "study", conflicts_with_all = ["file", "size"])]
     pub stored: bool,
 
-    /// Measure each cell N times (default: the part's; 2 at most under emulation)
+    /// Measure each cell N times (default: the part's; at most 2 under emulation)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "study", conflicts_with = "stored")]
     pub repeats: Option<u32>,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Use this file or block device; it is only read (default: $IOTRAIL_TARGET, else a scratch file under $XDG_CACHE_HOME, ~/.cache or
+    /// Use this file or block device; it is only read (default: $IOTRAIL_TARGET, otherwise a scratch file under $XDG_CACHE_HOME, ~/.cache or
     /// /var/tmp)
     #[arg(long, value_name = "PATH", requires = "study")]
     pub file: Option<PathBuf>,
 
-    /// Use so much of the target; create a missing file with this size (default: the part's)
+    /// Use this much of the target; create a missing file with this size (default: the part's)
     #[arg(long, value_name = "SIZE", requires = "study")]
     pub size: Option<Bytes>,
 
-    /// Print every published figure, not the answer alone
+    /// Print every published figure, not only the answer
     #[arg(long, conflicts_with = "json", requires = "study")]
     pub full: bool,
 
@@ -87,7 +87,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
             let mut store = Store::create_or_open(&path)?;
             match asked.measured(&mut store) {
                 Ok(run) if run.has_measured() => (run, Some(store)),
-                // What was made for nothing is taken away again.
+                // Files that are not needed are removed.
                 run => {
                     store.abandon();
                     (run?, None)
@@ -115,7 +115,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     Ok(u8::from(*is_stopped))
 }
 
-/// All parts of the study, or those that were named.
+/// All parts of the study, or the named ones.
 fn asked_parts<'s>(args: &ReproduceArgs, study: &'s Study) -> Result<Vec<&'s Part>> {
     let named = |part: &String| {
         study.part.iter().find(|p| p.name == *part).ok_or_else(|| {

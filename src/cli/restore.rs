@@ -1,7 +1,7 @@
-//! `iotrail restore`: puts back the host settings that a killed run has left changed.
+//! `iotrail restore`: restores the host settings that a killed run left changed.
 //!
-//! Exit status: 0 when all is as before; 1 when somebody else has changed something since, which is left alone; 3 when
-//! something cannot be put back.
+//! Exit status: 0 if all settings are restored; 1 if another program has changed one since, which is left alone; 3 if
+//! one cannot be restored.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {
-    /// Restore settings too that someone else has changed since
+    /// Restore settings too that another program has changed since
     #[arg(long)]
     pub force: bool,
 

@@ -1,8 +1,8 @@
 //! `iotrail run`: an experiment, planned, measured, stored, reported.
 //!
-//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (what is done is stored and printed), or
+//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (its measurements are stored and printed), or
 //! with --fail-on-unmet when an expectation is not met; 1 with --kernels when some of the kernels have not measured everything; 4 with
-//! --fail-on-unmet when an expectation could not be told; 5 when --verify found corrupt data; 2, 3 and 70 as everywhere.
+//! --fail-on-unmet if an expectation could not be evaluated; 5 if --verify found corrupt data; 2, 3 and 70 as everywhere.
 
 mod across;
 
@@ -45,24 +45,24 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u32>,
 
-    /// Measure each cell N times (default: the experiment's; 2 at most under emulation, where times mean nothing)
+    /// Measure each cell N times (default: the experiment's; at most 2 under emulation, where times are meaningless)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Use this file or block device (default: $IOTRAIL_TARGET if the experiment only reads; else a scratch file under $XDG_CACHE_HOME,
+    /// Use this file or block device (default: $IOTRAIL_TARGET if the experiment only reads; otherwise a scratch file under $XDG_CACHE_HOME,
     /// ~/.cache or /var/tmp)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Use so much of the target; create a missing file with this size (default: the experiment's)
+    /// Use this much of the target; create a missing file with this size (default: the experiment's)
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// Overwrite an existing file or device that the experiment writes to; allow-write in its file does not suffice
+    /// Overwrite an existing file or device that the experiment writes to; allow-write in the experiment's file does not suffice
     #[arg(long, conflicts_with = "attach")]
     pub allow_write: bool,
 
@@ -70,7 +70,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     pub fail_on_unmet: bool,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 
@@ -89,13 +89,13 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// What was named.
+    /// The named experiment.
     fn experiment(&self) -> &str {
         self.experiment.as_deref().unwrap_or_default()
     }
 }
 
-/// Of the target that is made when neither the command line nor the experiment says.
+/// Size of a new target if neither the command line nor the experiment has one.
 const SIZE: Bytes = Bytes(1 << 30);
 
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -134,7 +134,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {
-        // A store that is not there holds nothing to resume, and is not made for that.
+        // A missing store contains nothing to resume, and is not created for that.
         true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(&plan.name, &path))?,
         false => Store::create_or_open(&path)?,
     };
@@ -152,7 +152,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         }
         if is_emulated && args.repeats.is_none() {
             terminal::say(
-                "this machine is emulated: two blocks at most, without a control arm, as times mean nothing (--repeats N: more)",
+                "this machine is emulated: at most two blocks, without a control arm, since times are meaningless (--repeats N: more)",
             );
         }
         measured(&plan, &started, &mut store)
@@ -170,7 +170,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Outcome::Interrupted => {}
     }
     terminal::say(&format!(
-        "stopped: {} of {} measurements are stored; go on with: iotrail run {} {}--resume",
+        "stopped: {} of {} measurements are stored; continue with: iotrail run {} {}--resume",
         record.done(),
         record.planned(),
         args.experiment(),
@@ -179,7 +179,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     Ok(1)
 }
 
-/// What the nodes run of it. The experiment comes with its text, and with its name in messages.
+/// The experiment for the nodes. It includes its text, and its name for messages.
 fn on_nodes<'a>(
     args: &RunArgs,
     experiment: &'a Experiment,
@@ -187,12 +187,12 @@ fn on_nodes<'a>(
     seed: u32,
 ) -> Result<Work<'a>> {
     if args.quick && experiment.quick.is_none() {
-        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "drop --quick"));
     }
     if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
         return Err(Error::input(
             format!("{origin} names a fio job file, which the nodes do not have"),
-            "write its options under [load], and leave out 'fio'",
+            "write its options under [load], and drop 'fio'",
         ));
     }
     let mut options = vec![format!("--seed={seed}")];
@@ -215,7 +215,7 @@ fn on_nodes<'a>(
     })
 }
 
-/// What `--fail-on-unmet` makes of the expectations: one that is not met decides; without such, one that could not be told.
+/// The status of `--fail-on-unmet` for the expectations: one that is not met decides; otherwise one that could not be evaluated.
 fn gate(judged: &[Judged]) -> u8 {
     let is = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
     if is(expectation::Outcome::NotMet).next().is_some() {
@@ -223,9 +223,9 @@ fn gate(judged: &[Judged]) -> u8 {
     }
     let open = is(expectation::Outcome::Open).next();
     let (why, remedy) = match open {
-        Some(open) => (open.text.clone(), "measure more blocks (--repeats), or what it is about"),
+        Some(open) => (open.text.clone(), "measure more blocks (--repeats), or the missing cells"),
         None if judged.is_empty() => {
-            ("the experiment states no expectation".into(), "add [[expectation]] to its file, or leave the option out")
+            ("the experiment has no expectation".into(), "add [[expectation]] to its file, or drop the option")
         }
         None => return 0,
     };
@@ -234,7 +234,7 @@ fn gate(judged: &[Judged]) -> u8 {
 }
 
 fn corruption_gone() -> Error {
-    Error::internal("a run ended at corrupt data, and the store does not say which")
+    Error::internal("a run ended at corrupt data, and the store does not contain the reason")
 }
 
 /// The options that a resumed run needs again.
@@ -248,7 +248,7 @@ fn again(args: &RunArgs) -> String {
     format!("{quick}{repeats}{allow_write}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
 }
 
-/// What a plan takes of the command line.
+/// The plan's options from the command line.
 pub(super) struct PlanOptions<'a> {
     pub file: Option<&'a Path>,
     pub size: Option<Bytes>,
@@ -256,7 +256,7 @@ pub(super) struct PlanOptions<'a> {
     pub allow_write: bool,
 }
 
-/// The file that the cells use: the one that is named, else the scratch file.
+/// The file that the cells use: the named one, otherwise the scratch file.
 pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result<Target> {
     let scale = if asked.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
     let target_use = target_use(experiment.kind, scale)?;
@@ -269,7 +269,7 @@ pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result
     match asked.file.or(named.as_deref()) {
         None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true, allow_write }),
         Some(path) => {
-            // All of a target that is there is used, unless it is said how much.
+            // All of an existing target is used, unless a size is specified.
             let size = if path.exists() { asked.size } else { Some(wanted) };
             Ok(Target { path: Some(absolute(path)?), size, scratch: false, allow_write })
         }

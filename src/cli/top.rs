@@ -1,4 +1,4 @@
-//! `iotrail top`: what other programs' rings do a second, live.
+//! `iotrail top`: the activity of other programs' rings per second, live.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -27,11 +27,11 @@ use iotrail_watch::subject::{self, Target};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Watch this process, its descendants and the children they make; may be repeated
+    /// Trace this process, its descendants and their children; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
-    /// Watch every process that uses io_uring, native aio or POSIX AIO [default unless -p is given]
+    /// Trace every process that uses io_uring, native aio or POSIX AIO (default without -p)
     #[arg(short, long)]
     all: bool,
 
@@ -44,7 +44,7 @@ pub struct TopArgs {
     count: Option<u64>,
 
     /// Trace 1 in N requests end to end, for latencies and delays (1: all, about 0.3 µs each); counts cover all requests. Default: all
-    /// up to 20,000 a second and CPU, 1 in 16 beyond
+    /// up to 20,000 per second per CPU, then 1 in 16
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
@@ -88,7 +88,7 @@ fn words(asked: &Target, numbers: &Numbers) -> Result<String> {
     Ok(format!("{named}{}", and_descendants(others)))
 }
 
-/// What ends it, beside the end of what is watched.
+/// Events that end it, other than the end of the traced programs.
 struct Ending {
     count: Option<u64>,
     stop: &'static AtomicBool,
@@ -135,7 +135,7 @@ impl Listener for Printed {
     }
 }
 
-/// A screen, from the beginning of watching until this is dropped.
+/// A screen, from the start of tracing until this is dropped.
 struct Drawn {
     screen: Screen,
     terminal: Option<DefaultTerminal>,
@@ -156,9 +156,9 @@ fn no_terminal(cause: std::io::Error) -> Error {
 
 impl Listener for Drawn {
     fn begins(&mut self, _missing: &[Warning]) -> Result<()> {
-        // Whoever asks twice for the end gets it when the terminal is as it was.
+        // A second request to end is served when the terminal is restored.
         interrupt::hold()?;
-        // From here on a panic restores the terminal before it says anything.
+        // From here on a panic restores the terminal before it prints anything.
         self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
         self.draw()
     }
@@ -191,7 +191,7 @@ impl Drop for Drawn {
     fn drop(&mut self) {
         if self.terminal.take().is_some() {
             ratatui::restore();
-            // Nothing is left to be put back: what cannot be had any more is only the way out by a signal.
+            // Everything is restored: only the handling of a signal cannot be restored.
             interrupt::let_go().ok();
         }
     }

@@ -1,6 +1,6 @@
-//! `iotrail trace`: watch a program of others'.
+//! `iotrail trace`: traces a program.
 //!
-//! Exit status: the command's own (128 + the signal that killed it; 0 where that was ours, at the end of --duration); 0 without a
+//! Exit status: the command's own (128 + the signal that killed it; 0 if iotrail ended it after --duration); 0 without a
 //! command; before both, 1 a finding that `--fail-on` names is there or a limit of `--expect` is broken, 4 neither can be evaluated; 2 and 3 as everywhere.
 
 mod expect;
@@ -46,13 +46,13 @@ use iotrail_watch::session::{self, Extra, News, Options, Stop, Traced, Until};
 use iotrail_watch::subject::{self, Target};
 use iotrail_watch::windows::Windows;
 
-/// A look of ten seconds is exact; whoever watches longer should not be felt.
+/// Ten seconds are traced exactly; a longer trace should not disturb the program.
 const LIGHT_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
 pub struct TraceArgs {
-    /// Trace this process, its descendants and the children they make; may be repeated
+    /// Trace this process, its descendants and their children; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
@@ -65,13 +65,13 @@ pub struct TraceArgs {
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
-    /// End with the last process that the command left in the background (last), or with the command itself (command). Processes that it
-    /// left are not signalled
+    /// End with the last process that the command left in the background (last), or with the command itself (command). iotrail sends no signal
+    /// to the processes left
     #[arg(long, value_name = "WHAT", value_enum, default_value = "last", requires = "command")]
     until: UntilArg,
 
     /// Trace 1 in N requests end to end, for latencies, stages and order (1: all, about 0.3 µs each); counts cover all requests. Default: all
-    /// up to 20,000 a second and CPU, 1 in 100 beyond; all with --record, --slowest or --windows
+    /// up to 20,000 per second per CPU, then 1 in 100; all with --record, --slowest or --windows
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
@@ -120,21 +120,21 @@ pub struct TraceArgs {
     #[arg(long)]
     call_sites: bool,
 
-    /// Print what each probe cost, by the kernel's own account; that account itself costs some 20 ns a run
+    /// Print the cost of each probe, as counted by the kernel; the counting itself costs some 20 ns per run
     #[arg(long)]
     cost: bool,
 
-    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or a port alone on the loopback; port
-    /// 0 takes a free one and prints it
+    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or only a port on the loopback; port
+    /// 0 selects a free one and prints it
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<scrape::Address>,
 
-    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request failed, with whatever
-    /// errno, or a call that reads, writes or syncs, but for EAGAIN and EINTR; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
+    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request failed, with any errno,
+    /// or a call that reads, writes or syncs, except with EAGAIN and EINTR; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     fail_on: Vec<String>,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
@@ -157,7 +157,7 @@ pub struct TraceArgs {
     #[arg(long)]
     no_store: bool,
 
-    /// Store the trace here (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Store the trace here (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
     store: Option<PathBuf>,
 
@@ -198,7 +198,7 @@ fn codes() -> impl Iterator<Item = &'static str> {
 
 fn duration(text: &str) -> std::result::Result<Duration, String> {
     let span = seconds(text)?;
-    if span.is_zero() { Err("nothing can be watched in no time".into()) } else { Ok(span) }
+    if span.is_zero() { Err("a duration of 0 traces nothing".into()) } else { Ok(span) }
 }
 
 pub fn run(args: &TraceArgs) -> Result<u8> {
@@ -220,7 +220,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         None if !args.for_replay && (keep.any() || args.windows.is_some()) => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
-    // Before anything is loaded or stored: an address that somebody else has is found out here.
+    // Before any loading or storing: an address in use is reported here.
     let server = args.metrics.clone().map(Server::start).transpose()?;
     let begin = || Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref());
     let (mut storing, not_stored) = match (!args.no_store).then(begin).transpose() {
@@ -278,7 +278,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     if let Some(judged) = judged.as_ref().filter(|_| !args.json) {
         terminal::print(&(expect::lines(judged).join("\n") + "\n"))?;
     }
-    // What could not be written is told when everything else is out.
+    // A file that could not be written is reported after all other output.
     if let Some(how) = &record.total.cpu_samples {
         files.write(&samples, how)?;
     }
@@ -287,7 +287,9 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         let what = words::plural(completions as usize, "completion");
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
         if completions == 0 && record.total.ios > 0 {
-            terminal::say("iotrail: warning: completions were counted and none was recorded: only io_uring's are");
+            terminal::say(
+                "iotrail: warning: completions were counted and none was recorded: only io_uring's can be recorded",
+            );
         }
     }
     if let Some((captured, file)) = captured {
@@ -309,7 +311,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     }
     if !args.fail_on.is_empty() && record.total.probe.completions_seen.unwrap_or(0) == 0 {
         terminal::say(
-            "iotrail: cannot gate on findings: no completion was seen; let the program do asynchronous I/O while it is watched",
+            "iotrail: cannot gate on findings: no completion was traced; let the program do asynchronous I/O during the trace",
         );
         return Ok(NOT_EVALUATED);
     }
@@ -365,7 +367,7 @@ fn every_event(args: &TraceArgs, choice: Choice, numbers: Rc<Numbers>) -> Option
     }
 }
 
-/// `--expect-save`: every second run has no CPU to itself.
+/// `--expect-save`: every second run shares its CPUs.
 fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> {
     let file = Reserved::new(path, existing, "--expect-save")?.apart()?;
     let mut records = Vec::new();
@@ -382,8 +384,8 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
         if traced.ended_by_us || status != 0 {
             let why = if traced.ended_by_us { "was ended".to_owned() } else { format!("exited with status {status}") };
             return Err(Error::machine(
-                format!("run {run} {why}: there is no budget"),
-                "let CMD end by itself, with 0",
+                format!("cannot save a budget: run {run} {why}"),
+                "let CMD end by itself, with status 0",
             ));
         }
         records.push(traced.record);
@@ -426,7 +428,7 @@ struct Printed<'a> {
     budget: Option<&'a [JudgedLimit]>,
 }
 
-/// What was kept in memory, as if it had been recorded.
+/// The requests that were kept in memory, in the form of a recording.
 fn told(flight: Flight) -> Result<Explained> {
     let all = Selection { slowest: flight.entries.len(), by: By::Latency, ring: None, opcode: None, failed: false };
     let end = Ending::Whole(Box::new(flight.end));
@@ -436,7 +438,7 @@ fn told(flight: Flight) -> Result<Explained> {
 fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Storing>) -> Result<Traced> {
     let mut storing = storing;
     let stop = interrupt::raise_flag()?;
-    // A command writes to the same terminal: a line that is drawn again and again would be in its way.
+    // A command writes to the same terminal: a line that is redrawn would disturb it.
     let drawn = !matches!(asked, Target::Command(_));
     let target = if drawn { terminal::progress_target() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
@@ -454,13 +456,13 @@ fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Stori
         News::Now(moment) => bar.suspend(|| now(moment)),
         News::Goes(p) => {
             let seconds = p.elapsed.as_secs_f64();
-            bar.set_message(format!("watching: {seconds:.1} s, {} completions followed (Ctrl-C ends it)", p.followed));
+            bar.set_message(format!("tracing: {seconds:.1} s, {} completions traced (Ctrl-C ends it)", p.followed));
         }
         News::Begins { descendants } => {
             bar.suspend(|| terminal::say(&format!("watching {name}{}", words::and_descendants(descendants))));
         }
         News::Left { status, left } => terminal::say(&format!(
-            "{name} has ended (status {status}); still watching {}; --until command stops here, Ctrl-C stops now",
+            "{name} has ended (status {status}); still tracing {}; --until command stops here, Ctrl-C stops now",
             left.words()
         )),
         News::Checkpoint(record) => {
@@ -474,7 +476,7 @@ fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Stori
     record
 }
 
-/// What named processes do before they are watched, if their rings stand still.
+/// The state of the named processes before they are traced, if their rings make no progress.
 fn now(moment: &Moment) {
     let lines = diagnose::state::now(moment);
     let Some(still_ns) = moment.still_ns.filter(|ns| *ns > 0 && !lines.is_empty()) else { return };

@@ -1,6 +1,6 @@
-//! `iotrail track`: the stored runs of one experiment, one after the other: where a figure changed its level, and with what.
+//! `iotrail track`: the stored runs of one experiment in order: where a metric changed its level, and what else changed.
 //!
-//! Exit status: 0 looked at, whatever came out; 1 what `--fail-on` names; 4 where too few runs are stored to tell.
+//! Exit status: 0 evaluated, with any result; 1 what `--fail-on` names; 4 if too few runs are stored to decide.
 
 use std::path::PathBuf;
 
@@ -19,16 +19,16 @@ use iotrail_store::{RunSummary, Store};
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A run is one point: the mean of its repeats. Three runs before a change and three\n\
-                        after it are the least that can tell one.")]
+                        after it are the minimum for a change.")]
 pub struct TrackArgs {
-    /// Experiment whose stored runs are looked at, as `iotrail list` names it
+    /// Experiment whose stored runs to check, as `iotrail list` names it
     pub experiment: String,
 
-    /// Look at this metric; may be repeated (default: those that the experiment is compared on)
+    /// Check this metric; may be repeated (default: the compared metrics of the experiment)
     #[arg(long, value_name = "M", value_delimiter = ',')]
     pub metric: Vec<String>,
 
-    /// Look only at cells with these parameters: arm=coop,depth=16
+    /// Check only cells with these parameters: arm=coop,depth=16
     #[arg(long, value_name = "PARAM=VALUE", value_delimiter = ',', value_parser = parameter)]
     pub at: Vec<(String, String)>,
 
@@ -36,15 +36,15 @@ pub struct TrackArgs {
     #[arg(long, value_name = "RUN")]
     pub from: Option<i64>,
 
-    /// Tell no change smaller than this: 0.01 or 1%
+    /// Report no change smaller than this: 0.01 or 1%
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
     pub at_least: f64,
 
-    /// Exit 1 if the last change of any figure was to slower or faster, 4 if too few runs are stored
+    /// Exit 1 if the last change of any metric was to slower or faster, 4 if too few runs are stored
     #[arg(long, value_enum, value_name = "CHANGE")]
     pub fail_on: Option<FailOn>,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
@@ -56,7 +56,7 @@ pub struct TrackArgs {
     #[arg(long, requires = "output")]
     pub force: bool,
 
-    /// Print every change of every figure, not the latest alone
+    /// Print every change of every metric, not only the latest
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 
@@ -84,7 +84,7 @@ impl FailOn {
 }
 
 fn parameter(text: &str) -> std::result::Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("a parameter and its value are asked for: depth=16")?;
+    let (name, value) = text.split_once('=').ok_or("write a parameter and its value: depth=16")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -108,7 +108,7 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
         // One after the other: a history of any length takes the memory of one run.
         if let Some(run) = store.load(summary.run)? {
             let of_program = run.table == PROGRAM;
-            // The program's own become known by it.
+            // It makes the program's own metrics known.
             metrics(&run);
             let named = args.metric.iter().map(|name| Metric::named(name, of_program));
             let asked = named.collect::<std::result::Result<Vec<_>, _>>().map_err(unknown_metric)?;
@@ -131,8 +131,8 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
         return Err(Error::input(what, remedy));
     }
     Err(Error::input(
-        format!("no stored run of {} has such a figure", args.experiment),
-        "ask for another --metric, --at or --from: `iotrail report RUN --full` shows a run's cells",
+        format!("no stored run of {} has this metric", args.experiment),
+        "use another --metric, --at or --from: `iotrail report RUN --full` shows a run's cells",
     ))
 }
 
@@ -147,7 +147,7 @@ fn gate(args: &TrackArgs, history: &History) -> u8 {
         return 0;
     }
     terminal::say(&format!(
-        "iotrail: cannot gate on a change: {} stored, and {FEWEST} are the least that can tell one; run the experiment again",
+        "iotrail: cannot gate on a change: {} stored, and at least {FEWEST} are needed; run the experiment again",
         plural(most, "run")
     ));
     NOT_EVALUATED

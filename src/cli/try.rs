@@ -1,7 +1,7 @@
-//! `iotrail try`: a program of the user's, unchanged, under other ring flags, CPUs and environments; the short form of an experiment
+//! `iotrail try`: a user's unmodified program under other ring flags, CPUs and environments; the short form of an experiment
 //! of the kind `program`.
 //!
-//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 4 with --fail-on where an arm could not
+//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 4 with --fail-on if an arm could not
 //! be compared; 2, 3 and 70 as everywhere.
 
 use std::ffi::OsString;
@@ -30,15 +30,15 @@ use iotrail_schema::run_record::{CONTROL, RunRecord};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::{AS_IS, Change};
 
-/// Blocks, where nothing is said.
+/// Default number of blocks.
 const REPEATS: u32 = 10;
-/// What is tried where no arm is named.
+/// Default arms.
 const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll"];
 
 #[derive(Debug, Args)]
 #[command(
     override_usage = "iotrail try [ARMS] [OPTIONS] -- CMD [ARGS]...",
-    after_help = "Arms are compared with the program as it is. Examples:
+    after_help = "Arms are compared with the unmodified program. Examples:
   iotrail try -- ./server-bench
   iotrail try --ring coop_taskrun,taskrun_flag --ring sqpoll -- fio job.fio
   iotrail try --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
@@ -46,7 +46,7 @@ const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_iss
 )]
 pub struct TryArgs {
     /// Try exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
-    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to what the program asks for, -FLAG takes away; none. May be repeated
+    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to the program's flags, -FLAG removes one; none. May be repeated
     #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change, conflicts_with = "attach")]
     rings: Vec<String>,
 
@@ -54,7 +54,7 @@ pub struct TryArgs {
     #[arg(long = "env-arm", value_name = "NAME=VALUE", conflicts_with = "attach")]
     envs: Vec<String>,
 
-    /// Try other CPUs: irq or non-irq (of the disk below this folder), or a list; may be repeated
+    /// Try other CPUs: irq or non-irq (of the disk of this directory), or a list; may be repeated
     #[arg(long = "cpus-arm", value_name = "CPUS", conflicts_with = "attach")]
     cpus_arms: Vec<String>,
 
@@ -70,7 +70,7 @@ pub struct TryArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Let SQPOLL threads spin so many milliseconds before they sleep, in arms with sqpoll
+    /// Let SQPOLL threads spin for N milliseconds before they sleep, in arms with sqpoll
     #[arg(long, value_name = "MS")]
     sq_idle: Option<u32>,
 
@@ -78,26 +78,26 @@ pub struct TryArgs {
     #[arg(long, value_name = "CPU")]
     sq_cpu: Option<u32>,
 
-    /// Set up completion queues of so many entries, in arms of --ring
+    /// Set up completion queues of N entries, in arms of --ring
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cq_entries: Option<u32>,
 
     #[command(flatten)]
     program: ProgramOptions,
 
-    /// Read the figures from this file, which the program writes, not from its output
+    /// Read the metrics from this file, which the program writes, instead of its output
     #[arg(long, value_name = "FILE")]
     metric_file: Option<PathBuf>,
 
-    /// Where iotrail is stopped, or killed, let the program go on with the rings that it has (its next io_uring_setup fails with ENOSYS)
+    /// If iotrail is stopped or killed, let the program continue with its existing rings (its next io_uring_setup fails with ENOSYS)
     #[arg(long)]
     leave_running: bool,
 
-    /// Drop an arm whose watched run has requests in flight and completes none for this long
+    /// Drop an arm whose traced run has requests in flight and completes none for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     stall: Span,
 
-    /// Watch one run of each arm before the timed ones, all runs, or none. What is timed is not watched by default
+    /// Trace one run of each arm before the timed ones, all runs, or none. By default, timed runs are not traced
     #[arg(long, value_enum, default_value = "one-per-arm", value_name = "RUNS")]
     watch: Watched,
 
@@ -121,7 +121,7 @@ pub struct TryArgs {
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',', conflicts_with_all = ["slurm", "attach"])]
     fail_on: Vec<FailOn>,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
@@ -129,7 +129,7 @@ pub struct TryArgs {
     #[arg(long)]
     json: bool,
 
-    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Use this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
@@ -139,7 +139,7 @@ pub struct TryArgs {
     #[command(flatten)]
     chosen: iotrail_cluster::Chosen,
 
-    /// Command to run, once for each measurement
+    /// Command to run, once per measurement
     #[arg(last = true, value_name = "CMD", required_unless_present = "attach", conflicts_with = "attach")]
     command: Vec<OsString>,
 }
@@ -153,7 +153,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if let Some(job) = args.fleet.attach {
         return slurm::attach(&args.fleet, job, shown);
     }
-    // On a node there may be programs that are not here.
+    // A node may have programs that are missing here.
     if !args.fleet.slurm {
         iotrail_watch::command::find(&args.command)?;
     }
@@ -179,7 +179,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
 /// The experiment that the options make.
 const ORIGIN: &str = "iotrail try";
 
-/// What `--fail-on` makes of the run: an arm that could not be compared is none that passes.
+/// The status of `--fail-on` for the run: an arm that could not be compared does not pass.
 fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
     let status = gate(fail_on, &record.comparisons);
     let is_compared = |arm: &String| record.comparisons.iter().any(|c| c.b == *arm);
@@ -188,8 +188,8 @@ fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
         return status;
     }
     let cell = record.cells.iter().find(|c| c.arm() == arm);
-    let why = cell.and_then(|c| c.untestable.as_deref()).unwrap_or("nothing of it was measured");
-    terminal::say(&format!("iotrail: cannot gate on {arm}: {why}; mend it, or leave this arm out"));
+    let why = cell.and_then(|c| c.untestable.as_deref()).unwrap_or("it was not measured");
+    terminal::say(&format!("iotrail: cannot gate on {arm}: {why}; correct it, or leave this arm out"));
     NOT_EVALUATED
 }
 
@@ -199,13 +199,13 @@ fn save(text: &str, path: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// What the nodes run of it: the experiment that --save writes, in this folder.
+/// The experiment for the nodes: the one that --save writes, in this directory.
 fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed: u32) -> Result<Work<'a>> {
     Ok(Work {
         command: "try",
         experiment: &experiment.name,
         text: Some(text),
-        // An emulated machine measures as many blocks as it is asked for by name.
+        // An emulated machine measures as many blocks as the user requests.
         options: vec![format!("--seed={seed}"), format!("--repeats={}", args.repeats)],
         plan: json!({"seed": seed, "quick": false, "repeats": args.repeats, "experiment": text}),
         again: iotrail_cluster::again(seed),
@@ -224,7 +224,7 @@ fn planned(experiment: &Experiment) -> Result<Plan> {
     plan(experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 
-/// The experiment as its file says it.
+/// The experiment as in its file.
 fn experiment(args: &TryArgs) -> Result<String> {
     let mut load = args.program.load(&args.command)?;
     let mut put = |name: &str, value: Option<Value>| {
@@ -260,7 +260,7 @@ fn time(span: Duration) -> String {
     format!("{}ms", span.as_millis())
 }
 
-/// As it is, and what is tried against that.
+/// The unmodified program, and the arms against it.
 fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     let arm = |name: &str, options: Vec<(&str, Value)>| {
         let mut table: Table = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -300,7 +300,7 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     }
     let name = |t: &Table| t["name"].as_str().unwrap_or_default().to_owned();
     if let Some(reserved) = all.iter().map(name).find(|n| n == CONTROL) {
-        return Err(Error::input(format!("no arm can be called {reserved}"), "call it otherwise"));
+        return Err(Error::input(format!("no arm can be called {reserved}"), "choose another name"));
     }
     Ok(all)
 }

@@ -121,7 +121,7 @@ fn resumed() -> End {
     kill(child.id(), libc::SIGINT);
     let ended = end(child);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
-    assert!(ended.stderr.contains("go on with the same options and --resume"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("continue with the same options and --resume"), "{}", ended.stderr);
     // It continues with the rest of the first block.
     let said = run(&mut advise("--budget 40s --resume")).ok().json();
     assert_eq!(said["search"]["run"], 1);

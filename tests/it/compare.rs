@@ -171,8 +171,7 @@ fn gates() -> End {
     let c = ended.json();
     assert!(c["ratio"].as_f64().is_some_and(|r| r < 1.0) && c["ci95"].is_null(), "the estimate is there: {c}");
     assert_eq!((ended.status, &c["verdict"]), (4, &json!("inconclusive")));
-    let said =
-        "iotrail: cannot gate on slower: iops: 1 measurement a side has no interval; give three runs or more a side";
+    let said = "iotrail: cannot gate on slower: iops: 1 measurement per side has no interval; give at least three runs per side";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
     assert_eq!(gate("a.json b.json").status, 0, "without a gate it is an answer");
     assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 0);

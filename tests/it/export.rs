@@ -124,7 +124,10 @@ fn refused() -> End {
         (&["1", "--perfetto", "x"], "run 1 holds no single I/Os, and --perfetto is of these; record them: *"),
         (&["1", "--folded", "x"], "run 1 holds no samples, and --folded is of these; measure with --profile, *"),
         (&["1", "--fio", "x"], "run 1 holds no load that fio's JSON can tell; *"),
-        (&["1", "--parquet", "-"], "--parquet makes many files, and no stream; name a folder"),
+        (
+            &["1", "--parquet", "-"],
+            "--parquet writes many files, and cannot write to standard output; name a directory",
+        ),
         (&["1", "--csv", "-", "--json", "-"], "--json and --csv would be mixed on standard output; *"),
         (&["1", "--csv", "."], ". is a folder; name a file with --csv"),
         (&["1", "--parquet", "m.json"], "m.json is no folder; name a folder"),

@@ -160,13 +160,13 @@ fn wrong_use() -> End {
     place.write("o.toml", other);
     run(place.tool(["run", "o.toml", "--quick", "--store", "c1.db", "--file"]).arg(file())).ok();
     for (args, said) in [
-        ("fleet x 1", "a fleet has two machines at least, and this is 1 machine"),
+        ("fleet x 1", "a fleet has at least two machines, and this is 1 machine"),
         ("fleet x 1 b=2", "run 1 is of tiny, and run 2 of other; name runs of one experiment"),
-        ("fleet x 1 1", "give each machine a name of its own: NAME=1"),
+        ("fleet x 1 1", "give each machine its own name: NAME=1"),
         ("fleet x 1 b=99", "there is no run 99 in c1.db"),
-        ("fleet x 1 none.db", "there is neither a run nor a store none.db"),
-        ("fleet x 1 c1.db:two", "'two' is no number of a run; write PATH:12"),
-        ("report f7", "there is no fleet f7 in c1.db; `iotrail list` shows the fleets that are stored"),
+        ("fleet x 1 none.db", "none.db is neither a run nor a store"),
+        ("fleet x 1 c1.db:two", "'two' is not the number of a run; write PATH:12"),
+        ("report f7", "there is no fleet f7 in c1.db; `iotrail list` lists the stored fleets"),
         ("report f7 1 -o x.html", "f7 is a fleet, and one run is asked for"),
         ("compare f7 1", "f7 is a fleet, and one run is asked for"),
         ("compare f7 f8", "there is no fleet f7 in c1.db"),

@@ -66,7 +66,7 @@ fn ctrl_c() -> End {
     assert!((1..8).contains(&kept), "{kept}");
     assert!(r["finished_unix_s"].is_null());
     let line = ended.stderr.lines().last().expect("a line");
-    let (said, command) = line.split_once("; go on with: iotrail ").expect("how to go on");
+    let (said, command) = line.split_once("; continue with: iotrail ").expect("how to go on");
     assert_eq!(said, format!("stopped: {kept} of 8 measurements are stored"));
     // Exactly the printed command.
     assert!(command.ends_with(" --resume"), "{command}");
@@ -99,7 +99,7 @@ fn other_signals() -> End {
         let ended = end(child);
         assert_eq!(ended.status, 1, "{signals:?}: {}", ended.stderr);
         assert!((1..8).contains(&done(&ended.json())), "{signals:?}");
-        assert!(ended.stderr.contains("go on with: iotrail "), "{signals:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("continue with: iotrail "), "{signals:?}: {}", ended.stderr);
     }
     End::Passed
 }

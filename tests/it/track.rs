@@ -41,9 +41,9 @@ fn found() -> End {
     for (more, status, said) in [
         (&["--fail-on", "slower"][..], 1, ""),
         (&["--fail-on", "faster"], 0, ""),
-        (&["--from", "6", "--fail-on", "slower"], 4, "5 runs stored, and 6 are the least"),
-        (&["--at", "arm=none"], 2, "no stored run of bench has such a figure"),
-        (&["--from", "99"], 2, "no stored run of bench has such a figure"),
+        (&["--from", "6", "--fail-on", "slower"], 4, "5 runs stored, and at least 6 are needed"),
+        (&["--at", "arm=none"], 2, "no stored run of bench has this metric"),
+        (&["--from", "99"], 2, "no stored run of bench has this metric"),
     ] {
         let ended = track(more);
         assert_eq!(ended.status, status, "{more:?}: {}", ended.stderr);

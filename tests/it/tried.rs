@@ -109,7 +109,7 @@ fn refused() -> End {
     // The place in the experiment that the options make is none of the user's.
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
-        let said = "'metric' does not take [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail's: call it otherwise";
+        let said = "'metric' does not take [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail's: choose another name";
         assert!(
             ended.stderr.ends_with(&format!("iotrail: {said}; see iotrail {command} --help\n")),
             "{}",

@@ -72,7 +72,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: Span,
 
-    /// Store the command's runs here (default: $XDG_STATE_HOME/iotrail/iotrail.db, else ~/.local/state/iotrail/iotrail.db)
+    /// Store the command's runs here (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 

@@ -7,12 +7,12 @@ const INSTALLED: Entry = ("/boot/vmlinuz-RELEASE, /lib/modules/RELEASE", "Instal
 pub const LAB: Page = Page {
     description: &[
         "Runs any command in a virtual machine with a chosen kernel and NVMe drives. The command sees this machine's files and cannot change them; \
-         runs that it stores come into the store here.",
+         runs that it stores are added to the store here.",
         "It needs QEMU, or apt to fetch it into a cache. Nothing is installed, and root is not needed.",
     ],
     examples: &[
         ("iotrail lab kernels", "List the kernels that can be booted."),
-        ("iotrail lab fetch 6.12", "Fetch one ahead of time."),
+        ("iotrail lab fetch 6.12", "Fetch one in advance."),
         ("iotrail lab run --kernel 6.12 -- iotrail check", "Boot it, and run a command there."),
     ],
     exit: &[("0", "Done. iotrail lab run exits with the status of its command."), WRONG, REFUSED, FAULT],
@@ -29,13 +29,13 @@ pub const LAB: Page = Page {
 pub const RUN: Page = Page {
     description: &[
         "Boots a kernel in QEMU, with KVM if it runs the kernel and otherwise by emulation, and runs a command there as root. The command sees this \
-         machine's files, working folder and environment. What it writes stays in the guest's memory.",
-        "Runs that the command stores come into the store here with new numbers. Files that it writes to $IOTRAIL_LAB_OUT are copied to the folder of \
+         machine's files, working directory and environment. Its changes to files stay in the guest's memory.",
+        "Runs that the command stores are added to the store here with new numbers. Files that it writes to $IOTRAIL_LAB_OUT are copied to the directory of \
          --artifacts.",
-        "Under emulation counts mean what they say (interrupts, system calls, kicks, delivery paths), and times mean nothing.",
+        "Under emulation counts are valid (interrupts, system calls, kicks, delivery paths), and times are meaningless.",
         "If KVM does not bring the guest up within 20 s, iotrail emulates it, and remembers the failure for this host and kernel in the lab's cache. \
          --accel kvm tries KVM again, and forgets the failure if the guest comes up.",
-        "With --arch of another processor the machine is emulated, and the command sees other files: the folder of --root, else a small root of \
+        "With --arch of another processor the machine is emulated, and the command sees other files: the directory of --root, otherwise a small root of \
          Debian's packages. --program names an iotrail built for that processor.",
         "Standard input, output and error are the command's. Ctrl-C and SIGTERM reach it; after 20 s the machine is ended.",
     ],
@@ -54,11 +54,11 @@ pub const RUN: Page = Page {
             "iotrail lab run --arch arm64 --program ./iotrail-arm64 -- iotrail check",
             "Print what an arm64 kernel allows.",
         ),
-        ("iotrail lab run --artifacts out -- sh -c 'dmesg >$IOTRAIL_LAB_OUT/log'", "Bring a file back."),
+        ("iotrail lab run --artifacts out -- sh -c 'dmesg >$IOTRAIL_LAB_OUT/log'", "Copy a file from the guest."),
     ],
     exit: &[
-        ("2", "Wrong use or wrong input: the machine was not booted."),
-        ("3", "The machine could not be booted, or was ended by --timeout or because it showed no sign of life."),
+        ("2", "Usage error or wrong input: the machine was not booted."),
+        ("3", "The machine could not be booted, or was ended by --timeout or because it did not respond."),
         FAULT,
         (
             "other",
@@ -73,7 +73,7 @@ pub const RUN: Page = Page {
 pub const KERNELS: Page = Page {
     description: &[
         "Lists the kernels that iotrail-lab-run(1) can boot, the newest first: installed here, fetched before, or available in Debian's registry. \
-         Without a network it lists those that are here, and says so on standard error.",
+         Without a network it lists the kernels that are here, and reports that on standard error.",
     ],
     examples: &[
         ("iotrail lab kernels", "List releases, and where each is."),
@@ -86,7 +86,7 @@ pub const KERNELS: Page = Page {
 
 pub const FETCH: Page = Page {
     description: &[
-        "Fetches a Debian kernel with its modules into the cache, and prints its release. A kernel that is there is not fetched again.",
+        "Fetches a Debian kernel with its modules into the cache, and prints its release. A kernel that is in the cache is not fetched again.",
     ],
     examples: &[
         ("iotrail lab fetch 6.12", "Fetch the newest 6.12."),
@@ -94,7 +94,7 @@ pub const FETCH: Page = Page {
     ],
     exit: &[
         ("0", "The kernel is in the cache."),
-        ("2", "Wrong use, or there is no such kernel."),
+        ("2", "Usage error, or there is no such kernel."),
         ("3", "The registry cannot be reached, or the cache cannot be written."),
         FAULT,
     ],

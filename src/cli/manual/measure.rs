@@ -7,24 +7,24 @@ use super::page::{
 
 pub const BENCH: Page = Page {
     description: &[
-        "Runs one load through one I/O interface and prints what came of it: the answer, throughput, latency, where the time went, and what \
-         delivered the completions.",
+        "Runs one load through one I/O interface and prints its result: the answer, throughput, latency, where the time went, and the delivery \
+         paths of the completions.",
         "The ring has exactly the setup flags that --ring names. An existing target is only read, unless --allow-write is given; a missing file is \
-         made with --size, and kept.",
-        "With --trace auto the load is measured without the probes where these cannot be loaded, and the missing figures are named. Delivery delays \
+         created with --size, and kept.",
+        "With --trace auto the load is measured without the probes if these cannot be loaded, and the missing metrics are named. Delivery delays \
          and stages need --follow.",
-        "Ctrl-C ends the load, and what was measured until then is printed.",
+        "Ctrl-C ends the load, and the measurement until then is printed.",
     ],
     examples: &[
         ("iotrail bench --rw nop --depth 32 --batch 32", "Measure io_uring itself, without a device."),
         (
             "iotrail bench --file data --size 256m --follow 1",
-            "Make a file, read it at random, and trace every request.",
+            "Create a file, read it at random, and trace every request.",
         ),
         ("iotrail bench --file data --ring coop_taskrun --json >coop.json", "Write a measurement for iotrail compare."),
         (
             "iotrail bench --file data --rate 1000 --runtime 10s",
-            "Send 1000 I/Os a second; latency counts from their intended times.",
+            "Send 1000 I/Os per second; latency counts from their intended times.",
         ),
         ("iotrail bench --file data --engine libaio --cpus irq", "Run on the CPU that takes the disk's interrupts."),
         ("iotrail bench --rw nop --profile --flamegraph nop.svg", "Draw where the CPU time goes."),
@@ -32,12 +32,12 @@ pub const BENCH: Page = Page {
     exit: &[
         ("0", "The load was measured. With --repeats: each time."),
         WRONG,
-        ("3", "The machine, the kernel or the privileges do not allow it, or not one I/O was measured."),
+        ("3", "The machine, the kernel or the privileges do not allow it, or no I/O was measured."),
         CORRUPT,
         FAULT,
     ],
     files: &[
-        ("PATH of --file", "The target. A missing file is made with --size, and kept."),
+        ("PATH of --file", "The target. A missing file is created with --size, and kept."),
         STORE_ASKED,
         ("FILE of --flamegraph, --folded", "Kernel stacks of --profile. They are replaced only with --force."),
     ],
@@ -53,56 +53,53 @@ pub const BENCH: Page = Page {
 
 pub const RUN: Page = Page {
     description: &[
-        "Runs an experiment: measures every cell in blocks of random order, stores each measurement when it is made, compares the arms, and prints \
+        "Runs an experiment: measures every cell in blocks of random order, stores each measurement at once, compares the arms, and prints \
          the answer. An experiment is built in, or a TOML file.",
         "Without --file an experiment that only reads uses what $IOTRAIL_TARGET names. Otherwise it uses a scratch file, which is kept for later \
          runs. An existing file or device is overwritten only with --allow-write on the command line.",
-        "Host settings that the experiment asks for (scheduler, interrupt affinity, quota, ...) are made before the cells that want them, and put \
-         back at the end. After a kill, iotrail-restore(1) puts them back.",
-        "With --kernels the same plan runs in a virtual machine for each kernel, in turns, and the kernels are compared.",
-        "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run comes \
-         back into the store, and together they are one fleet. A node that is lost is requeued once and goes on where it was; what it measured \
-         before is kept. The jobs outlive this command: --attach watches them again, by the number of the first.",
-        "Ctrl-C keeps what is measured; --resume goes on from there.",
+        "Host settings that the experiment needs (scheduler, interrupt affinity, quota, ...) are made before the cells that use them, and \
+         restored at the end. After a kill, iotrail-restore(1) restores them.",
+        "With --kernels the same plan runs in a virtual machine per kernel, alternately, and the kernels are compared.",
+        "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run is \
+         added to the store, and together they are one fleet. A lost node is requeued once and continues where it was; its earlier measurements \
+         are kept. The jobs outlive this command: --attach waits for them again, by the number of the first.",
+        "Ctrl-C keeps the measurements; --resume continues from there.",
     ],
     examples: &[
         ("iotrail run coop --quick", "Run a built-in experiment in two minutes."),
-        ("iotrail run coop --plan", "Print its cells and how long they take; measure nothing."),
-        ("iotrail run coop --quick --resume", "Go on with a run that was stopped."),
-        ("iotrail run coop --file /dev/nvme0n1 --repeats 10", "Run the whole of it on a drive, with ten blocks."),
+        ("iotrail run coop --plan", "Print its cells and their duration; measure nothing."),
+        ("iotrail run coop --quick --resume", "Resume a run that was stopped."),
+        ("iotrail run coop --file /dev/nvme0n1 --repeats 10", "Run the full experiment on a drive, with ten blocks."),
         ("iotrail run my-question.toml --json >run.json", "Run an experiment of your own; print it as JSON."),
         ("iotrail run tw-order --quick --kernels 6.1,newest", "Compare two kernels."),
         (
             "iotrail run coop --quick --slurm --nodes 'n[1-8]' --sbatch '--time=30'",
-            "Run it on eight nodes of a cluster, for 30 minutes at most.",
+            "Run it on eight nodes of a cluster, for at most 30 minutes.",
         ),
         (
             "iotrail run coop --slurm --count 4 --constraint nvme --detach",
             "Submit it to four nodes that Slurm chooses.",
         ),
-        ("iotrail run --attach 4711", "Watch that job, and collect its results."),
+        ("iotrail run --attach 4711", "Wait for that job, and collect its results."),
     ],
     exit: &[
         ("0", "Every measurement was made."),
         (
             "1",
-            "The run was stopped before its end (what is measured is stored and printed). With --fail-on-unmet: an expectation is not met. With \
-               --kernels: a boot did not end its run. With --slurm: a node has not measured all that it can.",
+            "The run was stopped before its end (its measurements are stored and printed). With --fail-on-unmet: an expectation is not met. With \
+               --kernels: a boot did not end its run. With --slurm: a node has not completed its part.",
         ),
         WRONG,
         (
             "3",
             "The machine, the kernel or the privileges do not allow it; another program changed a host setting; or, with --kernels or --slurm, \
-               nothing was measured anywhere.",
+               no measurement was made anywhere.",
         ),
         (
             "4",
             "With --fail-on-unmet: an expectation could not be evaluated, or there is none. Standard error says why.",
         ),
-        (
-            "5",
-            "A load with verify read data that differs from what was written. What was measured before stays stored.",
-        ),
+        ("5", "A load with verify read data that differs from the written data. Earlier measurements stay stored."),
         FAULT,
     ],
     files: &[
@@ -164,25 +161,25 @@ pub const REPLAY: Page = Page {
 pub const ADVISE: Page = Page {
     description: &[
         "Searches for the best configuration of a program, through iotrail-try(1), or of a load that is described by the options of \
-         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting, engines. Candidates are measured in blocks; one that another surely beats \
-         is measured no more, and the search ends when one is left, when those that are left are equivalent, or when the time is used up.",
-        "Of those that cannot be told from the best, the one that takes least to adopt is recommended, and is measured against what there is \
-         in fresh blocks. Only that figure is given. Where what there is cannot be told from the best, the answer is to stay.",
-        "--host-settings adds the I/O schedulers and nr_requests of the target's disk. Whoever uses the disk has them while a candidate is \
-         measured; they are put back, after a kill by iotrail-restore(1). Without it nothing of the host is changed.",
-        "Ctrl-C ends the search and answers from what was measured; --resume goes on.",
+         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting, engines. Candidates are measured in blocks. A candidate that another clearly beats \
+         is no longer measured. The search ends when one remains, when the remaining ones are equivalent, or when the time is used up.",
+        "Of the candidates that are indistinguishable from the best, the one with the least effort is recommended, and is measured against the current \
+         configuration in fresh blocks. Only that result is printed. If the current configuration is indistinguishable from the best, the answer is to keep it.",
+        "--host-settings adds the I/O schedulers and nr_requests of the target's disk. They affect other users of the disk while a candidate is \
+         measured; they are restored, after a kill by iotrail-restore(1). Without it no host setting is changed.",
+        "Ctrl-C ends the search and answers from the measurements so far; --resume continues.",
     ],
     examples: &[
         ("iotrail advise -- ./app-bench", "Search by the wall time of a program."),
         (
             "iotrail advise --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db",
-            "Search by a figure that the program prints.",
+            "Search by a metric that the program prints.",
         ),
         (
             "iotrail advise --file /data/f --depth 16 --constraint 'p99<2ms'",
-            "Search for the most IOPS of a load, with a limit to its latency.",
+            "Search for the most IOPS of a load, with a latency limit.",
         ),
-        ("iotrail advise --rw nop --depth 16 --objective cpu", "Search for the least CPU time of each I/O."),
+        ("iotrail advise --rw nop --depth 16 --objective cpu", "Search for the least CPU time per I/O."),
     ],
     exit: &[ANSWERED, STOPPED, WRONG, REFUSED, FAULT],
     files: &[STORE, JOURNAL],
@@ -200,42 +197,42 @@ pub const ADVISE: Page = Page {
 
 pub const TRY: Page = Page {
     description: &[
-        "Runs a program as it is and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own \
-         figures. The program is not changed: a seccomp filter stops its io_uring_setup(2) calls, and a supervisor changes their flags.",
-        "First it watches one run of the program as it is, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
-         watches one run of each legal arm, and drops those that stall, fail or take another path. The runs that are compared are not watched.",
+        "Runs a program unmodified and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own \
+         metrics. The program is not changed: a seccomp filter stops its io_uring_setup(2) calls, and a supervisor rewrites their flags.",
+        "First it traces one unmodified run of the program, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
+         traces one run of each legal arm, and drops the arms that stall, fail or use a different path. The compared runs are not traced.",
         "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
-        "With --slurm the program is tried on nodes of a Slurm cluster, one exclusive job each: in the folder and the environment that this command is \
-         started in, with the same arms, seed and blocks. Each node's run comes back into the store, and one answer is of all of them. iotrail-run(1) \
-         says what becomes of lost nodes.",
-        "Ctrl-C ends the program with all that it started, and keeps what is measured.",
+        "With --slurm the program is tried on nodes of a Slurm cluster, one exclusive job each: in the directory and the environment of this \
+         command, with the same arms, seed and blocks. Each node's run is added to the store, and one answer covers all of them. iotrail-run(1) \
+         describes lost nodes.",
+        "Ctrl-C ends the program and all processes that it started, and keeps the measurements.",
     ],
     examples: &[
         ("iotrail try -- fio job.fio", "Try the usual flags on fio."),
-        ("iotrail try --metric 'riops=/IOPS=([0-9.]+[kM]?)/' -- fio job.fio", "Compare its own figure too."),
+        ("iotrail try --metric 'riops=/IOPS=([0-9.]+[kM]?)/' -- fio job.fio", "Compare its own metric too."),
         (
             "iotrail try --server ./server --ready port:7000 -- ./client",
             "Try the usual flags on a server, by its client's time.",
         ),
         ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two ways of one program."),
         ("iotrail try --slurm --nodes 'n[1-8]' -- fio job.fio", "Try the usual flags on eight nodes of a cluster."),
-        ("iotrail try --save mine.toml -- ./app", "Write the experiment, to be changed and run by iotrail run."),
+        ("iotrail try --save mine.toml -- ./app", "Write the experiment, to edit and run with iotrail run."),
     ],
     exit: &[
         ("0", "Every measurement was made."),
         (
             "1",
-            "It was stopped before its end, or a verdict is one that --fail-on names. With --slurm: a node has not measured all that it can.",
+            "It was stopped before its end, or a verdict is one that --fail-on names. With --slurm: a node has not completed its part.",
         ),
         (
             "2",
-            "Wrong use or wrong input; the program cannot run, prints no figure that --metric asks for, or sets up no io_uring.",
+            "Usage error or wrong input; the program cannot run, prints no metric that --metric names, or sets up no io_uring.",
         ),
         (
             "3",
-            "The machine, the kernel or the privileges do not allow it. Without root: --watch none. With --slurm: nothing was measured anywhere.",
+            "The machine, the kernel or the privileges do not allow it. Without root: --watch none. With --slurm: no measurement was made anywhere.",
         ),
-        ("4", "A verdict that --fail-on names could not be evaluated. Standard error says why."),
+        ("4", "A verdict that --fail-on names could not be evaluated. Standard error has the reason."),
         FAULT,
     ],
     files: &[STORE, SUBMITTED, ON_NODE],
@@ -252,11 +249,11 @@ pub const TRY: Page = Page {
 pub const COMPARE: Page = Page {
     description: &[
         "Compares two sides and prints for each metric the ratio of B to A, its 95 % interval, and the verdict: faster, slower, equivalent, \
-         inconclusive or not comparable. A side is a stored run, cells of one, or JSON that bench, run or net printed.",
-        "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured apart are compared as wholes, and \
+         inconclusive or not comparable. A side is a stored run, cells of one, or JSON output of bench, run or net.",
+        "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured separately are compared as a whole, and \
          drift between the two is in the ratio, not in the interval.",
-        "One measurement a side gives a ratio and no verdict.",
-        "Two fleets (f3 f5) are compared machine by machine, and what the machines say together is printed.",
+        "One measurement per side gives a ratio and no verdict.",
+        "Two fleets (f3 f5) are compared machine by machine, and the machines' common result is printed.",
     ],
     examples: &[
         ("iotrail compare 12:arm=default 12:arm=coop_taskrun", "Compare two arms of run 12, cell by cell."),
@@ -273,7 +270,7 @@ pub const COMPARE: Page = Page {
         ("iotrail compare last:arm=default last:arm=coop_taskrun --full", "Print the table of every comparison."),
     ],
     exit: &[
-        ("0", "The sides were compared, whatever came of it."),
+        ("0", "The sides were compared, with any result."),
         ("1", "A verdict is one that --fail-on names."),
         WRONG,
         REFUSED,
@@ -289,22 +286,22 @@ pub const COMPARE: Page = Page {
 
 pub const TRACK: Page = Page {
     description: &[
-        "Looks at all stored runs of one experiment, oldest first, and tells where a figure changed its level: in which run, by how much, and \
-         what else is another one since then: kernel, options, target, version of iotrail.",
-        "A run is one point: the geometric mean of its repeats. Changes are found by E-divisive and told by Student's t, as strictly as the number \
-         of figures asks for: of 100 histories without a change up to two have one. Figures of different hosts are apart.",
-        "Runs of one experiment that differ in their options (a --quick one among whole ones) are different loads: --from begins behind them.",
+        "Checks all stored runs of one experiment, oldest first, and reports where a metric changed its level: in which run, by how much, and \
+         what else changed with it: kernel, options, target, version of iotrail.",
+        "A run is one point: the geometric mean of its repeats. Changes are found by E-divisive and tested by Student's t, as strictly as the number \
+         of metrics requires: of 100 histories without a change up to two have one. Metrics of different hosts are separate.",
+        "Runs of one experiment with different options (a --quick run among full ones) are different loads: --from starts after them.",
     ],
     examples: &[
-        ("iotrail track coop", "Tell the latest changes of every figure."),
-        ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Look at one figure of one arm."),
+        ("iotrail track coop", "Report the latest changes of every metric."),
+        ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Check one metric of one arm."),
         ("iotrail track nightly --fail-on slower", "Fail a pipeline whose last change was for the worse."),
-        ("iotrail track coop -o history.html", "Draw every figure run by run, on one page."),
+        ("iotrail track coop -o history.html", "Draw every metric run by run, on one page."),
         ("iotrail track coop --json >history.json", "Write every point and every change."),
     ],
     exit: &[
-        ("0", "Looked at, whatever came out."),
-        ("1", "The last change of a figure is what --fail-on names."),
+        ("0", "The runs were checked, with any result."),
+        ("1", "The last change of a metric is the one that --fail-on names."),
         WRONG,
         REFUSED,
         ("4", "--fail-on cannot be evaluated: fewer than six runs are stored."),
@@ -316,38 +313,38 @@ pub const TRACK: Page = Page {
 
 pub const REPRODUCE: Page = Page {
     description: &[
-        "Runs the experiments of a published study as far as this machine can, and sets the study's figures beside ours. Machines differ, so figures \
+        "Runs the experiments of a published study as far as this machine can, and compares the study's figures with the results. Machines differ, so figures \
          are compared as shapes: ratios, counts per I/O, knees of curves, orders.",
-        "A figure agrees where our 95 % interval lies within a band around the published one, disagrees where it lies outside, and is inconclusive where \
-         it lies across an edge. The bands follow from one rule for all studies, which the document reproduce.md states. What this machine cannot test \
-         has its reason, and the command that tests it in a virtual machine (iotrail lab run) if there is one.",
+        "A figure agrees if the measured 95 % interval is within a band around the published one, disagrees if it is outside, and is inconclusive if \
+         it crosses an edge. The bands follow from one rule for all studies, which the document reproduce.md states. A figure that this machine cannot test \
+         has the reason, and the command that tests it in a virtual machine (iotrail lab run) if there is one.",
         "Each part of a study is an ordinary run of the store, for report, compare and export. Without a study the studies are listed.",
     ],
     examples: &[
         ("iotrail reproduce", "List the studies, and their parts."),
         ("iotrail reproduce vldb26 --quick", "Run the short form of all parts, and judge their figures."),
         ("iotrail reproduce thesis --only kicks,async", "Run two parts."),
-        ("iotrail reproduce thesis --stored --full", "Judge what is stored, and print every figure with its source."),
+        ("iotrail reproduce thesis --stored --full", "Judge the stored parts, and print every figure with its source."),
     ],
-    exit: &[("0", "Judged, whatever came out."), STOPPED, WRONG, REFUSED, FAULT],
+    exit: &[("0", "The figures were judged, with any result."), STOPPED, WRONG, REFUSED, FAULT],
     files: &[STORE, SCRATCH, JOURNAL],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-lab-run(1)", "iotrail-list(1)"],
 };
 
 pub const FLEET: Page = Page {
     description: &[
-        "Keeps the runs of one experiment on several machines as one fleet, and tells what holds on all of them: the mean ratio of each arm, its 95 % \
-         interval, how far machines spread, where another machine would lie; on how many of them it holds, which turn around, which are \
-         unlike the others, and what these differ in: kernel, CPU, driver, interrupt vectors of the drive.",
-        "A run is one of this store, or one of another machine's store, which is copied into this one; a run that is here already is not copied \
+        "Keeps the runs of one experiment on several machines as one fleet, and reports what holds on all of them: the mean ratio of each arm, its 95 % \
+         interval, and the spread between machines; on how many machines it holds, on which it changes sign, which are outliers, and \
+         the differences between these: kernel, CPU, driver, interrupt vectors of the drive.",
+        "A run is from this store, or from another machine's store and copied into this one; a run that is already in this store is not copied \
          again. iotrail report f3 shows the fleet again, iotrail list lists all fleets.",
-        "Every machine is one of those that the answer is about: their difference is a fact, and no noise. The document fleets.md says how the \
-         numbers are to be read, method.md how they are made.",
+        "The answer is about exactly these machines: their difference is a fact, not noise. The document fleets.md explains the \
+         numbers, method.md their computation.",
     ],
     examples: &[
         ("iotrail fleet rack4 12 13 17", "Keep three stored runs of one experiment as a fleet."),
         ("iotrail fleet rack4 c1.db c2.db c3.db:5", "Take the runs from the stores of three machines."),
-        ("iotrail fleet zones eu=12 us=13", "Give the machines names of their own."),
+        ("iotrail fleet zones eu=12 us=13", "Give the machines other names."),
         ("iotrail report f1 --full", "Print every comparison and every machine."),
         ("iotrail report f1 -o fleet.html", "Draw machines and situations as one picture."),
     ],
@@ -358,16 +355,16 @@ pub const FLEET: Page = Page {
 
 pub const REPORT: Page = Page {
     description: &[
-        "Shows a run that was measured before: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \
+        "Shows a stored run: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \
          every cell. The page needs no network and no other file.",
-        "With a second run the page has both beside each other, compared cell by cell. f3 shows a fleet: what its machines say together.",
+        "With a second run the page compares both, cell by cell. f3 shows a fleet: the machines' common result.",
     ],
     examples: &[
         ("iotrail report", "Print the answer of the last run."),
         ("iotrail report 12 --full", "Print everything about run 12."),
         ("iotrail report last -o report.html", "Write a page to open in a browser."),
         ("iotrail report 3 7 -o both.html", "Write two runs on one page, the second compared with the first."),
-        ("iotrail report f3", "Print what the machines of fleet 3 say together."),
+        ("iotrail report f3", "Print the common result of the machines of fleet 3."),
         ("iotrail report run.json -o report.html", "Write a page of what run --json printed elsewhere."),
     ],
     exit: PLAIN,
@@ -377,21 +374,18 @@ pub const REPORT: Page = Page {
 
 pub const EXPORT: Page = Page {
     description: &[
-        "Writes a stored run, JSON that was printed, or a recording in formats of other tools. Several formats may be asked for at once. The document \
+        "Writes a stored run, JSON output, or a recording in formats of other tools. Several formats may be requested at once. The document \
          exports.md describes each.",
-        "An existing file is kept, and the exit status is 2, unless --force is given. A folder gets all of its files, or none.",
+        "An existing file is kept, and the exit status is 2, unless --force is given. A directory gets all of its files, or none.",
     ],
     examples: &[
-        ("iotrail export last --csv run.csv", "Write one row a measurement."),
-        (
-            "iotrail export last --csv - --table vehicles",
-            "Print what delivered the completions, one row a delivery path.",
-        ),
+        ("iotrail export last --csv run.csv", "Write one row per measurement."),
+        ("iotrail export last --csv - --table vehicles", "Print the delivery paths, one row each."),
         ("iotrail export 12 --parquet runs", "Write every table as Parquet, for DuckDB or Spark."),
         ("iotrail export 12 --fio fio --hdr run.hlog", "Write for fio-plot, and for HdrHistogram's tools."),
         ("iotrail export r.iotrail --perfetto r.pf", "Write a recording for ui.perfetto.dev."),
     ],
     exit: PLAIN,
-    files: &[STORE, ("OUT, DIR", "What is written. - is standard output.")],
+    files: &[STORE, ("OUT, DIR", "The output. - is standard output.")],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-trace(1)", "iotrail-report(1)"],
 };

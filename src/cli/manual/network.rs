@@ -27,10 +27,10 @@ pub const NET: Page = Page {
 
 pub const SERVE: Page = Page {
     description: &[
-        "Answers requests through epoll or io_uring, and prints each second what it did. Each thread has an epoll instance or a ring of its own.",
-        "Beside the address it listens on a control address, the next port, where a sender agrees on what is measured. There is no encryption and \
+        "Answers requests through epoll or io_uring, and prints its activity every second. Each thread has an epoll instance or a ring of its own.",
+        "In addition to the address it listens on a control address, the next port, where a sender agrees on the measurement. There is no encryption and \
          no password: keep both within a network that you trust.",
-        "The server runs until Ctrl-C or for --duration, and then prints a table of its whole life.",
+        "The server runs until Ctrl-C or for --duration, and then prints a table of its complete run.",
     ],
     examples: &[
         ("iotrail net serve 127.0.0.1:7000", "Serve through io_uring until Ctrl-C."),
@@ -41,7 +41,7 @@ pub const SERVE: Page = Page {
         ),
         (
             "iotrail net serve 127.0.0.1:7000 --json >served.json",
-            "Write the server's life as JSON at the end; the seconds go to standard error.",
+            "Write the server's totals as JSON at the end; the seconds go to standard error.",
         ),
     ],
     exit: &[("0", "The server ended by Ctrl-C, SIGTERM or --duration."), WRONG, REFUSED, FAULT],
@@ -51,7 +51,7 @@ pub const SERVE: Page = Page {
 
 pub const LOAD: Page = Page {
     description: &[
-        "Sends requests to a server and checks every answer. With a server of iotrail's it prints both sides of one measurement: throughput and \
+        "Sends requests to a server and checks every answer. With an iotrail server it prints both sides of one measurement: throughput and \
          latency of the sender; CPU time, system calls, interrupts and delivery paths of the server.",
         "Without --rate each connection keeps --window requests in flight (closed loop). With --rate requests have intended times, and latency counts \
          from these (open loop).",
@@ -65,7 +65,7 @@ pub const LOAD: Page = Page {
         ),
         (
             "iotrail net load 127.0.0.1:7000 --check size --control none",
-            "Measure a server of another program; check lengths alone.",
+            "Measure a server of another program; check only lengths.",
         ),
     ],
     exit: &[
@@ -73,7 +73,7 @@ pub const LOAD: Page = Page {
         WRONG,
         (
             "3",
-            "No server answered, the connection or the server broke off (what was measured is printed, not stored), or the machine does not allow it.",
+            "No server answered, the connection or the server broke off (the measurement is printed, not stored), or the machine does not allow it.",
         ),
         FAULT,
     ],
@@ -83,19 +83,19 @@ pub const LOAD: Page = Page {
 
 pub const BENCH: Page = Page {
     description: &[
-        "Measures a server and a sender, both on this machine: in two network namespaces with a veth pair between them where root allows, else over \
+        "Measures a server and a sender, both on this machine: in two network namespaces with a veth pair between them if iotrail may create them, otherwise over \
          loopback. --between chooses.",
-        "With one value for each option it is one measurement. With several for --engine, --ring, --receive, --connections or --window it is an \
+        "With one value per option it is one measurement. With several for --engine, --ring, --receive, --connections or --window it is an \
          experiment: every combination is measured in random blocks, stored and compared, as iotrail-run(1) does.",
-        "With --slurm the server runs on one node of a Slurm cluster and the sender on another, as one exclusive job, and what they measured comes back \
-         into the store. A node that is lost is requeued once; iotrail-run(1) says more.",
-        "Without --slurm both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note says where the sender limits the rate.",
+        "With --slurm the server runs on one node of a Slurm cluster and the sender on another, as one exclusive job, and their measurements are added \
+         to the store. A lost node is requeued once; iotrail-run(1) describes it.",
+        "Without --slurm both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note reports if the sender limits the rate.",
     ],
     examples: &[
         ("iotrail net bench --engine epoll --connections 64", "Measure one server once."),
         ("iotrail net bench --engine epoll,io_uring --quick", "Compare epoll and io_uring."),
         ("iotrail net bench --ring coop_taskrun --ring defer_taskrun,single_issuer", "Compare two sets of ring flags."),
-        ("iotrail net bench --connections 4,64,256 --plan", "Print what would be measured, and how long it takes."),
+        ("iotrail net bench --connections 4,64,256 --plan", "Print the planned measurements and their duration."),
         (
             "iotrail net bench --server-cpus 0 --sender-cpus 1 --json >net.json",
             "Give each end its CPU; write the measurement as JSON.",
@@ -109,7 +109,7 @@ pub const BENCH: Page = Page {
         ("0", "Every measurement was made."),
         (
             "1",
-            "Several combinations, stopped before the end; or with --slurm, not all of it was measured. What was measured is stored and printed.",
+            "Several combinations, stopped before the end; or with --slurm, an incomplete measurement. The measurements are stored and printed.",
         ),
         WRONG,
         REFUSED,
@@ -120,7 +120,7 @@ pub const BENCH: Page = Page {
             "~/.local/state/iotrail/iotrail.db",
             "The store: several combinations are always stored, one measurement only with --store.",
         ),
-        ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),
+        ("$TMPDIR or /tmp", "Holds the directory of the socket of --between unix, which is removed at the end."),
         SUBMITTED,
         ON_NODE,
     ],
@@ -130,24 +130,24 @@ pub const BENCH: Page = Page {
 pub const ADVISE: Page = Page {
     description: &[
         "Searches for the best configuration of iotrail's own server for the load that the options describe: epoll or io_uring, ring flags, ways \
-         to receive, registration, how many completions a wait asks for, threads and their CPUs. The server's options say what there is now; \
-         what the sender does stays as it is.",
+         to receive, registration, the number of completions per wait, threads and their CPUs. The server's options are the current configuration; \
+         the sender's options do not change.",
         "The search, its end and its answer are those of iotrail-advise(1): candidates are measured in blocks with both ends on this machine, and \
-         the recommended one is measured once more against what there is, in fresh blocks.",
-        "What the server's rules forbid, and what is of no use between two ends on one machine, is no candidate; --plan prints it with the reason.",
-        "By requests per second a sender at its limit hides what the server can do, and the answer says so; --objective cpu compares the \
-         server's CPU time of each request.",
+         the recommended one is measured again against the current configuration, in fresh blocks.",
+        "Settings that the server's rules forbid, or that are useless between two ends on one machine, are not candidates; --plan prints them with the reason.",
+        "By requests per second a sender at its limit hides the server's limit, and the answer reports it; --objective cpu compares the \
+         server's CPU time per request.",
     ],
     examples: &[
         ("iotrail advise net --connections 64", "Search for the most requests per second."),
         ("iotrail advise net --objective cpu --server-cpus 0 --sender-cpus 1", "Search for the least CPU time."),
         ("iotrail advise net --engine epoll --constraint 'p99<2ms'", "Start from an epoll server, with a limit."),
-        ("iotrail advise net --between unix --plan", "Print the candidates, and what is none."),
+        ("iotrail advise net --between unix --plan", "Print the candidates, and the excluded settings."),
     ],
     exit: &[ANSWERED, STOPPED, WRONG, REFUSED, FAULT],
     files: &[
         STORE,
-        ("$TMPDIR or /tmp", "Holds the folder of the socket of --between unix, which is removed at the end."),
+        ("$TMPDIR or /tmp", "Holds the directory of the socket of --between unix, which is removed at the end."),
     ],
     see_also: &[
         "iotrail-advise(1)",

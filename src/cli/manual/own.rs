@@ -4,29 +4,29 @@ use super::page::{DONE, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH
 
 pub const ROOT: Page = Page {
     description: &[
-        "iotrail follows each asynchronous I/O from submission to the application. It tells what delivered each completion and how late, and \
+        "iotrail traces each asynchronous I/O from submission to the application. It reports the delivery path and the delay of each completion, and \
          measures whether another flag, core or interface would do better.",
         "It traces programs that run (trace, top), measures loads of its own (bench, run, net), compares settings (run, compare), and runs each of \
          these on another kernel (lab).",
         "The probes are BTF tracepoints: they need no kernel module, no kprobe and no debug build. Loading them needs root, or the capabilities \
-         CAP_BPF, CAP_PERFMON and CAP_SYSLOG. Without them iotrail measures its own loads, and names the figures that are missing.",
-        "Who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a program of mode 0750 \
+         CAP_BPF, CAP_PERFMON and CAP_SYSLOG. Without them iotrail measures its own loads, and names the missing metrics.",
+        "A user who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a program of mode 0750 \
          whose group may do so.",
         "The first line of every result is the answer. --full prints the rest, --json is for programs.",
     ],
     examples: &[
-        ("iotrail check", "Print what can be seen on this machine."),
+        ("iotrail check", "Print the capabilities of this machine."),
         ("iotrail bench --rw nop", "Measure a load that needs no device."),
         ("iotrail run coop --quick", "Run an experiment: two minutes, and its answer."),
-        ("iotrail trace -- fio job.fio", "Tell where a program's I/O time goes, and what to change."),
+        ("iotrail trace -- fio job.fio", "Report where a program's I/O time goes, and what to change."),
     ],
     exit: &[
         ("0", "Done. trace -- CMD and lab run -- CMD exit with the status of CMD."),
         ("1", "A finding or verdict that the caller asked to fail on, or a run that was stopped before its end."),
         WRONG,
         REFUSED,
-        ("4", "A gate (--fail-on, --fail-on-unmet) could not be evaluated. Standard error says why."),
-        ("5", "A load with --verify read data that differs from what was written."),
+        ("4", "A gate (--fail-on, --fail-on-unmet) could not be evaluated. Standard error has the reason."),
+        ("5", "A load with --verify read data that differs from the written data."),
         FAULT,
     ],
     files: &[STORE, JOURNAL, SCRATCH, LAB_CACHE],
@@ -37,17 +37,17 @@ pub const CHECK: Page = Page {
     description: &[
         "Tries what iotrail uses on this machine with these privileges: probes, ring flags, interfaces, clocks, and the target's queues and \
          interrupts. For each missing item it prints what is lost without it and what restores it.",
-        "Nothing is changed. Missing items are no error: the exit status is 0 whatever is missing.",
+        "Nothing is changed. Missing items are not an error: the exit status is 0 in any case.",
     ],
     examples: &[
-        ("iotrail check", "Check this machine, with the disk of the current folder as the target."),
+        ("iotrail check", "Check this machine, with the disk of the current directory as the target."),
         ("iotrail check --file /dev/nvme0n1", "Check a drive: its queues, poll queues, scheduler and interrupts."),
         ("iotrail check --verbose 2>verifier.log", "Keep the verifier's log of probes that the kernel refuses."),
         ("iotrail check --json >check.json", "Write the items as JSON, for a script."),
     ],
     exit: &[
-        ("0", "The report was printed, whatever is missing."),
-        ("2", "Wrong use, or --file names nothing that exists."),
+        ("0", "The report was printed, with or without missing items."),
+        ("2", "Usage error, or --file names a missing file."),
         REFUSED,
         FAULT,
     ],
@@ -62,13 +62,13 @@ pub const CHECK: Page = Page {
 pub const LIST: Page = Page {
     description: &[
         "Lists the built-in experiments, and every run and every fleet of the store: its number, experiment, start, and how much of it is measured. A store that \
-         does not exist yet holds none, and is not made.",
-        "--salvage copies what can be read of a damaged store into a new one. The damaged file is only read.",
+         does not exist yet is treated as empty, and is not created.",
+        "--salvage copies the readable part of a damaged store to a new one. The damaged file is only read.",
     ],
     examples: &[
         ("iotrail list", "List experiments and stored runs."),
         ("iotrail list --json >list.json", "Write both lists as JSON."),
-        ("iotrail list --salvage new.db --store broken.db", "Copy what can be read of a damaged store."),
+        ("iotrail list --salvage new.db --store broken.db", "Copy the readable part of a damaged store."),
     ],
     exit: PLAIN,
     files: &[STORE, ("NEW of --salvage", "The new store. It must not exist.")],
@@ -77,20 +77,20 @@ pub const LIST: Page = Page {
 
 pub const RESTORE: Page = Page {
     description: &[
-        "Puts back host settings that a killed run left changed: scheduler, queue depth, interrupt affinity, governor, poll queues, CPU quota. A run \
-         that ends in any other way puts them back itself.",
+        "Restores host settings that a killed run left changed: scheduler, queue depth, interrupt affinity, governor, poll queues, CPU quota. A run \
+         that ends in any other way restores them itself.",
         "A setting that another program has changed since is left alone, unless --force is given.",
     ],
     examples: &[
-        ("iotrail restore", "Put back what was left changed; print each setting."),
-        ("iotrail restore --force", "Put back settings too that another program has changed since."),
+        ("iotrail restore", "Restore the changed settings; print each of them."),
+        ("iotrail restore --force", "Restore settings too that another program has changed since."),
         ("iotrail restore --json", "Print the settings as JSON."),
     ],
     exit: &[
-        ("0", "Every setting is as it was before the run, or nothing was left changed."),
+        ("0", "Every setting is as it was before the run."),
         ("1", "Another program has changed a setting since. It is left alone."),
         WRONG,
-        ("3", "A setting could not be put back, or another iotrail process holds the host-settings lock."),
+        ("3", "A setting could not be restored, or another iotrail process holds the host-settings lock."),
         FAULT,
     ],
     files: &[JOURNAL, ("~/.local/state/iotrail/settings.lock", "Held by the process that changes settings.")],

@@ -66,7 +66,7 @@ struct RunArgs {
     #[arg(long)]
     json: bool,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 

@@ -34,7 +34,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
-    /// Print everything, not the answer alone
+    /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
 

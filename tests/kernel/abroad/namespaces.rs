@@ -267,7 +267,7 @@ fn background() -> Result<(), Failed> {
     assert_eq!(whole.total.ios, 6000, "{said}");
     let Subject::Command { exit_status, .. } = whole.subject else { panic!("{:?}", whole.subject) };
     assert_eq!(exit_status, Some(5), "the command's own");
-    assert_eq!(said.matches("sh has ended (status 5); still watching ").count(), 1, "{said}");
+    assert_eq!(said.matches("sh has ended (status 5); still tracing ").count(), 1, "{said}");
     assert!(said.contains("--until command stops here"), "{said}");
     assert!(!whole.total.warnings.iter().any(|w| w.code == "left_running"), "{:?}", whole.total.warnings);
 

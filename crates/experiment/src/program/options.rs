@@ -176,7 +176,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
             return Err(format!("two metrics are called {}", metric.name));
         }
         if metric.name.parse::<iotrail_answer::compare::Metric>().is_ok_and(|m| !is_own(m)) {
-            return Err(format!("{} is a metric of iotrail's: call it otherwise", metric.name));
+            return Err(format!("{} is a metric of iotrail's: choose another name", metric.name));
         }
     }
     let ready = raw.ready.as_deref().map(str::parse::<Ready>).transpose()?;
@@ -232,7 +232,7 @@ mod tests {
         let said = |text: &str| of(text).unwrap_err();
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
         assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are called a");
-        assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail's: call it otherwise");
+        assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail's: choose another name");
         for entries in [0, 65537] {
             let limit = "the kernel allows completion queues of 1 to 65536 entries";
             assert_eq!(said(&format!("ring = 'coop_taskrun'\ncq-entries = {entries}")), limit);
