@@ -113,7 +113,7 @@ fn another_reader() -> Result<(), Failed> {
     let _reader = Beside::bench(&other, "--depth 8")?;
     let m = run(&format!("--file {} --depth 8 --runtime 1s --warmup 200ms", file().display()));
     assert!(codes(&m).contains(&"other_io"), "{:?} {:?}", m.warnings, m.circumstances);
-    assert!(reasons(&m).iter().any(|r| r.starts_with("beside the load's ")), "{:?}", reasons(&m));
+    assert!(reasons(&m).iter().any(|r| r.starts_with("in addition to the load's ")), "{:?}", reasons(&m));
     Ok(())
 }
 

@@ -180,7 +180,7 @@ mod tests {
             of(&cli, &words, &none, 0)
         };
         let names: Vec<String> = of(&["run", "co"]).iter().map(|l| l.split('\t').next().unwrap().to_owned()).collect();
-        assert_eq!(names, ["coop", "coop-worse", "copy-cost"]);
+        assert_eq!(names, ["commit", "coop", "coop-worse", "copy-cost"]);
         for nothing in
             [&["run", "--se"][..], &["run", "coop", ""], &["run", "--file", "c"], &["bench", ""], &["no-such", ""], &[]]
         {

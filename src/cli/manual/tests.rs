@@ -19,7 +19,7 @@ fn each(look: &mut dyn FnMut(&str, &Command, &str)) {
 #[test]
 fn each_command_has_a_page_with_its_options_and_every_section() {
     let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
-    assert_eq!((names[0].as_str(), names.len()), ("iotrail.1", 28));
+    assert_eq!((names[0].as_str(), names.len()), ("iotrail.1", 31));
     assert!(
         names.contains(&"iotrail-net-serve.1".into()) && !names.contains(&"iotrail-lab-guest.1".into()),
         "{names:?}"

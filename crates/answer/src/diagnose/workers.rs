@@ -202,45 +202,40 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent 10 % of all latency in io-wq's queue, and 50 or more were handed to io-wq",
+    about: "requests spent 10 % of all latency in io-wq's queue, half of those handed to io-wq were writes of files, and two or more were in flight",
     rests_on: RestsOn::Requests,
+    advice: "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
+             on space that was written before",
     checks: &[Check::Trace(queued)],
     ..RULE
 };
 
-fn in_queue(t: &TraceRecord) -> Option<Bound> {
-    of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| bound.share >= QUEUED)
+/// Requests that were handed to io-wq.
+fn handed(o: &OpcodeRecord) -> u64 {
+    punts(o).min(o.requests)
 }
 
-/// io-wq runs buffered writes of one regular file one after the other (`io_wq_hash_work`). Others wait for a worker.
+/// io-wq runs buffered writes of one regular file one after the other (`io_wq_hash_work`). A single write only waits for its worker.
+fn in_queue(t: &TraceRecord) -> Option<Bound> {
+    let requests = t.account.as_ref()?.requests.as_ref()?;
+    let writes = |o: &&OpcodeRecord| is(&o.opcode, WRITES) && !is(&o.opcode, SOCKET);
+    let (all, written): (u64, u64) =
+        (t.total.opcodes.iter().map(handed).sum(), t.total.opcodes.iter().filter(writes).map(handed).sum());
+    let serial = written >= PUNTS && written * 2 > all && requests.latency_sum_ns >= 2 * t.total.elapsed_ns;
+    of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| serial && bound.share >= QUEUED)
+}
+
 fn queued(t: &TraceRecord) -> Option<Finding> {
     let bound = in_queue(t)?;
-    let handed = |o: &OpcodeRecord| punts(o).min(o.requests);
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
-    if punted < PUNTS {
-        return None;
-    }
-    let writes: u64 =
-        t.total.opcodes.iter().filter(|o| is(&o.opcode, WRITES) && !is(&o.opcode, SOCKET)).map(handed).sum();
-    let workers = t.total.iowq.most_at_once;
-    let (cause, remedy) = if writes * 2 > punted {
-        (
-            "io-wq runs the writes of one file one at a time, unless the file has O_DIRECT and its file system writes in parallel".into(),
-            "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
-             on space that was written before",
-        )
-    } else {
-        let most = workers.map_or(String::new(), |most| format!(", {most} at most at one time"));
-        (
-            format!("all workers were busy{most}"),
-            "raise the limit of workers (IORING_REGISTER_IOWQ_MAX_WORKERS; RLIMIT_NPROC for unbounded work), keep fewer such requests in flight, \
-             or keep them out of io-wq",
-        )
-    };
-    let text = format!("requests spent {} of their latency in io-wq's queue: {cause}", percent(bound.share));
+    let text = format!(
+        "requests spent {} of their latency in io-wq's queue: io-wq runs the writes of one file one at a time, unless the file has O_DIRECT and its \
+         file system writes in parallel",
+        percent(bound.share)
+    );
     let evidence = [("share", bound.share), ("punted", punted as f64)];
     let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
-    Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
+    Some(Finding { bound: Some(bound), ..f })
 }
 
 /// Workers at one time per CPU: one may run and one may wait; any more wait for these.

@@ -67,10 +67,13 @@ pub(super) fn lock_contended() -> TraceRecord {
 
 pub(super) fn iowq_queue() -> TraceRecord {
     let mut t = with_rows(vec![]);
+    t.total.opcodes[0].opcode = "write".into();
     t.total.opcodes[0].punted_would_block = 3_000;
+    let part = t.total.elapsed_ns / 10;
     let row = |stage, ns| RequestRow { stage, reason: None, ns, exact: true, ns_ci95: None };
-    let rows = vec![row(RequestStage::IowqQueue, 930), row(RequestStage::Iowq, 70)];
-    let requests = RequestAccount { count: 3_000, latency_sum_ns: 1_000, from: Start::Intended, to: End::Posted, rows };
+    let rows = vec![row(RequestStage::IowqQueue, 93 * part), row(RequestStage::Iowq, 7 * part)];
+    let requests =
+        RequestAccount { count: 3_000, latency_sum_ns: 100 * part, from: Start::Intended, to: End::Posted, rows };
     t.account.as_mut().unwrap().requests = Some(requests);
     t
 }
@@ -89,14 +92,16 @@ fn a_lock_contends_only_if_threads_that_do_io_sleep_for_it_often() {
 }
 
 #[test]
-fn the_queue_of_io_wq_is_explained_by_one_file_or_by_the_workers() {
-    let mut t = iowq_queue();
-    t.total.iowq.most_at_once = Some(4);
-    assert!(only(&t, "iowq_queue").text.contains("all workers were busy, 4 at most at one time"));
-    t.total.opcodes[0].opcode = "write".into();
-    let f = only(&t, "iowq_queue");
+fn writes_wait_for_each_other_only_if_several_are_in_flight() {
+    let f = only(&iowq_queue(), "iowq_queue");
     assert!(f.text.contains("93 % of their latency") && f.text.contains("the writes of one file one at a time"));
     assert_eq!(f.bound, Some(Bound { of: BoundOf::Latency, share: 0.93 }));
+    let (mut reads, mut one) = (iowq_queue(), iowq_queue());
+    reads.total.opcodes[0].opcode = "read".into();
+    one.total.elapsed_ns *= 10;
+    for t in [reads, one] {
+        assert!(findings(&t).iter().all(|f| f.code != "iowq_queue"));
+    }
 }
 
 pub(super) fn cpu_quota() -> TraceRecord {
