@@ -265,10 +265,9 @@ fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
     let counts = |row: &ThreadRow| match of {
         BoundOf::ThreadTime => true,
         BoundOf::Cpu => row.state == ThreadState::Running,
-        // A completion may be ready before its thread has a CPU, and a program may poll the CQ ring from user mode.
+        // A program that polls the CQ ring from user mode waits there, too.
         BoundOf::Latency | BoundOf::P99 => {
-            let polls = looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none();
-            waits(row) || polls || row.state == ThreadState::Runnable
+            waits(row) || looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none()
         }
     };
     let share = |thread: &ThreadAccount| {
