@@ -27,6 +27,7 @@ const FUNCTIONS: [&str; 27] = [
     // Go
     "runtime.",
     "syscall.",
+    "internal/runtime/syscall.",
     "internal/",
     "os.",
     "golang.org/x/sys/",
