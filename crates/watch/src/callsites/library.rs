@@ -4,7 +4,7 @@
 const FILES: [&str; 8] = ["libc.", "libc-", "liburing", "libaio", "libpthread", "librt.", "ld-linux", "ld-musl"];
 
 /// Functions of libraries that are linked statically or inlined: those with this name, and if it ends with `_`, `:` or `.`, with this prefix.
-const FUNCTIONS: [&str; 27] = [
+const FUNCTIONS: [&str; 28] = [
     // C
     "io_uring_",
     "__io_uring_",
