@@ -396,10 +396,11 @@ impl Reaped {
         }
     }
 
-    /// Threads of one ring may report an older head after a newer one: that is a long way round.
+    /// Threads of one ring may report an older head after a newer one: that is nearly once round. A context may be reaped nearly whole by one
+    /// call, so only the last sixteenth counts as older.
     fn at(&mut self, head: u32) -> u64 {
         let ahead = (u64::from(head) + self.values - u64::from(self.last) % self.values) % self.values;
-        if ahead <= self.values - self.values / 4 {
+        if ahead <= self.values - self.values / 16 {
             self.all += ahead;
             self.last = head;
         }

@@ -10,6 +10,8 @@ fn a_head_that_comes_round_goes_on_counting() {
     assert_eq!([0, 5, 5, u32::MAX].map(|head| new.at(head)), [0, 5, 5, 5], "an older head than the last one");
     let mut old = ring(u32::MAX - 1, u32::MAX - 1, 256, 0);
     assert_eq!([u32::MAX, 3].map(|head| old.at(head)), [1, 5]);
+    let mut context = ring(0, 0, 0, 1);
+    assert_eq!([120, 0, 64, 63].map(|head| context.of_context(head, 128, 0)), [120, 128, 192, 192]);
 }
 
 #[test]

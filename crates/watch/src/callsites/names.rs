@@ -106,7 +106,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "needs the program's own debug information"]
     fn a_function_of_this_program_has_its_name() {
         let Place::File { module, offset } = place_of_this_function() else { panic!("no file") };
         let named = Names::default().at(&module, offset);
