@@ -81,7 +81,7 @@ fn several() -> End {
     let report = |more: &[&str]| run(&mut place.tool([&["report", "f1", "--store", "c1.db"][..], more].concat()));
     assert_eq!(report(&["--json"]).ok().json()["effects"], a["effects"]);
     let full = report(&["--full"]).ok().stdout;
-    assert!(full.contains("what the machines differ in") && full.contains("- 0.700"), "{full}");
+    assert!(full.contains("differences between the machines") && full.contains("- 0.700"), "{full}");
     report(&["-o", "fleet.html"]).ok();
     let page = std::fs::read_to_string(place.path().join("fleet.html")).expect("the page");
     assert_eq!(page.matches("<rect class=\"tile ").count() % 12, 0, "six machines in two situations, each metric");

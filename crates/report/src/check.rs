@@ -33,7 +33,7 @@ pub struct Cpus {
     pub isolated: Option<Vec<u32>>,
     /// CPUs without a tick; null: not readable.
     pub nohz_full: Option<Vec<u32>>,
-    /// Online CPUs that take the target's interrupts; null: the target has none.
+    /// Online CPUs that handle the target's interrupts; null: the target has none.
     pub with_target_interrupts: Option<Vec<u32>>,
     /// Online CPUs without these interrupts; null: the target has none.
     pub without_target_interrupts: Option<Vec<u32>>,
@@ -110,7 +110,7 @@ pub struct Item {
     pub state: State,
     /// The observed value.
     pub text: String,
-    /// Functions that are lost without it; null: nothing is missing.
+    /// Features that require it; null: nothing is missing.
     pub lost: Option<String>,
     /// The change that restores it; null: nothing is missing.
     pub restore: Option<String>,
@@ -197,8 +197,8 @@ pub fn screen(report: &Report, style: Style) -> Screen {
     out.line(&match (missing, unknown) {
         (0, 0) => "Nothing is missing.".to_owned(),
         (m, 0) => format!("{m} missing."),
-        (0, u) => format!("Nothing is known to be missing; {u} could not be told."),
-        (m, u) => format!("{m} missing, {u} could not be told."),
+        (0, u) => format!("Nothing is known to be missing; {u} could not be determined."),
+        (m, u) => format!("{m} missing, {u} could not be determined."),
     });
     out
 }
@@ -221,12 +221,12 @@ fn verdict(report: &Report) -> String {
     if 2 * loads < probes {
         let first = of(Section::Privileges).chain(of(Section::Kernel)).chain(of(Section::Probes));
         let why = first.filter(|i| i.state == State::Missing).map(|i| i.text.clone()).next().unwrap_or_default();
-        return format!("not ready: completions cannot be followed ({loads} of {probes} probes load): {why}");
+        return format!("not ready: completions cannot be traced ({loads} of {probes} probes load): {why}");
     }
     if probes == 0 {
         return format!("probes were not tried; {}", others(missing));
     }
-    format!("ready: completions can be followed ({loads} of {probes} probes load); {}", others(missing))
+    format!("ready: completions can be traced ({loads} of {probes} probes load); {}", others(missing))
 }
 
 struct Line {

@@ -1,4 +1,4 @@
-//! Measurements and runs → something to look at. Reports take what the store holds and never what made it.
+//! Measurements and runs → reports for people and files for programs. Reports depend on stored records, never on the code that produced them.
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`, `iotrail-store`, `iotrail-answer`.
 

@@ -1,8 +1,8 @@
 //! Tables as CSV (RFC 4180: CRLF, quotes doubled). The first line names the columns; unknown is an empty field.
 //!
-//! A spreadsheet takes a text that begins with `=`, `+`, `-`, `@`, a tab or a line end for a formula, and file names come from
-//! elsewhere: such a text gets an apostrophe before it, and so does one that begins with an apostrophe. Whoever reads the file
-//! back takes one apostrophe off. Numbers are numbers, negative ones too.
+//! A spreadsheet treats text that begins with `=`, `+`, `-`, `@`, a tab or a line end as a formula, and file names come from
+//! outside. An apostrophe is inserted before such text and before text that begins with an apostrophe. Readers of the file
+//! must remove one apostrophe. Numbers are unmodified, including negative ones.
 
 use std::io::Write;
 
@@ -11,14 +11,14 @@ use super::table::{self, Field, HISTOGRAM, IDENTITY, MEASUREMENTS, Table};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
-/// Rows without the first line. `refused` says why the output did not take it.
+/// Rows without the first line. `refused` has the reason if the output failed.
 pub fn write(run: &Run<'_>, table: &Table, out: impl Write, refused: &dyn Fn(std::io::Error) -> Error) -> Result<u64> {
     let taken = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(e) => refused(e),
         other => refused(std::io::Error::other(format!("{other:?}"))),
     };
     let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    // Parameters are of the cell: where rows are of something else, `cell` leads to them.
+    // Parameters belong to the cell; other tables refer to them by `cell`.
     let parameters = if table.name == MEASUREMENTS.name { run.parameters() } else { vec![] };
     for column in IDENTITY {
         out.write_field(column.name).map_err(&taken)?;
@@ -64,7 +64,7 @@ pub(super) fn written(field: &Field) -> String {
 }
 
 fn guarded(text: &str) -> String {
-    // The wide forms count as the narrow ones in some programs.
+    // Some programs treat the full-width forms like the ASCII ones.
     let begins = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'', '＝', '＋', '－', '＠']);
     if begins { format!("'{text}") } else { text.to_owned() }
 }
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_back_is_what_was_measured() {
+    fn values_read_back_unchanged() {
         let (names, rows) = written("measurements");
         assert_eq!(rows.len(), 4);
         let of = |row: usize, name: &str| rows[row][names.iter().position(|n| n == name).expect(name)].as_str();
         assert_eq!((of(0, "run_number"), of(0, "cell"), of(1, "repeat"), of(3, "param.depth")), ("3", "1", "2", "32"));
         assert_eq!((of(0, "ios"), of(0, "iops"), of(0, "latency_mean_ns")), ("500", "250", "3998123.1"));
         assert_eq!((of(0, "latency_p99_ns"), of(0, "load_sq_cpu"), of(0, "load_direct")), ("", "", "true"));
-        // One apostrophe off, and the text is as it was.
+        // Removing one apostrophe restores the text.
         assert_eq!(of(0, "experiment"), format!("'{}", HOSTILE[0]));
         assert_eq!(of(0, "param.arm"), HOSTILE[1]);
         assert_eq!((of(0, "load_file"), of(1, "load_file")), (HOSTILE[1], "''already"));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_tables_have_a_row_for_each_item() {
+    fn long_tables_have_one_row_per_item() {
         let (names, rows) = written("histogram");
         assert_eq!(&names[4..], ["cell", "repeat", "from_ns", "to_ns", "ios"]);
         assert_eq!(rows.iter().map(|r| r[8].parse::<u64>().unwrap()).sum::<u64>(), 40_000);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_a_formula() {
+    fn text_never_becomes_a_formula() {
         for text in ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "＝1"] {
             assert_eq!(guarded(text), format!("'{text}"));
         }

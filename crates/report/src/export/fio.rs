@@ -1,10 +1,10 @@
-//! fio's JSON, as `fio --output-format=json+ --lat_percentiles=1 --disable_slat=1 --disable_clat=1` writes it: one file for each
-//! measurement, named as fio-plot wants them. fio-plot takes the jobs of a file, and the files of a folder that have the same
-//! depth and number of jobs, for parts of one load: so parameters other than these two, and repeats, are folders of their own.
+//! fio's JSON, as `fio --output-format=json+ --lat_percentiles=1 --disable_slat=1 --disable_clat=1` writes it: one file per
+//! measurement, named as fio-plot expects. fio-plot treats the jobs of a file, and the files of a directory with the same
+//! depth and number of jobs, as parts of one load; other parameters and repeats therefore have separate directories.
 //!
-//! A latency here is what fio calls `lat`: from before the submission to after the look that found it. Its two parts, `slat` and
-//! `clat`, are not measured, and are the zeros that fio writes where they are switched off. Percentiles that too few samples
-//! support are left out. fio tells reads from writes throughout and a measurement does not, so a mixture of the two has no file.
+//! Latency is fio's `lat`: from before the submission to after the reaping. Its two parts, `slat` and
+//! `clat`, are not measured; they are 0, as fio prints them when disabled. Percentiles with too few samples
+//! are omitted. fio reports reads and writes separately and a measurement does not, so a mixed load has no file.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use iotrail_schema::measurement::{Measurement, Throughput};
 use iotrail_schema::run_record::value_text;
 use iotrail_stats::quantile::quantile;
 
-/// Where the file of a measurement belongs, below the folder: `arm=coop/repeat-1/randread-16-1.json`.
+/// Path of a measurement's file below the output directory: `arm=coop/repeat-1/randread-16-1.json`.
 pub fn place(row: &Row<'_>) -> String {
     let load = &row.measurement.load;
     let others = row.params.iter().filter(|(name, _)| !matches!(name.as_str(), "depth" | "jobs"));
@@ -25,7 +25,7 @@ pub fn place(row: &Row<'_>) -> String {
     format!("{folder}/repeat-{}/{}-{}-{}.json", row.repeat, super::file_name(load.rw.name()), load.depth, load.jobs)
 }
 
-/// Which of fio's two directions the load has; `None`: both, or none.
+/// The direction of the load in fio's terms; `None`: both or none.
 fn direction(rw: &Rw) -> Option<&'static str> {
     match rw {
         Rw::Read | Rw::RandRead => Some("read"),
@@ -80,7 +80,7 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
         }
     }
     let mut file = json!({
-        // The layout is that of this version; what wrote it is in the job's name.
+        // The layout is of this fio version; the job's name identifies iotrail.
         "fio version": "fio-3.33",
         "timestamp": m.started_unix_s,
         "timestamp_ms": m.started_unix_s * 1000,
@@ -90,7 +90,7 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
     Some(file)
 }
 
-/// fio counts the time of each job; of several, together.
+/// fio sums the run time of the jobs.
 fn job_runtime_ms(m: &Measurement) -> u64 {
     m.elapsed_ns / 1_000_000 * u64::from(m.load.jobs)
 }
@@ -123,7 +123,7 @@ fn options(m: &Measurement) -> Value {
     Value::Object(options)
 }
 
-/// As it is written in job files: fio-plot shows it as it is.
+/// The name as in job files; fio-plot prints it unmodified.
 fn block_size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
@@ -136,7 +136,7 @@ fn no_latency() -> Value {
     json!({ "min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0 })
 }
 
-/// What fio writes of a direction in which nothing moved.
+/// fio's output for an unused direction.
 fn nothing() -> Value {
     json!({
         "io_bytes": 0, "io_kbytes": 0, "bw_bytes": 0, "bw": 0, "iops": 0.0, "runtime": 0, "total_ios": 0,
@@ -203,7 +203,7 @@ fn of_latencies(m: &Measurement, latency: Option<&Histogram<u64>>) -> Value {
 const PERCENTILES: &[f64] =
     &[1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// From the completions in consecutive intervals, which are shorter than fio's half second.
+/// From the completions per interval; intervals are shorter than fio's half second.
 fn over_time(series: &Throughput, m: &Measurement, out: &mut Value) {
     let per_s = 1e9 / series.interval_ns as f64;
     let iops: Vec<f64> = series.ios.iter().map(|n| *n as f64 * per_s).collect();
@@ -253,16 +253,16 @@ fn middle(ns: u64) -> u64 {
     from + (1 << width_bits) / 2
 }
 
-/// fio's three lists, with the nanoseconds of their units, and whether there is one for what is above all.
+/// fio's three lists, with the nanoseconds of their units, and whether each has a bucket without an upper bound.
 const DISTRIBUTION: [(&str, u64, bool); 3] =
     [("latency_ns", 1, false), ("latency_us", 1000, false), ("latency_ms", 1_000_000, true)];
 
 /// Bounds of each list, in its unit.
 const BELOW: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
-/// Of the last one, beyond these.
+/// Name of the bucket above these bounds.
 const LONGEST: u64 = 2000;
 
-/// In each list, the share of latencies below its bound and not below the one before; of all.
+/// Share of all latencies per bucket: below its bound and not below the previous one.
 fn distribution(latency: &Histogram<u64>, unit_ns: u64, is_last: bool) -> Value {
     let mut bounds = BELOW.to_vec();
     let mut names: Vec<String> = BELOW.iter().map(u64::to_string).collect();
@@ -289,7 +289,7 @@ mod tests {
     use crate::export::rows::{Order, Run};
     use crate::export::sample::{cells, run};
 
-    /// What fio 3.33 itself wrote of `--rw=randread --output-format=json+`: each field's kind.
+    /// Type of each field in the output of fio 3.33 for `--rw=randread --output-format=json+`.
     const READ: &[&str] = &[
         "io_bytes",
         "io_kbytes",
@@ -316,7 +316,7 @@ mod tests {
         "iops_samples",
     ];
 
-    /// Each row's place and file.
+    /// Path and content of each row's file.
     fn files(run: &Run<'_>) -> Vec<(String, Option<Value>)> {
         let mut all = vec![];
         run.rows(Order::Cell, &mut |row| {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_the_fields_of_fios_own_and_the_figures_of_the_measurement() {
+    fn a_job_has_the_fields_of_fio_and_the_values_of_the_measurement() {
         let file = files(&run()).remove(0).1.unwrap();
         let job = &file["jobs"][0];
         assert_eq!(job["job options"]["iodepth"], "16");
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!((lat["N"].as_u64(), lat["max"].as_u64()), (Some(500), Some(4_100_000)));
         let bins = lat["bins"].as_object().unwrap();
         assert_eq!(bins.values().map(|n| n.as_u64().unwrap()).sum::<u64>(), 10_000);
-        // Of 10,000 samples p99.95 has five beyond it, and p99.99 has not.
+        // With 10,000 samples, p99.95 has five above it, and p99.99 has not.
         let percentiles = lat["percentile"].as_object().unwrap();
         assert!(percentiles.contains_key("99.950000") && !percentiles.contains_key("99.990000"));
         let total: f64 = ["latency_ns", "latency_us", "latency_ms"]
@@ -364,20 +364,20 @@ mod tests {
     }
 
     #[test]
-    fn files_lie_by_parameters_and_repeats_and_nowhere_else() {
+    fn paths_depend_only_on_parameters_and_repeats() {
         let places: Vec<String> = files(&run()).into_iter().map(|(place, _)| place).collect();
         assert_eq!(places[0], "arm=a%2C%22b%22%0D%0Ac%3Bd%3De%20%25/repeat-1/randread-16-1.json");
         assert_eq!(places[3], "arm=%27already/repeat-2/randread-32-1.json");
     }
 
     #[test]
-    fn what_fio_cannot_tell_is_no_file() {
+    fn loads_that_fio_cannot_represent_have_no_file() {
         let mut m = cells().remove(0).measurements.open().remove(0);
         for rw in ["randrw", "nop", "echo"] {
             m.load.rw = rw.into();
             assert_eq!(files(&m.clone().into())[0].1, None);
         }
-        // Without a histogram: what the measurement says itself.
+        // Without a histogram: the quantiles of the measurement.
         m.load.rw = "write".into();
         let file = files(&m.into()).remove(0).1.unwrap();
         let lat = &file["jobs"][0]["write"]["lat_ns"];
@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_fios() {
-        // As fio 3.33 names them: 64 and more by their middle.
+    fn bins_equal_those_of_fio() {
+        // fio 3.33's names: bins of 64 ns and more are named by their middle.
         assert_eq!([0, 1, 63, 64, 127].map(middle), [0, 1, 63, 64, 127]);
         assert_eq!([128, 131, 256, 27_918_336].map(middle), [129, 131, 258, 27_918_336]);
     }

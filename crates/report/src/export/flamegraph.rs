@@ -2,16 +2,16 @@
 
 use inferno::flamegraph::{Options, from_lines};
 
-/// Why there is no picture.
+/// Reasons for a missing picture.
 #[derive(Debug, thiserror::Error)]
 pub enum Undrawn {
-    #[error("no sample is in it")]
+    #[error("it has no samples")]
     Empty,
     #[error("{0}")]
     Failed(#[from] std::io::Error),
 }
 
-/// An SVG with a script for zooming and searching in it; it loads nothing from elsewhere. Widths are numbers of samples.
+/// An SVG with a script for zooming and searching; it loads nothing from the network. Widths are numbers of samples.
 pub fn svg(folded: &[String], title: &str, subtitle: &str) -> Result<Vec<u8>, Undrawn> {
     if folded.is_empty() {
         return Err(Undrawn::Empty);
@@ -20,7 +20,7 @@ pub fn svg(folded: &[String], title: &str, subtitle: &str) -> Result<Vec<u8>, Un
     options.title = title.to_owned();
     options.subtitle = Some(subtitle.to_owned());
     options.count_name = "samples".into();
-    // The same stacks give the same picture.
+    // The output is deterministic.
     options.deterministic = true;
     let mut out = vec![];
     from_lines(&mut options, folded.iter().map(String::as_str), &mut out)?;

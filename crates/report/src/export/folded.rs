@@ -1,4 +1,4 @@
-//! Folded stacks: `thread;outermost;…;innermost count`, a line for each stack. Brendan Gregg's format, which flame graph
+//! Folded stacks: `thread;outermost;…;innermost count`, one line per stack. Brendan Gregg's format, which flame graph
 //! tools, speedscope and others read.
 
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use iotrail_path::place;
 use iotrail_path::sample::{Sample, Stack};
 use iotrail_schema::run_record::value_text;
 
-/// Which stacks, and from where.
+/// Selects the stacks and their first frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Under {
     /// All samples.
     All,
-    /// Those under task work, from the frame on that runs it.
+    /// Samples in task work, starting at the frame that runs it.
     TaskWork,
 }
 
-/// Lines in alphabetical order, each stack once; their counts sum to those of the samples that are in it. User mode is one
-/// frame, `[user]`; idle CPUs are a thread `idle`.
+/// Lines in alphabetical order, each stack once; the counts sum to the number of selected samples. User mode is one
+/// frame, `[user]`; idle CPUs appear as the thread `idle`.
 pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples.iter().filter(|s| s.count > 0) {
@@ -49,8 +49,8 @@ pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
     stacks.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
 }
 
-/// The samples of a run's measurements by place, which is all that is stored of them: `cell=1;arm=x;place count`, a line for each
-/// cell and place, its repeats together.
+/// The samples of a run's measurements by location, since runs store no stacks: `cell=1;arm=x;place count`, one line per
+/// cell and location, repeats merged.
 pub fn places(run: &Run<'_>) -> Result<Vec<String>> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     run.rows(Order::Cell, &mut |row| {
@@ -65,7 +65,7 @@ pub fn places(run: &Run<'_>) -> Result<Vec<String>> {
     Ok(lines.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect())
 }
 
-/// A frame may hold neither the character between frames nor the end of a line.
+/// Replaces frame separators and line ends in a frame.
 pub(super) fn frame(name: &str) -> String {
     name.replace(|c: char| c == ';' || c.is_control(), "_")
 }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn task_work_alone_begins_at_its_frame() {
+    fn selected_task_work_starts_at_its_frame() {
         let expected = ["load-0;task_work_run;tctx_task_work;io_req_task_complete 3"];
         assert_eq!(lines(&samples(), Under::TaskWork), expected);
     }

@@ -1,5 +1,5 @@
-//! An HdrHistogram log (version 1.3): one line for each measurement, in the order of their beginnings, tagged with its cell. Values
-//! are nanoseconds; the maximum beside each histogram is in milliseconds, as in other logs.
+//! An HdrHistogram log (version 1.3): one line per measurement, by start time, tagged with its cell. Values
+//! are nanoseconds; the maximum in each line is in milliseconds, as in other logs.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use super::rows::{Order, Row, Run};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
-/// Lines with a histogram; measurements without one have none.
+/// One line per measurement with a histogram.
 pub fn write(run: &Run<'_>, out: &mut impl Write, refused: &dyn Fn(io::Error) -> Error) -> Result<u64> {
     let mut serializer = V2DeflateSerializer::new();
     let mut log = IntervalLogWriterBuilder::new()
@@ -34,7 +34,7 @@ pub fn write(run: &Run<'_>, out: &mut impl Write, refused: &dyn Fn(io::Error) ->
     Ok(lines)
 }
 
-/// `cell=3;repeat=1;arm=coop;depth=16`. What would end a tag or the line is written as in URLs.
+/// `cell=3;repeat=1;arm=coop;depth=16`. Characters that end a tag or the line are percent-encoded.
 pub(super) fn tag(row: &Row<'_>) -> String {
     let mut tag = format!("cell={};repeat={}", row.cell, row.repeat);
     for (name, value) in row.params {

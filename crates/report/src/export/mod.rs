@@ -1,17 +1,17 @@
-//! Files for other tools to read, one module per format. What is exported comes in as records, never from what made them.
+//! Files for other tools, one module per format. Exports depend on records, never on the code that produced them.
 //!
 //! | module | format |
 //! |---|---|
-//! | [`rows`] | the measurements of one run, which these are made of: |
-//! | [`table`] → [`csv`], [`parquet`] | one row for each measurement, interrupt, bucket …; columns with their units |
+//! | [`rows`] | the measurements of one run, the source of the following: |
+//! | [`table`] → [`csv`], [`parquet`] | one row per measurement, interrupt, bucket …; columns with their units |
 //! | [`hdr`] | HdrHistogram's log |
 //! | [`fio`] | fio's JSON |
 //! | [`folded`], [`flamegraph`] | samples as folded stacks, and drawn |
 //! | [`perfetto`] | a recording, for ui.perfetto.dev |
 //! | [`requests`] | a recording as CSV, and as fio's I/O log |
 //! | [`stacks`] | a trace's call sites as folded stacks, and as pprof's profile |
-//! | [`replay`] | the same of a recording for replay |
-//! | [`openmetrics`] | what is watched, for a scrape |
+//! | [`replay`] | a recording for replay as CSV, and as fio's I/O log |
+//! | [`openmetrics`] | the traced programs, for a scrape |
 
 pub mod csv;
 pub mod fio;
@@ -30,7 +30,7 @@ mod sample;
 pub mod stacks;
 pub mod table;
 
-/// Text in which only what is plain stays as it is: the bytes of the rest are written as in URLs.
+/// Percent-encodes all bytes except plain characters.
 fn encoded(text: &str, is_plain: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -43,7 +43,7 @@ fn encoded(text: &str, is_plain: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// A name for a file or folder, whatever the text; never `.` or `..`, since a letter comes first where it is used.
+/// A safe name for a file or directory from any text; callers prefix a letter, so it is never `.` or `..`.
 fn file_name(text: &str) -> String {
     encoded(text, |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }

@@ -1,12 +1,12 @@
-//! Tables as Parquet, in folders that many runs of many hosts fill side by side:
+//! Tables as Parquet, in a directory tree shared by many runs and hosts:
 //!
 //! ```text
 //! DIR/measurements/host=NAME/run=NUMBER-STARTED_UNIX_S/part.parquet
-//! DIR/histogram/host=NAME/run=…/part.parquet                     and so on, a folder for each table
+//! DIR/histogram/host=NAME/run=…/part.parquet                     and so on, one directory per table
 //! ```
 //!
-//! `host` and `run` are in the paths alone (Hive's partitions), which readers make columns of. Every file of a table has the
-//! same columns, all of them optional; compressed with Snappy, which every reader knows.
+//! `host` and `run` are only in the paths (Hive partitions), which readers turn into columns. All files of a table have the
+//! same columns, all optional; they are compressed with Snappy, which all readers support.
 
 mod values;
 
@@ -29,37 +29,37 @@ use iotrail_base::error::{Error, Result};
 
 type Done<T> = std::result::Result<T, ParquetError>;
 
-/// Fields that are written together, at most.
+/// Maximum number of fields that are written together.
 const GROUP_FIELDS: usize = 1 << 19;
 
-/// Fields that wait for it, of all files together: what an export holds does not grow with its run.
+/// Maximum number of buffered fields over all files, so that the memory of an export does not grow with its run.
 const KEPT_FIELDS: usize = 2 * GROUP_FIELDS;
 
-/// A file that is written, and where below the folder it belongs.
+/// A complete file, and its path below the output directory.
 #[derive(Debug)]
 pub struct Part {
     pub table: &'static str,
     pub rows: u64,
-    /// In the folder for what is under way.
+    /// Path in the temporary directory.
     pub made: PathBuf,
     pub place: PathBuf,
 }
 
-/// Where the parts of a run belong, below the folder, by the measurements' hosts.
+/// Paths of a run's files below the output directory, by host of the measurement.
 pub fn places(run: &Run<'_>) -> Result<Vec<PathBuf>> {
     Ok(run.hosts()?.iter().flat_map(|host| table::all().map(|t| place(t, host, run))).collect())
 }
 
 fn place(table: &Table, host: &str, run: &Run<'_>) -> PathBuf {
-    // As Hive has it where there is no name.
+    // Hive's name for a null partition.
     let host = if host.is_empty() { "__HIVE_DEFAULT_PARTITION__".into() } else { super::file_name(host) };
     let number = run.number.map_or("file".into(), |n| n.to_string());
-    // Numbers of runs are those of one store, and a host may have several.
+    // Run numbers are unique per store, and a host may have several stores.
     let folder = format!("run={number}-{}", run.started_unix_s);
     [table.name, &format!("host={host}"), &folder, "part.parquet"].iter().collect()
 }
 
-/// Writes every table into `under_way`. `refused` says why a file was not taken.
+/// Writes all tables into `under_way`. `refused` has the reason if a file failed.
 pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetError) -> Error) -> Result<Vec<Part>> {
     let mut hosts: BTreeMap<String, Vec<Writing>> = BTreeMap::new();
     let mut kept = 0;
@@ -82,7 +82,7 @@ pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetErr
             kept += file.kept();
         }
         while kept >= KEPT_FIELDS {
-            // Whole groups are for readers: the one that is nearest to being one is written.
+            // Readers prefer large groups: write the one with the most fields.
             let Some(fullest) = hosts.values_mut().flatten().max_by_key(|file| file.kept()) else { break };
             kept -= fullest.kept();
             fullest.flush().map_err(|e| refused(&fullest.place, e))?;
@@ -98,12 +98,12 @@ pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetErr
     Ok(parts)
 }
 
-/// Fields of one of a table's rows.
+/// Number of fields per row of a table.
 fn row_fields(table: &Table) -> usize {
     IDENTITY.len() + table.columns.len()
 }
 
-/// Rows of a table that are written together, at most.
+/// Maximum number of rows of a table per group.
 fn group_rows(table: &Table) -> usize {
     GROUP_FIELDS / row_fields(table)
 }
@@ -115,7 +115,7 @@ struct Writing {
     place: PathBuf,
     file: SerializedFileWriter<File>,
     columns: Vec<Values>,
-    /// Of the measurements' table alone.
+    /// Only for the table of measurements.
     params: Option<Params>,
     pending: usize,
     rows: u64,
@@ -127,7 +127,7 @@ impl Writing {
         let made = under_way.join(super::file_name(&place.to_string_lossy()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // A group is small beside a reader's; an index of its pages would be held until the file's end.
+            // Groups are small for a reader; an index of their pages would stay in memory until the end of the file.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
             .set_created_by(concat!("iotrail ", env!("CARGO_PKG_VERSION")).into())
@@ -155,7 +155,7 @@ impl Writing {
         })
     }
 
-    /// Fields that are not written yet.
+    /// Number of buffered fields.
     fn kept(&self) -> usize {
         self.pending * row_fields(self.table)
     }
@@ -166,7 +166,7 @@ impl Writing {
         }
         let mut group = self.file.next_row_group()?;
         for (i, values) in self.columns.iter_mut().enumerate() {
-            // The parameters' two columns stand behind the identity's.
+            // The two columns of parameters follow the identity columns.
             if i == IDENTITY.len()
                 && let Some(params) = &mut self.params
             {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_read_back_as_they_were() {
+    fn tables_read_back_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let run = run();
         let parts = write(&run, folder.path(), &refused).unwrap();
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(rows[0].get_double(at("latency_mean_ns")).unwrap(), 3_998_123.1);
         assert_eq!(rows[3].get_long(at("load_depth")).unwrap(), 32);
         assert!(rows[0].get_bool(at("load_direct")).unwrap());
-        // As it was, whatever a spreadsheet makes of it; and unknown is no value.
+        // Text is unmodified, without a spreadsheet's apostrophe, and unknown is null.
         assert_eq!(rows[0].get_string(at("experiment")).unwrap(), HOSTILE[0]);
         assert!(rows[0].get_long(at("latency_p99_ns")).is_err());
         let params = rows[0].get_map(at("params")).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rows_than_a_group_holds_are_all_there() {
+    fn rows_beyond_one_group_are_complete() {
         let folder = tempfile::tempdir().unwrap();
         let at_once = group_rows(table::all().find(|t| t.name == "ipis").unwrap());
         let mut cells = cells();
@@ -303,12 +303,12 @@ mod tests {
         assert_eq!(reader.get_row_iter(None).unwrap().count(), at_once + 8);
     }
     #[test]
-    fn what_waits_is_bounded_over_all_tables() {
+    fn buffered_fields_are_bounded_over_all_tables() {
         let folder = tempfile::tempdir().unwrap();
         let tenths = |table: &str, n: usize| n * group_rows(table::all().find(|t| t.name == table).unwrap()) / 10;
         let mut cells = cells();
         let m = &mut cells[0].measurements.open()[0];
-        // Together more than two groups' fields, and no table has a group's rows.
+        // Together more fields than two groups, but no table has the rows of a full group.
         m.ipis = vec![m.ipis[0].clone(); tenths("ipis", 9)];
         m.interrupts = vec![m.interrupts[0].clone(); tenths("interrupts", 6)];
         m.mode_switches = vec![m.mode_switches[0].clone(); tenths("mode_switches", 6)];
@@ -317,7 +317,7 @@ mod tests {
             let part = parts.iter().find(|p| p.table == table).unwrap();
             SerializedFileReader::new(File::open(&part.made).unwrap()).unwrap().num_row_groups()
         };
-        // The fullest was written, and what came after it is a group of its own.
+        // The fullest group was written, and later rows form a new group.
         assert_eq!([groups("ipis"), groups("interrupts"), groups("mode_switches")], [2, 1, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! The messages of pprof's profile that are written here, and only these fields of them, by the numbers of
+//! The subset of pprof's profile format that iotrail writes, with the field numbers of
 //! github.com/google/pprof/proto/profile.proto.
 
 use prost::Message;

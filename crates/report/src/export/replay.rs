@@ -11,7 +11,7 @@ use iotrail_schema::replay_log::{
     ReplayCallKind, ReplayEvent, ReplayFile, ReplayInterface, ReplayOp, ReplayRequest, ReplaySync,
 };
 
-/// The files that events have named so far.
+/// Names of files from the events read so far.
 #[derive(Debug, Default)]
 pub struct Files(HashMap<u32, ReplayFile>);
 
@@ -27,7 +27,7 @@ impl Files {
     }
 }
 
-/// Column, and where the value is in the JSON of a request, or of a synchronous call.
+/// Column name, and JSON pointers for a request and for a synchronous call.
 const COLUMNS: [(&str, &str, &str); 15] = [
     ("thread", "/tid", "/tid"),
     ("ring", "/ring", ""),
@@ -144,7 +144,7 @@ impl<W: Write> IoLog<W> {
     pub fn event(&mut self, event: &ReplayEvent) -> io::Result<()> {
         self.files.take(event);
         let Some(logged) = Logged::of(event) else { return Ok(()) };
-        // fio splits at blanks and takes absolute names.
+        // fio splits at blanks and needs absolute names.
         let is_path = |path: &str| path.starts_with('/') && !path.contains(char::is_whitespace);
         let file = self.files.find(logged.file).filter(|file| file.replayable && is_path(&file.path));
         let (Some(action), Some(file)) = (logged.action(), file) else {
@@ -152,7 +152,7 @@ impl<W: Write> IoLog<W> {
             return Ok(());
         };
         let began = *self.began.get_or_insert(logged.ns);
-        // Threads' events are nearly in order, and fio's must be.
+        // Events of several threads can be out of order; fio requires order.
         self.last_us = self.last_us.max(logged.ns.saturating_sub(began) / 1000);
         let (us, path) = (self.last_us, &file.path);
         if self.open.insert(path.clone()) {
@@ -176,7 +176,7 @@ impl<W: Write> IoLog<W> {
 #[derive(Debug, Default)]
 pub struct Job {
     files: Files,
-    /// By the first ring of each: requests, those in flight at most, setup flags.
+    /// Per ring: number of requests, maximum in flight, setup flags.
     rings: BTreeMap<u32, (ReplayInterface, u32, u64, u64)>,
     used: BTreeMap<u32, u64>,
     batch: u32,
@@ -217,7 +217,7 @@ impl Job {
         }
     }
 
-    /// The job that replays `log`, as fio reads it.
+    /// A fio job file that replays `log`.
     pub fn text(&self, log: &str) -> String {
         let busiest = self.rings.values().max_by_key(|(_, _, requests, _)| *requests).filter(|(_, _, n, _)| *n > 0);
         let mut out = format!("; replays {log}: writes go to the recorded files\n");
@@ -260,7 +260,7 @@ impl Job {
                 all.iter().filter(|(_, on)| *on == 1).for_each(|(name, on)| option(name, on));
             }
         }
-        // By the requests: most of them decide for the job.
+        // The ring with the most requests determines the job's options.
         let share = |bits: u32| {
             let of = |(file, n): (&ReplayFile, u64)| if file.open_flags & bits == bits { n } else { 0 };
             2 * used().map(of).sum::<u64>() > used().map(|(_, n)| n).sum()

@@ -75,7 +75,7 @@ fn a_row_is_a_request_or_a_synchronous_call() {
 }
 
 #[test]
-fn fio_reads_the_log_in_order_of_time_and_the_job_has_the_rings_flags() {
+fn the_fio_log_is_in_order_and_the_job_has_the_flags_of_the_ring() {
     let (mut out, mut job) = (vec![], Job::default());
     let mut log = IoLog::new(&mut out).unwrap();
     for event in events() {

@@ -10,7 +10,7 @@ use iotrail_schema::recorded::{End, Entry};
 use iotrail_schema::trail::{RequestTrace, Stamp};
 use serde_json::Value;
 
-/// Column, and where the value is in JSON.
+/// Column name and JSON pointer.
 const COLUMNS: [(&str, &str); 26] = [
     ("ring", "/ring"),
     ("process", "/tgid"),
@@ -48,7 +48,7 @@ pub struct Table<'a, W: Write> {
 }
 
 impl<'a, W: Write> Table<'a, W> {
-    /// `end` names the files, where it is known.
+    /// `end` has the names of the files, if known.
     pub fn new(out: W, end: Option<&'a End>) -> io::Result<Self> {
         let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
         let names = COLUMNS.iter().map(|(name, _)| *name);
@@ -86,7 +86,7 @@ pub(super) fn field(value: Option<&Value>) -> Field {
         None | Some(Value::Null | Value::Array(_) | Value::Object(_)) => Field::Unknown,
         Some(Value::Bool(yes)) => Field::Flag(*yes),
         Some(Value::String(text)) => Field::Text(text.clone()),
-        // User data has all 64 bits, which a signed integer has not.
+        // User data uses all 64 bits; a signed integer cannot represent it.
         Some(Value::Number(n)) => n.as_i64().map_or_else(|| Field::Text(n.to_string()), Field::Integer),
     }
 }
@@ -98,7 +98,7 @@ type Logged = (u64, u32, &'static str, u64, u64);
 pub struct IoLog<'a> {
     end: &'a End,
     requests: Vec<Logged>,
-    /// In the order of their first requests, and their places there.
+    /// Files in the order of their first requests, and the index of each.
     files: Vec<&'a str>,
     places: HashMap<&'a str, u32>,
     /// Requests that the log cannot hold.
@@ -124,11 +124,11 @@ impl<'a> IoLog<'a> {
         let (action, offset, bytes) = match () {
             () if is(opcode::READS) => ("read", trail.offset?, trail.asked_bytes?),
             () if is(opcode::WRITES) => ("write", trail.offset?, trail.asked_bytes?),
-            // fio's log has no range of a sync.
+            // fio's log has no range for a sync.
             () if is(opcode::SYNCS) && trail.opcode != "sync_file_range" => ("sync", 0, 0),
             () => return None,
         };
-        // fio splits at blanks and takes absolute names.
+        // fio splits at blanks and needs absolute names.
         let path = self.end.named(trail)?.path.as_str();
         if !path.starts_with('/') || path.contains(char::is_whitespace) {
             return None;
@@ -140,7 +140,7 @@ impl<'a> IoLog<'a> {
         Some((trail.submitted.ns, file, action, offset, bytes))
     }
 
-    /// How many requests are in it.
+    /// Number of requests in the log.
     pub fn write(&mut self, mut out: impl Write) -> io::Result<usize> {
         self.requests.sort_unstable();
         let begin = self.requests.first().map_or(0, |first| first.0);

@@ -1,5 +1,5 @@
-//! The measurements of one run, one after the other: what tables, logs and job files are made of. Each is read when its turn comes, so
-//! that a run of any length takes no more memory than one measurement.
+//! The measurements of one run in order: the source of tables, logs and job files. Each measurement is read on demand, so
+//! that a run of any length needs the memory of one measurement.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
@@ -9,9 +9,9 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 pub use iotrail_store::Order;
 
-/// A run as far as exports need it; one measurement in a file is a run of one cell.
+/// The parts of a run that exports need; a single measurement from a file is a run of one cell.
 pub struct Run<'a> {
-    /// In the store that it came from.
+    /// Its number in the store.
     pub number: Option<i64>,
     pub experiment: Option<String>,
     pub started_unix_s: u64,
@@ -25,24 +25,24 @@ pub struct Cell {
     pub params: Map<String, Value>,
 }
 
-/// Where a run's measurements are.
+/// The source of a run's measurements.
 pub trait Source {
-    /// Hands out all of them, with cell and repeat.
+    /// Calls the function for each measurement, with cell and repeat.
     fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()>;
 
-    /// The latencies of a cell's repeat; `None`: they are not kept.
+    /// The latencies of one repeat of a cell; `None`: not kept.
     fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>>;
 
     fn count(&self) -> Result<u64>;
 
-    /// Names of the hosts that measured, each once.
+    /// Names of the measuring hosts, each once.
     fn hosts(&self) -> Result<Vec<String>>;
 }
 
-/// Takes a measurement with its cell and repeat.
+/// Callback for a measurement with its cell and repeat.
 pub type Take<'a> = dyn FnMut(u32, u32, &Measurement) -> Result<()> + 'a;
 
-/// One measurement, and where it stands. Cells and repeats count from 1.
+/// One measurement and its position. Cells and repeats count from 1.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     pub run: &'a Run<'a>,
@@ -53,7 +53,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Of the record only what describes the run: its measurements come from the source.
+    /// Uses only the description of the run from the record; measurements come from the source.
     pub fn new(record: RunRecord, from: impl Source + 'a) -> Self {
         Self {
             number: Some(record.run),
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         self.from.hosts()
     }
 
-    /// Names of the parameters, each once, in the order in which the cells have them.
+    /// Names of the parameters, each once, in the order of the cells.
     pub fn parameters(&self) -> Vec<&str> {
         let mut names: Vec<&str> = vec![];
         for name in self.cells.iter().flat_map(|c| c.params.keys()) {
@@ -109,12 +109,12 @@ impl From<Measurement> for Run<'_> {
     fn from(measurement: Measurement) -> Self {
         let mut record = RunRecord::single(&measurement);
         record.cells = vec![CellRecord { measurements: vec![measurement].into(), ..record.cells.remove(0) }];
-        // It is of no store and no experiment.
+        // It belongs to no store and no experiment.
         Run { number: None, experiment: None, ..Run::from(record) }
     }
 }
 
-/// A cell's measurements that are all in memory, as a file has them: without their histograms.
+/// Measurements of a cell in memory, from a file: without histograms.
 struct Held {
     cell: u32,
     measurements: Vec<Measurement>,

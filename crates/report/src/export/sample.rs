@@ -8,11 +8,11 @@ use iotrail_base::error::Result;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_testing::sample::{histogram, measurement};
 
-/// What spreadsheets, terminals and separators take amiss.
+/// Characters with a special meaning in spreadsheets, terminals and file formats.
 pub const HOSTILE: [&str; 6] =
     ["=cmd|'/c calc'!A1", "a,\"b\"\r\nc;d=e %", "'already", "\u{1b}[31mred\u{7}", "-1+2\t", "ä\u{202e}x/../y\u{fffd}"];
 
-/// Measurements with a histogram each, but for one cell's repeat.
+/// Measurements with a histogram each, except one repeat of one cell.
 struct Sample {
     cells: Vec<CellRecord>,
     without: Option<(u32, u32)>,
@@ -46,7 +46,7 @@ fn record(cells: Vec<CellRecord>) -> RunRecord {
     }
 }
 
-/// Two cells with hostile names, of two repeats each.
+/// Two cells with hostile names and two repeats each.
 pub fn run() -> Run<'static> {
     run_of(cells())
 }
@@ -55,7 +55,7 @@ pub fn run_of(cells: Vec<CellRecord>) -> Run<'static> {
     made(cells, None)
 }
 
-/// The same without the histogram of one cell's repeat.
+/// As above, without the histogram of one repeat.
 pub fn run_without(cell: u32, repeat: u32) -> Run<'static> {
     made(cells(), Some((cell, repeat)))
 }

@@ -13,7 +13,7 @@ use iotrail_answer::callsites::{self, SiteValue};
 use iotrail_schema::stacks::{Frame, StackRecord, Stacks};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Values that stacks have, by name and unit.
+/// Values of stacks, by name and unit.
 pub const VALUES: [(&str, &str, SiteValue); 7] = [
     ("requests", "count", SiteValue::Requests),
     ("latency", "nanoseconds", SiteValue::Latency),
@@ -28,7 +28,7 @@ fn sum(stack: &StackRecord, value: SiteValue) -> u64 {
     stack.uses.iter().map(|of| value.of(of)).sum()
 }
 
-/// `thread;outermost;…;innermost value`, a line for each stack.
+/// `thread;outermost;…;innermost value`, one line per stack.
 pub fn folded(stacks: &Stacks, value: SiteValue) -> Vec<String> {
     let line = |stack: &StackRecord| {
         let n = Some(sum(stack, value)).filter(|n| *n > 0)?;
@@ -43,14 +43,14 @@ pub fn folded(stacks: &Stacks, value: SiteValue) -> Vec<String> {
     stacks.stacks.iter().filter_map(line).collect()
 }
 
-/// pprof's profile, packed as its tools expect it.
+/// A pprof profile, compressed with gzip as its tools expect.
 pub fn pprof(trace: &TraceRecord, stacks: &Stacks, out: impl Write) -> io::Result<()> {
     let mut packed = GzEncoder::new(out, Compression::default());
     packed.write_all(&profile(trace, stacks).encode_to_vec())?;
     packed.finish()?.flush()
 }
 
-/// Texts by their number; the first one is empty.
+/// The string table; index 0 is empty.
 struct Texts {
     numbers: HashMap<String, i64>,
     all: Vec<String>,
@@ -112,7 +112,7 @@ fn profile(trace: &TraceRecord, stacks: &Stacks) -> Profile {
     }
 }
 
-/// The number of the file; names are there already, and pprof looks for no others.
+/// ID of the file's mapping. Functions are named already, so that pprof does not symbolise.
 fn mapping(mappings: &mut Vec<Mapping>, filename: i64, of: &Frame) -> u64 {
     let known = mappings.iter().position(|known| known.filename == filename);
     let at = known.unwrap_or_else(|| {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_stacks_have_the_value_that_is_asked_for() {
+    fn folded_stacks_have_the_requested_value() {
         assert_eq!(folded(&stacks(), SiteValue::Blocked), ["a_b;db+0x10;commit 830", "a_b;[no stack] 830"]);
         assert_eq!(folded(&stacks(), SiteValue::Latency), [""; 0]);
     }

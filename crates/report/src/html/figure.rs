@@ -1,11 +1,11 @@
-//! A figure: a table, and what of it is drawn. Every mark names the row that it shows, so that a chart holds nothing that its table, its
-//! hover text and its CSV do not.
+//! A figure: a table and the marks drawn from it. Every mark names its row, so that a chart contains nothing that is missing in its
+//! table, its hover text or its CSV.
 
 use serde::Serialize;
 
 use super::rows::Rows;
 
-/// What a column's numbers are, which decides how they are written.
+/// The unit of a column, which decides how its numbers are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -15,13 +15,13 @@ pub enum Unit {
     Ns,
     /// From 0 to 1.
     Share,
-    /// Of two numbers; 1: they are equal.
+    /// Ratio of two numbers.
     Ratio,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Column {
-    /// As the CSV has it: with its unit.
+    /// The column's name in the CSV, with its unit.
     pub name: String,
     pub unit: Unit,
 }
@@ -32,12 +32,12 @@ impl Column {
     }
 }
 
-/// Where on the page a figure is.
+/// The part of the page that contains a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// On the first screen.
     First,
-    /// With the words of the answer.
+    /// Next to the text of the answer.
     Beside,
     /// Below it.
     Open,
@@ -46,21 +46,21 @@ pub enum Place {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// In the page's links and in file names.
+    /// Used in the page's links and in file names.
     pub id: String,
     #[serde(skip)]
     pub title: String,
-    /// How it is read.
+    /// The caption that explains how to read it.
     #[serde(skip)]
     pub reads: String,
-    /// What it shows is time, which means nothing where software runs the machine's instructions.
+    /// It shows time, which is meaningless on an emulated machine (no KVM).
     #[serde(skip)]
     pub is_of_time: bool,
     #[serde(skip)]
     pub place: Place,
     pub columns: Vec<Column>,
     pub rows: Rows,
-    /// The place of each row's cell among the page's; null: it has none.
+    /// The index of each row's cell on the page; null: the row has no cell.
     pub cells: Vec<Option<usize>>,
     pub panels: Vec<Panel>,
 }
@@ -74,20 +74,20 @@ impl Figure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A line for each name, on it a mark with its interval.
+    /// One line per name: a mark with its interval.
     Levels,
-    /// A line for each name, on it marks beside 1, with their intervals.
+    /// One line per name: ratios with their intervals, and a reference line at 1.
     Ratios,
-    /// A line for each name, on it many marks and their middle.
+    /// One line per name: many marks and their median.
     Dots,
-    /// A line for each name, on it parts one after the other.
+    /// One line per name: a stacked bar.
     Bars,
-    /// Lines through many points.
+    /// Curves through many points.
     Curves,
     Points,
-    /// Points of one chart, one level after the other, each with its mean.
+    /// One chart of consecutive levels: points, and the mean of each level.
     Course,
-    /// A line for each name, on it a field for each column.
+    /// One line per name: a field per column.
     Grid,
 }
 
@@ -95,7 +95,7 @@ pub enum Kind {
 pub enum Scale {
     Linear,
     Log,
-    /// From 0, or logarithmic where that would press most marks together.
+    /// From 0, or logarithmic if that would crowd most marks.
     Auto,
 }
 
@@ -111,7 +111,7 @@ impl Axis {
         Self { title: title.into(), unit, scale }
     }
 
-    /// Of names.
+    /// An axis of names.
     pub fn names(title: impl Into<String>) -> Self {
         Self::new(title, Unit::Text, Scale::Linear)
     }
@@ -121,9 +121,9 @@ impl Axis {
 #[derive(Debug, Clone, Default)]
 pub struct Line {
     pub name: String,
-    /// Beside its marks.
+    /// Printed next to its marks.
     pub says: String,
-    /// Bars across: its middle; of several comparisons, each.
+    /// The positions of its bars: its median, or every comparison of the line.
     pub across: Vec<f64>,
 }
 
@@ -138,10 +138,10 @@ pub struct Panel {
     /// The lines of a panel of names.
     #[serde(skip)]
     pub lines: Vec<Line>,
-    /// Names of a grid's columns; `x_column` says which of them a mark is in, from 0.
+    /// Names of a grid's columns; `x_column` has the index of a mark's column.
     #[serde(skip)]
     pub heads: Vec<String>,
-    /// The columns that the marks are placed by; `lo` and `hi`: the ends of their intervals.
+    /// The columns with the coordinates of the marks; `lo` and `hi`: the ends of their intervals.
     #[serde(skip)]
     pub x_column: Option<usize>,
     #[serde(skip)]
@@ -170,7 +170,7 @@ impl Panel {
         }
     }
 
-    /// The series of that name, as a new one if there is none.
+    /// The series of that name, created if it does not exist.
     pub fn series(&mut self, name: &str, class: &'static str) -> &mut Series {
         let i = self.series.iter().position(|s| s.name == name).unwrap_or_else(|| {
             self.series.push(Series { name: name.into(), class, rows: Vec::new(), at: Vec::new() });
@@ -187,11 +187,11 @@ impl Panel {
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {
     pub name: String,
-    /// Its look in the page's style sheet.
+    /// Its class in the style sheet.
     #[serde(skip)]
     pub class: &'static str,
     pub rows: Vec<usize>,
-    /// The line of each, in a panel of names.
+    /// The line of each mark, in a panel of names.
     #[serde(skip)]
     pub at: Vec<usize>,
 }
@@ -203,7 +203,7 @@ impl Series {
     }
 }
 
-/// Panels that come in lots which belong together, each lot with its name, which its panels' titles begin with.
+/// Groups of panels; the titles of a group's panels begin with the group's name.
 pub fn panels(lots: Vec<(String, Vec<Panel>)>) -> Vec<Panel> {
     let named = |(name, panels): (String, Vec<Panel>)| {
         panels.into_iter().map(move |mut panel| {

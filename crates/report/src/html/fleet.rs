@@ -1,4 +1,4 @@
-//! The page of a fleet: the answer, machines × situations as one picture, the mean of each situation beside 1, and machine by machine.
+//! The page of a fleet: the answer, a grid of machines × situations, the mean of each situation around 1, and each machine.
 
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use iotrail_base::words::{list, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::fleet_answer::{Factor, FleetAnswer, FleetEffect, OnMachine, Stands};
 
-/// Machines whose own ratios are shown below the picture; of more, folded.
+/// Up to this many machines, their own ratios are shown below the grid; otherwise they are collapsed.
 const OPEN: usize = 24;
 
-/// Facts beside a machine's fields, at most.
+/// Maximum number of facts next to a machine's fields.
 const FACTS: usize = 2;
 
 pub fn page(a: &FleetAnswer, unit: Counted) -> Result<String> {
@@ -24,7 +24,7 @@ pub fn page(a: &FleetAnswer, unit: Counted) -> Result<String> {
         title: format!("{}: {} on {} machines", a.fleet.name, a.fleet.experiment, a.fleet.nodes.len()),
         answer: a.answer.clone(),
         name: format!("iotrail-{}-{}", a.fleet.id(), safe::file_name(&a.fleet.name)),
-        between_title: "What goes with it, who is apart, what is missing",
+        between_title: "Associated facts, outliers, missing data",
         between: said(a, unit),
         figures: first.into_iter().chain(means(a)).chain(by_machine(a)).chain(rest).collect(),
     };
@@ -36,11 +36,11 @@ fn said(a: &FleetAnswer, unit: Counted) -> Vec<Sentence> {
     let at = |e: &FleetEffect| names.of(e);
     let goes = a.effects.iter().flat_map(|e| e.goes_with.iter().map(move |g| (e, g))).map(|(e, g)| {
         let [with, others] = [0, 1].map(|i| figure(&e.metric, unit, g.ratios[i], g.ci95[i]));
-        format!("{} ({}), {}: {with}; on the others {others}", list(&g.with), nodes(&g.nodes), at(e))
+        format!("{} ({}), {}: {with}; on the other machines {others}", list(&g.with), nodes(&g.nodes), at(e))
     });
     let apart = a.effects.iter().flat_map(|e| e.apart.iter().map(move |m| (e, m))).map(|(e, m)| {
-        let with = if m.with.is_empty() { "nothing that is recorded is so there alone".into() } else { list(&m.with) };
-        format!("{} is apart: {} ×{}, {}; {with}", m.node, e.metric, three_digits(m.ratio), at(e))
+        let with = if m.with.is_empty() { "no recorded fact is unique to it".into() } else { list(&m.with) };
+        format!("{} is an outlier: {} ×{}, {}; {with}", m.node, e.metric, three_digits(m.ratio), at(e))
     });
     goes.chain(apart).chain(a.notes.iter().cloned()).map(Sentence::new).collect()
 }
@@ -50,7 +50,7 @@ struct Pictures {
     rest: Vec<Figure>,
 }
 
-/// Machines × situations, metric by metric; that of the answer first.
+/// Machines × situations, one grid per metric; the answer's metric first.
 fn pictures(a: &FleetAnswer) -> Pictures {
     let Some(lead) = leading(&a.effects) else { return Pictures { first: None, rest: Vec::new() } };
     let mut metrics: Vec<&str> = Vec::new();
@@ -137,7 +137,7 @@ fn arms(effects: &[&FleetEffect]) -> String {
     nodes(&arms)
 }
 
-/// Places of the machines, by their own ratio in the answer's effect; those without one last.
+/// Machines sorted by their own ratio in the answer's effect; machines without one last.
 fn order(lead: &FleetEffect) -> Vec<usize> {
     let mut places: Vec<usize> = (0..lead.on.len()).collect();
     let ratio = |i: usize| lead.on[i].ratio.unwrap_or(f64::INFINITY);
@@ -154,14 +154,14 @@ fn look(m: &OnMachine, is_apart: bool) -> (&'static str, &'static str) {
         (_, Verdict::Faster, false) => ("better", "good"),
         (_, Verdict::Slower, true) => ("worse, apart", "bad ring"),
         (_, Verdict::Slower, false) => ("worse", "bad"),
-        (_, Verdict::Equivalent, true) => ("no difference, apart", "open ring"),
+        (_, Verdict::Equivalent, true) => ("no difference, outlier", "open ring"),
         (_, Verdict::Equivalent, false) => ("no difference", "open"),
         (_, _, true) => ("inconclusive, apart", "unsure ring"),
         (_, _, false) => ("inconclusive", "unsure"),
     }
 }
 
-/// The mean of each situation beside 1, and where another machine lies.
+/// The mean of each situation around 1, with its prediction interval.
 fn means(a: &FleetAnswer) -> Option<Figure> {
     let columns = [
         ("metric", Unit::Text),
@@ -216,8 +216,8 @@ fn means(a: &FleetAnswer) -> Option<Figure> {
     }
     (!panels.is_empty()).then(|| Figure {
         id: "means".into(),
-        title: "On average of the machines, with 95 % intervals".into(),
-        reads: "The bars across are where the ratio of another such machine lies, in 95 of 100.".into(),
+        title: "Mean over the machines, with 95 % intervals".into(),
+        reads: "The wide bars are 95 % prediction intervals for another machine of the fleet.".into(),
         is_of_time: false,
         place: Place::Open,
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
@@ -254,7 +254,7 @@ fn by_machine(a: &FleetAnswer) -> Option<Figure> {
     (!rows.is_empty()).then(|| Figure {
         id: "by-machine".into(),
         title: format!("Machine by machine: {}, {} against {}{at}", e.metric, e.b, e.a),
-        reads: "Each machine's own ratio with its own 95 % interval; the bars across are the mean of all.".into(),
+        reads: "Each machine's ratio with its 95 % interval. The vertical bar is the mean over all machines.".into(),
         is_of_time: false,
         place: if rows.len() > OPEN { Place::Folded } else { Place::Open },
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),

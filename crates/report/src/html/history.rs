@@ -1,4 +1,4 @@
-//! The page of `track`: the answer, every latest change beside 1, and each figure that changed, run by run.
+//! The page of `track`: the answer, the latest change of each metric around 1, and each changed metric run by run.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use iotrail_answer::history::{Change, History, Series, with};
 use iotrail_base::error::Result;
 use iotrail_base::words::so_many;
 
-/// More courses of unchanged figures are for `--json`.
+/// Further unchanged metrics are only in `--json`.
 const UNCHANGED: usize = 60;
 
 pub fn page(h: &History) -> Result<String> {
@@ -26,7 +26,7 @@ pub fn page(h: &History) -> Result<String> {
     page.page()
 }
 
-/// For each run that a latest change begins with, what is another one in it; the latest first.
+/// The recorded facts that differ, for each run with which a latest change begins; the latest first.
 fn with_runs(h: &History) -> Vec<Sentence> {
     let shown = h.shown(false);
     let mut runs: Vec<(i64, &str)> = shown.iter().map(|(_, c)| (c.run, c.started.as_str())).collect();
@@ -39,7 +39,7 @@ fn with_runs(h: &History) -> Vec<Sentence> {
     };
     let left_out = (h.left_out > 0).then(|| {
         let n = so_many(h.left_out, "measurement");
-        Sentence::new(format!("{n} left out, which measured another load than was asked for"))
+        Sentence::new(format!("{n} left out, which measured a load different from the requested one"))
     });
     runs.iter().rev().map(of).chain(left_out).collect()
 }
@@ -49,7 +49,7 @@ fn name(h: &History, series: &Series) -> String {
     [series.metric.clone(), h.at(series)].into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Every latest change as its ratio, with its interval.
+/// The latest changes as ratios with intervals.
 fn changes(h: &History) -> Option<Figure> {
     let columns = [
         ("metric", Unit::Text),
@@ -85,7 +85,7 @@ fn changes(h: &History) -> Option<Figure> {
     (!rows.is_empty()).then(|| Figure {
         id: "changes".into(),
         title: "The latest change of each figure, with 95 % intervals".into(),
-        reads: "The new level over the old one; the interval is of the ratio, as though the run were known.".into(),
+        reads: "New level ÷ old level. The interval of the ratio assumes that the run of the change is known.".into(),
         is_of_time: false,
         place: Place::First,
         columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
@@ -95,7 +95,7 @@ fn changes(h: &History) -> Option<Figure> {
     })
 }
 
-/// Each figure run by run, its levels with their means: those that changed, or the others.
+/// The changed metrics, or the unchanged ones, run by run with the mean of each level.
 fn courses(h: &History, changed: bool) -> Option<Figure> {
     let all: Vec<&Series> = h.series.iter().filter(|s| s.changes.is_empty() != changed).collect();
     let most = if changed { all.len() } else { UNCHANGED };
@@ -117,14 +117,14 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
         panels.push(panel);
     }
     let (id, title) = match changed {
-        true => ("courses", "Run by run: what changed".to_owned()),
-        false if all.len() > most => ("unchanged", format!("Run by run: {most} of {} that did not change", all.len())),
-        false => ("unchanged", "Run by run: what did not change".to_owned()),
+        true => ("courses", "Run by run: changed metrics".to_owned()),
+        false if all.len() > most => ("unchanged", format!("Run by run: {most} of {} unchanged metrics", all.len())),
+        false => ("unchanged", "Run by run: unchanged metrics".to_owned()),
     };
     (!panels.is_empty()).then(|| Figure {
         id: id.into(),
         title,
-        reads: "A point is a run: the geometric mean of its repeats. A line is the mean of a level.".into(),
+        reads: "A point is the geometric mean of a run's repeats. A line is the mean of a level.".into(),
         is_of_time: false,
         place: if changed { Place::Open } else { Place::Folded },
         columns,
@@ -134,7 +134,7 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
     })
 }
 
-/// The level that a run belongs to, and its look: that of the change which it begins with.
+/// The level of a run, and the class of the change that began the level.
 fn level(series: &Series, run: i64) -> (String, &'static str) {
     let begun = series.changes.iter().rev().find(|c| c.run <= run);
     begun.map_or_else(

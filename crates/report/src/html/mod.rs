@@ -1,20 +1,20 @@
-//! Runs → one HTML page that is read without a network: the question and the answer in words, then the figures that carry it, each with
-//! its table. The words are those of the terminal (`answer`), the numbers those of the store.
+//! Runs → one HTML page that needs no network: the question, the answer, then the figures behind it, each with
+//! its table. The sentences are those of the terminal (`answer`), the numbers those of the store.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `view` | the runs as figures take them: cells, groups, those that the answer is about |
-//! | `figure`, `figures/`, `rows` | tables, and what of them is drawn |
+//! | `view` | the runs in the form that figures need: cells, groups, and the cells of the answer |
+//! | `figure`, `figures/`, `rows` | tables and the marks drawn from them |
 //! | `fleet` | the page of a fleet: machines × situations |
 //! | `history` | the page of `track`: one experiment's runs over time |
 //! | `draw/` | figures as SVG |
 //! | `paths` | the colour of each delivery path |
-//! | `words` | what is said of a run: the answer, its machine, its losses |
-//! | `safe` | text and scripts, made fit for a page |
-//! | `page.html`, `page.css`, `page.js` | the page; its script shows what is pointed at, tables and CSV |
+//! | `words` | sentences about a run: the answer, its machine, its losses |
+//! | `safe` | escapes text and scripts |
+//! | `page.html`, `page.css`, `page.js` | the page; its script shows hover text, tables and CSV |
 //!
-//! Text from outside reaches the page in two ways: escaped, by the template or with a figure's elements; or in the JSON that the page's
-//! script reads, which makes text nodes of it.
+//! Text from outside reaches the page in two ways: escaped, by the template or in a figure's elements; or in the JSON from which the page's
+//! script creates text nodes.
 
 mod draw;
 mod figure;
@@ -43,22 +43,22 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::RunRecord;
 
-/// A run, and what there is beside its record.
+/// A run and the data outside its record.
 pub struct Source<'a> {
     /// `run 3`, or its file's name.
     pub name: String,
     pub record: &'a RunRecord,
     pub histograms: Histograms<'a>,
-    /// (cell, repeat) in the order in which they were measured; `None`: not known.
+    /// (cell, repeat) in the order of measurement; `None`: unknown.
     pub order: Option<Vec<(u32, u32)>>,
-    /// The command that makes the run again.
+    /// The command that repeats the run.
     pub command: Option<String>,
 }
 
-/// What is said of the second run against the first.
+/// Conclusions on the second run compared with the first.
 pub struct Against<'a> {
     pub comparisons: &'a [Comparison],
-    /// Cells without a counterpart, in words.
+    /// Sentences that name the cells without a counterpart.
     pub left_over: &'a [String],
 }
 
@@ -70,10 +70,10 @@ fn unfit(e: Box<dyn std::error::Error + Send + Sync>) -> Error {
     Error::machine("cannot write the page", "report this with the command").because(e)
 }
 
-/// The first bytes of every page: what tells one from another program's file.
+/// The first bytes of every page; they identify a page of iotrail.
 pub const MARK: &str = "<!DOCTYPE html>\n<!-- iotrail report -->\n";
 
-/// Whether a page of ours is in that file; of one that cannot be read nobody can tell.
+/// Whether that file is a page of iotrail; `None` if it cannot be read.
 pub fn is_page(path: &std::path::Path) -> bool {
     use std::io::Read as _;
     let mut beginning = vec![0; MARK.len()];
@@ -85,14 +85,14 @@ pub fn is_page(path: &std::path::Path) -> bool {
 #[template(path = "page.html")]
 struct Page<'a> {
     title: String,
-    /// Above all else: the run's, or the second run's against the first; the title where nothing is measured.
+    /// The heading: the answer of the run or of the comparison; the title if nothing is measured.
     answer: String,
     policy: String,
     css: &'static str,
     script: &'static str,
     data: &'a str,
     runs: Vec<About>,
-    /// One where all runs have the same.
+    /// One item if all runs are the same here.
     questions: Vec<&'a str>,
     between_title: &'static str,
     between: Vec<Sentence>,
@@ -108,25 +108,25 @@ struct Page<'a> {
     version: &'static str,
 }
 
-/// A figure as it stands in the page.
+/// A figure of the page.
 struct Shown<'a> {
-    /// Its place in the data.
+    /// Its index in the data.
     index: usize,
     figure: &'a Figure,
     panels: Vec<Drawn>,
 }
 
-/// The figures of a place, drawn.
+/// The figures of one part of the page, drawn.
 fn shown(figures: &[Figure], place: Place) -> Vec<Shown<'_>> {
     let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
     all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
 }
 
-/// A page that is an answer with its figures, and of no run alone.
+/// A page with an answer and figures that belong to no single run.
 struct Answered {
     title: String,
     answer: String,
-    /// Files that are saved begin with it.
+    /// Prefix of the names of saved files.
     name: String,
     between_title: &'static str,
     between: Vec<Sentence>,
@@ -165,10 +165,10 @@ impl Answered {
     }
 }
 
-/// What the page's script reads.
+/// The data that the page's script reads.
 #[derive(Serialize)]
 struct Data<'a> {
-    /// Files that are saved begin with it.
+    /// Prefix of the names of saved files.
     name: String,
     parameters: &'a [String],
     figures: &'a [Figure],
@@ -181,10 +181,10 @@ struct DataCell<'a> {
     command: Option<&'a str>,
 }
 
-/// One run, or two beside each other.
+/// One run, or two compared.
 pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<String> {
     let view = View::new(sources);
-    // Of two runs it is one against the other that is compared; what their own arms do may not be known.
+    // Two runs are compared with each other; comparisons within each run may be missing.
     let has_head = |s: &&Source<'_>| s.record.done() > 0 && (against.is_none() || !s.record.comparisons.is_empty());
     let head = |s| Some(s).filter(has_head).map(|s| Head::of_run(s.record, true));
     let heads: Vec<Option<Head>> = sources.iter().map(head).collect();
@@ -220,7 +220,7 @@ pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<Str
         data: &data,
         runs: sources.iter().zip(&heads).map(|(s, head)| About::new(s, head.as_ref())).collect(),
         questions: words::questions(sources),
-        between_title: "The second run against the first",
+        between_title: "The second run compared with the first",
         between,
         glance,
         left_over: against.map_or(&[], |a| a.left_over),

@@ -1,8 +1,8 @@
-//! One colour for one delivery path, in every figure: the class that the style sheet gives it. Nothing else has these colours.
+//! One colour per delivery path in all figures, as a class of the style sheet. Nothing else uses these colours.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 
-/// `None`: it is no delivery path.
+/// `None` if it is not a delivery path.
 pub fn class(name: &str) -> Option<&'static str> {
     let of = |v: DeliveryPath| match v {
         DeliveryPath::Inline => "p-inline",
@@ -24,12 +24,12 @@ pub fn class(name: &str) -> Option<&'static str> {
     DeliveryPath::ALL.into_iter().find(|v| v.name() == name).map(of)
 }
 
-/// Greys for parts that are no delivery paths; neighbours differ.
+/// Greys for parts that are not delivery paths; adjacent ones differ.
 pub fn grey(i: usize) -> &'static str {
     ["n0", "n1", "n2", "n3"][i % 4]
 }
 
-/// The first arm is what the others stand beside.
+/// The first arm is the reference.
 pub fn arm(i: usize) -> &'static str {
     if i == 0 { "base" } else { "arm" }
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_path_has_a_colour_of_its_own_in_both_themes() {
+    fn each_delivery_path_has_its_own_colour_in_both_themes() {
         let css = include_str!("page.css");
         let mut colours: Vec<[String; 2]> = Vec::new();
         for vehicle in DeliveryPath::ALL {

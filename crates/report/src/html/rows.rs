@@ -1,9 +1,9 @@
-//! The rows of a figure's table, of which a long run has thousands.
+//! The rows of a figure's table; a long run has thousands.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// Each as the JSON text of its list: a fourth of what the values take.
+/// Each row as JSON text, which needs a quarter of the memory of its values.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     text: String,
@@ -20,10 +20,10 @@ impl Rows {
         self.ends.len()
     }
 
-    /// There is such a row.
+    /// `row` is a valid index.
     pub fn get(&self, row: usize) -> Vec<Value> {
         let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        serde_json::from_str(&self.text[begin..self.ends[row]]).expect("a list was written")
+        serde_json::from_str(&self.text[begin..self.ends[row]]).expect("the text is a JSON list")
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Vec<Value>> {
@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rows_come_back_as_they_were() {
+    fn rows_read_back_unchanged() {
         let all = vec![vec![json!("],\"x"), json!(0.1 + 0.2), json!(u64::MAX)], vec![], vec![json!(null), json!(-0.0)]];
         let rows = Rows::from(all.clone());
         assert_eq!(rows.iter().collect::<Vec<_>>(), all);

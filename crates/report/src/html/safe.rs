@@ -1,11 +1,11 @@
-//! Text and scripts, made fit for a page that lets nothing in and nothing out.
+//! Escapes text and scripts for a page that loads nothing and sends nothing.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// As JSON inside a `<script>`: nothing in it can end the script or begin a comment, and no line separator is taken for the end of a line.
+/// JSON for a `<script>` element: it cannot end the script or begin a comment, and has no line separators, which scripts treat as line ends.
 pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     let mut out = String::with_capacity(text.len());
@@ -18,7 +18,7 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// Lets these scripts run and no other, whatever text a page holds, and fetches nothing from anywhere. Styles can fetch nothing either.
+/// Allows only these scripts to run, whatever text the page contains, and no fetch by scripts or styles.
 pub fn policy(scripts: &[&str]) -> String {
     let hash = |script: &&str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script.as_bytes())));
     let scripts: Vec<String> = scripts.iter().map(hash).collect();
@@ -28,7 +28,7 @@ pub fn policy(scripts: &[&str]) -> String {
     )
 }
 
-/// What may stand in the name of a file anywhere.
+/// Keeps only characters that all file systems accept in a name.
 pub fn file_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' };
     let name: String = text.chars().map(plain).take(60).collect();
@@ -40,14 +40,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_a_script_cannot_end_it() {
+    fn json_cannot_end_its_script() {
         let text = json(&["</script><!--", "a&b", "\u{2028}"]).unwrap();
         assert_eq!(text, r#"["\u003c/script\u003e\u003c!--","a\u0026b","\u2028"]"#);
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap()[0], "</script><!--");
     }
 
     #[test]
-    fn a_policy_names_the_scripts_by_what_they_are() {
+    fn a_policy_identifies_scripts_by_hash() {
         // printf 'x' | openssl dgst -sha256 -binary | base64
         assert!(policy(&["x"]).contains("script-src 'sha256-LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE=';"));
         assert_eq!(file_name("../run 3/ü.json"), "run-3--.json");

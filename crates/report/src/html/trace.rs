@@ -1,4 +1,4 @@
-//! The page of a trace: where the time of threads and requests went, findings with bounds, latencies, rates, rings, files, calls.
+//! The page of a trace: the time of threads and requests, findings with bounds, latencies, rates, rings, files, calls.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trace_record::{CountIntervals, FileRequests, LatencyHistogram, RingRecord, TraceRecord};
 
-/// Threads, rings, files and calls that are drawn, the busiest first.
+/// Number of threads, rings, files and calls that are drawn, the busiest first.
 const LINES: usize = 12;
-/// Parts that have a look and a name of their own.
+/// Number of parts with their own class and name.
 const NAMED: usize = 8;
 const OTHERS: &str = "others";
 
-/// `again`: the command that prints it again.
+/// `again`: the command that prints the trace again.
 pub fn page(name: &str, t: &TraceRecord, again: &str) -> Result<String> {
     let answer = of_trace(t);
     let figures = [
@@ -49,7 +49,7 @@ pub fn page(name: &str, t: &TraceRecord, again: &str) -> Result<String> {
         between_title: if t.findings.is_empty() {
             "What was traced"
         } else {
-            "What was found, and the most that removing it could save"
+            "Findings, and upper bounds of what their removal saves"
         },
         between: said(t, answer.advice, again),
         figures: figures.into_iter().flatten().collect(),
@@ -92,7 +92,7 @@ fn bound(bound: Bound) -> String {
 /// The column of the parts' lengths.
 const LENGTH: usize = 2;
 
-/// A figure of bars: lines with parts, and what is known of each part.
+/// A figure of stacked bars, with details of each part.
 struct Bars {
     id: &'static str,
     title: String,
@@ -113,7 +113,7 @@ struct Part {
 }
 
 impl Bars {
-    /// The third column is the parts' length: its unit is that of the axis.
+    /// The third column is the length of the parts; its unit is the unit of the axis.
     fn new(
         (id, title): (&'static str, impl Into<String>),
         reads: &'static str,
@@ -190,7 +190,7 @@ fn columns(all: &[(&str, Unit)]) -> Vec<Column> {
 }
 
 fn part_look(name: &str, look: usize) -> &'static str {
-    // Delivery paths have colours of their own; other parts take some that are far from each other.
+    // Delivery paths have fixed colours; other parts get colours that are far apart.
     const LOOKS: [&str; 9] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "n3"];
     paths::class(name).unwrap_or(LOOKS[look.min(NAMED)])
 }
@@ -198,7 +198,7 @@ fn part_look(name: &str, look: usize) -> &'static str {
 /// Threads × time, and the requests' stages.
 fn account(t: &TraceRecord) -> Option<Figure> {
     let account = t.account.as_ref()?;
-    let reads = "Each bar is all of a thread's wall time, or all of the requests' latency. Parts that rest on samples are marked so in the table.";
+    let reads = "A bar is a thread's total wall time, or the total latency of the requests. The table marks parts that are estimated from samples.";
     let columns =
         [("of", Unit::Text), ("part", Unit::Text), ("share", Unit::Share), ("ns", Unit::Ns), ("exact", Unit::Text)];
     let mut bars = Bars::new(("account", "Where the time went"), reads, Place::First, &columns, "share of the time");
@@ -242,7 +242,7 @@ fn account(t: &TraceRecord) -> Option<Figure> {
     bars.figure()
 }
 
-/// A histogram whose bars are divided.
+/// A histogram with stacked bars.
 fn latencies(
     t: &TraceRecord,
     place: Place,
@@ -257,7 +257,7 @@ fn latencies(
         }
     }
     let all: u64 = sums.values().flat_map(BTreeMap::values).sum();
-    let reads = "Requests by their latency, in powers of two: each line begins where the one above ends. Requests that were traced stand for all.";
+    let reads = "Requests by latency, in powers of two: each line begins where the one above ends. Traced requests represent all requests.";
     let columns = [("at_least_ns", Unit::Ns), ("part", Unit::Text), ("share", Unit::Share), ("requests", Unit::Number)];
     let mut bars = Bars::new((id, title), reads, place, &columns, "share of the requests");
     let mut lines = Vec::new();
@@ -282,8 +282,11 @@ fn rates(t: &TraceRecord) -> Option<Figure> {
     // The last slice is shorter than the others.
     let slices = timeline.slices.get(..timeline.slices.len().saturating_sub(1))?;
     let mut panels = Vec::new();
-    let units =
-        [(1, "Completions a second", Unit::PerSecond), (2, "Mean latency", Unit::Ns), (3, "Longest latency", Unit::Ns)];
+    let units = [
+        (1, "Completions per second", Unit::PerSecond),
+        (2, "Mean latency", Unit::Ns),
+        (3, "Longest latency", Unit::Ns),
+    ];
     for (column, title, unit) in units {
         let x = Axis::new("seconds", Unit::Number, Scale::Linear);
         let mut panel = Panel::new("", Kind::Points, x, Axis::new(title, unit, Scale::Auto));

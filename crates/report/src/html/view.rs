@@ -1,5 +1,5 @@
-//! The runs of a page as its figures take them: cells with their levels and merged latencies, in groups that differ in nothing but one
-//! parameter and the arm. What goes where is decided by the runs' own parameters, whatever an experiment calls them.
+//! The runs of a page in the form that figures need: cells with their levels and merged latencies, in groups that differ only in one
+//! parameter and the arm. The grouping depends only on the runs' parameters, whatever their names.
 
 use std::cell::RefCell;
 
@@ -18,10 +18,10 @@ use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text
 pub struct View<'a> {
     pub sides: Vec<&'a Source<'a>>,
     pub cells: Vec<Cell<'a>>,
-    /// Parameters of all runs.
+    /// Names of the parameters of all runs.
     pub axes: Vec<String>,
     pub unit: unit::Unit,
-    /// The groups of every run; of two runs, those of one title follow each other.
+    /// The groups of all runs; groups of two runs with the same title are adjacent.
     pub facets: Vec<Facet>,
 }
 
@@ -30,18 +30,18 @@ pub struct Cell<'a> {
     pub record: &'a CellRecord,
     /// `depth 16 · arm coop`.
     pub label: String,
-    /// That does its load again; `None`: nothing is measured, or none can.
+    /// The command that repeats its load; `None`: nothing is measured, or no command can.
     pub command: Option<String>,
     levels: Vec<(Metric, Level)>,
-    /// Latencies of all repeats; `None`: not all were kept.
+    /// Latencies of all repeats; `None`: some were not kept.
     pub latencies: Option<Histogram<u64>>,
 }
 
-/// Metrics that every page shows, beside those that a run is about.
+/// Metrics that all pages show, in addition to those of the run's question.
 const ALWAYS: [Metric; 4] = [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPerIo];
 
 impl<'a> View<'a> {
-    /// Reads every histogram once, one at a time.
+    /// Reads each histogram once, one at a time, to bound memory.
     pub fn new(sources: &'a [Source<'a>]) -> Self {
         let mut axes: Vec<String> = Vec::new();
         let mut cells = Vec::new();
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         self.sides.len() > 1
     }
 
-    /// Metrics that are known of any cell, those that the runs are about first.
+    /// Metrics known in any cell, those of the runs' question first.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all: Vec<Metric> = Vec::new();
         for metric in self.sides.iter().flat_map(|s| shown(s.record)) {
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
         all
     }
 
-    /// The columns that say which cell a row is of.
+    /// The columns that identify the cell of a row.
     pub fn columns(&self) -> Vec<Column> {
         let run = self.is_of_two().then_some("run");
         let names = run.into_iter().chain(["cell"]).chain(self.axes.iter().map(String::as_str));
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         let arms = looks(run);
         let measured = |row: &Row<'_>| row.cells.iter().any(|c| !c.measurements.is_empty());
         let each = groups(run, rows).into_iter().map(|mut group| {
-            // That nothing could be measured at a place is said in the answer; an empty place would say that nothing was there.
+            // The answer names cells that could not be measured; an empty line would look like a value of 0.
             group.rows.retain(measured);
             let cells = |of: &[&CellRecord]| -> Vec<usize> {
                 of.iter().filter_map(|c| self.with_params(side, |r| std::ptr::eq(r, *c))).collect()
@@ -119,12 +119,12 @@ impl<'a> View<'a> {
         each.filter(|facet| !facet.spots.is_empty()).collect()
     }
 
-    /// The first such cell of that side.
+    /// The first matching cell of that side.
     pub fn with_params(&self, side: usize, is: impl Fn(&CellRecord) -> bool) -> Option<usize> {
         self.cells.iter().position(|c| c.side == side && is(c.record))
     }
 
-    /// The cells that the answer is about, as a group of their own: the two whose comparison differs most; where nothing is compared, the
+    /// The cells of the answer as a group: the two whose comparison differs most, or without comparisons the
     /// first ones.
     pub fn focus(&self, forest: Option<&Forest>) -> Option<Facet> {
         let pair = forest.and_then(|f| f.largest.as_ref()).and_then(|(c, situation)| {
@@ -157,14 +157,14 @@ impl<'a> View<'a> {
         (!spots.is_empty()).then(|| Facet { title, group: String::new(), axis: String::new(), spots })
     }
 
-    /// The groups that these cells are of.
+    /// The groups of these cells.
     pub fn beside(&self, focus: &Option<Facet>) -> Vec<Facet> {
         let cells: Vec<usize> = focus.iter().flat_map(|f| &f.spots).map(|s| s.cell).collect();
         let has = |f: &&Facet| f.spots.iter().any(|s| cells.contains(&s.cell));
         self.facets.iter().filter(has).cloned().collect()
     }
 
-    /// A name for a series: the arm; what was measured, where there are no arms.
+    /// The name of a series: the arm, or without arms the measured quantity.
     pub fn arm_name(&self, cell: usize) -> String {
         match self.cells[cell].record.arm() {
             "" => "measured".into(),
@@ -173,7 +173,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The arms in their order, and the control after them.
+/// The arms in order, followed by the control.
 pub fn looks(run: &RunRecord) -> Vec<String> {
     let arms = run.values(ARM).into_iter().map(value_text).collect::<Vec<_>>();
     let mut all: Vec<String> = run.arms.iter().filter(|a| arms.contains(a)).cloned().collect();
@@ -233,31 +233,31 @@ impl Cell<'_> {
     }
 }
 
-/// Cells that differ in nothing but one parameter and the arm.
+/// Cells that differ only in one parameter and the arm.
 #[derive(Clone)]
 pub struct Facet {
-    /// With the run's name before it, where there are two.
+    /// Prefixed with the run's name if there are two runs.
     pub title: String,
     pub group: String,
-    /// The parameter; empty: they differ in the arm alone.
+    /// The parameter; empty: the cells differ only in the arm.
     axis: String,
     pub spots: Vec<Spot>,
 }
 
-/// Where a cell is in a figure.
+/// The position of a cell in a figure.
 #[derive(Clone)]
 pub struct Spot {
     pub cell: usize,
     /// The parameter's value.
     row: String,
-    /// The arm's place among the arms.
+    /// Index of the arm.
     pub arm: usize,
-    /// What it is called; `None`: by its value and arm.
+    /// Its name; `None`: the name consists of its value and arm.
     name: Option<String>,
 }
 
 impl Facet {
-    /// What its line is called.
+    /// The name of its line.
     pub fn line_name(&self, view: &View<'_>, spot: &Spot) -> String {
         let arm = view.cells[spot.cell].record.arm();
         let row = if self.axis.is_empty() { "" } else { spot.row.as_str() };
@@ -265,17 +265,17 @@ impl Facet {
         spot.name.clone().unwrap_or_else(words)
     }
 
-    /// What its lines differ in: `depth · arm`.
+    /// The parameters in which its lines differ: `depth · arm`.
     pub fn lines_are(&self) -> String {
         if self.axis.is_empty() { String::new() } else { format!("{} · arm", self.axis) }
     }
 
-    /// What its curve is called.
+    /// The name of its curve.
     pub fn series_name(&self, view: &View<'_>, spot: &Spot) -> String {
         spot.name.clone().unwrap_or_else(|| view.arm_name(spot.cell))
     }
 
-    /// `depth 16`; empty where they differ in the arm alone.
+    /// `depth 16`; empty if the cells differ only in the arm.
     pub fn row_name(&self, spot: &Spot) -> String {
         if self.axis.is_empty() { String::new() } else { format!("{} {}", self.axis, spot.row) }
     }

@@ -1,4 +1,4 @@
-//! What is said of a run: the answer, what was expected, the machine, what was lost.
+//! Sentences about a run: the answer, the expectations, the machine, the losses.
 
 use super::Source;
 use super::view::View;
@@ -23,7 +23,7 @@ pub struct About {
     pub expect: String,
     /// `96 of 96 measurements`.
     pub measured: String,
-    /// The seed, when it began and ended.
+    /// The seed, and the times of start and end.
     pub state: Vec<String>,
     /// Whether anything was measured.
     pub is_empty: bool,
@@ -32,17 +32,17 @@ pub struct About {
     pub head: Option<Answer>,
     pub conclusions: Vec<ConclusionText>,
     pub judged: Vec<Outcome>,
-    /// Name and value, what is known.
+    /// Name and value of each known fact.
     pub facts: Vec<(String, String)>,
     pub losses: Vec<(String, String)>,
     pub warnings: Vec<Sentence>,
     pub command: Option<String>,
 }
 
-/// The run's first lines, as the terminal has them.
+/// The first lines of the run, as on the terminal.
 pub struct Answer {
     pub sentence: String,
-    /// By their labels: when, why, do, each (of two objectives), also.
+    /// Lines by label: when, why, do, each (of two objectives), also.
     pub lines: Vec<(&'static str, String)>,
     pub notes: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// What a verdict looks like; its word or sign stands in it.
+/// Class of a verdict; the cell also contains its word or sign.
 fn badge(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster | Verdict::Equivalent => "met",
@@ -74,7 +74,7 @@ fn badge(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A conclusion, its long sentences so that they can be read at a glance.
+/// A conclusion, with a short form of long sentences.
 pub struct ConclusionText {
     pub about: String,
     pub sentences: Vec<Sentence>,
@@ -87,12 +87,12 @@ impl ConclusionText {
 }
 
 pub struct Sentence {
-    /// Without what stands at length in parentheses; `None`: it is short.
+    /// The sentence without long parentheses; `None` if it is short already.
     pub short: Option<String>,
     pub whole: String,
 }
 
-/// Characters that are read at once; and those of a parenthesis that may stay in a sentence which is longer.
+/// Longest sentence that is shown in full, and longest parenthesis kept in a longer sentence, in characters.
 const AT_ONCE: usize = 260;
 const ASIDE: usize = 70;
 
@@ -121,18 +121,18 @@ fn without_asides(text: &str) -> String {
             }
         }
     }
-    // A parenthesis that is never closed.
+    // The parenthesis is not closed.
     out + &aside
 }
 
-/// How many comparisons of a metric say what.
+/// Number of comparisons of a metric by verdict.
 pub struct Tally {
     /// `IOPS: coop against default`
     pub what: String,
     pub verdicts: Vec<(&'static str, String)>,
 }
 
-/// Arms that have a line each.
+/// Up to this many arms have a line each.
 const FEW: usize = 3;
 
 pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
@@ -165,7 +165,7 @@ pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
     all
 }
 
-/// Better and worse, as the metric is not always a speed.
+/// "better" and "worse", since not all metrics are speeds.
 pub fn verdict_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "better",
@@ -174,7 +174,7 @@ pub fn verdict_words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// An expectation, and whether it was met: in a word, not by a colour alone.
+/// An expectation and its outcome as a word, since colour must not be the only sign.
 pub struct Outcome {
     pub word: &'static str,
     pub class: &'static str,
@@ -245,7 +245,7 @@ fn state(run: &RunRecord) -> Vec<String> {
     state
 }
 
-/// Each fact with its values over all measurements: more than one where a run was resumed elsewhere.
+/// Each fact with its values over all measurements; a run resumed on another machine has several.
 fn facts(run: &RunRecord) -> Vec<(String, String)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -287,7 +287,7 @@ fn of_target(t: &Target, add: &mut impl FnMut(&str, Option<String>)) {
     add("target", Some(format!("{}{on}", t.path)));
     let driver = t.driver.as_ref().map_or_else(String::new, |d| format!(" ({d})"));
     add("device", t.device.as_ref().map(|d| format!("{d}{driver}")));
-    add("device that takes the requests", t.queue_device.clone());
+    add("device that queues the requests", t.queue_device.clone());
     add("hardware queues", t.queues.map(|n| n.to_string()));
     add("polled queues", t.poll_queues.map(|n| n.to_string()));
     add("scheduler", t.scheduler.clone());
@@ -324,7 +324,7 @@ pub fn cells(view: &View<'_>) -> Vec<CellWords> {
     view.cells.iter().map(one).collect()
 }
 
-/// `2026-03-01 12:00:00 UTC`. Days are turned into a date as in Howard Hinnant's `civil_from_days`.
+/// `2026-03-01 12:00:00 UTC`, by Howard Hinnant's `civil_from_days`.
 fn utc(unix_s: u64) -> String {
     let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
     let shifted = days + 719_468;
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_asides_are_left_for_those_who_ask() {
+    fn long_parentheses_are_omitted_from_the_short_form() {
         let reasons = "a reason (1 of 4), ".repeat(20);
         let long = format!("IOPS: lower at depth 1 (×0.5, 0.4–0.6); not comparable at depth 4 ({reasons}).");
         let s = Sentence::new(long.clone());
@@ -352,11 +352,11 @@ mod tests {
         assert_eq!(s.whole, long);
         assert!(Sentence::new("Short (with an aside).".into()).short.is_none());
         let open = format!("({}", "x".repeat(300));
-        assert!(Sentence::new(open).short.is_none(), "nothing was closed, and nothing is left out");
+        assert!(Sentence::new(open).short.is_none(), "an open parenthesis is kept");
     }
 
     #[test]
-    fn seconds_are_told_as_a_date() {
+    fn unix_time_becomes_a_utc_date() {
         // date -u -d @N
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");

@@ -8,20 +8,20 @@ use iotrail_answer::summary::Head;
 use iotrail_base::words::{UNKNOWN, list, plural};
 use iotrail_schema::run_record::RunRecord;
 
-/// Of the figures' names.
+/// Columns of the metrics' names.
 const NAME: u16 = 26;
 
 const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
      whose ranges do not meet on all kernels; under each table, those that are the same. –: not known.";
 
-/// What is shown of all kernels together.
+/// The comparison of all kernels.
 pub struct Across<'a> {
     pub run: &'a RunRecord,
     pub kernels: &'a [KernelRecord],
     pub cells: &'a [Beside],
-    /// What is concluded.
+    /// The conclusions.
     pub said: &'a [String],
-    /// What names the store to other commands: ` --store s.db`, or nothing.
+    /// The option that names the store in other commands: ` --store s.db`, or empty.
     pub store: &'a str,
 }
 
@@ -74,7 +74,7 @@ pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Scree
     out
 }
 
-/// Each boot is a run of its own, and kernels are compared again by these.
+/// Each boot is a separate run, and `compare` takes these run numbers.
 fn details(out: &mut Screen, kernels: &[KernelRecord], store: &str) {
     let runs = |k: &KernelRecord| k.runs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let measured: Vec<String> = kernels.iter().map(runs).filter(|runs| !runs.is_empty()).collect();

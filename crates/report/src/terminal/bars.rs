@@ -1,4 +1,4 @@
-//! A run's first metric as bars: the shape of the answer at a glance, below the table that holds its numbers.
+//! A run's first metric as bars below the table of its numbers.
 
 use textwrap::core::display_width;
 
@@ -11,10 +11,10 @@ use iotrail_answer::unit::Unit;
 use iotrail_base::words::{count, percent, span};
 use iotrail_schema::run_record::RunRecord;
 
-/// Characters of the longest one.
+/// Length of the longest bar in characters.
 const LONGEST: u16 = 40;
 
-/// Each cell's median, side by side; nothing where there are not two to be set beside each other.
+/// The median of each cell; empty with fewer than two cells.
 pub fn of_group(out: &mut Screen, run: &RunRecord, group: &Group<'_>, rows: Option<&str>) {
     let Some(metric) = metrics(run).into_iter().next() else { return };
     let cells = group.rows.iter().flat_map(|row| row.cells.iter().enumerate().map(move |(i, cell)| (row, i, cell)));
@@ -55,7 +55,7 @@ fn text(metric: Metric, value: f64) -> String {
     }
 }
 
-/// `share` of `width` characters: to a half of one with lines, else whole ones. What is not nothing shows.
+/// `share` of `width` characters, rounded to half characters if lines are available, otherwise to whole ones; any positive share is visible.
 pub fn bar(share: f64, width: usize, lines: bool) -> String {
     let parts = if lines { 2 } else { 1 };
     let all = width * parts;
@@ -63,7 +63,7 @@ pub fn bar(share: f64, width: usize, lines: bool) -> String {
         0 if share > 0.0 => 1,
         n => n.min(all),
     };
-    // Bars of full blocks would run into those above and below.
+    // Bars of full blocks would touch those above and below.
     match lines {
         true => "━".repeat(length / 2) + if length % 2 == 1 { "╸" } else { "" },
         false => "#".repeat(length),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_their_shares() {
+    fn bar_lengths_are_proportional_to_shares() {
         let lines = |share| bar(share, 4, true);
         assert_eq!([0.0, 0.001, 0.5, 0.6, 1.0, 7.0].map(lines), ["", "╸", "━━", "━━╸", "━━━━", "━━━━"]);
         let letters = |share| bar(share, 4, false);

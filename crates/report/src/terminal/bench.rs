@@ -58,14 +58,14 @@ fn load(l: &LoadRecord) -> Vec<String> {
     items(l).into_iter().map(|(_, text)| text).collect()
 }
 
-/// An item's place on one line.
+/// The rank of an item on one line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// The operation and the depth.
     First,
     Ring,
     Rest,
-    /// A default, which one line leaves out.
+    /// A default, omitted on one line.
     Default,
 }
 
@@ -109,7 +109,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
     when(l.think_ns > 0, format!("think {}", span(l.think_ns as f64)));
     when(l.scratch != "none", format!("scratch {}", l.scratch));
     when(l.neighbour != "none", format!("neighbour {}", l.neighbour));
-    when(l.rate.is_some(), format!("open loop, {} I/Os a second", count(l.rate.unwrap_or_default())));
+    when(l.rate.is_some(), format!("open loop, {} I/Os per second", count(l.rate.unwrap_or_default())));
     when(l.verify, "verified".into());
     if let Some(seed) = l.seed {
         items.push((Rest, format!("seed {seed}")));
@@ -117,7 +117,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
     items
 }
 
-/// For one line: the ring's flags behind what it does and how deep, and no defaults.
+/// For one line: operation and depth, then the ring's flags; no defaults.
 fn shortly(l: &LoadRecord) -> Vec<String> {
     let mut items = items(l);
     items.retain(|(place, _)| *place != Place::Default);
@@ -132,7 +132,7 @@ fn target(m: &Measurement) -> Vec<String> {
     items.push(if m.load.direct { "direct" } else { "buffered" }.into());
     if let Some(t) = &m.host.target {
         items.extend(t.filesystem.clone());
-        // Where another device's queue takes the requests, the scheduler is that one's.
+        // If another device queues the requests, its scheduler applies.
         let above = t.queue_device.as_ref().map(|above| match &t.scheduler {
             Some(scheduler) => format!("{above} (scheduler {scheduler})"),
             None => above.clone(),
@@ -174,7 +174,7 @@ fn phases(m: &Measurement) -> Vec<String> {
         .to_vec()
 }
 
-/// What is left of the process's CPU time below this is the error of the reading.
+/// A remainder of the process's CPU time below this is reading error.
 pub const HELPERS_NS: u64 = 1_000_000;
 
 fn cpu(m: &Measurement) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The table of a group of cells: medians over the repeats, or each measurement by itself.
+//! The table of a group of cells: medians over the repeats, or all measurements.
 
 use super::layout::{Cell, Column, Screen};
 use iotrail_answer::group::Group;

@@ -1,4 +1,4 @@
-//! Comparisons: a line each, in tables of one metric and two sides.
+//! Comparisons, one per line, in tables of one metric and two sides.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use iotrail_base::words::UNKNOWN;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::value_text;
 
-/// What the headings mean.
+/// The legend of the headings.
 pub const LEGEND: &str = "ratio: of the metric, the second side over the first, with its 95 % interval; noise: how far the \
      load seems to differ from itself, by its control arm; visible: the difference that so many repeats would have shown in 95 % of \
      cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
      them.";
 
-/// So many have their table beside the answer.
+/// Up to this many comparisons are printed as a table after the answer.
 pub const SHORT: usize = 8;
 
-/// All of them, in the order given; those of one metric and the same sides stand together.
+/// All comparisons in the given order, grouped by metric and sides.
 pub fn tables(out: &mut Screen, list: &[Comparison]) {
     for (i, group) in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)).enumerate() {
         if i > 0 {
@@ -31,7 +31,7 @@ pub fn tables(out: &mut Screen, list: &[Comparison]) {
 
 fn lines(out: &mut Screen, group: &[Comparison]) {
     let number = Column::number;
-    // Of sides that were measured one after the other nothing makes pairs.
+    // Sides that were measured one after the other have no pairs.
     let apart = group.iter().all(|c| !c.paired);
     let columns = [
         Column::words("at", 22),
@@ -70,7 +70,7 @@ fn at(c: &Comparison) -> String {
     if all.is_empty() { UNKNOWN.into() } else { all.join(" · ") }
 }
 
-/// Near 1, where it matters, to a thousandth.
+/// To a thousandth near 1.
 pub(super) fn ratio(x: f64) -> String {
     match x {
         x if x >= 99.95 => format!("{x:.0}"),
@@ -91,7 +91,7 @@ fn percent(x: f64) -> String {
     }
 }
 
-/// Each once, with what it holds for; of those that differ in their numbers alone, the first, and how many more there are.
+/// Each reason once, with its comparisons. Of reasons that differ only in their numbers, the first and the number of the others.
 fn reasons(out: &mut Screen, list: &[Comparison]) {
     let mut all: Vec<(&str, Vec<&Comparison>, BTreeSet<&str>)> = Vec::new();
     for c in list {

@@ -1,4 +1,4 @@
-//! The screen of `explain`: what the recording is and lacks, then the slowest I/Os one by one.
+//! The screen of `explain`: the recording and its losses, then the slowest I/Os one by one.
 
 use super::layout::{Column, Screen};
 use super::style::Style;
@@ -17,7 +17,7 @@ pub fn screen(file: &str, e: &Explained, style: Style) -> Screen {
     out
 }
 
-/// The I/Os alone, each after an empty line.
+/// Only the I/Os, each after an empty line.
 pub fn ios(e: &Explained, style: Style) -> Screen {
     let mut out = Screen::new(style);
     for (i, io) in e.ios.iter().enumerate() {
@@ -47,9 +47,9 @@ fn head(out: &mut Screen, file: &str, e: &Explained) {
     };
     out.field("recording", &[file.to_owned(), subject, format!("{}, Linux {}", h.host.hostname, h.host.kernel)]);
     let share = match h.one_in {
-        1 if e.losses.is_some_and(|l| l.lost() > 0) => "every request was to be followed".to_owned(),
-        1 => "every request followed".to_owned(),
-        n => format!("one request in {n} followed"),
+        1 if e.losses.is_some_and(|l| l.lost() > 0) => "all requests to be traced".to_owned(),
+        1 => "all requests traced".to_owned(),
+        n => format!("1 in {n} requests traced"),
     };
     let share = match h.windows {
         None => share,
@@ -66,26 +66,28 @@ fn head(out: &mut Screen, file: &str, e: &Explained) {
         recorded.push(plural(e.rings().len(), "ring"));
     }
     if e.selected != e.completions {
-        recorded.push(format!("{} of them asked for", e.selected));
+        recorded.push(format!("{} of them selected", e.selected));
     }
     out.field("recorded", &recorded);
     out.field("lost", &lost(e));
     let breaks_off = |at: u64, why: &str| {
-        format!("the recording breaks off at byte {at}: {why}. What came later, and what was lost then, is not known.")
+        format!("the recording ends at byte {at}: {why}. Later events and their losses are unknown.")
     };
     match e.ending {
         Ending::Whole(_) => (),
-        Ending::Cut { at_byte } => {
-            out.note("warning: ", &breaks_off(at_byte, "recording was killed, or the file not copied whole"), true)
-        }
+        Ending::Cut { at_byte } => out.note(
+            "warning: ",
+            &breaks_off(at_byte, "iotrail was killed, or the copy of the file is incomplete"),
+            true,
+        ),
         Ending::Damaged { at_byte } => {
-            out.note("warning: ", &breaks_off(at_byte, "its bytes are not those that were written"), true)
+            out.note("warning: ", &breaks_off(at_byte, "the bytes after it are corrupt"), true)
         }
     }
 }
 
 fn lost(e: &Explained) -> Vec<String> {
-    let Some(l) = e.losses else { return vec!["not known: no losses were noted".into()] };
+    let Some(l) = e.losses else { return vec!["unknown: the recording has no loss counters".into()] };
     let unfinished = e.ending.end().map_or(0, |end| end.unfinished);
     let mut items = Vec::new();
     match l.lost() {
@@ -93,9 +95,9 @@ fn lost(e: &Explained) -> Vec<String> {
         lost => {
             items.push(format!("{lost} of {} completions", l.followed + lost));
             let classes = [
-                (l.no_room, "no room to keep it"),
+                (l.no_room, "the map was full"),
                 (l.ring_buffer_full, "ring buffer full"),
-                (l.no_completion, "completion not seen (it found the queue full, or was missed)"),
+                (l.no_completion, "completion not seen (completion queue full, or event missed)"),
             ];
             let some = classes.into_iter().filter(|(n, _)| *n > 0);
             items.extend(some.map(|(n, what)| format!("{what}: {n}")));
@@ -115,7 +117,7 @@ fn lost(e: &Explained) -> Vec<String> {
     items
 }
 
-/// What it went to: `/data/a (fd 7)`, `socket (fd 9)`.
+/// Its file: `/data/a (fd 7)`, `socket (fd 9)`.
 fn file(e: &Explained, t: &RequestTrace) -> Option<String> {
     let name = e.ending.end().and_then(|end| end.file_of(t)).or(t.file.map(|f| f.kind.name().into()));
     match (name, t.descriptor) {
@@ -133,7 +135,7 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
             let flags = e.rings().iter().find(|x| x.ring == r).map(|x| x.flags.join(",")).unwrap_or_default();
             if flags.is_empty() { format!("ring {r}") } else { format!("ring {r} ({flags})") }
         }
-        None => "ring not known".into(),
+        None => "unknown ring".into(),
     };
     let sign = if io.submitted_after_ns < 0 { "-" } else { "" };
     let what = if io.is_of_delivery() { " of delivery" } else { "" };
@@ -153,7 +155,7 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
         .map(|(width, number)| Column::named("", width, number));
     let mut before = None;
     let rows = io.moments.iter().map(|m| {
-        // Since submission, and since the known moment before: after a long wait the first alone would hide a short delivery.
+        // Time since submission and since the previous known stage: after a long wait, the former would hide a short delivery.
         let after = m.after_ns.map_or(UNKNOWN.into(), signed);
         let step = m.after_ns.zip(before).map_or(String::new(), |(now, before): (i64, i64)| match now - before {
             step if step < 0 => signed(step),
@@ -165,17 +167,17 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
     out.rows(&columns, rows.collect());
     let mut also = Vec::new();
     match t.switches_meanwhile {
-        // What a worker or a helper carried did not wait for that CPU.
+        // Completions posted by a worker or helper did not wait for that CPU.
         Some(n) if n > 0 && !matches!(t.vehicle, DeliveryPath::Iowq | DeliveryPath::Kworker | DeliveryPath::Thread) => {
-            also.push(format!("its CPU switched threads {} meanwhile", times(n)))
+            also.push(format!("its CPU switched threads {} in this time", times(n)))
         }
         _ => (),
     }
     if t.more {
-        also.push("more completions of it follow".into());
+        also.push("it has further completions".into());
     }
     if t.notification {
-        also.push("it tells that the buffer is free".into());
+        also.push("it is the notification that the buffer is free".into());
     }
     if !also.is_empty() {
         out.paragraph("   ", &format!("Also: {}.", list(&also)));

@@ -1,54 +1,54 @@
-//! A screen in 20 lines: its parts give way, those that are needed least first, until it fits.
+//! A screen of 20 lines: parts are shortened or omitted, the least important first, until it fits.
 
 use super::layout::Screen;
 use super::style::Style;
 use iotrail_base::words::list;
 
-/// Lines of a screen that is not in full: a terminal of 24 has room for the command and the prompt beside them.
+/// Maximum number of lines without --full; a terminal of 24 lines also shows the command and the prompt.
 const LINES: usize = 20;
 
-/// What gives way, and in which order.
+/// The order in which parts are shortened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Turn {
-    /// Findings beside the answer go into one line.
+    /// Further findings are reduced to one line.
     OtherFindings,
-    /// The bar goes: its shares stand above it.
+    /// The bar is omitted; the line above has its shares.
     Bar,
-    /// What was run goes into one line.
+    /// The description of the load is reduced to one line.
     Subject,
-    /// Empty lines go.
+    /// Empty lines are omitted.
     Space,
     PerIo,
-    /// Where the time of kernel threads went.
+    /// The time of kernel threads is omitted.
     KernelThreads,
-    /// The second limit is told by its name.
+    /// The second limit is reduced to its name.
     SecondLimit,
     Cpu,
-    /// The first limit is told without what to do about it.
+    /// The first limit loses its remedy.
     Remedies,
     DeliveredBy,
     Time,
-    /// Where the time of the program's threads went.
+    /// The time of the program's threads is omitted.
     Threads,
-    /// What was run goes: whoever ran it knows.
+    /// The description of the load is omitted: the caller knows it.
     Run,
-    /// All limits are told by their names.
+    /// All limits are reduced to their names.
     LimitNames,
-    /// No finding is known that is so long: its end goes.
+    /// The end of a finding is omitted; no known finding is that long.
     Endings,
 }
 
-/// A part of a screen, in full and in shorter forms.
+/// A part of a screen in decreasing lengths.
 pub struct Part {
     name: &'static str,
     style: Style,
-    /// When each takes the place of the one before. The first is there from the beginning.
+    /// The step at which each form replaces the previous one; the first applies from the start.
     forms: Vec<(Option<Turn>, Screen)>,
     shown: usize,
 }
 
 impl Part {
-    /// When it is its turn, this takes its place.
+    /// At this step, `form` replaces the part.
     pub fn or(&mut self, turn: Turn, make: impl FnOnce(&mut Screen)) -> &mut Self {
         let mut form = Screen::new(self.style);
         make(&mut form);
@@ -56,7 +56,7 @@ impl Part {
         self
     }
 
-    /// When it is its turn, it is left out.
+    /// At this step, the part is omitted.
     pub fn gives_way(&mut self, turn: Turn) -> &mut Self {
         self.or(turn, |_| ())
     }
@@ -66,13 +66,13 @@ impl Part {
     }
 }
 
-/// A screen that is to fit.
+/// A screen with a limited number of lines.
 pub struct Brief {
     style: Style,
     parts: Vec<Part>,
-    /// The last line, where nothing is left out.
+    /// The last line if nothing is omitted.
     closing: String,
-    /// How to see what is left out.
+    /// The command or option that prints the omitted parts.
     rest: String,
 }
 
@@ -81,7 +81,7 @@ impl Brief {
         Self { style, parts: Vec::new(), closing: closing.to_owned(), rest: rest.to_owned() }
     }
 
-    /// The next part. `name`: what it is called where it is left out; empty: nothing is missing then.
+    /// Adds a part. `name`: its name in the list of omitted parts; empty: not listed.
     pub fn part(&mut self, name: &'static str, make: impl FnOnce(&mut Screen)) -> &mut Part {
         let mut whole = Screen::new(self.style);
         make(&mut whole);
@@ -93,12 +93,12 @@ impl Brief {
         self.part(label, |o| o.field(label, items))
     }
 
-    /// What was run: in one line where there is no room for more.
+    /// The description of the load, reduced to one line if necessary.
     pub fn subject(&mut self, label: &'static str, items: &[String]) -> &mut Part {
         self.subject_or(label, items, items)
     }
 
-    /// As [`subject`](Self::subject), with these in that one line.
+    /// As [`subject`](Self::subject), with these items in the one line.
     pub fn subject_or(&mut self, label: &'static str, items: &[String], shortly: &[String]) -> &mut Part {
         self.field(label, items).or(Turn::Subject, |o| o.field_in_a_line(label, shortly)).gives_way(Turn::Run)
     }
@@ -107,7 +107,7 @@ impl Brief {
         self.part("", Screen::blank).gives_way(Turn::Space);
     }
 
-    /// As much of it as there is room for.
+    /// Shortens the screen until it fits.
     pub fn fit(mut self) -> Screen {
         let forms =
             |(i, part): (usize, &Part)| (1..part.forms.len()).map(|form| (part.forms[form].0, i, form)).collect();
@@ -124,7 +124,7 @@ impl Brief {
                 gave.push((i, std::mem::replace(&mut part.shown, form)));
             }
         }
-        // What gave way first may have been little: there is room for it beside what gave way last.
+        // A small part omitted early may fit again next to a large part omitted last.
         for (i, before) in gave.into_iter().rev() {
             let after = std::mem::replace(&mut self.parts[i].shown, before);
             if self.lines() > LINES {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_least_gives_way_first_and_is_named() {
+    fn the_least_important_parts_are_omitted_first_and_named() {
         let mut b = Brief::new(Style::PLAIN, "all of it", "--full");
         b.part("", rows(15));
         b.part("time", rows(3)).or(Turn::Bar, rows(2)).gives_way(Turn::Time);
@@ -174,17 +174,17 @@ mod tests {
         b.part("CPU", rows(1)).gives_way(Turn::Cpu);
         let text = b.fit().to_string();
         assert_eq!(text.lines().count(), LINES);
-        assert!(text.ends_with("row 2\nrow 0\nall of it\n"), "the empty line is the least: {text}");
+        assert!(text.ends_with("row 2\nrow 0\nall of it\n"), "the empty line is omitted first: {text}");
     }
 
     #[test]
-    fn what_there_is_room_for_comes_back() {
+    fn parts_that_fit_are_restored() {
         let mut b = Brief::new(Style::PLAIN, "", "--full");
         b.part("", rows(17));
         b.part("per I/O", rows(1)).gives_way(Turn::PerIo);
         b.part("CPU", rows(3)).gives_way(Turn::Cpu);
         let text = b.fit().to_string();
-        // Without one row 21 are left, one too many; without the three there is room for it.
+        // Without one row 21 lines remain, one too many; without the three rows it fits again.
         assert_eq!(text.lines().count(), LINES, "{text}");
         assert!(text.ends_with("row 16\nrow 0\n\nleft out (--full): CPU\n"), "{text}");
     }

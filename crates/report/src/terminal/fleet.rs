@@ -1,4 +1,4 @@
-//! What the machines of a fleet say together: the answer, who is unlike the others and with what, and the situations in one table.
+//! The screen of a fleet: the answer, the outliers and their distinguishing facts, and one table of the situations.
 
 use super::compare::{hue, ratio};
 use super::layout::{Cell, Column, Screen, cut};
@@ -9,13 +9,13 @@ use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::fleet_answer::{Apart, FleetAnswer, FleetEffect, GoesWith, OnMachine, Stands};
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
 
-/// Columns of a line of each kind beside the answer: two lines of the screen.
+/// Columns per kind of line next to the answer: two lines of the screen.
 const SHORT: usize = 138;
 
 /// Columns of a situation's name.
 const NAME: usize = 24;
 
-/// Lines beside which the table has room, and its rows at most.
+/// Lines that are reserved for the rest of the screen, and the maximum number of rows of the table.
 const LINES: usize = 20;
 const ROWS: usize = 8;
 
@@ -24,14 +24,14 @@ const LEGEND: &str = "ratio: mean over the machines, with its 95 % interval; spr
      difference; !: a difference where none is claimed; ?: inconclusive; x: not comparable; o: cannot test it; .: nothing measured. \
      docs/fleets.md says how to read them.";
 
-/// `store`: what names the store to other commands, ` --store s.db`, or nothing.
+/// `store`: the option that names the store in other commands, ` --store s.db`, or empty.
 pub fn screen(a: &FleetAnswer, unit: Unit, full: bool, store: &str, style: Style) -> Screen {
     let mut out = Screen::new(style);
     out.heading(&a.answer);
     let names = &Names::new(&a.effects);
     let goes = a.effects.iter().flat_map(|e| e.goes_with.iter().map(move |g| goes_with(names, e, g, unit)));
     let apart = a.effects.iter().flat_map(|e| e.apart.iter().map(move |m| apart(names, e, m)));
-    for (label, all) in [("with", goes.collect()), ("apart", apart.collect()), ("note", a.notes.clone())] {
+    for (label, all) in [("with", goes.collect()), ("outlier", apart.collect()), ("note", a.notes.clone())] {
         listed(&mut out, label, &all, full);
     }
     match full {
@@ -41,19 +41,19 @@ pub fn screen(a: &FleetAnswer, unit: Unit, full: bool, store: &str, style: Style
     out
 }
 
-/// Each in a line; or the first one, and how many more there are.
+/// One line each, or the first one and the number of the others.
 fn listed(out: &mut Screen, label: &str, all: &[String], full: bool) {
     let left = if all.len() > 1 { format!(" (and {} more: --full)", all.len() - 1) } else { String::new() };
     for (i, text) in all.iter().enumerate().take(if full { usize::MAX } else { 1 }) {
         let shown = if full { text.clone() } else { cut(text, SHORT - left.len()) + &left };
-        out.paragraph(&format!("  {:<5} ", if i == 0 { label } else { "" }), &shown);
+        out.paragraph(&format!("  {:<7} ", if i == 0 { label } else { "" }), &shown);
     }
 }
 
 fn brief(out: &mut Screen, a: &FleetAnswer, names: &Names, store: &str) {
     let metric = leading_metric(a);
     let shown: Vec<&FleetEffect> = a.effects.iter().filter(|e| Some(e.metric.as_str()) == metric).collect();
-    // What stands around its rows.
+    // Lines around its rows.
     const AROUND: usize = 6;
     let room = LINES.saturating_sub(out.as_str().lines().count() + AROUND).clamp(1, ROWS);
     let rows = shown.len().min(room);
@@ -75,20 +75,20 @@ fn brief(out: &mut Screen, a: &FleetAnswer, names: &Names, store: &str) {
     out.line(&format!("page:    iotrail report {id}{store} -o r.html"));
 }
 
-/// The metric that the answer is of.
+/// The metric of the answer.
 fn leading_metric(a: &FleetAnswer) -> Option<&str> {
     iotrail_answer::fleet::leading(&a.effects).map(|e| e.metric.as_str())
 }
 
 fn goes_with(names: &Names, e: &FleetEffect, g: &GoesWith, unit: Unit) -> String {
     let [with, others] = [0, 1].map(|i| figure(&e.metric, unit, g.ratios[i], g.ci95[i]));
-    format!("{}, {} ({}): {with}; on the others {others}", names.of(e), g.with.join(", "), nodes(&g.nodes))
+    format!("{}, {} ({}): {with}; on the other machines {others}", names.of(e), g.with.join(", "), nodes(&g.nodes))
 }
 
 fn apart(names: &Names, e: &FleetEffect, m: &Apart) -> String {
-    let than = e.ratio.map_or(String::new(), |r| format!(", on average ×{}", ratio(r)));
+    let than = e.ratio.map_or(String::new(), |r| format!(", mean ×{}", ratio(r)));
     let with = match m.with.is_empty() {
-        true => "nothing that is recorded is so there alone".to_owned(),
+        true => "no recorded fact is unique to it".to_owned(),
         false => m.with.join(", "),
     };
     format!("{}: {} ×{}{than} ({}); {with}", m.node, e.metric, ratio(m.ratio), names.of(e))
@@ -117,7 +117,7 @@ fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn
     out.table(&columns, effects.iter().map(row).collect());
 }
 
-/// All that there is: every comparison, then machine by machine, then what they are.
+/// The full report: all comparisons, each machine, then the facts of the machines.
 fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
     let effects: Vec<&FleetEffect> = a.effects.iter().collect();
     for of_metric in effects.chunk_by(|x, y| x.metric == y.metric) {
@@ -128,7 +128,7 @@ fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
     }
     if !a.factors.is_empty() {
         out.blank();
-        out.heading("what the machines differ in");
+        out.heading("differences between the machines");
         for factor in &a.factors {
             let values: Vec<String> = factor.values.iter().map(|v| format!("{} ({})", v.is, nodes(&v.nodes))).collect();
             out.field(&factor.name, &values);
@@ -158,10 +158,10 @@ fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
     out.paragraph("", LEGEND);
 }
 
-/// Situations beside each other, at most; more are for the page.
+/// Maximum number of situations side by side; further ones are only on the page.
 const BESIDE: usize = 6;
 
-/// A line for each machine, with its own ratio in each situation.
+/// One line per machine, with its own ratio in each situation.
 fn machines(out: &mut Screen, effects: &[&FleetEffect], names: &Names) {
     for some in effects.chunks(BESIDE) {
         let mut columns = vec![Column::words("machine", 14)];
@@ -191,12 +191,12 @@ fn mark(m: &OnMachine) -> String {
     m.ratio.map_or(sign.to_string(), |r| format!("{sign} {}", bound(r)))
 }
 
-/// A ratio as its column holds it. Of a few machines that differ the next one's has no end that would mean anything.
+/// A ratio that fits its column. A prediction interval from few differing machines can be too wide to be meaningful.
 fn bound(x: f64) -> String {
     if x >= 999.5 { ">1000".into() } else { ratio(x) }
 }
 
-/// Both ends; one for both where they are beyond what is told apart.
+/// Both ends, or one sign for both if they are outside the printed range.
 fn interval(ends: [f64; 2]) -> String {
     match ends.map(bound) {
         [lo, hi] if lo == hi && lo.starts_with(['<', '>']) => lo,
@@ -225,7 +225,7 @@ pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
         let ended = f.nodes.iter().filter(|n| n.state == NodeState::Done).count();
         let others = f.nodes.len() - ended;
         let state = match (f.finished_unix_s, others) {
-            (None, _) => format!("{ended} done; not at its end"),
+            (None, _) => format!("{ended} done; not finished"),
             (Some(_), 0) => "all done".to_owned(),
             (Some(_), n) => format!("{n} not done"),
         };
@@ -240,7 +240,7 @@ mod tests {
 
     /// Columns of the table hold 6, 13, 7 and 12.
     #[test]
-    fn no_number_is_wider_than_its_column() {
+    fn numbers_fit_their_columns() {
         let all = [0.0, 1e-9, 0.001, 0.617, 1.0, 9.99, 99.9, 100.0, 999.4, 999.6, 93_738_624.0, 1e300, f64::INFINITY];
         assert!(all.iter().all(|x| bound(*x).chars().count() <= 6 && spread(*x).chars().count() <= 7));
         for (lo, hi) in all.iter().flat_map(|lo| all.iter().map(move |hi| (*lo, *hi))) {

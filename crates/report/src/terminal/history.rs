@@ -1,4 +1,4 @@
-//! Where an experiment's figures changed, run by run: the answer, then a table for each run that a change begins with.
+//! The changes of an experiment's metrics over its runs: the answer, then one table per run that begins a change.
 
 use super::compare::ratio;
 use super::layout::{Column, Screen};
@@ -15,7 +15,7 @@ pub fn screen(h: &History, full: bool, style: Style) -> Screen {
     out.heading(&h.answer());
     if h.left_out > 0 {
         let n = so_many(h.left_out, "measurement");
-        out.paragraph("  note  ", &format!("{n} left out, which measured another load than was asked for"));
+        out.paragraph("  note  ", &format!("{n} left out, which measured a load different from the requested one"));
     }
     let mut runs: Vec<i64> = shown.iter().map(|(_, c)| c.run).collect();
     runs.sort_unstable();

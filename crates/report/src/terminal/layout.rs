@@ -1,4 +1,4 @@
-//! What the screens have in common: width, wrapping, tables, colour, and the taming of text from outside.
+//! Functions shared by the screens: width, wrapping, tables, colour, and sanitising text from outside.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use textwrap::core::display_width;
 use super::style::{Hue, Style};
 use iotrail_base::plain::sanitise;
 
-/// Columns of a line, at most.
+/// Maximum number of columns of a line.
 pub const WIDTH: usize = 80;
 
-/// Columns before the later lines of a sentence.
+/// Indent of the continuation lines of a sentence.
 const HANGING: usize = 2;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 13;
 
-/// Stands for a space at which no line ends, and is in no text that is shown.
+/// A placeholder for a space that must not break the line; replaced before printing.
 const TIED: char = '\u{a0}';
 
-/// A number's unit stays in its line.
+/// Keeps a number and its unit on one line.
 fn with_units(text: &str) -> String {
     const UNITS: [&str; 16] =
         ["k", "M", "G", "%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "IOPS", "min", "hours"];
@@ -41,7 +41,7 @@ fn with_units(text: &str) -> String {
     out
 }
 
-/// As much of it as has room in so many columns.
+/// Truncates the text to this many columns.
 pub fn cut(text: &str, columns: usize) -> String {
     if display_width(text) <= columns {
         return text.to_owned();
@@ -53,22 +53,22 @@ pub fn cut(text: &str, columns: usize) -> String {
         }
         kept.push(c);
     }
-    // No half word or number, where there are words.
+    // Cut between words if possible, never within a number.
     match kept.rfind(' ').filter(|at| *at > kept.len() / 2) {
         Some(at) => format!("{} …", kept[..at].trim_end_matches([' ', ',', ';', '·', '(', ':'])),
         None => kept + "…",
     }
 }
 
-/// Text that a terminal may show. It grows by the functions below alone, and each of them takes all of its text for text from
-/// outside: what is shown steers nothing, has no line that is not ours, and (but for what is laid out already) no line longer than [`WIDTH`].
+/// Text that is safe to print on a terminal. Only the functions below extend it, and they treat all text as
+/// untrusted: it cannot contain control sequences or line ends. Unless laid out already, no line is longer than [`WIDTH`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     text: String,
     style: Style,
 }
 
-/// A column: its heading, its width, whether numbers stand in it.
+/// A column: its heading, its width, and whether it is numeric.
 pub struct Column {
     heading: String,
     width: u16,
@@ -76,7 +76,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Line ends in a heading of ours are line ends.
+    /// Line ends in an own heading are kept.
     pub fn number(heading: &'static str, width: u16) -> Self {
         Self { heading: heading.into(), width, number: true }
     }
@@ -85,26 +85,26 @@ impl Column {
         Self { heading: heading.into(), width, number: false }
     }
 
-    /// Its heading is somebody else's name for something.
+    /// Its heading comes from outside.
     pub fn named(heading: &str, width: u16, number: bool) -> Self {
         Self { heading: sanitise(heading), width, number }
     }
 }
 
-/// What stands in a column.
+/// The content of a column in one row.
 pub struct Cell {
     text: String,
     hue: Option<Hue>,
 }
 
 impl Cell {
-    /// Each on a line of its own.
+    /// One per line.
     pub fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> Self {
         let lines: Vec<String> = lines.into_iter().map(|line| sanitise(line.as_ref())).collect();
         Self { text: lines.join("\n"), hue: None }
     }
 
-    /// Coloured, where the terminal is. The text says all of it.
+    /// Coloured if the terminal supports it. Colour is never the only sign.
     pub fn in_hue(self, hue: Option<Hue>) -> Self {
         Self { hue, ..self }
     }
@@ -144,32 +144,32 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// What another screen shows.
+    /// Appends another screen.
     pub fn append(&mut self, other: &Screen) {
         self.text.push_str(&other.text);
     }
 
-    /// A wrapped text; the first line begins with `first`, the others with as many spaces.
+    /// Wrapped text; the first line begins with `first`, the others with as many spaces.
     pub fn paragraph(&mut self, first: &str, text: &str) {
         self.wrapped(first, 0, text, |_, line| line.to_owned());
     }
 
-    /// A wrapped text that may quote others: a line that begins at the edge begins with our words.
+    /// Wrapped text that may contain quotations; only the first line, which begins with iotrail's own words, starts at the left edge.
     pub fn sentence(&mut self, text: &str) {
         self.wrapped("", HANGING, text, |_, line| line.to_owned());
     }
 
-    /// As a sentence, to be seen first.
+    /// A sentence in the style of a heading.
     pub fn heading(&mut self, text: &str) {
         self.wrapped("", HANGING, text, |style, line| style.bold(line));
     }
 
-    /// As a paragraph, coloured where it warns; `mark` says what it is.
+    /// A paragraph, coloured if it is a warning; `mark` is its label.
     pub fn note(&mut self, mark: &str, text: &str, warns: bool) {
         self.wrapped(mark, 0, text, |style, line| if warns { style.warning(line) } else { line.to_owned() });
     }
 
-    /// As a heading with `first` before its first line.
+    /// A heading with `first` before its first line.
     pub fn heading_after(&mut self, first: &str, text: &str) {
         self.wrapped(first, 0, text, |style, line| style.bold(line));
     }
@@ -184,7 +184,7 @@ impl Screen {
         }
     }
 
-    /// A labelled line of items, ` · ` between them; what does not fit goes to the next line, items whole where they can be.
+    /// A labelled line of items, separated by ` · `; lines break between items if possible.
     pub fn field(&mut self, label: &str, items: &[String]) {
         let room = WIDTH - LABEL;
         let mut lines: Vec<String> = Vec::new();
@@ -205,8 +205,8 @@ impl Screen {
         }
     }
 
-    /// As [`field`](Self::field) in one line, and a sign for what has no room. The first item gives way where that is enough, as a
-    /// command does; else the last ones do.
+    /// As [`field`](Self::field) in one line, with a sign for omitted text. The first item is cut if that is sufficient, as for a
+    /// command; otherwise the last items are omitted.
     pub fn field_in_a_line(&mut self, label: &str, items: &[String]) {
         const LEAST: usize = 20;
         const SIGN: &str = " · …";
@@ -232,7 +232,7 @@ impl Screen {
         self.field(label, &[line]);
     }
 
-    /// A table of fixed columns without lines, which leaves most of the width to the numbers.
+    /// A table of fixed columns without rules, which leaves most of the width to the numbers.
     pub fn table<C: Into<Cell>>(&mut self, columns: &[Column], rows: Vec<Vec<C>>) {
         let mut table = self.empty();
         let heading = columns.iter().map(|c| self.bold(&c.heading));
@@ -257,7 +257,7 @@ impl Screen {
     }
 
     fn bold(&self, heading: &str) -> comfy_table::Cell {
-        // Where there is nothing, nothing is to be bold.
+        // An empty cell needs no bold style.
         let cell = comfy_table::Cell::new(heading);
         if heading.is_empty() { cell } else { cell.add_attribute(Attribute::Bold) }
     }
@@ -294,14 +294,14 @@ impl Screen {
     }
 }
 
-/// What stands at the edge, wrapped so that no later part of it begins a line.
+/// Text at the left edge, wrapped so that no later part of it begins a line.
 fn hanging(text: &str, width: u16) -> String {
     let later = " ".repeat(text.len() - text.trim_start_matches(' ').len() + 1);
     let options = textwrap::Options::new(width.into()).subsequent_indent(&later);
     text.split('\n').flat_map(|line| textwrap::wrap(line, &options)).collect::<Vec<_>>().join("\n")
 }
 
-/// Without the spaces that fill its last columns up, which may stand before the codes that end a colour.
+/// Removes trailing spaces, which may precede the codes that end a colour.
 fn trimmed(line: &str) -> String {
     let mut kept = line.trim_end();
     let mut codes = String::new();

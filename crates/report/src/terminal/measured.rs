@@ -1,4 +1,4 @@
-//! Parts of the screens of whatever was measured, a load of ours or another's program.
+//! Parts of the screens of measurements, shared by iotrail's loads and traced programs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use iotrail_schema::runnable::Runnable;
 use iotrail_schema::trace_record::CountIntervals;
 use iotrail_stats::expansion::is_narrow;
 
-/// `sampled`: some were left out. Then a mean without its interval is none.
+/// `sampled`: some completions were not traced; then a mean without an interval is not printed.
 pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     let mean = l.mean.filter(|_| !sampled || l.mean_ci95.is_some());
@@ -34,36 +34,36 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     ]
 }
 
-/// Before everything else: that what the probes counted is void.
+/// The first line if the probes' counts are invalid.
 pub fn not_seen(out: &mut Screen, warnings: &[Warning]) {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
         out.field("not seen", std::slice::from_ref(&w.text));
     }
 }
 
-/// CPU time below which the ticks that found the program are too few to say where it ran: 20 of them, 22 % of error.
+/// CPU time below which the timer ticks are too few to split user from system time: 20 ticks have 22 % error.
 pub const SPLIT_NS: u64 = 200_000_000;
 
-/// Stands where user and system time would be.
-pub const TOO_SHORT: &str = "too short to tell user from system";
+/// Replaces user and system time.
+pub const TOO_SHORT: &str = "too short to separate user from system";
 
-/// Rows of a table of vehicles beside other tables: each waker has one, and on a large machine there are many.
+/// Maximum number of rows of the table of delivery paths: each waker has one, and a large machine has many.
 pub const VEHICLES: usize = 10;
 
-/// Columns of the bar of a vehicle's share, where no delays take them.
+/// Columns of the bar of a delivery path's share in a table without delays.
 const BAR: usize = 12;
 
-/// A count of which a part may be of windows: `~1.2 M`, or `–` if its interval is wide or unknown.
+/// A count that may include windows: `~1.2 M`, or `–` if its interval is wide or unknown.
 pub fn estimate(text: String, n: u64, name: &str, intervals: &CountIntervals) -> String {
     match intervals.get(name) {
         None => text,
-        // No ratio to 0 is narrow.
+        // A ratio to 0 has no relative width.
         Some(Some([lo, hi])) if n == 0 || is_narrow(n as f64, (*lo, *hi)) => format!("~{text}"),
         Some(_) => UNKNOWN.into(),
     }
 }
 
-/// The same of a share of `all`.
+/// As above, for a share of `all`.
 pub fn estimated_share(n: u64, all: u64, name: &str, intervals: &CountIntervals) -> String {
     let of = |n: f64| n / all.max(1) as f64;
     let text = percent(of(n as f64));
@@ -80,7 +80,7 @@ pub fn path_name(v: &DeliveryPathCount) -> String {
     format!("vehicles.{}{detail}", v.vehicle.name())
 }
 
-/// How completions were delivered, the most first; what is beyond `most` rows is summed in one.
+/// The delivery paths, the most frequent first; rows after `most` are summed.
 pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &CountIntervals, most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
@@ -100,7 +100,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
         }
         row
     };
-    // One row that stands for one only would say less in the same space.
+    // A row that sums a single one would have less information in the same space.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
     let one = |v: &&DeliveryPathCount| {
         let detail = v.detail.clone().unwrap_or_default().into();
@@ -109,7 +109,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
     if let rest @ [_, ..] = &sorted[shown..] {
         let completions = rest.iter().map(|v| v.completions).sum();
-        // The rare ones are estimated worst.
+        // Rare delivery paths have the least accurate estimates.
         let name = rest.last().map(|v| path_name(v)).unwrap_or_default();
         rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, &name, None));
     }
@@ -127,26 +127,26 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
     out.blank();
 }
 
-/// Completions of which shares are told, at least: as many as a median needs.
+/// Minimum number of completions for shares: as many as a median needs.
 pub const FEW: u64 = 10;
 
-/// Stages are of some requests that stand for others.
+/// Stages are of traced requests that represent others.
 pub fn is_sample(m: &Measurement) -> bool {
     m.followed.as_deref().is_some_and(Followed::is_sample)
 }
 
-/// Nothing where it is no wider than its middle.
+/// Empty if the interval is a single value.
 fn interval(ci95: Option<[f64; 2]>) -> String {
     let some = ci95.filter(|[lo, hi]| lo < hi);
     some.map(|[lo, hi]| format!(" (95 % CI {} to {})", span(lo), span(hi))).unwrap_or_default()
 }
 
-/// A part of those that were followed: as a share of what they stand for, where there are enough of them.
+/// A part of the traced requests: a share of the requests that they represent, or the count if they are few.
 pub fn part(these: u64, followed: u64, share: f64) -> String {
     if followed < FEW { format!("{these} of {followed}") } else { percent(share) }
 }
 
-/// The parts of the mean latency. `sampled`: some were left out.
+/// The parts of the mean latency. `sampled`: some completions were not traced.
 pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
     let Some(s) = stages.filter(|s| s.total_ns > 0.0) else { return Vec::new() };
     let too_few = sampled && s.total_ci95.is_none();
@@ -159,7 +159,7 @@ pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
         part("issue", s.issue_ns),
         part("wait", s.wait_ns),
         part("delivery", s.delivery_ns),
-        format!("of {} on average{}, from {}", span(s.total_ns), interval(s.total_ci95), count(s.completions as f64)),
+        format!("mean total {}{}, of {}", span(s.total_ns), interval(s.total_ci95), count(s.completions as f64)),
     ];
     let worker = |share| format!("{} of delivery in a kernel worker of the file system", percent(share));
     items.extend(s.file_system_share().map(worker));
@@ -176,7 +176,7 @@ pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
     items
 }
 
-/// The part of delivery in which a submitter waited for a CPU, where there was one to speak of.
+/// The part of delivery in which the submitter waited for a CPU; empty if negligible.
 fn runnable(r: &Runnable) -> Option<String> {
     let share = r.share().filter(|share| *share >= 0.01)?;
     let quantile = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} {}", span(ns as f64)));
@@ -186,7 +186,7 @@ fn runnable(r: &Runnable) -> Option<String> {
     Some(format!("{} of delivery waiting for a CPU{known}", percent(share)))
 }
 
-/// Places that got a sample, the most frequent first; then how they were taken.
+/// Sampled locations, the most frequent first; then the sampling method.
 pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
     let (Some(shares), Some(how)) = (shares, how) else { return };
     let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
@@ -219,7 +219,7 @@ pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Op
     out.blank();
 }
 
-/// Empty where the order was not followed.
+/// Empty if the order was not traced.
 pub fn order(order: Option<&Order>) -> Vec<String> {
     let Some(order) = order else { return Vec::new() };
     let mut items = vec![];
@@ -242,16 +242,16 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
 fn delivery(d: &Delivery) -> String {
     let all = count(d.completions as f64);
     match d.inversions {
-        0 => format!("all {all} that were seen to become ready posted in that order"),
+        0 => format!("all {all} with a known ready time were posted in that order"),
         n => format!(
-            "of {all} seen to become ready, {} posted out of that order, at most {} places",
+            "of {all} with a known ready time, {} were posted out of that order, by at most {} places",
             count(n as f64),
             d.max_displacement
         ),
     }
 }
 
-/// 95 % intervals of estimates, by their names. A number without one is exact.
+/// 95 % intervals of estimates, by name. A number without one is exact.
 type Intervals = BTreeMap<String, [f64; 2]>;
 
 /// An exact number, an estimate (`~16.2`), or neither, if its interval is too wide to print it.
@@ -278,7 +278,7 @@ pub fn counted(these: &[Metric], p: &PerIo, intervals: &Intervals) -> Vec<String
     these.iter().map(one).collect()
 }
 
-/// Two decimals where these say something: per I/O, nothing below a thousandth matters.
+/// Two decimals if they are significant: per I/O, values below a thousandth do not matter.
 pub fn ratio(x: f64) -> String {
     match x {
         0.0 => "0".into(),
@@ -299,7 +299,7 @@ pub fn mode_switches(switches: &[ModeSwitch], intervals: &Intervals) -> Vec<Stri
     some.map(one).collect()
 }
 
-/// Runs by the number of completions each carried, in powers of two.
+/// Task work runs by their number of completions, in powers of two.
 pub fn task_work(batches: &[TaskWorkBatch]) -> Vec<String> {
     let some = batches.iter().filter(|b| b.runs > 0);
     some.map(|b| {
@@ -335,7 +335,7 @@ pub fn ipis(ipis: &[Ipi]) -> Vec<String> {
 pub fn probes(probe: &Probe) -> Vec<String> {
     let number = |name: &str, n: Option<u64>| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
     if probe.mode == "off" {
-        return vec!["off: what delivered the completions is not known".into()];
+        return vec!["off: the delivery paths are unknown".into()];
     }
     vec![
         probe.mode.to_string(),
@@ -356,7 +356,7 @@ pub fn host(h: &Host) -> Vec<String> {
     items
 }
 
-/// Below everything: what is found and what is warned of, where there is anything.
+/// The last part: findings and warnings, if any.
 pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
     if !(found.is_empty() && warned.is_empty()) {
         out.blank();
@@ -365,7 +365,7 @@ pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
     }
 }
 
-/// What the probes counted, `each` of what.
+/// The probes' counts per `each`.
 pub fn counts(out: &mut Screen, each: &str, m: &Measurement) {
     out.field(each, &per_io(&m.per_io, &m.per_io_intervals));
     out.field("to user mode", &mode_switches(&m.mode_switches, &Intervals::new()));

@@ -50,7 +50,7 @@ use iotrail_store::RunSummary;
 use serde::Serialize;
 
 pub(super) mod trace_words {
-    //! Words of a trace that its page has too.
+    //! Text of a trace that its page also uses.
     pub use super::trace::{subject, throughput};
 }
 
@@ -68,7 +68,7 @@ pub fn bench(m: &Measurement, full: bool) -> Screen {
     bench::screen(m, full, Style::of_stdout())
 }
 
-/// Data that was read back wrong: the first line of whatever result it is part of.
+/// Data corruption: always the first line of a result.
 pub fn corruption(found: &Corruption) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     run::corruption(&mut out, found);
@@ -80,22 +80,22 @@ pub fn net(m: &Measurement, full: bool) -> Screen {
     net::screen(m, full, Style::of_stdout())
 }
 
-/// What a server did, as `net serve` prints it at its end.
+/// The summary of a server, as `net serve` prints it at exit.
 pub fn served(record: &ServedRecord) -> Screen {
     net::served(record, Style::of_stdout())
 }
 
-/// A run of an experiment: its answer; in full, then a table for each group of cells, and what is concluded.
+/// A run of an experiment: its answer; in full, also one table per group of cells, and the conclusions.
 pub fn run(run: &RunRecord, head: &Head, view: View<'_>) -> Screen {
     run::screen(run, head, view, Style::of_stdout())
 }
 
-/// The same plan on several kernels: the answer; in full, then what differs in each cell, and what is concluded.
+/// The same plan on several kernels: the answer; in full, also the differences in each cell, and the conclusions.
 pub fn across(of: &Across<'_>, head: &Head, full: bool) -> Screen {
     across::screen(of, head, full, Style::of_stdout())
 }
 
-/// Comparisons, as `compare` prints them: the answer, and the table where it is short or asked for in full.
+/// Comparisons, as `compare` prints them: the answer, and the table if it is short or `--full` is set.
 pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let (answer, also) = of_comparisons(list, unit);
@@ -114,17 +114,17 @@ pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     out
 }
 
-/// What the machines of a fleet say together; in full, then every comparison and every machine.
+/// The answer of a fleet; in full, also all comparisons and all machines.
 pub fn fleet(answer: &FleetAnswer, unit: Unit, full: bool, store: &str) -> Screen {
     fleet::screen(answer, unit, full, store, Style::of_stdout())
 }
 
-/// The fleets that are stored, as `list` prints them.
+/// The stored fleets, as `list` prints them.
 pub fn fleets(out: &mut Screen, fleets: &[FleetRecord]) {
     fleet::list(out, fleets);
 }
 
-/// A watched program, as `trace` prints it.
+/// A traced program, as `trace` prints it.
 pub fn trace(t: &TraceRecord, view: View<'_>) -> Screen {
     trace::stored(t, view, Style::of_stdout())
 }
@@ -139,22 +139,22 @@ pub fn slowest(e: &Explained) -> Screen {
     explain::ios(e, Style::of_stdout())
 }
 
-/// Where an experiment's figures changed, run by run; in full, all changes.
+/// The changes of an experiment's metrics over its runs; in full, all changes.
 pub fn history(h: &History, full: bool) -> Screen {
     history::screen(h, full, Style::of_stdout())
 }
 
-/// A published study beside what was measured here; in full, every figure.
+/// A published study compared with the measurements on this machine; in full, all figures.
 pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
     reproduce::screen(r, how, Style::of_stdout())
 }
 
-/// The stored runs, one a line.
+/// The stored runs, one per line.
 pub fn list(out: &mut Screen, runs: &[RunSummary]) {
     run::list(out, runs);
 }
 
-/// Two traces compared; `again`: the command that prints all of it.
+/// Two traces compared; `again`: the command that prints the full comparison.
 pub fn traces_compared(c: &TraceComparison, full: bool, again: &str) -> Screen {
     trace::compared::screen(c, full, again, Style::of_stdout())
 }
@@ -169,7 +169,7 @@ pub fn replay(r: &ReplayRecord, full: bool) -> Screen {
     replay::screen(r, full, Style::of_stdout())
 }
 
-/// The stored traces, one a line.
+/// The stored traces, one per line.
 pub fn traces(out: &mut Screen, traces: &[StoredTrace]) {
     trace::list(out, traces);
 }
@@ -184,7 +184,7 @@ pub fn capture(c: &Capture, now_unix_s: u64, full: bool) -> Screen {
     stalls::one(c, now_unix_s, full, Style::of_stdout())
 }
 
-/// Where progress is drawn: on standard error, where that is a terminal that takes what moves the cursor, and wants it.
+/// Progress is drawn on standard error, if that is a terminal with cursor control.
 pub fn progress_target() -> indicatif::ProgressDrawTarget {
     match Style::moves_cursor() {
         true => indicatif::ProgressDrawTarget::stderr(),
@@ -192,22 +192,22 @@ pub fn progress_target() -> indicatif::ProgressDrawTarget {
     }
 }
 
-/// Writes a screen to standard output. A reader that has gone away (`| head`) has seen what it wanted; a full disk is an error.
+/// Writes a screen to standard output. EPIPE (`| head`) is not an error; a full disk is.
 pub fn show(screen: &Screen) -> Result<()> {
     show_on(screen).map(drop)
 }
 
-/// As [`show`]; breaks off when the reader has gone away.
+/// As [`show`]; breaks on EPIPE.
 pub fn show_on(screen: &Screen) -> Result<ControlFlow<()>> {
     write(&plain::for_locale(screen.as_str(), Stream::Stdout))
 }
 
-/// Writes what is for a program to standard output, as it is.
+/// Writes output for programs to standard output, unmodified.
 pub fn print(text: &str) -> Result<()> {
     print_on(text).map(drop)
 }
 
-/// As [`print`]; breaks off when the reader has gone away. On a terminal, what would steer it is shown by its number.
+/// As [`print`]; breaks on EPIPE. On a terminal, control characters are shown by their number.
 pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     match std::io::stdout().is_terminal() {
         true => {
@@ -217,7 +217,7 @@ pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     }
 }
 
-/// Writes text that is all ours: help with its colours, what shells read.
+/// Writes trusted text: help with its colours, and shell completions.
 pub fn print_ours(text: &str) -> Result<()> {
     write(&plain::for_locale(text, Stream::Stdout)).map(drop)
 }
@@ -232,7 +232,7 @@ fn write(text: &str) -> Result<ControlFlow<()>> {
     }
 }
 
-/// Writes one JSON document and a line end to standard output.
+/// Writes one JSON document and a newline to standard output.
 pub fn print_json<T: Serialize>(value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(no_json)?;
     print(&(plain::json_shown(text) + "\n"))
@@ -260,10 +260,10 @@ struct WithHead<'a> {
 struct FirstLines {
     /// One sentence with its number.
     answer: String,
-    /// What to do about it; null: nothing.
+    /// The remedy; null: there is none.
     #[serde(rename = "do")]
     advice: Option<String>,
-    /// What else was found.
+    /// Further findings.
     also: Vec<String>,
 }
 
@@ -273,7 +273,7 @@ fn with_head(m: &Measurement) -> WithHead<'_> {
     WithHead { measurement: m, head: FirstLines { answer, advice, also } }
 }
 
-/// As [`print_json`] on one line; breaks off when the reader has gone away.
+/// As [`print_json`] on one line; breaks on EPIPE.
 pub fn print_json_line<T: Serialize>(value: &T) -> Result<ControlFlow<()>> {
     let text = serde_json::to_string(value).map_err(no_json)?;
     print_on(&(plain::json_shown(text) + "\n"))

@@ -1,4 +1,4 @@
-//! The network load: a server's seconds and its sum, and the screen of one measurement.
+//! The network load: a server's seconds and their sum, and the screen of one measurement.
 
 mod brief;
 
@@ -20,15 +20,15 @@ use iotrail_schema::net_record::{
 };
 use iotrail_schema::run_record::value_text;
 
-/// Lines between two headings, on a terminal.
+/// Lines between two headings on a terminal.
 const HEADED: u64 = 20;
 
 const HEADING: &str = "   req/s    in/s   out/s   idle   user system loops/s  each  over no-buf  conns";
 
-/// A server's seconds, one a line, as they end.
+/// A server's seconds, one per line, printed as they end.
 pub struct Seconds {
     threads: usize,
-    /// Standard output is for something else.
+    /// Standard output has another use.
     apart: bool,
     told: u64,
 }
@@ -49,7 +49,7 @@ impl Seconds {
     }
 
     fn line(&self, line: &str) {
-        // Where nobody reads, nobody has to be told; the server goes on.
+        // The server continues without a reader of its output.
         match self.apart {
             true => writeln!(std::io::stderr().lock(), "{line}").unwrap_or(()),
             false => writeln!(std::io::stdout().lock(), "{line}").unwrap_or(()),
@@ -114,7 +114,7 @@ pub fn served(r: &ServedRecord, style: Style) -> Screen {
     o.field("connections", &connections(&r.total, r.memory.as_ref()));
     let mut senders = vec![format!("{} measured", plural(r.spans as usize, "span"))];
     if r.broken_spans > 0 {
-        senders.push(format!("{} ended before their time", r.broken_spans));
+        senders.push(format!("{} ended early", r.broken_spans));
     }
     if r.refused > 0 {
         senders.push(format!("{} refused", plural(r.refused as usize, "control connection")));
@@ -208,12 +208,12 @@ fn answered(total: &ServerCounts) -> Vec<String> {
         format!("{} receives, {} sends", count(c.receives as f64), count(c.sends as f64)),
     ];
     if c.requests > 0 {
-        items.push(format!("system calls {} a request", measured::ratio(c.syscalls as f64 / c.requests as f64)));
+        items.push(format!("system calls {} per request", measured::ratio(c.syscalls as f64 / c.requests as f64)));
     }
     let some = [
         (c.short_sends, "short sends"),
         (c.zero_copy_sends, "zero-copy sends"),
-        (c.zero_copy_copied, "of them copied all the same"),
+        (c.zero_copy_copied, "of them copied nevertheless"),
         (c.cq_overflows, "completions that overflowed the queue"),
         (c.buffers_exhausted, "receives without a free buffer"),
     ];
@@ -227,9 +227,9 @@ fn connections(total: &ServerCounts, memory: Option<&Memory>) -> Vec<String> {
     let some = [
         (c.closed, "closed"),
         (c.reset, "reset"),
-        (c.garbage, "ended for garbage"),
-        (c.cut_off, "cut off in the middle of a request"),
-        (c.accept_failures, "times not to be accepted"),
+        (c.garbage, "closed after invalid data"),
+        (c.cut_off, "closed within a request"),
+        (c.accept_failures, "accept failures"),
     ];
     items.extend(some.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
     if let Some(m) = memory {
@@ -265,9 +265,7 @@ pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
         o.field("stages", &measured::stages(m.stages.as_deref(), measured::is_sample(m)));
         o.blank();
         match server.engine {
-            Engine::Epoll => {
-                o.field("delivered by", &["nothing: epoll says what is ready, and completes nothing".into()])
-            }
+            Engine::Epoll => o.field("delivered by", &["nothing: epoll reports readiness, not completions".into()]),
             _ => measured::vehicles(o, &m.vehicles, &Default::default(), measured::VEHICLES),
         }
         measured::counts(o, "per request", m);
@@ -284,12 +282,12 @@ fn load(a: &SenderPlan) -> Vec<String> {
     let mut items = vec![
         plural(a.connections as usize, "connection"),
         format!("window {}", a.window),
-        format!("{} asked, {} answered", bytes(a.request_bytes.into()), bytes(a.response_bytes.into())),
+        format!("request {}, response {}", bytes(a.request_bytes.into()), bytes(a.response_bytes.into())),
         plural(a.threads as usize, "sender thread"),
     ];
     items.extend(a.cpus.as_deref().map(|cpus| format!("on CPU {}", cpu_list(cpus))));
     items.push(match a.rate {
-        Some(rate) => format!("open loop, {} requests a second", count(rate)),
+        Some(rate) => format!("open loop, {} requests per second", count(rate)),
         None => "closed loop".into(),
     });
     let mut when = |is: bool, text: String| {
@@ -300,9 +298,9 @@ fn load(a: &SenderPlan) -> Vec<String> {
     when(a.burst > 1, format!("bursts of {}", a.burst));
     when(
         a.reconnect_after.is_some(),
-        format!("a new connection after {} answers", a.reconnect_after.unwrap_or_default()),
+        format!("a new connection after {} responses", a.reconnect_after.unwrap_or_default()),
     );
-    when(a.reconnect, "broken connections opened again".into());
+    when(a.reconnect, "broken connections reopened".into());
     when(a.idle_connections > 0, format!("{} idle connections", a.idle_connections));
     when(a.check != "full", format!("{} checked", a.check));
     when(a.seed.is_some(), format!("seed {}", a.seed.unwrap_or_default()));
@@ -318,7 +316,7 @@ fn at(m: &Measurement, net: &NetRecord) -> Vec<String> {
     items
 }
 
-/// What lies between the two ends, in words.
+/// The connection between the two ends, in words.
 pub(super) fn between(word: &str) -> &str {
     match word {
         "unix" => "over a UNIX socket",
@@ -350,12 +348,12 @@ fn sender(s: &SenderRecord, wall_ns: u64) -> Vec<String> {
     ];
     let some = [
         (s.unanswered, "never answered"),
-        (s.reconnects, "connections opened again"),
+        (s.reconnects, "connections reopened"),
         (s.broken, "connections broken"),
         (s.unsent.unwrap_or(0), "not sent in time"),
     ];
     items.extend(some.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
-    items.extend(s.worst_lag_ns.filter(|ns| *ns > 0).map(|ns| format!("sent at worst {} late", span(ns as f64))));
+    items.extend(s.worst_lag_ns.filter(|ns| *ns > 0).map(|ns| format!("sent at most {} late", span(ns as f64))));
     items
 }
 
@@ -367,8 +365,8 @@ fn server_cpu(m: &Measurement, s: &ServerRecord) -> Vec<String> {
     };
     let each = per_io::cpu_ns(m).filter(|ns| *ns > 0.0);
     let mut items = vec![
-        format!("{} requests for each CPU second", each.map_or(UNKNOWN.into(), |ns| count(1e9 / ns))),
-        format!("{} a request", each.map_or(UNKNOWN.into(), span)),
+        format!("{} requests per CPU second", each.map_or(UNKNOWN.into(), |ns| count(1e9 / ns))),
+        format!("{} per request", each.map_or(UNKNOWN.into(), span)),
         of("user", t.user_ns),
         of("system", t.system_ns),
     ];

@@ -34,7 +34,7 @@ pub fn screen(r: &ReplayRecord, full: bool, style: Style) -> Screen {
 fn batches(kind: BatchKind) -> &'static str {
     match kind {
         BatchKind::Fixed => "batches of one size (not merged)",
-        BatchKind::AsReaped => "batches as large as the number reaped (merged)",
+        BatchKind::AsReaped => "batches equal to the number reaped (merged)",
         BatchKind::Varied => "batches of varied sizes (not merged)",
         BatchKind::Unknown => "batches not classified",
     }
@@ -144,7 +144,7 @@ fn counts(out: &mut Screen, arms: &[ReplayArm]) {
     out.table(&columns, arms.iter().map(row).collect());
 }
 
-/// All comparisons, with what is said against them.
+/// All comparisons with their caveats.
 fn reasons(out: &mut Screen, arms: &[ReplayArm]) {
     for arm in arms.iter().filter(|arm| !arm.comparisons.is_empty()) {
         out.blank();

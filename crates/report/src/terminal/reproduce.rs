@@ -1,4 +1,4 @@
-//! A published study beside what was measured here: the answer and what disagrees; in full, every figure.
+//! A published study compared with the measurements on this machine: the answer and the disagreements; in full, all figures.
 
 use super::layout::{Cell, Column, Screen};
 use super::style::{Hue, Style};
@@ -15,9 +15,9 @@ pub struct Reproduced<'a> {
     pub again: &'a str,
 }
 
-/// Lines of the screen that is shown without being asked for more.
+/// Maximum number of lines without `--full`.
 const LINES: usize = 20;
-/// Of these, for what follows the figures.
+/// Lines reserved for the text after the figures.
 const FOOT: usize = 5;
 
 const LEGEND: &str = "here: with its 95 % interval. An effect agrees if the interval lies between half and twice the published one in logarithm, a \
@@ -38,7 +38,7 @@ pub fn screen(r: &Reproduction, how: Reproduced<'_>, style: Style) -> Screen {
         for line in of(outcome) {
             let mut one = Screen::new(style);
             one.note(mark, &sentence(line), outcome == LineOutcome::Disagrees);
-            // Once one has no room, the later ones are left out with it: what is shown is the beginning.
+            // After the first that does not fit, the later ones are omitted too, so that the printed ones are the first ones.
             match left == 0 && lines(&out) + lines(&one) + FOOT <= LINES {
                 true => out.append(&one),
                 false => left += 1,

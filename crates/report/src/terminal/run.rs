@@ -77,11 +77,11 @@ fn plan(out: &mut Screen, run: &RunRecord) {
         format!("{} of {} measurements", run.done(), run.planned()),
         match (&run.stop, run.finished_unix_s) {
             (None, _) if run.added_blocks() > 0 => {
-                format!("{} of each cell ({} planned)", plural(run.blocks(), "repeat"), run.repeats)
+                format!("{} per cell ({} planned)", plural(run.blocks(), "repeat"), run.repeats)
             }
-            (None, _) => format!("{} of each cell", plural(run.repeats as usize, "repeat")),
-            (Some(_), Some(_)) => format!("{} of each cell", plural(run.blocks(), "repeat")),
-            (Some(_), None) => format!("{} of each cell at most", plural(run.repeats as usize, "repeat")),
+            (None, _) => format!("{} per cell", plural(run.repeats as usize, "repeat")),
+            (Some(_), Some(_)) => format!("{} per cell", plural(run.blocks(), "repeat")),
+            (Some(_), None) => format!("at most {} per cell", plural(run.repeats as usize, "repeat")),
         },
         format!("seed {}", run.seed),
     ];
@@ -108,7 +108,7 @@ fn plan(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// The file, what it is on, and what completes its I/O. Cells may have a target each.
+/// The file, its device, and the component that completes its I/O. Each cell may have its own target.
 fn of_target(host: &Host, load: &LoadRecord) -> Vec<String> {
     let Some(t) = &host.target else { return Vec::new() };
     let mut facts: Vec<String> = load.file.iter().cloned().collect();
@@ -119,7 +119,7 @@ fn of_target(host: &Host, load: &LoadRecord) -> Vec<String> {
     facts
 }
 
-/// Each one, and whether it was met.
+/// The expectations and their outcomes.
 fn expectations(out: &mut Screen, run: &RunRecord) {
     let judged = judge(run);
     if judged.is_empty() {
@@ -137,7 +137,7 @@ fn expectations(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// What was watched, and what was not seen of it.
+/// The traced completions, and the losses.
 fn seen(out: &mut Screen, run: &RunRecord) {
     let number = |(name, n): (&str, Option<u64>)| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
     let all: Vec<String> = losses(run).into_iter().map(number).collect();
@@ -147,7 +147,7 @@ fn seen(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// Each warning once, with the number of measurements that gave it.
+/// Each warning once, with its number of measurements.
 fn warnings(out: &mut Screen, run: &RunRecord) {
     for (w, n) in warnings::each_once(run) {
         out.note("warning: ", &warnings::sentence(&w, n, run.done()), true);

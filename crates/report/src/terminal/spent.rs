@@ -1,4 +1,4 @@
-//! Where the threads' time went, in a few lines.
+//! The threads' time by state, in a few lines.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,18 +7,18 @@ use iotrail_answer::diagnose::reason_name;
 use iotrail_base::words::percent;
 use iotrail_schema::account::{Account, Mode, Role, ThreadAccount, ThreadRow, ThreadState};
 
-/// Rows that are named, and the share from which on.
+/// Number of rows that are named, and their smallest share.
 const ROWS: usize = 6;
 const LEAST: f64 = 0.01;
 
-/// `blocked in io_uring_enter for completions 62 % · in user mode 20 %`: the largest first. Empty: no thread of this role is known.
+/// `blocked in io_uring_enter for completions 62 % · in user mode 20 %`: the largest first. Empty: no thread of this role was seen.
 pub fn spent(account: &Account, role: Role) -> Vec<String> {
     let of_role: Vec<&ThreadAccount> = account.threads.iter().filter(|thread| thread.role == role).collect();
     let wall: u64 = of_role.iter().map(|thread| thread.wall_ns).sum();
     shares(of_role.iter().flat_map(|thread| &thread.rows), wall)
 }
 
-/// The same of rows of this time.
+/// As above, for these rows of this total time.
 pub fn shares<'r>(rows: impl Iterator<Item = &'r ThreadRow>, wall_ns: u64) -> Vec<String> {
     let mut sums: BTreeMap<String, (u64, bool)> = BTreeMap::new();
     for row in rows {

@@ -6,7 +6,7 @@ use iotrail_answer::diagnose::state;
 use iotrail_base::words::{UNKNOWN, percent, plural, span};
 use iotrail_schema::stall::{Capture, Stall};
 
-/// Stalls and rows that are shown without --full.
+/// Number of stalls and of rows that are printed without --full.
 const FEW: usize = 15;
 
 pub fn list(all: &[Stall], now_unix_s: u64, full: bool, style: Style) -> Screen {
@@ -39,7 +39,7 @@ pub fn list(all: &[Stall], now_unix_s: u64, full: bool, style: Style) -> Screen 
     if all.len() > most {
         out.sentence(&format!("{} more: --full", all.len() - most));
     }
-    out.sentence("One of them in full: iotrail stalls N");
+    out.sentence("Details of stall N: iotrail stalls N");
     out
 }
 
@@ -59,7 +59,7 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     out.blank();
     let group = s.process.cgroup.clone().unwrap_or_else(|| UNKNOWN.into());
     out.field("process", &[format!("{} ({})", s.process.comm, s.process.tgid), group]);
-    let state = if s.is_over { "over" } else { "not over when it was written" };
+    let state = if s.is_over { "over" } else { "not over when the capture was written" };
     out.field(
         "lasted",
         &[span(s.lasted_ns as f64), state.into(), format!("began {} ago", ago(s.began_unix_ns, now_unix_s))],
@@ -70,7 +70,7 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     out.field("samples", &of.into_iter().chain(samples).collect::<Vec<_>>());
     if let Some(moment) = &c.moment {
         out.blank();
-        out.sentence("When it was recognised:");
+        out.sentence("When the stall was detected:");
         state::now(moment).iter().for_each(|line| out.paragraph("  ", line));
     }
     let most = if full { usize::MAX } else { 3 };
@@ -79,7 +79,7 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     }
     if !c.ran.is_empty() {
         out.blank();
-        out.sentence("What ran on the CPUs meanwhile:");
+        out.sentence("On the CPUs during the stall:");
         let all: u64 = c.ran.iter().map(|r| r.ns).sum();
         let columns = [
             Column::number("CPU", 5),

@@ -1,4 +1,4 @@
-//! What the terminal can show: colours, and the lines that bars are made of.
+//! Capabilities of the terminal: colours, and box-drawing characters for bars.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -7,13 +7,13 @@ use iotrail_base::plain::{self, Locale};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Lines may be coloured; never as the only sign of anything.
+    /// Colours are available; they are never the only sign.
     pub colour: bool,
-    /// Bars may be made of box-drawing lines.
+    /// Box-drawing characters are available for bars.
     pub lines: bool,
 }
 
-/// What a colour says beside the words.
+/// The meaning of a colour, in addition to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
     Good,
@@ -22,16 +22,16 @@ pub enum Hue {
 }
 
 impl Style {
-    /// Of a terminal that shows letters alone.
+    /// A terminal that shows only letters.
     pub const PLAIN: Style = Style { colour: false, lines: false };
 
     pub fn of_stdout() -> Self {
         Self::of(std::io::stdout().is_terminal(), |name| std::env::var_os(name).filter(|v| !v.is_empty()))
     }
 
-    /// `variable`: its value where it is set and not empty. NO_COLOR (no-color.org) refuses colours, and CLICOLOR_FORCE
-    /// (bixense.com/clicolors) wants them wherever the text goes; else a terminal gets them that has them. Lines need a
-    /// locale of UTF-8.
+    /// `variable`: the value of an environment variable, if set and not empty. NO_COLOR (no-color.org) disables colours, and CLICOLOR_FORCE
+    /// (bixense.com/clicolors) enables them for any output; otherwise the terminal decides. Box drawing needs a
+    /// UTF-8 locale.
     fn of(terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let forced = variable("CLICOLOR_FORCE").is_some_and(|v| v != "0");
         let has_colours = terminal && variable("TERM").is_none_or(|t| t != "dumb");
@@ -41,7 +41,7 @@ impl Style {
         }
     }
 
-    /// Whether standard error is a terminal on which a line may be drawn again and again.
+    /// Whether standard error is a terminal on which a line can be redrawn.
     pub fn moves_cursor() -> bool {
         let set = |name| std::env::var_os(name).filter(|v| !v.is_empty());
         std::io::stderr().is_terminal() && set("TERM").is_some_and(|t| t != "dumb") && set("NO_COLOR").is_none()
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_a_terminal_that_wants_them() {
+    fn colours_depend_on_terminal_and_environment() {
         let colour = |terminal, set: &[_]| style(terminal, set).colour;
         assert!(colour(true, &[]) && colour(true, &[("NO_COLOR", "")]));
         assert!(!colour(false, &[]) && !colour(true, &[("NO_COLOR", "1")]) && !colour(true, &[("TERM", "dumb")]));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_of_lines_where_the_locale_has_them() {
+    fn bars_use_box_drawing_in_utf8_locales() {
         let lines = |set: &[_]| style(false, set).lines;
         assert!(lines(&[("LANG", "de_DE.UTF-8")]) && lines(&[("LC_CTYPE", "C.utf8"), ("LANG", "C")]));
         assert!(!lines(&[]) && !lines(&[("LC_ALL", "POSIX"), ("LANG", "de_DE.UTF-8")]));

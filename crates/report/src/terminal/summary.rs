@@ -1,4 +1,4 @@
-//! The first lines of a run: the answer, when, why, what to do, one table, and where the rest is.
+//! The first lines of a run: the answer, its conditions, its reason, the remedy, one table, and the commands for details.
 
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
@@ -6,25 +6,25 @@ use iotrail_answer::summary::{Front, Head, Mark, Member, Situations};
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
-/// Lines of what limits the answer, at most.
+/// Maximum number of lines of limits.
 const NOTES: usize = 4;
 
 /// Columns of the situations' names, and of each mark.
 const NAMES: u16 = 34;
 const MARK: u16 = 13;
-/// The names where there are four marks.
+/// Columns of the names if there are four marks.
 const NARROW_NAMES: u16 = 22;
 
 /// Columns of a front: its members, and each objective.
 const MEMBERS: u16 = 32;
 const FIGURE: u16 = 22;
 
-/// Where more of it is.
+/// The commands that print more.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    /// Everything, not the answer alone.
+    /// Print all sections, not only the answer.
     pub full: bool,
-    /// What shows the run again: `iotrail report 12`; empty: nothing does.
+    /// The command that shows the run again: `iotrail report 12`; empty: the run is not stored.
     pub again: &'a str,
 }
 
@@ -56,19 +56,19 @@ pub fn of(out: &mut Screen, head: &Head) {
     }
 }
 
-/// How to see more, behind the answer.
+/// The commands for details, after the answer.
 pub fn more(out: &mut Screen, view: View<'_>) {
     if view.again.is_empty() {
         return;
     }
     out.blank();
-    // Each whole on its line, to be copied.
+    // One complete command per line, so that it can be copied.
     out.line(&format!("details: {} --full", view.again));
     out.line(&format!("page:    {} -o r.html", view.again));
 }
 
 fn situations(out: &mut Screen, table: &Situations) {
-    // One column has room for the medians of both arms.
+    // One column fits the medians of both arms.
     let levels = table.columns.len() <= 1;
     let mut columns = vec![Column::words("", if table.columns.len() > 3 { NARROW_NAMES } else { NAMES })];
     let names = if table.columns.is_empty() { vec![String::new()] } else { table.columns.clone() };
@@ -92,12 +92,12 @@ fn situations(out: &mut Screen, table: &Situations) {
         false => out.table(&columns, rows),
     }
     if table.more > 0 {
-        out.line(&format!("  … and {} with less (--full)", plural(table.more, "row")));
+        out.line(&format!("  … and {} with smaller differences (--full)", plural(table.more, "row")));
     }
     out.paragraph("  ", &table.legend().join("  "));
 }
 
-/// What there is, and what was confirmed against it.
+/// The current configuration, and the configurations confirmed against it.
 fn front(out: &mut Screen, front: &Front) {
     let mut columns = vec![Column::words("", MEMBERS)];
     columns.extend(front.objectives.iter().map(|name| Column::named(name, FIGURE, false)));

@@ -26,7 +26,7 @@ pub(super) fn narrow(text: &str) {
     }
 }
 
-/// First lines against `heads/NAME.txt`; IOTRAIL_GOLDEN=1 writes it.
+/// Compares the first lines with `heads/NAME.txt`; IOTRAIL_GOLDEN=1 updates the file.
 #[track_caller]
 pub fn same_as_golden(name: &str, text: &str) {
     narrow(text);
@@ -38,7 +38,7 @@ pub fn same_as_golden(name: &str, text: &str) {
     assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
 }
 
-/// Without the codes that colour and embolden, and nothing else.
+/// Removes the codes for colour and bold type, and nothing else.
 fn without_colours(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -51,12 +51,12 @@ fn without_colours(text: &str) -> String {
 
 const FULL: View<'_> = View { full: true, again: "iotrail report 3" };
 
-/// Everything that is shown of a run.
+/// The full screen of a run.
 fn full(run: &RunRecord, style: Style) -> Screen {
     run::screen(run, &Head::of_run(run, true), FULL, style)
 }
 
-/// What is shown unless everything is asked for.
+/// The screen of a run without `--full`.
 fn first_lines(run: &RunRecord) -> String {
     run::screen(run, &Head::of_run(run, true), View { full: false, ..FULL }, PLAIN).to_string()
 }
@@ -82,7 +82,7 @@ fn record() -> RunRecord {
 }
 
 #[test]
-fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
+fn the_screen_of_one_measurement_has_only_known_values() {
     let text = bench::screen(&sample::measurement(), true, PLAIN).to_string();
     narrow(&text);
     for part in [
@@ -110,7 +110,7 @@ fn the_screen_of_one_measurement_says_what_it_knows_and_no_more() {
 }
 
 #[test]
-fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
+fn a_warning_is_printed_once_per_measurement_and_per_run() {
     let mut m = sample::measurement();
     (m.probe.lost, m.probe.untracked, m.probe.completions_seen) = (Some(3), Some(100), Some(400));
     (m.vehicles[0].vehicle, m.interrupts[1].count) = (DeliveryPath::Unknown, 0);
@@ -126,7 +126,7 @@ fn a_doubt_is_shown_once_with_the_measurement_and_with_the_run() {
 }
 
 #[test]
-fn text_from_outside_cannot_steer_the_terminal() {
+fn untrusted_text_cannot_control_the_terminal() {
     assert_eq!(sanitise("a\x1b[2Jb\u{202e}c\n"), "a\\u{1b}[2Jb\\u{202e}c\\u{a}");
     let mut m = sample::measurement();
     let nasty = format!("/data/\x1b]0;x\x07{}\u{9b}31m世界", "long/".repeat(40));
@@ -144,13 +144,13 @@ fn text_from_outside_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
+fn the_delivery_table_fits_in_eighty_columns() {
     let text = full(&record(), PLAIN).to_string();
     narrow(&text);
     let row = text.lines().find(|l| l.contains("9.91 k   2.0")).unwrap_or_else(|| panic!("{text}"));
     let expected = ["1", "default", "9.91", "k", "2.0", "3998", "–", "syscall_exit", "100%", "0.00", "0.01", "0.00"];
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), expected, "\n{text}");
-    assert!(text.contains("12 of 12 measurements · 3 repeats of each cell · seed 7"), "{text}");
+    assert!(text.contains("12 of 12 measurements · 3 repeats per cell · seed 7"), "{text}");
     assert!(text.contains("6000 completions seen · 0 of unknown delivery path · 0 untracked\n"), "{text}");
     assert!(text.contains("IOPS with coop_taskrun against default: higher"), "{text}");
     let row = text.lines().find(|l| l.starts_with("depth 4 ")).unwrap();
@@ -166,7 +166,7 @@ fn the_delivery_table_holds_the_numbers_in_eighty_columns() {
 }
 
 #[test]
-fn comparisons_of_any_size_fit_in_eighty_columns() {
+fn comparisons_of_any_magnitude_fit_in_eighty_columns() {
     let mut r = record();
     let long = "a parameter with a long name ".repeat(5);
     for (i, c) in r.comparisons.iter_mut().enumerate() {
@@ -185,7 +185,7 @@ fn comparisons_of_any_size_fit_in_eighty_columns() {
 }
 
 #[test]
-fn reasons_that_differ_in_their_numbers_are_one() {
+fn reasons_that_differ_only_in_numbers_are_merged() {
     let mut r = record();
     for (c, share) in r.comparisons.iter_mut().zip(1..) {
         c.reasons =
@@ -199,7 +199,7 @@ fn reasons_that_differ_in_their_numbers_are_one() {
 }
 
 #[test]
-fn the_cost_table_holds_the_numbers_in_eighty_columns() {
+fn the_cost_table_fits_in_eighty_columns() {
     let mut r = record();
     r.table = "cost".into();
     let text = full(&r, PLAIN).to_string();
@@ -210,7 +210,7 @@ fn the_cost_table_holds_the_numbers_in_eighty_columns() {
 }
 
 #[test]
-fn cells_that_cannot_be_tested_show_why() {
+fn untestable_cells_show_their_reason() {
     let mut r = record();
     for cell in &mut r.cells {
         cell.measurements.open().clear();
@@ -229,14 +229,14 @@ fn cells_that_cannot_be_tested_show_why() {
 }
 
 #[test]
-fn colour_adds_nothing_but_colour() {
+fn colour_changes_no_text() {
     let colour = bench::screen(&sample::measurement(), true, Style { colour: true, ..PLAIN }).to_string();
     assert!(colour.contains("\x1b[33mwarning: "));
     assert_eq!(without_colours(&colour), bench::screen(&sample::measurement(), true, PLAIN).to_string());
 }
 
 #[test]
-fn the_list_of_runs_fits() {
+fn the_list_of_runs_fits_in_eighty_columns() {
     let one = RunSummary {
         corruption: None,
         run: 12,

@@ -1,4 +1,4 @@
-//! The screen of a watched program.
+//! The screen of a traced program.
 
 mod account;
 mod call_sites;
@@ -32,7 +32,7 @@ use iotrail_schema::account::Role;
 use iotrail_schema::stored_trace::{StoredTrace, TraceState};
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 
-/// Rings that are shown in full, the busiest first.
+/// Number of rings that are shown in full, the busiest first.
 const RINGS: usize = 4;
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
     stored(t, View { full, again: "" }, style)
 }
 
-/// `view.again`: the command that prints it again; empty: it is not stored.
+/// `view.again`: the command that prints the trace again; empty: the trace is not stored.
 pub fn stored(t: &TraceRecord, view: View<'_>, style: Style) -> Screen {
     let answer = of_trace(t);
     if !view.full {
@@ -65,7 +65,7 @@ fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen
     let (b, total) = (&mut out, &t.total);
     let sampled = total.followed.is_sample();
     verdict::head(b, answer);
-    b.subject("watched", &subject(t));
+    b.subject("program", &subject(t));
     b.field("I/O", &throughput(t));
     b.field("latency", &verdict::latency(&total.latency_ns, sampled));
     match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
@@ -87,7 +87,7 @@ fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen
     out.fit()
 }
 
-/// A line for each stored trace.
+/// One line per stored trace.
 pub fn list(out: &mut Screen, traces: &[StoredTrace]) {
     let columns = [
         Column::number("trace", 6),
@@ -107,15 +107,15 @@ fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
     verdict::of(o, answer);
-    o.field("watched", &subject(t));
+    o.field("program", &subject(t));
     o.field("processes", &processes(&t.total.processes, t.total.more_processes));
     o.field("I/O", &throughput(t));
-    o.field("followed", &followed(&t.total, t.rings.iter().map(|r| r.overflows).sum()));
+    o.field("traced", &followed(&t.total, t.rings.iter().map(|r| r.overflows).sum()));
     o.field("CPU", &cpu(&t.total));
 
     let mut busiest: Vec<&RingRecord> = t.rings.iter().collect();
     busiest.sort_by_key(|r| (std::cmp::Reverse(r.completions), r.ring));
-    // One ring less shown in full than there are would only hide that one.
+    // A summary of one ring would hide its details in the same space.
     let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
     for r in &busiest[..shown] {
         o.blank();

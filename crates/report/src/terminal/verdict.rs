@@ -1,4 +1,4 @@
-//! The first lines of one measurement: the answer, what to do, then throughput, latency, where the time went and what delivered.
+//! The first lines of one measurement: the answer, the remedy, then throughput, latency, time and delivery paths.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Latency, PerIo, StageRecord, Warning};
 use iotrail_schema::trace_record::CountIntervals;
 
-/// What limits the figures, at most.
+/// Maximum number of limits.
 const LIMITS: usize = 2;
-/// Delivery paths that are named.
+/// Number of delivery paths that are named.
 const PATHS: usize = 4;
 /// Columns of the bar.
 const BAR: usize = WIDTH - 13;
 
-/// Above everything else that is known.
+/// The first lines, before all other results.
 pub fn of(out: &mut Screen, v: &Verdict) {
     answer(out, &v.answer);
     advice(out, v.advice.as_deref());
@@ -30,7 +30,7 @@ pub fn of(out: &mut Screen, v: &Verdict) {
     out.blank();
 }
 
-/// Above what there is room for.
+/// The first lines of the brief screen.
 pub fn head(b: &mut Brief, v: &Verdict) {
     let cut = |text: &str, lines: usize| cut(text, lines * (WIDTH - SIGN.len()) - SIGN.len());
     b.part("", |o| answer(o, &v.answer)).or(Turn::Endings, |o| answer(o, &cut(&v.answer, ANSWER)));
@@ -42,9 +42,9 @@ pub fn head(b: &mut Brief, v: &Verdict) {
     b.part("", Screen::blank);
 }
 
-/// Columns before what is said beside the answer.
+/// Indent of the lines after the answer.
 const SIGN: &str = "        ";
-/// Lines of an answer and of what to do, where there is no room for more.
+/// Maximum number of lines of an answer and of its remedy on a full screen.
 const ANSWER: usize = 5;
 const ADVICE: usize = 5;
 
@@ -58,14 +58,14 @@ fn advice(out: &mut Screen, text: Option<&str>) {
     }
 }
 
-/// Whose code the answer is about.
+/// The call sites of the answer.
 fn from(out: &mut Screen, v: &Verdict) {
     if !v.from.is_empty() {
         out.paragraph("  from  ", &callsites::text(&v.from));
     }
 }
 
-/// The first one that warns, and how many more there are; `rest`: where.
+/// The first warning and the number of the others; `rest`: where they are printed.
 fn others(out: &mut Screen, v: &Verdict, rest: &str) {
     let first = v.others.iter().find(|f| f.warns());
     if let Some(first) = first {
@@ -102,7 +102,7 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     ]
 }
 
-/// The parts of the mean latency, and as a bar.
+/// The parts of the mean latency, also as a bar.
 pub fn time(b: &mut Brief, stages: Option<&StageRecord>, sampled: bool) {
     let Some(s) = parts_known(stages, sampled) else { return };
     let shares = |o: &mut Screen| o.field("time", &parts(s).map(|(sign, name, ns)| share(s, sign, name, ns)));
@@ -117,9 +117,9 @@ fn parts(s: &StageRecord) -> [(char, &'static str, f64); 3] {
     [('░', "issue", s.issue_ns), ('█', "wait", s.wait_ns), ('▒', "delivery", s.delivery_ns)]
 }
 
-/// `▒ delivery 2 % (14.7 µs) of 192 µs on average`: the last one says of how much.
+/// `▒ delivery 2 % (14.7 µs) of 192 µs (mean)`: the last part names the total.
 fn share(s: &StageRecord, sign: char, name: &str, ns: f64) -> String {
-    let of = if name == "delivery" { format!(" of {} on average", span(s.total_ns)) } else { String::new() };
+    let of = if name == "delivery" { format!(" of {} (mean)", span(s.total_ns)) } else { String::new() };
     format!("{sign} {name} {} ({}){of}", percent(ns / s.total_ns), span(ns))
 }
 
@@ -149,7 +149,7 @@ pub fn delivered(vehicles: &[DeliveryPathCount], intervals: &CountIntervals) -> 
     shares.iter().take(PATHS).map(one).chain(more).collect()
 }
 
-/// Nothing where none of it is known.
+/// Empty if nothing is known.
 pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> {
     const SHOWN: [Metric; 4] =
         [Metric::SyscallsPerIo, Metric::KicksPerIo, Metric::DeviceIrqsPerIo, Metric::ContextSwitchesPerIo];
@@ -157,7 +157,7 @@ pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> 
     if is_known { measured::counted(&SHOWN, p, intervals) } else { Vec::new() }
 }
 
-/// What limits the figures, but for what the answer says already. Each is named, whatever the room.
+/// The limits that the answer does not contain already. All are at least named.
 pub fn limits(b: &mut Brief, warnings: &[Warning], said: &str) {
     let all: Vec<&Warning> = warnings.iter().filter(|w| !said.contains(&w.text)).collect();
     if all.is_empty() {
@@ -170,7 +170,7 @@ pub fn limits(b: &mut Brief, warnings: &[Warning], said: &str) {
         .or(Turn::LimitNames, |o| some_limits(o, &all, 0, false));
 }
 
-/// The first `most`, and the names of the others.
+/// The first `most` limits, and the names of the others.
 fn some_limits(out: &mut Screen, all: &[&Warning], most: usize, remedies: bool) {
     for (i, w) in all.iter().take(most).enumerate() {
         let end = if w.remedy.is_empty() || !remedies { String::new() } else { format!("; {}", w.remedy) };

@@ -1,9 +1,9 @@
-//! Vehicles' shares as a bar of letters.
+//! Shares of the delivery paths as a bar of letters.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::top_record::DeliveryPathShare;
 
-/// Stands for the vehicle in a bar.
+/// The letter of a delivery path in a bar.
 pub fn letter(vehicle: DeliveryPath) -> char {
     match vehicle {
         DeliveryPath::Inline => 'i',
@@ -24,7 +24,7 @@ pub fn letter(vehicle: DeliveryPath) -> char {
     }
 }
 
-/// How many of `width` letters are each vehicle's: they sum to `width`, by the largest remainders. A share below one letter may
+/// The number of letters per delivery path, by the largest-remainder method; they sum to `width`. A share below one letter may
 /// have none.
 pub fn letters(vehicles: &[DeliveryPathShare], width: usize) -> Vec<(DeliveryPath, usize)> {
     let exact = |v: &DeliveryPathShare| v.share * width as f64;
@@ -45,7 +45,7 @@ mod tests {
     use crate::top::sample::shares;
 
     #[test]
-    fn letters_fill_the_bar() {
+    fn letters_fill_the_bar_exactly() {
         let thirds = shares(&[(DeliveryPath::Enter, 1), (DeliveryPath::ReschedIpi, 1), (DeliveryPath::TimerTick, 1)]);
         assert_eq!(
             letters(&thirds, 10),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_vehicles_share_a_letter() {
+    fn each_delivery_path_has_a_unique_letter() {
         let mut all: Vec<char> = DeliveryPath::ALL.iter().map(|v| letter(*v)).collect();
         all.sort();
         all.dedup();

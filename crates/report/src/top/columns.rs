@@ -1,4 +1,4 @@
-//! Rows, what stands in each column, and which columns fit.
+//! Rows, the content of each column, and the columns that fit.
 
 use std::cmp::Ordering;
 
@@ -32,13 +32,13 @@ impl<'a> Row<'a> {
         Row { tgid, comm, ring: None, rings: p.rings, rates: &p.rates, sqpoll_cpu, threads: p.threads.as_ref() }
     }
 
-    /// Threads that run, or are ready to, on average.
+    /// Mean number of running and runnable threads.
     fn average(&self, column: Column) -> Option<f64> {
         let state = if column == Running { ThreadState::Running } else { ThreadState::Runnable };
         Some(self.threads?.average(state))
     }
 
-    /// It did nothing in the interval.
+    /// No activity in the interval.
     pub fn is_idle(&self) -> bool {
         self.rates.requests_per_s + self.rates.completions_per_s == 0.0
     }
@@ -87,10 +87,10 @@ impl Column {
         DeliveryPaths,
     ];
 
-    /// Those that rows can be sorted by: all but the vehicles.
+    /// The columns for sorting: all except the delivery paths.
     pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
-    /// The first ones are shown on the narrowest terminal.
+    /// In order of importance: the first ones are shown on the narrowest terminal.
     const BY_WEIGHT: [Column; 16] = [
         Process,
         Completions,
@@ -127,11 +127,11 @@ impl Column {
             Sqpoll => "SQPOLL",
             Running => "RUN",
             Runnable => "WAIT",
-            DeliveryPaths => "CARRIED BY",
+            DeliveryPaths => "DELIVERY",
         }
     }
 
-    /// Columns of the terminal that it takes at least.
+    /// Its minimum width in columns of the terminal.
     pub fn width(self) -> u16 {
         match self {
             Process => 16,
@@ -147,7 +147,7 @@ impl Column {
         !matches!(self, Process | DeliveryPaths)
     }
 
-    /// What stands there; nothing for the vehicles, which are drawn.
+    /// The text of a cell; empty for the delivery paths, which are drawn.
     pub fn text(self, row: &Row<'_>) -> String {
         let r = row.rates;
         match self {
@@ -169,7 +169,7 @@ impl Column {
         }
     }
 
-    /// Which of two rows is first: the larger number, the earlier name; unknown is last.
+    /// Sorts by larger number or earlier name; unknown is last.
     pub fn order(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
         let number = |row: &Row<'_>| -> Option<f64> {
             let r = row.rates;
@@ -199,7 +199,7 @@ impl Column {
     }
 }
 
-/// `fio (4711)`; of a long name the number is kept.
+/// `fio (4711)`; a long name is cut, the PID is not.
 fn process(comm: &str, tgid: u32, width: usize) -> String {
     let number = format!(" ({tgid})");
     let comm = sanitise(comm);
@@ -215,10 +215,10 @@ fn process(comm: &str, tgid: u32, width: usize) -> String {
     name + &number
 }
 
-/// Threads are not of one ring.
+/// Thread states are per process, not per ring.
 pub const OF_PROCESSES: &[Column] = &[Running, Runnable];
 
-/// The columns that fit in `width`, from left to right, with their widths; `sort` is among them before others.
+/// The columns that fit in `width`, from left to right, with their widths; `sort` has priority.
 pub fn fit(width: u16, sort: Column, without: &[Column]) -> Vec<(Column, u16)> {
     let mut left = i32::from(width);
     let mut chosen = vec![];
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_fit_and_the_sorted_one_is_there() {
+    fn columns_fit_and_include_the_sort_column() {
         let names = |width, sort| fit(width, sort, OF_PROCESSES).into_iter().map(|(c, _)| c).collect::<Vec<_>>();
         assert_eq!(
             names(80, Completions),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_others_are_tamed_and_cut() {
+    fn untrusted_names_are_sanitised_and_cut() {
         assert_eq!(process("db", 7, 16), "db (7)");
         assert_eq!(process("a-long-program-n", 4711, 16), "a-long-pr (4711)");
         assert_eq!(process("\x1b[2J", 7, 16), "\\u{1b}[2J (7)");

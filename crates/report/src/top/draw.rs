@@ -1,4 +1,4 @@
-//! The screen on a terminal of any size: what finds no room is left out, the rows last.
+//! The screen on a terminal of any size: parts that do not fit are omitted, the rows last.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -18,14 +18,14 @@ use iotrail_schema::top_record::DeliveryPathShare;
 
 const HELP: [(&str, &str); 10] = [
     ("q", "quit"),
-    ("↑ ↓ PgUp PgDn", "go to another row, or scroll"),
+    ("↑ ↓ PgUp PgDn", "select a row, or scroll"),
     ("Enter", "open the ring, or the process's rings"),
     ("Esc", "back"),
-    ("← →", "sort by the next column; what is sorted by is always shown"),
-    ("r", "the other way round"),
-    ("f", "freeze, and go on"),
-    ("p", "processes, or rings"),
-    ("i", "with those that do nothing, or without"),
+    ("← →", "sort by the next column; the sort column is always shown"),
+    ("r", "reverse the order"),
+    ("f", "freeze or continue"),
+    ("p", "show processes or rings"),
+    ("i", "show or hide idle ones"),
     ("?", "this"),
 ];
 
@@ -71,7 +71,7 @@ impl Screen {
         }
         let mut title = vec![Span::styled(text, Style::new().add_modifier(Modifier::BOLD))];
         if self.frozen {
-            // Where the line is cut, it is cut behind this.
+            // A cut line keeps this part.
             title.insert(0, Span::styled(" FROZEN ", Style::new().add_modifier(Modifier::REVERSED)));
             title.insert(1, Span::raw(" "));
         }
@@ -92,7 +92,7 @@ impl Screen {
         let mut text: Vec<Line<'_>> = HELP.iter().map(|(key, what)| Line::from(format!("{key:14} {what}"))).collect();
         text.push(Line::from(""));
         text.push(Line::from("P50, P99: latency; LATE50, LATE99: delivery delay (posted − ready)"));
-        text.push(Line::from("Both are of the requests that were followed; –: too few of them"));
+        text.push(Line::from("Both cover traced requests; –: too few of them"));
         for vehicles in DeliveryPath::ALL.chunks(5) {
             let one = |v: &DeliveryPath| format!("{} {:13}", bar::letter(*v), v.name());
             text.push(Line::from(vehicles.iter().map(one).collect::<String>()));
@@ -104,9 +104,9 @@ impl Screen {
     fn draw_ring(&self, frame: &mut Frame<'_>, area: Rect, ring: u32) {
         let text = match self.ring(ring) {
             Some(r) => lines::ring(r, terminal::Style::PLAIN).to_string(),
-            None => format!("ring {ring} has gone"),
+            None => format!("ring {ring} no longer exists"),
         };
-        // The last line stays in sight.
+        // Scrolling ends when the last line is visible.
         let most = (text.lines().count() as u16).saturating_sub(1);
         frame.render_widget(Paragraph::new(text).scroll((self.scroll.min(most), 0)), area);
     }
@@ -142,7 +142,7 @@ impl Screen {
         let selected = (!rows.is_empty()).then(|| self.place(&rows));
         frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(selected));
         if rows.is_empty() && area.height >= 2 {
-            let text = if self.idle { "no rings" } else { "no ring did anything (i: show idle ones)" };
+            let text = if self.idle { "no rings" } else { "no active rings (i: show idle ones)" };
             frame.render_widget(Paragraph::new(text), Rect { y: area.y + 1, height: 1, ..area });
         }
     }
@@ -173,7 +173,7 @@ impl Screen {
         Line::from(bar::letters(vehicles, width.into()).into_iter().map(part).collect::<Vec<_>>())
     }
 
-    /// Whose the letters are, with their shares in all.
+    /// The legend of the letters, with the total shares.
     fn legend(&self, vehicles: &[DeliveryPathShare]) -> Line<'static> {
         let one = |v: &DeliveryPathShare| {
             [
@@ -184,7 +184,7 @@ impl Screen {
         Line::from(vehicles.iter().flat_map(one).collect::<Vec<_>>())
     }
 
-    /// Green: the thread came for it; blue: a thread or a poll of its own; yellow: interrupted for it; red: late or unknown.
+    /// Green: the thread entered the kernel for it; blue: a separate thread or poll; yellow: interrupted for it; red: late or unknown.
     fn style(&self, vehicle: DeliveryPath) -> Style {
         let colour = match vehicle {
             DeliveryPath::Inline | DeliveryPath::Enter | DeliveryPath::SyscallExit => Color::Green,
@@ -216,7 +216,7 @@ fn take_bottom(area: &mut Rect, height: u16) -> Rect {
     Rect { y: area.y + area.height, height, ..*area }
 }
 
-/// Items with ` · ` between them, whole.
+/// Complete items, separated by ` · `.
 fn wrapped(items: &[String], width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<String> = vec![];
     for item in items {

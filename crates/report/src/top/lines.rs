@@ -1,4 +1,4 @@
-//! The same without a terminal, and one ring in words: text of at most 80 columns.
+//! `top` without a terminal, and the details of one ring: text of at most 80 columns.
 
 use super::columns::{Column, OF_PROCESSES, Row, fit};
 use crate::terminal::layout;
@@ -9,7 +9,7 @@ use iotrail_base::words::{UNKNOWN, bytes, count, known_span, numbers, percent, p
 use iotrail_schema::measurement::Latency;
 use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, TopRecord};
 
-/// One interval: what was done in all, then each ring that did something.
+/// One interval: the totals, then each active ring.
 pub fn block(t: &TopRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
@@ -37,7 +37,7 @@ fn clock(unix_s: u64) -> String {
     format!("{:02}:{:02}:{:02}Z", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// What is told of everything, in one line or two.
+/// The totals, in one or two lines.
 pub(super) fn heading(t: &TopRecord) -> Vec<String> {
     let r = &t.total.rates;
     let mut items = vec![
@@ -56,12 +56,12 @@ pub(super) fn heading(t: &TopRecord) -> Vec<String> {
         items.push(format!("{} events lost", count(t.total.lost as f64)));
     }
     if t.total.followed_lost > 0 {
-        items.push(format!("{} followed requests lost", count(t.total.followed_lost as f64)));
+        items.push(format!("{} traced requests lost", count(t.total.followed_lost as f64)));
     }
     items
 }
 
-/// Where the time of a process's threads went.
+/// The time of a process's threads by state.
 pub(super) fn threads(p: &ProcessRates) -> Vec<String> {
     let Some(time) = &p.threads else { return Vec::new() };
     let mut items = vec![format!("{} ({}), {}", p.comm, p.tgid, plural(time.threads as usize, "thread"))];
@@ -81,7 +81,7 @@ fn line(out: &mut Screen, columns: &[(Column, u16)], text: impl Fn(Column) -> St
     out.line(&line);
 }
 
-/// What a row has no column for.
+/// Facts of a row without a column.
 fn beside(row: &Row<'_>, columns: &[(Column, u16)]) -> Vec<String> {
     let there = |column| columns.iter().any(|(c, _)| *c == column);
     let mut items = shares(&row.rates.vehicles);
@@ -99,7 +99,7 @@ fn shares(vehicles: &[DeliveryPathShare]) -> Vec<String> {
     vehicles.iter().map(|v| format!("{} {}", v.vehicle, percent(v.share))).collect()
 }
 
-/// One ring: what it is, its opcodes, vehicles and stages.
+/// One ring: its properties, opcodes, delivery paths and stages.
 pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
@@ -142,7 +142,7 @@ fn quantiles(l: &Latency) -> Vec<String> {
         return vec![];
     }
     let text = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
-    let of = plural(l.count as usize, "followed completion");
+    let of = plural(l.count as usize, "traced completion");
     vec![text("p50", l.p50), text("p99", l.p99), text("max", l.max), format!("of {of}")]
 }
 

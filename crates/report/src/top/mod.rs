@@ -1,10 +1,10 @@
-//! What `top` shows: a screen that is drawn again and again, or lines.
+//! The output of `top`: a screen that is redrawn, or lines.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | [`columns`] | rows, what stands in each column, which columns fit |
-//! | [`bar`] | vehicles' shares as a bar of letters |
-//! | [`screen`] | what is looked at: sorted by what, frozen, one ring; what keys change |
+//! | [`columns`] | rows, the content of each column, the columns that fit |
+//! | [`bar`] | shares of the delivery paths as a bar of letters |
+//! | [`screen`] | the state of the view: sorting, freezing, one ring; the keys that change it |
 //! | [`draw`] | the screen on a terminal of any size |
 //! | [`lines`] | the same without a terminal |
 

@@ -1,4 +1,4 @@
-//! An interval for tests: a database that waits in system calls, and a program with a submission-queue thread.
+//! An interval for tests: a database that waits in system calls, and a program with an SQPOLL thread.
 
 use iotrail_schema::account::{Reason, ThreadRow, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
@@ -7,7 +7,7 @@ use iotrail_schema::top_record::{
     DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, ThreadTime, TopRecord, TotalRates,
 };
 
-/// Shares of so many completions of each.
+/// Shares from the number of completions of each.
 pub fn shares(parts: &[(DeliveryPath, u64)]) -> Vec<DeliveryPathShare> {
     let all: u64 = parts.iter().map(|(_, n)| n).sum();
     let share = |&(vehicle, completions): &(DeliveryPath, u64)| DeliveryPathShare {
@@ -22,7 +22,7 @@ fn quantiles(count: u64, p50: u64, p99: u64) -> Latency {
     Latency { count, p50: Some(p50), p99: Some(p99), max: Some(p99), ..Latency::default() }
 }
 
-/// Two threads that wait for completions for most of the time.
+/// Two threads that mostly wait for completions.
 fn threads() -> ThreadTime {
     let row = |state, syscall: Option<&str>, reason, ns| ThreadRow {
         state,

@@ -1,4 +1,4 @@
-//! What is looked at, and what keys change. Pure.
+//! The state of the view, and the keys that change it. Without side effects.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -16,24 +16,24 @@ pub enum Page {
 
 #[derive(Debug)]
 pub struct Screen {
-    /// Who is watched, in words.
+    /// The traced processes, in words.
     pub(super) subject: String,
     pub(super) colour: bool,
-    /// The terminal has no other letters.
+    /// The terminal is limited to ASCII.
     pub(super) ascii: bool,
-    /// What is shown.
+    /// The record on the screen.
     pub(super) shown: Option<TopRecord>,
-    /// The last one, where another is shown.
+    /// The latest record, if the screen shows another.
     newest: Option<TopRecord>,
     pub(super) frozen: bool,
     pub(super) sort: Column,
     pub(super) reversed: bool,
-    /// Rows that did nothing are shown too.
+    /// Idle rows are shown too.
     pub(super) idle: bool,
     pub(super) help: bool,
-    /// The pages that were opened, the last one is shown; never empty.
+    /// The stack of opened pages, the last one is on the screen; never empty.
     pages: Vec<Page>,
-    /// Ring or process of the list, by its number; `None`: the first row.
+    /// ID of the selected ring or process; `None`: the first row.
     selected: Option<u32>,
     /// First line of a ring's page.
     pub(super) scroll: u16,
@@ -66,7 +66,7 @@ impl Screen {
         *self.pages.last().unwrap_or(&Page::Rings)
     }
 
-    /// Sorted, as they are shown.
+    /// Sorted for display.
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
         let Some(record) = &self.shown else { return vec![] };
         let mut rows: Vec<Row<'_>> = match self.page() {
@@ -82,12 +82,12 @@ impl Screen {
         rows
     }
 
-    /// Place of the selected row among them.
+    /// Index of the selected row.
     pub(super) fn place(&self, rows: &[Row<'_>]) -> usize {
         rows.iter().position(|row| Some(number(row)) == self.selected).unwrap_or(0)
     }
 
-    /// The process that is selected, or whose rings are shown.
+    /// The selected process, or the process of the rings on the screen.
     pub(super) fn process(&self) -> Option<&ProcessRates> {
         let tgid = match self.page() {
             Page::RingsOf(tgid) => tgid,
@@ -100,12 +100,12 @@ impl Screen {
         self.shown.as_ref()?.processes.iter().find(|p| p.tgid == tgid)
     }
 
-    /// The ring of a page, unless it has gone.
+    /// The ring of a page, if it still exists.
     pub(super) fn ring(&self, ring: u32) -> Option<&RingRates> {
         self.shown.as_ref()?.rings.iter().find(|r| r.ring == ring)
     }
 
-    /// `false`: the user has seen enough.
+    /// `false`: quit.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return true;

@@ -1,4 +1,4 @@
-//! The screen as it is drawn, and the lines as they are printed.
+//! The screen of `top` as drawn, and its lines as printed.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -16,11 +16,11 @@ fn screen() -> Screen {
 
 fn press(screen: &mut Screen, keys: &[KeyCode]) {
     for key in keys {
-        assert!(screen.key(KeyEvent::new(*key, KeyModifiers::NONE)), "{key:?} goes on");
+        assert!(screen.key(KeyEvent::new(*key, KeyModifiers::NONE)), "{key:?} does not quit");
     }
 }
 
-/// Its lines, without the spaces at their ends.
+/// Lines of the screen without trailing spaces.
 fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -30,7 +30,7 @@ fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
 }
 
 #[test]
-fn a_terminal_of_ascii_gets_the_same_in_ascii() {
+fn an_ascii_terminal_gets_the_same_screen_in_ascii() {
     let mut screen = Screen::new("größer".into(), true, true);
     assert_eq!(drawn(&screen, 80, 24)[1], "watching .");
     screen.take(record());
@@ -52,7 +52,7 @@ fn at_80_by_24() {
             "iotrail top · all programs · 1.00 s · 3 rings",
             "12.4 k requests/s · 12.4 k completions/s · 48.0 MiB/s · 3 errors/s · 42 kicks/s",
             "120 punts/s · 7 overflows",
-            "PROCESS          RING  REQ/S DONE/S  BYTES/S     P50     P99  LATE99 CARRIED BY",
+            "PROCESS          RING  REQ/S DONE/S  BYTES/S     P50     P99  LATE99 DELIVERY",
             "database (4711)     0 12.3 k 12.3 k 48.0 MiB  101 µs 4.00 ms 3.90 ms eeeeeeeettt",
             "\\u{1b}[31mr (99)    2     50     50      0 B       –       –       – sssssssssss",
         ]
@@ -71,7 +71,7 @@ fn at_40_by_10() {
             "iotrail top · all programs · 1.00 s · 3",
             "12.4 k requests/s · 12.4 k completions/s",
             "48.0 MiB/s · 3 errors/s · 42 kicks/s",
-            "PROCESS          RING DONE/S CARRIED BY",
+            "PROCESS          RING DONE/S DELIVERY",
             "database (4711)     0 12.3 k eeeeeeeettt",
             "\\u{1b}[31mr (99)    2     50 sssssssssss",
             "",
@@ -83,7 +83,7 @@ fn at_40_by_10() {
 }
 
 #[test]
-fn no_size_is_too_small() {
+fn any_terminal_size_is_supported() {
     let mut screens = vec![Screen::new("all programs".into(), false, false), screen()];
     for keys in [&[KeyCode::Enter] as &[KeyCode], &[KeyCode::Char('?')], &[KeyCode::Char('p')], &[KeyCode::Char('i')]] {
         let mut opened = screen();
@@ -100,7 +100,7 @@ fn no_size_is_too_small() {
 }
 
 #[test]
-fn keys_sort_reverse_freeze_and_show_what_is_idle() {
+fn keys_sort_reverse_freeze_and_show_idle_rows() {
     let mut screen = screen();
     let rings = |screen: &Screen| screen.rows().iter().map(|r| r.ring.unwrap()).collect::<Vec<_>>();
     assert_eq!(rings(&screen), [0, 2]);
@@ -111,7 +111,7 @@ fn keys_sort_reverse_freeze_and_show_what_is_idle() {
     press(&mut screen, &[KeyCode::Right; 9]);
     let lines = drawn(&screen, 80, 24);
     assert!(lines[3].contains("SQPOLL"), "{lines:?}");
-    assert_eq!(rings(&screen), [2, 0, 1], "the one that has such a thread is first");
+    assert_eq!(rings(&screen), [2, 0, 1], "the ring with an SQPOLL thread is first");
 
     press(&mut screen, &[KeyCode::Char('f')]);
     let mut next = record();
@@ -120,11 +120,11 @@ fn keys_sort_reverse_freeze_and_show_what_is_idle() {
     assert_eq!(rings(&screen).len(), 3, "frozen");
     assert!(drawn(&screen, 80, 24)[0].starts_with(" FROZEN "));
     press(&mut screen, &[KeyCode::Char('f')]);
-    assert_eq!(rings(&screen), [0], "and what came meanwhile");
+    assert_eq!(rings(&screen), [0], "the latest interval is shown after the freeze");
 }
 
 #[test]
-fn one_ring_is_opened_and_left_again() {
+fn a_ring_page_opens_and_closes() {
     let mut screen = screen();
     press(&mut screen, &[KeyCode::Enter]);
     let text = drawn(&screen, 80, 24).join("\n");
@@ -140,7 +140,7 @@ fn one_ring_is_opened_and_left_again() {
     press(&mut screen, &[KeyCode::Esc, KeyCode::Down]);
     let rows = screen.rows();
     assert_eq!(rows[screen.place(&rows)].ring, Some(2));
-    // A process's rings, by way of the processes.
+    // The rings of a process, opened from the list of processes.
     press(&mut screen, &[KeyCode::Char('p')]);
     let processes =
         |screen: &Screen| drawn(screen, 80, 24).iter().any(|line| line.contains("RNGS") && line.contains("RUN"));
@@ -153,11 +153,11 @@ fn one_ring_is_opened_and_left_again() {
     press(&mut screen, &[KeyCode::Enter]);
     let text = drawn(&screen, 80, 24).join("\n");
     assert!(text.contains("SQPOLL       25 % of a CPU") && !text.contains('\x1b'), "{text}");
-    // It goes while it is looked at.
+    // The ring disappears while its page is open.
     let mut next = record();
     next.rings.clear();
     screen.take(next);
-    assert_eq!(drawn(&screen, 80, 24)[1], "ring 2 has gone");
+    assert_eq!(drawn(&screen, 80, 24)[1], "ring 2 no longer exists");
     press(&mut screen, &[KeyCode::Esc, KeyCode::Esc, KeyCode::Esc]);
     assert!(processes(&screen));
 }
@@ -168,11 +168,11 @@ fn quitting() {
     assert!(!screen.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)));
     assert!(!screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     press(&mut screen, &[KeyCode::Char('c'), KeyCode::Char('?')]);
-    assert!(!screen.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)), "from the help too");
+    assert!(!screen.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)), "q quits from the help too");
 }
 
 #[test]
-fn lines_for_what_is_no_terminal() {
+fn output_without_a_terminal_is_lines() {
     assert_eq!(
         block(&record(), Style::PLAIN).to_string(),
         "\

@@ -1,4 +1,4 @@
-//! Which families a scrape has, and what is in them.
+//! The metric families of a scrape and their samples.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use iotrail_schema::metrics_record::{MetricsRecord, OpcodeMetrics, RingMetrics};
 
 const OTHERS: &str = "others";
 
-/// Those of which nothing is known are not there.
+/// Families without a known value are omitted.
 pub fn families(r: &MetricsRecord) -> Vec<Family> {
     let mut all = vec![];
     let mut family = |name, kind, samples: Vec<(Labels, Value)>, help| {
@@ -24,20 +24,20 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
         "build_info",
         Gauge,
         vec![(vec![("version", env!("CARGO_PKG_VERSION").into())], Value::Now(1.0))],
-        "The version of iotrail that watches.",
+        "Version of iotrail that serves this endpoint.",
     );
-    family("watched_seconds", Gauge, one(Value::Now(r.elapsed_ns as f64 / 1e9)), "Time since the watch began.");
+    family("watched_seconds", Gauge, one(Value::Now(r.elapsed_ns as f64 / 1e9)), "Time since tracing began.");
     family(
         "followed_one_in",
         Gauge,
         one(Value::Now(f64::from(r.one_in))),
-        "One request in so many is followed whole, for latencies and delays.",
+        "One request in this many is traced end to end, for latencies and delays.",
     );
     family(
         "followed_adaptive",
         Gauge,
         one(Value::Now(f64::from(u8::from(r.adaptive)))),
-        "1: all requests of a CPU are followed up to 20,000 a second, and one in so many beyond.",
+        "1: all requests are traced at up to 20,000 per second per CPU, and one in followed_one_in above.",
     );
 
     let rings = rings(&r.rings);
@@ -54,18 +54,18 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
         let labels = vec![("ring", "none".into()), ("interface", String::new()), ("tgid", String::new())];
         completions.push((with(with(labels, "comm", ""), "vehicle", vehicle.name()), Value::Count(*n)));
     }
-    family("completions", Counter, completions, "Completions, by the kernel entry that delivered them.");
+    family("completions", Counter, completions, "Completions by delivery path.");
     let mut requests = vec![];
     for told in &rings {
         for (opcode, o) in &told.opcodes {
             requests.push((with(told.labels(), "opcode", opcode), Value::Count(o.requests)));
         }
     }
-    family("requests", Counter, requests, "Requests submitted, by operation.");
+    family("requests", Counter, requests, "Requests submitted, by opcode.");
     let sum = |of: fn(&OpcodeMetrics) -> u64| move |t: &LabelledRing| Some(t.opcodes.values().map(of).sum());
     family("transferred_bytes", Counter, each(&sum(|o| o.bytes)), "Results of reads, writes, sends and receives.");
     family("errors", Counter, each(&sum(|o| o.errors)), "Completions with an error.");
-    family("cq_overflows", Counter, each(&|t| t.overflows), "Completions that found the completion queue full.");
+    family("cq_overflows", Counter, each(&|t| t.overflows), "Completions that overflowed the completion queue.");
     let mut punts = vec![];
     for told in rings.iter().filter(|t| t.overflows.is_some()) {
         for (cause, of) in [
@@ -79,36 +79,46 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
     }
     family("punts", Counter, punts, "Requests handed to io-wq workers.");
 
-    family("kicks", Counter, counted(r.kicks), "Interprocessor interrupts that told a running task of its task work.");
+    family(
+        "kicks",
+        Counter,
+        counted(r.kicks),
+        "Interprocessor interrupts that notified a running task of its task work.",
+    );
     family(
         "resched_ipis",
         Counter,
         counted(r.resched_ipis),
-        "Reschedule interrupts sent for watched threads: kicks and wake-ups.",
+        "Reschedule interrupts sent for traced threads: kicks and wake-ups.",
     );
     family(
         "ipis",
         Counter,
         ipis(&r.ipis),
-        "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by sender.",
+        "Interprocessor interrupts that kicked or woke a traced thread or that it sent, by sender.",
     );
     family(
         "interrupts",
         Counter,
         interrupts(&r.interrupts, |i| i.count),
-        "Interrupts on CPUs where watched threads had some, or that may bring their completions.",
+        "Interrupts that arrived at traced threads, or that may complete their requests, by vector.",
     );
     family(
         "interrupts_on_watched",
         Counter,
         interrupts(&r.interrupts, |i| i.on_watched),
-        "Of these, those that interrupted a watched thread.",
+        "The part of interrupts_total that interrupted a traced thread.",
     );
     let switches = r.mode_switches.iter().map(|m| (vec![("cause", m.cause.to_string())], Value::Count(m.count)));
-    family("mode_switches", Counter, switches.collect(), "Returns from kernel to user mode of watched threads.");
-    family("context_switches", Counter, counted(Some(r.context_switches)), "Of watched threads.");
+    family(
+        "mode_switches",
+        Counter,
+        switches.collect(),
+        "Returns of traced threads from the kernel to user mode, by cause.",
+    );
+    family("context_switches", Counter, counted(Some(r.context_switches)), "Context switches of traced threads.");
     family("task_work_runs", Counter, counted(r.task_work_runs), "Runs of task work.");
-    family("page_faults", Counter, counted(r.page_faults), "Page faults of watched threads in user mode.");
+    family("page_faults", Counter, counted(r.page_faults), "Page faults of traced threads in user mode.");
 
     let delays = r.delays.iter();
     let delays = delays.map(|(vehicle, b)| (with(vec![], "vehicle", vehicle.name()), Value::Buckets(b.clone())));
@@ -116,21 +126,26 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
         "delivery_delay_seconds",
         Histogram,
         delays.collect(),
-        "From ready to posted, estimated from the followed completions.",
+        "Time from ready to posted, estimated from the traced completions.",
     );
     let latency = if r.latency.count > 0 { one(Value::Buckets(r.latency.clone())) } else { vec![] };
-    family("latency_seconds", Histogram, latency, "From submission to posting, estimated from the followed requests.");
-    family("followed", Counter, counted(Some(r.followed)), "Completions of followed requests.");
+    family(
+        "latency_seconds",
+        Histogram,
+        latency,
+        "Time from submission to posting, estimated from the traced requests.",
+    );
+    family("followed", Counter, counted(Some(r.followed)), "Completions of traced requests.");
     let lost = r.followed_lost.iter().map(|(cause, n)| (with(vec![], "cause", cause), Value::Count(*n)));
-    family("followed_lost", Counter, lost.collect(), "Requests that were to be followed, and were given up.");
-    family("lost", Counter, counted(Some(r.lost)), "Events that completions rest on, and that were missed.");
+    family("followed_lost", Counter, lost.collect(), "Requests selected for tracing and then dropped.");
+    family("lost", Counter, counted(Some(r.lost)), "Missed events that completions are counted from.");
     let missed = r.missed.iter().map(|m| (vec![("program", m.program.clone())], Value::Count(m.events)));
-    family("missed_events", Counter, missed.collect(), "Events that single probes missed.");
+    family("missed_events", Counter, missed.collect(), "Events missed by single probes.");
     family(
         "submissions_unseen",
         Counter,
         counted(Some(r.submissions_unseen)),
-        "Requests of native aio whose submission was not seen.",
+        "Native AIO requests without a traced submission.",
     );
     let cpu = [("user", r.observer.user_ns), ("system", r.observer.system_ns)];
     let cpu = cpu.map(|(mode, ns)| (with(vec![], "mode", mode), Value::Nanoseconds(ns)));
@@ -138,16 +153,16 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
         "observer_cpu_seconds",
         Counter,
         cpu.into(),
-        "CPU time of iotrail itself; what its probes take is in the watched programs' time.",
+        "CPU time of iotrail itself; the CPU time of its probes is part of the traced programs' time.",
     );
     all
 }
 
-/// What became of the connections to this endpoint.
+/// Connections to this endpoint, by outcome.
 pub fn scrapes(answered: Answered) -> Family {
     let scrapes = [("served", answered.served), ("refused", answered.refused), ("dropped", answered.dropped)];
     let samples = scrapes.map(|(outcome, n)| (with(vec![], "outcome", outcome), Value::Count(n))).into();
-    let help = "Connections to this endpoint, by what became of them, up to this one.";
+    let help = "Connections to this endpoint, by outcome, including this one.";
     Family { name: "scrapes", help, kind: Kind::Counter, samples }
 }
 
@@ -156,7 +171,7 @@ fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
     labels
 }
 
-/// A ring or context that is told, or all the others.
+/// A ring or context with its own series, or the sum of the others.
 struct LabelledRing {
     ring: String,
     interface: &'static str,
@@ -198,7 +213,7 @@ impl LabelledRing {
     }
 }
 
-/// The first rings keep their place whatever comes later, those that are no more too.
+/// The first rings keep their series when further rings appear, even after they are closed.
 fn rings(rings: &[RingMetrics]) -> Vec<LabelledRing> {
     let told = |ring: String, interface, tgid, comm| LabelledRing {
         ring,

@@ -1,8 +1,8 @@
-//! What is watched, as text for a scrape: OpenMetrics 1.0, or Prometheus's own format 0.0.4.
+//! The traced programs as text for a scrape: OpenMetrics 1.0, or Prometheus's format 0.0.4.
 //!
 //! **Series are bounded**: [`RINGS`] rings and contexts by number, the others together as `ring="others"`; [`OPCODES`] opcodes of
-//! each at most, and [`SITES`] sites of IPIs, with their `others`; interrupts by vector and CPU, or, where these are more than
-//! [`INTERRUPTS`], by vector. Seconds and bytes, as is the custom there.
+//! each, and [`SITES`] sites of IPIs, with their `others`; interrupts by vector and CPU, or, if these are more than
+//! [`INTERRUPTS`], by vector. Units are seconds and bytes, as Prometheus recommends.
 
 mod families;
 #[cfg(test)]
@@ -19,7 +19,7 @@ pub const OPCODES: usize = 16;
 pub const SITES: usize = 32;
 pub const INTERRUPTS: usize = 256;
 
-/// Which of the two.
+/// The format of a scrape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     OpenMetrics,
@@ -34,7 +34,7 @@ impl Format {
         }
     }
 
-    /// What an `Accept` header asks for; whoever asks for neither gets what every browser shows.
+    /// Selects the format by the `Accept` header. The default is Prometheus's format, which browsers display.
     pub fn accepted(header: &str) -> Self {
         let best = |kind: &str| {
             let of_kind = header.split(',').filter_map(|range| {
@@ -54,18 +54,18 @@ impl Format {
     }
 }
 
-/// What became of the scrapes so far; told with the rest.
+/// Outcomes of previous scrapes, part of the output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answered {
     pub served: u64,
-    /// Were no scrape, or came while there was nothing to tell.
+    /// Not a valid scrape, or before the first data.
     pub refused: u64,
-    /// Too slow, or in the way of others.
+    /// Too slow, or too many connections.
     pub dropped: u64,
 }
 
-/// Makes the text of each scrape. Counts are read while programs write them, and one look can catch one that is higher than the
-/// next (`Watch::look`): none is told lower than it was told before, since that would be taken for a restart.
+/// Formats each scrape. Counts are read while programs update them, and one read can return a value above the
+/// next one (`Watch::look`). A counter never decreases here, since readers would take that for a restart.
 #[derive(Debug, Default)]
 pub struct Exposition {
     told: HashMap<String, u64>,
@@ -93,7 +93,7 @@ impl Exposition {
 
     fn family(&mut self, out: &mut String, family: &Family, format: Format) {
         let name = format!("iotrail_{}", family.name);
-        // There a counter's family has the name of its one kind of sample.
+        // In Prometheus's format, a counter's family has the name of its sample.
         let of_family = match (format, family.kind) {
             (Format::Prometheus, Kind::Counter) => format!("{name}_total"),
             _ => name.clone(),
@@ -125,7 +125,7 @@ impl Exposition {
         }
     }
 
-    /// One that only grows; `per`: so many make one of its unit.
+    /// A counter; `per`: number of counts per unit.
     fn count(&mut self, out: &mut String, name: &str, labels: &Labels, more: &[(&str, &str)], n: u64, per: f64) {
         let series = format!("{name}{}", braces(labels, more));
         let n = match self.told.get_mut(&series) {
@@ -149,13 +149,13 @@ fn braces(labels: &Labels, more: &[(&str, &str)]) -> String {
     if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
 }
 
-/// All that a label's value may not hold as it is.
+/// Escapes the characters that a label's value must not contain.
 fn escaped(text: &str) -> String {
-    // Whoever reads a scrape on a terminal is not to be steered by a program's name.
+    // A program's name must not control a terminal that shows the scrape.
     sanitise(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// With a point in it, as OpenMetrics has bounds.
+/// With a decimal point, as OpenMetrics requires of bounds.
 fn plain(x: f64) -> String {
     format!("{x:?}")
 }

@@ -1,4 +1,4 @@
-//! The text as a scraper reads it.
+//! Parses the text as a scraper does.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn record(rings: u32) -> MetricsRecord {
     }
 }
 
-/// Series → value, by the grammar: a name, labels whose values have escapes, a number.
+/// Series → value. Grammar: a name, labels with escaped values, a number.
 fn read(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
     let mut all = BTreeMap::new();
     for line in text.split('\n').filter(|l| !l.is_empty() && !l.starts_with('#')) {
@@ -99,7 +99,7 @@ fn read(text: &str) -> BTreeMap<(String, BTreeMap<String, String>), f64> {
             rest = &rest[1..];
         }
         let value = rest.strip_prefix(' ').expect(line).parse().expect(line);
-        assert!(all.insert((name.to_owned(), labels), value).is_none(), "told twice: {line}");
+        assert!(all.insert((name.to_owned(), labels), value).is_none(), "duplicate: {line}");
     }
     all
 }
@@ -109,7 +109,7 @@ fn labels(of: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_count_is_told_with_its_labels_in_both_formats() {
+fn both_formats_have_all_counts_with_their_labels() {
     for format in [Format::OpenMetrics, Format::Prometheus] {
         let text = Exposition::default().text(&scraped(record(1)), Answered::default(), format);
         let all = read(&text);
@@ -131,14 +131,14 @@ fn every_count_is_told_with_its_labels_in_both_formats() {
         );
         assert_eq!(is("iotrail_latency_seconds_sum", &[]), 2.5);
         assert_eq!(is("iotrail_latency_seconds_count", &[]), 4.0);
-        // What is not known is not there.
+        // Unknown values are omitted.
         assert!(!text.contains("iotrail_page_faults"));
         assert_eq!(text.ends_with("# EOF\n"), format == Format::OpenMetrics);
     }
 }
 
 #[test]
-fn series_are_bounded_and_nothing_is_left_out_of_the_sums() {
+fn series_are_bounded_and_sums_stay_complete() {
     let few =
         read(&Exposition::default().text(&scraped(record(RINGS as u32)), Answered::default(), Format::Prometheus));
     let mut many = record(5000);
@@ -160,7 +160,7 @@ fn series_are_bounded_and_nothing_is_left_out_of_the_sums() {
 }
 
 #[test]
-fn nothing_is_told_lower_than_before() {
+fn counters_never_decrease() {
     let mut exposition = Exposition::default();
     let mut kicks = |n| {
         let record = MetricsRecord { kicks: Some(n), ..MetricsRecord::default() };
@@ -191,9 +191,9 @@ fn the_accept_header_decides() {
 }
 
 #[test]
-fn a_programs_name_steers_nobody_who_reads_a_scrape() {
+fn a_program_name_cannot_control_the_terminal() {
     let labels = vec![("comm", iotrail_testing::hostile::HOSTILE.to_owned()), ("other", "a\"b\\c".to_owned())];
     let text = braces(&labels, &[]);
     assert!(text.starts_with("{comm=\"x\\\\u{1b}[2J") && text.ends_with(",other=\"a\\\"b\\\\c\"}"), "{text}");
-    assert_eq!(iotrail_base::plain::sanitise(&text), text, "nothing in it that is not plain");
+    assert_eq!(iotrail_base::plain::sanitise(&text), text, "no control characters");
 }

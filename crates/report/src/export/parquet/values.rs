@@ -1,4 +1,4 @@
-//! The values of a row group, until it is written: column by column, as Parquet has them.
+//! The buffered values of a row group, by column as in Parquet.
 
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -8,7 +8,7 @@ use crate::export::rows::Row;
 use crate::export::table::{Field, Kind};
 use iotrail_schema::run_record::value_text;
 
-/// Texts that are made from their runs at a time.
+/// Number of texts expanded from their runs at a time.
 const TEXTS: usize = 1024;
 
 type Group<'a> = parquet::file::writer::SerializedRowGroupWriter<'a, std::fs::File>;
@@ -18,11 +18,11 @@ pub fn next<'a>(group: &'a mut Group<'_>) -> Done<Chunk<'a>> {
     group.next_column()?.ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))
 }
 
-/// The values of a column that are known, and which of the rows have one.
+/// The known values of a column, and the rows that have one.
 pub enum Values {
     Integers(Vec<i64>, Vec<i16>),
     Numbers(Vec<f64>, Vec<i16>),
-    /// With how often each follows itself: most are as the one before.
+    /// Run-length encoded, since most equal the previous one.
     Texts(Vec<(ByteArray, usize)>, Vec<i16>),
     Flags(Vec<bool>, Vec<i16>),
 }
@@ -58,7 +58,7 @@ impl Values {
         there.push(i16::from(known));
     }
 
-    /// Writes all, and holds nothing any more.
+    /// Writes all values and clears the buffer.
     pub fn write(&mut self, column: &mut Chunk<'_>) -> Done<()> {
         match self {
             Values::Integers(values, there) => written::<Int64Type>(values, there, column),
@@ -87,7 +87,7 @@ fn push<T>(values: &mut Vec<T>, value: T) -> bool {
     true
 }
 
-/// The cells' parameters: a map from name to value in each row.
+/// The cells' parameters: a map from name to value per row.
 #[derive(Default)]
 pub struct Params {
     keys: Vec<ByteArray>,

@@ -1,19 +1,19 @@
 //! A trace for Perfetto (ui.perfetto.dev, trace_processor), written as the recording is read.
 //!
 //! ```text
-//! process            each watched process
+//! process            each traced process
 //! ├─ thread          each thread that submitted
 //! │  └─ submission   submitted → issued
-//! ├─ io-wq           the same of what was handed to a worker; all of what a worker did unseen
+//! ├─ io-wq           the same for requests handed to a worker; the full request if only a worker handled it
 //! └─ ring N
-//!    ├─ waiting      issued → ready: the device, or the other side
-//!    └─ delivery     ready → (ended →) (queued →) posted, named by the vehicle
-//! lost (…)           counters, beside the processes
+//!    ├─ waiting      issued → ready: the device, or the peer
+//!    └─ delivery     ready → (ended →) (queued →) posted, named after the delivery path
+//! lost (…)           counters next to the processes
 //! ```
 //!
-//! Each span between two known stages is one slice; the spans of an I/O are one flow, whose id is the I/O's number. Slices of
-//! one track nest or follow each other, and I/Os do neither: each of the tracks above is as many lanes as overlap, which
-//! Perfetto shows as one since they have one name. A request's later completions have only a delivery.
+//! Each span between two known stages is one slice; the spans of an I/O are one flow, whose ID is the I/O's number. Slices of
+//! one track must nest or be consecutive, but I/Os overlap: each of the tracks above consists of as many lanes as I/Os overlap, which
+//! Perfetto merges because they have one name. Later completions of a request have only a delivery.
 
 pub mod proto;
 
@@ -33,28 +33,28 @@ use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
 use iotrail_schema::trail::{Meanwhile, Punt, RequestTrace};
 
-/// What was written.
+/// Statistics of the export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Completions, each a flow; those without a span in order are `without_spans`, and have none.
+    /// Completions, one flow each. Completions without a span are in `without_spans` and have no flow.
     pub ios: u64,
     pub slices: u64,
     pub without_spans: u64,
-    /// Lanes count for themselves.
+    /// Lanes are counted separately.
     pub tracks: u64,
 }
 
-/// All packets come from one producer, and none depends on another.
+/// Packets have one producer and are independent of each other.
 const SEQUENCE: u32 = 1;
-/// SEQ_INCREMENTAL_STATE_CLEARED: nothing was interned before.
+/// SEQ_INCREMENTAL_STATE_CLEARED: no interned state before this packet.
 const CLEARED: u32 = 1;
-/// Field 1 of `Trace`, length-delimited: what begins each packet.
+/// Tag of field 1 of `Trace`, length-delimited, before each packet.
 const PACKET_KEY: u8 = 0x0a;
 
 pub struct Exporter<'a, W: Write> {
     out: W,
     end: Option<&'a End>,
-    /// By place: the process, thread or ring that lanes hang below.
+    /// Groups of lanes by parent: a process, thread or ring.
     places: HashMap<Place, u64>,
     lanes: HashMap<(Place, &'static str), Vec<Lane>>,
     multishot: Multishot,
@@ -80,7 +80,7 @@ struct Lane {
 }
 
 impl<'a, W: Write> Exporter<'a, W> {
-    /// `end` names rings and processes, where it is known.
+    /// `end` has the names of rings and processes, if known.
     pub fn new(out: W, header: &'a Header, end: Option<&'a End>) -> Self {
         Self {
             out,
@@ -199,7 +199,7 @@ impl<'a, W: Write> Exporter<'a, W> {
         })
     }
 
-    /// A lane of the group that is free at the span's beginning: of these the one that was in use last.
+    /// The most recently used lane of the group that is free at the span's start.
     fn lane(&mut self, place: Place, group: &'static str, span: &Span) -> io::Result<u64> {
         let lanes = self.lanes.entry((place, group)).or_default();
         let free = lanes.iter_mut().filter(|l| l.free_from_ns <= span.begin.ns).max_by_key(|l| l.free_from_ns);
@@ -217,7 +217,7 @@ impl<'a, W: Write> Exporter<'a, W> {
         Ok(uuid)
     }
 
-    /// The track of a place, described when it is first needed.
+    /// The track of a parent, described at its first use.
     fn place(&mut self, place: Place) -> io::Result<u64> {
         if let Some(&uuid) = self.places.get(&place) {
             return Ok(uuid);
@@ -249,7 +249,7 @@ impl<'a, W: Write> Exporter<'a, W> {
                 parent = Some(Place::Process { tgid });
                 d.name = Some(self.ring_name(ring));
             }
-            Place::LostNoRoom => (d.name, d.counter) = (Some("lost (no room)".into()), Some(CounterDescriptor {})),
+            Place::LostNoRoom => (d.name, d.counter) = (Some("lost (map full)".into()), Some(CounterDescriptor {})),
             Place::LostRingBufferFull => {
                 (d.name, d.counter) = (Some("lost (ring buffer full)".into()), Some(CounterDescriptor {}))
             }
@@ -263,7 +263,7 @@ impl<'a, W: Write> Exporter<'a, W> {
     }
 
     fn ring_name(&self, ring: Option<u32>) -> String {
-        let Some(number) = ring else { return "ring not known".into() };
+        let Some(number) = ring else { return "unknown ring".into() };
         let flags = self.end.and_then(|e| e.rings.iter().find(|r| r.ring == number)).map(|r| r.flags.join(","));
         match flags.filter(|f| !f.is_empty()) {
             Some(flags) => format!("ring {number} ({flags})"),
@@ -288,7 +288,7 @@ impl<'a, W: Write> Exporter<'a, W> {
     }
 }
 
-/// Where a span is shown: what its lanes hang below, and their name.
+/// The parent and the name of a span's lanes.
 fn place(t: &RequestTrace, span: &Span) -> (Place, &'static str) {
     let (tgid, tid) = (t.tgid, t.tid);
     let ring = Place::Ring { tgid, ring: t.ring };
@@ -313,12 +313,12 @@ fn name(t: &RequestTrace, span: &Span) -> String {
         (Stage::Ready, Stage::Ended) => "file system's worker".into(),
         (Stage::Ready | Stage::Ended, Stage::Queued) => "until queued".into(),
         (Stage::Ready | Stage::Ended | Stage::Queued, _) => format!("delivery: {}", t.vehicle),
-        // Some stage between is not known.
+        // A stage in between is unknown.
         (from, to) => format!("{} → {} {}", from.name(), to.name(), t.opcode),
     }
 }
 
-/// `first`: of its first span; the name of its file.
+/// `first`: for the first span; `file`: the name of its file.
 fn annotations(t: &RequestTrace, span: &Span, io: u64, first: Option<Option<String>>) -> Vec<DebugAnnotation> {
     let mut all = Vec::new();
     let named = |name: &str| DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() };

@@ -1,6 +1,6 @@
-//! The messages of Perfetto's trace format that are written here, and only these fields of them, by the numbers of
+//! The subset of Perfetto's trace format that iotrail writes, with the field numbers of
 //! protos/perfetto/trace/perfetto_trace.proto. The crate with all of them (perfetto_protos) takes over five minutes of
-//! processor time to build and fetches a protobuf compiler.
+//! CPU time to build and downloads a protobuf compiler.
 
 use prost::Message;
 

@@ -22,7 +22,7 @@ fn header() -> Header {
     }
 }
 
-/// Reads with ups and downs: 4 deep, every seventh punted, some stages missing, in the order of posting.
+/// Overlapping reads: depth 4, every seventh punted, some stages missing, in the order of posting.
 fn source() -> Vec<RequestTrace> {
     let mut all: Vec<RequestTrace> = (0..400u64)
         .map(|i| {
@@ -69,7 +69,7 @@ struct Slice {
     flow: u64,
 }
 
-/// Slices as Perfetto makes them: by time, and of equal times in the order of the file; an end closes its track's last one.
+/// Slices as Perfetto builds them: by time, equal times in file order; an end closes the last open slice of its track.
 fn slices(trace: &Trace) -> Vec<Slice> {
     let mut events: Vec<_> =
         trace.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?))).collect();
@@ -81,7 +81,7 @@ fn slices(trace: &Trace) -> Vec<Slice> {
         match e.r#type() {
             EventType::SliceBegin => {
                 let [flow] = [e.flow_ids.as_slice(), &e.terminating_flow_ids].concat()[..] else {
-                    panic!("one flow a slice: {e:?}")
+                    panic!("one flow per slice: {e:?}")
                 };
                 let slice = Slice { track, begin: ns, end: 0, flow };
                 assert!(open.insert(track, slice).is_none(), "slices of a lane follow each other");
@@ -107,14 +107,14 @@ fn slices_are_stages_and_flows_are_ios() {
     assert_eq!((slices.len(), written.slices), (spans, spans as u64));
     let flows: BTreeSet<u64> = slices.iter().map(|s| s.flow).collect();
     assert_eq!((flows.len(), written.ios, written.without_spans), (trails.len(), trails.len() as u64, 0));
-    // Flow by flow: from submission to posting, without a gap.
+    // Each flow covers submission to posting without a gap.
     for (i, t) in trails.iter().enumerate() {
         let mut own: Vec<_> = slices.iter().filter(|s| s.flow == i as u64 + 1).collect();
         own.sort_by_key(|s| (s.begin, s.end));
         assert_eq!((own[0].begin, own[own.len() - 1].end), (t.submitted.ns, t.posted.ns));
         assert!(own.windows(2).all(|w| w[0].end == w[1].begin));
     }
-    // Each flow ends once, and only where it has more than one slice.
+    // A flow ends once, and only if it has several slices.
     let ends: Vec<u64> = trace
         .packet
         .iter()
@@ -126,7 +126,7 @@ fn slices_are_stages_and_flows_are_ios() {
 }
 
 #[test]
-fn every_slice_lies_on_a_lane_of_a_process() {
+fn each_slice_is_on_a_lane_of_a_process() {
     let (trace, written) = export(&source());
     let tracks: BTreeMap<u64, &TrackDescriptor> =
         trace.packet.iter().filter_map(|p| p.track_descriptor.as_ref()).map(|d| (d.uuid.unwrap(), d)).collect();
@@ -152,9 +152,9 @@ fn every_slice_lies_on_a_lane_of_a_process() {
         "fio 4711/ring 0/waiting",
         "fio 4711/ring 1/delivery",
         "fio 4711/ring 1/waiting",
-        "fio 4711/ring not known/delivery",
-        "fio 4711/ring not known/waiting",
         "fio 4711/thread 4712/submission",
+        "fio 4711/unknown ring/delivery",
+        "fio 4711/unknown ring/waiting",
     ];
     assert_eq!(paths.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
@@ -172,7 +172,7 @@ fn a_later_completion_has_only_its_delivery() {
 }
 
 #[test]
-fn losses_are_counters_and_the_clock_is_told() {
+fn losses_are_counters_and_the_clock_is_named() {
     let (trace, _) = export(&[]);
     let snapshot = trace.packet[0].clock_snapshot.as_ref().unwrap();
     assert_eq!(snapshot.primary_trace_clock, Some(proto::MONOTONIC));

@@ -1,15 +1,15 @@
-//! What a measurement has lists of, each a table of its own.
+//! The lists of a measurement, one table each.
 
 use super::{Column, INDEX, RowSubject, Table, integer, number, text};
 
-/// Of the latency histogram: from and to are in the bucket.
+/// Latency histogram; a bucket includes both of its bounds.
 pub const BUCKET: &[Column] = &[integer("from_ns", ""), integer("to_ns", ""), integer("ios", "")];
 
 const fn list(name: &'static str, at: &'static str, columns: &'static [Column]) -> Table {
     Table { name, columns, of: RowSubject::Item(at) }
 }
 
-/// `ServerCounts`, of a thread or of a second.
+/// `ServerCounts`, per thread or per second.
 const SERVER: &[Column] = &[
     integer("place", INDEX),
     integer("wall_ns", "/wall_ns"),

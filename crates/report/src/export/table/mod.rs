@@ -1,5 +1,5 @@
-//! A run as tables: one row for each measurement, and for each thing that a measurement has a list of. Columns are the same
-//! whatever the run, so that the tables of many runs and hosts are one; CSV and Parquet are written from the same.
+//! A run as tables: one row per measurement, and one row per item of a measurement's lists. Columns are independent
+//! of the run, so that tables of many runs and hosts can be merged; CSV and Parquet have the same tables.
 
 mod columns;
 mod lists;
@@ -16,7 +16,7 @@ use super::rows::Row;
 pub struct Column {
     pub name: &'static str,
     pub kind: Kind,
-    /// JSON pointer into what the row is of.
+    /// JSON pointer, relative to the object of the row.
     at: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub struct Column {
 pub enum Kind {
     Integer,
     Number,
-    /// A list is its items with commas between them.
+    /// Comma-separated items of a list.
     Text,
     Flag,
 }
@@ -45,11 +45,11 @@ pub struct Table {
     of: RowSubject,
 }
 
-/// What a row is of.
+/// The object that a row describes.
 #[derive(Debug, Clone, Copy)]
 enum RowSubject {
     Measurement,
-    /// An item of the list there.
+    /// An item of the list at this pointer.
     Item(&'static str),
     /// A bucket of the latency histogram.
     Bucket,
@@ -76,12 +76,12 @@ pub const MEASUREMENTS: &Table =
 
 pub const HISTOGRAM: &Table = &Table { name: "histogram", columns: lists::BUCKET, of: RowSubject::Bucket };
 
-/// All of them, the measurements first.
+/// All tables, the measurements first.
 pub fn all() -> impl Iterator<Item = &'static Table> {
     [MEASUREMENTS, HISTOGRAM].into_iter().chain(lists::LISTS)
 }
 
-/// What every table begins with: whose row it is.
+/// The first columns of all tables, which identify the row.
 pub const IDENTITY: &[Column] = &[
     text("hostname", ""),
     integer("run_number", ""),
@@ -91,7 +91,7 @@ pub const IDENTITY: &[Column] = &[
     integer("repeat", ""),
 ];
 
-/// Fields of [`IDENTITY`].
+/// Number of fields of [`IDENTITY`].
 pub fn identity(row: &Row<'_>) -> [Field; 6] {
     let run = row.run;
     [
@@ -105,8 +105,8 @@ pub fn identity(row: &Row<'_>) -> [Field; 6] {
 }
 
 impl Table {
-    /// The rows of one measurement, given as JSON (`iotrail.measurement/1`), handed out one by one. Those of the histogram
-    /// table are none where there is no histogram.
+    /// The rows of one measurement in JSON (`iotrail.measurement/1`), one by one. The histogram
+    /// table has no rows without a histogram.
     pub fn rows<E>(
         &self,
         measurement: &Value,
@@ -134,10 +134,10 @@ impl Table {
     }
 }
 
-/// In place of a pointer: the item's place in its list, from 0.
+/// Instead of a pointer: the item's index in its list, from 0.
 const INDEX: &str = "#";
 
-/// Options of a load that a program has too.
+/// Options of a load that also apply to a program.
 const OF_PROGRAM: [&str; 8] = [
     "/load/engine",
     "/load/ring/requested",
@@ -172,7 +172,7 @@ impl Field {
     }
 }
 
-/// Tables know whole numbers up to 2⁶³, which none of ours comes near.
+/// Tables support integers up to 2⁶³; iotrail's values are far below.
 fn whole(n: Option<u64>) -> Field {
     n.and_then(|n| i64::try_from(n).ok()).map_or(Field::Unknown, Field::Integer)
 }

@@ -1,4 +1,4 @@
-//! Every figure of a measurement has its column.
+//! Each figure of a measurement has a column.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{DeliveredBy, Delivery, LoadRecord, Measurement
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_testing::sample;
 
-/// Every part of it is there, of storage and of the network.
+/// A measurement with all parts, storage and network.
 pub fn full() -> Measurement {
     let mut m = sample::measurement();
     sample::echo(&mut m, 500, 10, 0.5);
@@ -16,7 +16,7 @@ pub fn full() -> Measurement {
     m
 }
 
-/// Pointers to all that is neither an object nor in a list of objects.
+/// Pointers to all values except objects and lists of objects.
 fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, v)| leaves(v, &format!("{at}/{name}"), found)),
@@ -26,7 +26,7 @@ fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn no_figure_is_without_a_column() {
+fn each_figure_has_a_column() {
     let mut found = BTreeSet::new();
     leaves(&serde_json::to_value(full()).unwrap(), "", &mut found);
     let lists: Vec<&str> =
@@ -38,7 +38,7 @@ fn no_figure_is_without_a_column() {
             .any(|c| at == c.at || at.starts_with(&format!("{}/", c.at)) || c.at.starts_with(&format!("{at}/")))
             || lists.iter().any(|list| at == *list || list.starts_with(&format!("{at}/")))
             || at == "/host/hostname"
-            // A load's own latencies are all there: their mean is no estimate.
+            // A load measures all latencies, so that its mean is not an estimate.
             || at == "/latency_ns/mean_ci95"
     };
     let untold: Vec<&String> = found.iter().filter(|at| !told(at)).collect();
@@ -46,7 +46,7 @@ fn no_figure_is_without_a_column() {
 }
 
 #[test]
-fn the_counts_per_io_have_the_names_of_their_figures() {
+fn counts_per_io_have_the_names_of_their_figures() {
     for metric in iotrail_answer::compare::Metric::PER_IO {
         let at = format!("/per_io/{}", metric.field());
         assert!(MEASUREMENTS.columns.iter().any(|c| (c.name, c.at) == (metric.name(), at.as_str())), "{metric}");
@@ -54,23 +54,23 @@ fn the_counts_per_io_have_the_names_of_their_figures() {
 }
 
 #[test]
-fn no_column_is_of_nothing() {
-    // What the sample leaves out is an object of its own, whose fields are checked where it is made.
+fn each_column_has_a_source() {
+    // The sample omits one object, whose fields another test checks.
     let json = serde_json::to_value(full()).unwrap();
     let parent_is_known = |at: &str| {
         let parent = &at[..at.rfind('/').unwrap_or(0)];
         matches!(json.pointer(parent), Some(Value::Object(_)))
     };
     for c in MEASUREMENTS.columns.iter().filter(|c| parent_is_known(c.at)) {
-        assert!(json.pointer(c.at).is_some(), "{} is of nothing: {}", c.name, c.at);
+        assert!(json.pointer(c.at).is_some(), "{} has no source: {}", c.name, c.at);
     }
     let mut names: Vec<&str> = IDENTITY.iter().chain(MEASUREMENTS.columns).map(|c| c.name).collect();
     names.sort_unstable();
-    assert!(names.windows(2).all(|w| w[0] != w[1]), "a name is there twice");
+    assert!(names.windows(2).all(|w| w[0] != w[1]), "duplicate name");
 }
 
 #[test]
-fn rows_of_lists_are_those_of_the_measurement() {
+fn list_tables_have_the_items_of_the_measurement() {
     let m = full();
     let json = serde_json::to_value(&m).unwrap();
     let rows = |name: &str| {
@@ -100,7 +100,7 @@ fn rows_of_lists_are_those_of_the_measurement() {
 }
 
 #[test]
-fn delivery_has_its_columns_beside_order() {
+fn delivery_columns_are_separate_from_order() {
     let by = DeliveredBy { file_system: None, task_work: 1, inline: None };
     let m = full();
     assert_eq!(
@@ -118,7 +118,7 @@ fn delivery_has_its_columns_beside_order() {
 }
 
 #[test]
-fn what_is_not_known_of_a_program_that_was_not_traced_is_null_and_not_zero() {
+fn unknown_values_of_an_untraced_program_are_null_not_zero() {
     let known = sample::measurement();
     let m = Measurement {
         load: LoadRecord { engine: "program".into(), ..LoadRecord::default() }.into(),

@@ -1,19 +1,19 @@
-//! A line for each name, a field for each column: coloured by its series, the stronger the farther its ratio is from 1, with the ratio in it
-//! where there is room.
+//! A heat map: one row per name, one field per column. Colour is by series, stronger for ratios farther from 1. Fields show the ratio
+//! if they are wide enough.
 
 use super::markup::{Markup, Percent};
 use crate::html::figure::{Figure, Panel};
 use iotrail_base::words::three_digits;
 
-/// Columns that have room for a number in each field, and for names of so many letters above.
+/// Up to this many columns, a field is wide enough for a number and a column heading for that many letters.
 const WITH_NUMBERS: usize = 12;
 const WITH_NAMES: usize = 6;
 const LETTERS: usize = 15;
 
-/// How strong the weakest and the strongest field are.
+/// Opacity of the weakest and of the strongest field.
 const WEAKEST: f64 = 0.18;
 const STRONGEST: f64 = 0.6;
-/// A factor that is as strong as any: beside one of 10, percents would look alike.
+/// Factors this large or larger have full strength; with a limit of 10, differences of a few percent would look alike.
 const MOST: f64 = 2.0;
 
 pub fn draw(out: &mut Markup, figure: &Figure, panel: &Panel) {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_say_how_far_they_are_from_1() {
+    fn fields_show_their_distance_from_1() {
         assert_eq!([short(1.124), short(0.7), short(4.53), short(0.068)], ["+12 %", "−30 %", "×4.53", "×0.068"]);
     }
 }

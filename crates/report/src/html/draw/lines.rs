@@ -1,4 +1,4 @@
-//! A line for each name: the name, its marks on an axis that all lines share, and what they say in a word.
+//! One line per name: the name, its marks on a shared axis, and a word for their result.
 
 use super::markup::{Markup, Percent};
 use super::{Extent, Scale, extent, known, text};
@@ -51,7 +51,7 @@ fn scale(figure: &Figure, panel: &Panel, alike: &[&Panel]) -> Scale {
         let most = alike.iter().flat_map(|p| (0..p.lines.len()).map(move |at| sum(figure, p, at))).fold(0.0, f64::max);
         return Scale::from_0(most, panel.x.unit);
     }
-    // Each metric's ratios by themselves.
+    // Scales are per metric.
     let alike = if panel.kind == Kind::Ratios { &[panel][..] } else { alike };
     let marks = extent(figure, alike, |p| vec![p.x_column, p.lo_column, p.hi_column]);
     let middles = Extent::of(alike.iter().flat_map(|p| p.lines.iter().flat_map(|l| l.across.clone())));
@@ -65,7 +65,7 @@ fn sum(figure: &Figure, panel: &Panel, at: usize) -> f64 {
     rows.filter(|(_, place)| **place == at).filter_map(|(row, _)| figure.number(*row, panel.x_column)).sum()
 }
 
-/// Behind all lines.
+/// Drawn behind all lines.
 fn grid(out: &mut Markup, scale: &Scale, of_ratios: bool) {
     out.open("svg", &[("class", &"grid")]);
     for tick in &scale.ticks {
@@ -100,7 +100,7 @@ fn dot(out: &mut Markup, figure: &Figure, panel: &Panel, scale: &Scale, mark: &M
     out.empty("circle", &[("class", &class), ("data-row", &mark.row), ("cx", &x), ("cy", &"50%"), ("r", &r)]);
 }
 
-/// Parts one after the other.
+/// A stacked bar.
 fn bar(out: &mut Markup, figure: &Figure, panel: &Panel, scale: &Scale, marks: &[Mark]) {
     let mut sum = 0.0;
     for mark in marks {
@@ -122,7 +122,7 @@ fn bar(out: &mut Markup, figure: &Figure, panel: &Panel, scale: &Scale, marks: &
     }
 }
 
-/// A part of less is for the table.
+/// Smaller parts appear only in the table.
 const SHOWN: f64 = 0.005;
 
 /// The name and the size of each part below its bar, with its colour.

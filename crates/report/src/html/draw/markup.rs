@@ -1,4 +1,4 @@
-//! Elements of a page, written one after the other. What is text stays text.
+//! Writes the elements of a page in order; escapes all text.
 
 use std::fmt::{Display, Write as _};
 
@@ -19,7 +19,7 @@ impl Markup {
         self.put(format_args!("</{name}>"));
     }
 
-    /// Without anything in it.
+    /// An empty element.
     pub fn empty(&mut self, name: &'static str, attributes: Attributes<'_>) {
         self.begin(name, attributes);
         self.out.push_str("/>");
@@ -45,18 +45,18 @@ impl Markup {
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        self.out.write_fmt(text).expect("a string takes all");
+        self.out.write_fmt(text).expect("writing to a string cannot fail");
     }
 }
 
-/// As [`escape`] writes it; XML needs the same.
+/// Escapes as [`escape`] does; XML needs the same.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     escape(text, &mut out);
     out
 }
 
-/// Nothing in it ends an element or an attribute, and nothing turns the direction of the text behind it.
+/// The result cannot end an element or an attribute, or change the direction of the text after it.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
@@ -71,7 +71,7 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// A place or a length along an axis, in percent of it.
+/// A position or a length in percent of the axis.
 pub struct Percent(pub f64);
 
 impl Display for Percent {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_ends_nothing() {
+    fn text_cannot_end_an_element() {
         let mut m = Markup::default();
         m.open("g", &[("class", &"\"><script>")]);
         m.text("text", &[("x", &Percent(33.3333))], "a</text><b>&\u{202e}\u{1b}");

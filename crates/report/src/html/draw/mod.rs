@@ -1,13 +1,13 @@
-//! Figures → markup: SVG in a frame of HTML, drawn when the page is written. Places along an axis are in percent, so that a chart is as wide
-//! as there is room, and its text as large as the page's. Colours are the style sheet's.
+//! Figures → markup: SVG in a frame of HTML, drawn when the page is written. Positions along an axis are in percent, so that a chart
+//! fills the available width and its text keeps the page's size. The style sheet has the colours.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `markup` | elements; what is text stays text |
-//! | `scale` | numbers → places, with ticks that can be read |
-//! | `lines` | panels with a line for each name: levels, ratios, dots, bars |
-//! | `grid` | panels with a line for each name and a field for each column |
-//! | `plane` | panels with two axes of numbers: curves and points |
+//! | `markup` | elements, with escaped text |
+//! | `scale` | numbers → positions, with readable ticks |
+//! | `lines` | panels with one line per name: levels, ratios, dots, bars |
+//! | `grid` | panels with one line per name and one field per column |
+//! | `plane` | panels with two numeric axes: curves and points |
 
 mod grid;
 mod lines;
@@ -21,13 +21,13 @@ use self::scale::{Extent, Scale};
 use super::figure::{Figure, Kind, Panel, Unit};
 use iotrail_base::words::{UNKNOWN, count, per_io, percent, plural, span, three_digits};
 
-/// A panel as it stands in the page.
+/// A panel of the page.
 pub struct Drawn {
     pub title: String,
     pub markup: String,
 }
 
-/// Panels of one kind and one column have one scale.
+/// Panels of one kind and one column share one scale.
 pub fn figure(figure: &Figure) -> Vec<Drawn> {
     let draw = |panel: &Panel| {
         let alike = |p: &&Panel| (p.kind, p.x_column, p.y_column) == (panel.kind, panel.x_column, panel.y_column);
@@ -56,13 +56,13 @@ pub fn figure(figure: &Figure) -> Vec<Drawn> {
     figure.panels.iter().map(draw).collect()
 }
 
-/// For those who do not see it.
+/// Text for screen readers.
 fn words(figure: &Figure, panel: &Panel) -> String {
     let title = if panel.title.is_empty() { String::new() } else { format!(", {}", panel.title) };
     let series: Vec<&str> = panel.series.iter().map(|s| s.name.as_str()).collect();
     let lines = panel.lines.iter().filter(|l| !l.says.is_empty()).map(|l| format!("; {}: {}", l.name, l.says));
     format!(
-        "{}{title}: {}; {}{}. Arrow keys go through the marks.",
+        "{}{title}: {}; {}{}. Arrow keys select the marks.",
         figure.title,
         plural(panel.marks(), "mark"),
         series.join(", "),
@@ -70,7 +70,7 @@ fn words(figure: &Figure, panel: &Panel) -> String {
     )
 }
 
-/// More lines are for the table.
+/// Further lines appear only in the table.
 const LINES_SAID: usize = 12;
 
 fn extent(figure: &Figure, panels: &[&Panel], columns: impl Fn(&Panel) -> Vec<Option<usize>>) -> Extent {
@@ -82,7 +82,7 @@ fn extent(figure: &Figure, panels: &[&Panel], columns: impl Fn(&Panel) -> Vec<Op
     Extent::of(panels.iter().flat_map(of).filter_map(|(row, column)| figure.number(row, column)))
 }
 
-/// A number beside its mark.
+/// A number next to its mark.
 fn text(x: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => span(x),
@@ -128,20 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn eleven_arms_never_lie_on_each_other() {
+    fn eleven_arms_do_not_overlap() {
         let names: Vec<String> = (1..=11).map(|i| format!("arm {i}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let curves = of(Kind::Curves, &names);
         assert_eq!(curves.matches("<svg class=\"field\"").count(), 11);
         assert_eq!(curves.matches("<path class=\"line arm\"").count(), 11);
-        assert_eq!(curves.matches("<path class=\"ghost\"").count(), 10, "the first arm, behind each other one");
+        assert_eq!(curves.matches("<path class=\"ghost\"").count(), 10, "the first arm, behind each of the others");
         assert_eq!(of(Kind::Points, &names).matches("<svg class=\"field\"").count(), 11);
         let dots = of(Kind::Dots, &names);
         assert_eq!((dots.matches("class=\"strip\"").count(), dots.matches("<circle").count()), (11, 33));
     }
 
     #[test]
-    fn two_curves_have_their_names_beside_them() {
+    fn two_curves_are_labelled_directly() {
         let curves = of(Kind::Curves, &["default", "coop"]);
         assert_eq!(curves.matches("<svg class=\"field\"").count(), 1);
         assert!(curves.contains(">default</text>") && curves.contains(">coop</text>"), "{curves}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_bar_are_named_with_their_size() {
+    fn bar_parts_show_their_name_and_size() {
         let bars = of(Kind::Bars, &["<b>"]);
         assert!(bars.contains("&lt;b&gt; </span><strong>2.40 ms</strong>"), "{bars}");
         assert_eq!(bars.matches("<rect").count(), 3);

@@ -1,5 +1,5 @@
-//! Two axes of numbers: curves of latency, and points. Where there are more than two series each has a small chart of its own, so that none
-//! lies on another; curves have the first one's behind them, to be compared with. A course has its levels in one chart, one after the other.
+//! Two numeric axes: latency curves and points. More than two series have one small chart each, so that none
+//! hides another; the first series' curve is repeated behind the others for comparison. A course shows all its levels in one chart.
 
 use super::markup::{Markup, Percent};
 use super::{Scale, extent};
@@ -8,16 +8,16 @@ use crate::html::figure::{Figure, Panel, Series};
 /// Pixels.
 const HIGH: f64 = 210.0;
 const SMALL: f64 = 110.0;
-/// Points have wide charts.
+/// Charts of points are wide.
 const FLAT: f64 = 70.0;
 
-/// A point of a curve: percent across, pixels down, and its row.
+/// A point of a curve: x in percent, y in pixels, and its row.
 type Point = (f64, f64, usize);
 
-/// A series as it lies in its chart.
+/// A series in the coordinates of its chart.
 type Curve<'a> = (&'a Series, Vec<Point>);
 
-/// Names of these shares of slower I/Os.
+/// Tick labels: the share of slower I/Os and its quantile.
 const QUANTILES: [(f64, &str); 5] = [(1.0, "all"), (0.1, "p90"), (0.01, "p99"), (0.001, "p99.9"), (0.0001, "p99.99")];
 
 pub fn curves(out: &mut Markup, figure: &Figure, panel: &Panel, alike: &[&Panel]) {
@@ -90,7 +90,7 @@ pub fn points(out: &mut Markup, figure: &Figure, panel: &Panel, alike: &[&Panel]
     caption(out, panel);
 }
 
-/// Each series is a level: its points, and their geometric mean from its first to its last.
+/// Each series is a level: its points, and a line at their geometric mean from the first to the last.
 pub fn course(out: &mut Markup, figure: &Figure, panel: &Panel) {
     let x = Scale::new(&panel.x, extent(figure, &[panel], |p| vec![p.x_column]));
     let y = Scale::new(&panel.y, extent(figure, &[panel], |p| vec![p.y_column]));
@@ -115,7 +115,7 @@ pub fn course(out: &mut Markup, figure: &Figure, panel: &Panel) {
     caption(out, panel);
 }
 
-/// The rows of a series, with both numbers.
+/// The rows of a series in which both numbers are known.
 fn placed<'a>(
     figure: &'a Figure,
     panel: &'a Panel,
@@ -137,12 +137,12 @@ fn name(series: &Series) -> &str {
     if series.name == "measured" { "" } else { &series.name }
 }
 
-/// What the axes are.
+/// The titles of the axes.
 fn caption(out: &mut Markup, panel: &Panel) {
     out.text("span", &[("class", &"caption")], &format!("→ {} · ↑ {}", panel.x.title, panel.y.title));
 }
 
-/// A chart with its axes; `inside` draws in it, in percent across and in pixels down.
+/// A chart with its axes; `inside` draws in it, x in percent and y in pixels.
 fn framed(
     out: &mut Markup,
     title: &str,
@@ -177,12 +177,12 @@ fn path(out: &mut Markup, class: &str, points: &[Point]) {
     let mut d = String::new();
     for (i, (x, y, _)) in points.iter().enumerate() {
         let step = if i == 0 { 'M' } else { 'L' };
-        write!(d, "{step}{:.0} {:.1}", x * 10.0, y).expect("a string takes all");
+        write!(d, "{step}{:.0} {:.1}", x * 10.0, y).expect("writing to a string cannot fail");
     }
     out.empty("path", &[("class", &class), ("d", &d)]);
 }
 
-/// What can be pointed at: where a curve crosses the lines of its grid.
+/// Selectable points: the crossings of a curve with its grid lines.
 fn spots(out: &mut Markup, class: &str, points: &[Point], y: &[(f64, String)]) {
     let class = format!("spot {class}");
     for (down, _) in y {
@@ -194,24 +194,24 @@ fn spots(out: &mut Markup, class: &str, points: &[Point], y: &[(f64, String)]) {
     }
 }
 
-/// In percent of the width: room for a label beside a curve.
+/// Width that a label next to a curve needs, in percent.
 const ROOM: f64 = 30.0;
 /// Half the height of a label, in pixels.
 const HALF: f64 = 9.0;
 
-/// Where the label of a curve is: its place, and whether it ends or begins there.
+/// Position of a curve's label, and whether the label ends or begins there.
 type Label = (f64, bool);
 
-/// Where a piece of a curve crosses a height.
+/// The crossing of a segment with a height.
 fn crossing(from: &Point, to: &Point, down: f64) -> Option<f64> {
     let ((x0, y0, _), (x1, y1, _)) = (from, to);
     (*y0 <= down && down <= *y1 && y1 > y0).then(|| x0 + (x1 - x0) * (down - y0) / (y1 - y0))
 }
 
-/// Each of two curves has its name beside it, where they are farthest apart.
+/// Labels two curves where they are farthest apart.
 fn labels(out: &mut Markup, two: [&Curve<'_>; 2], height: f64) {
     let at = |i: usize, down: f64| two[i].1.windows(2).find_map(|s| crossing(&s[0], &s[1], down));
-    // Curves fall: beside one, a label is right of what its top, and left of what its foot is level with.
+    // Curves fall: a label on the right must clear the curve at the label's top, one on the left the curve at its foot.
     let beside = |i: usize, down: f64| Some((at(i, down - HALF)?, at(i, down + HALF)?));
     let mut best: Option<(f64, f64, [Label; 2])> = None;
     for (step, left) in (2..20).flat_map(|step| [(step, 0), (step, 1)]) {
@@ -231,7 +231,7 @@ fn labels(out: &mut Markup, two: [&Curve<'_>; 2], height: f64) {
             best = Some((gap, down, if left == 0 { [l, r] } else { [r, l] }));
         }
     }
-    // Where there is no room, the names stand in the corner that curves which fall leave empty.
+    // Without enough space, the names go into the corner that falling curves leave empty.
     let (down, places, step) = match best {
         Some((_, down, places)) => (down + 4.0, places, 0.0),
         None => (14.0, [(99.0, true), (99.0, true)], 16.0),

@@ -1,8 +1,8 @@
-//! Numbers → places along an axis, with ticks that can be read: few, round, and all different.
+//! Numbers → positions along an axis, with ticks that are few, round and distinct.
 
 use super::super::figure::{Axis, Scale as Wanted, Unit};
 
-/// Ticks of an axis, at most.
+/// Maximum number of ticks per axis.
 const TICKS: usize = 6;
 
 pub struct Scale {
@@ -17,16 +17,16 @@ pub struct Tick {
     /// In percent of the axis.
     pub at: f64,
     pub text: String,
-    /// It is left out where there is little room.
+    /// Omitted on a narrow axis.
     pub is_spare: bool,
 }
 
-/// Of all numbers on an axis.
+/// Range of all numbers on an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub lo: f64,
     pub hi: f64,
-    /// Of those above 0.
+    /// Range of the positive ones.
     pub least: f64,
 }
 
@@ -42,7 +42,7 @@ impl Extent {
 }
 
 impl Scale {
-    /// As the axis asks.
+    /// The scale that the axis requests.
     pub fn new(axis: &Axis, e: Extent) -> Self {
         match (axis.scale, axis.unit) {
             (Wanted::Log, Unit::Ratio) => Self::ratios(e),
@@ -53,7 +53,7 @@ impl Scale {
         }
     }
 
-    /// From 0, or logarithmic where the largest would press the others together.
+    /// From 0, or logarithmic if the largest number would crowd the others.
     fn auto(e: Extent, unit: Unit) -> Self {
         const PRESSED: f64 = 30.0;
         match () {
@@ -68,7 +68,7 @@ impl Scale {
         Self::linear(0.0, if hi > 0.0 { hi } else { 1.0 }, unit)
     }
 
-    /// With a little room at both ends; what is not negative has no place below 0.
+    /// With a margin at both ends; non-negative data has no axis below 0.
     fn around(e: Extent, unit: Unit) -> Self {
         let (lo, hi) = if e.lo <= e.hi { (e.lo, e.hi) } else { (0.0, 1.0) };
         let room = 0.06 * if hi > lo { hi - lo } else { hi.abs().max(1e-9) };
@@ -79,7 +79,7 @@ impl Scale {
         Self::with(lo, hi, false, round(lo, hi), unit)
     }
 
-    /// Both above 0.
+    /// Both are positive.
     fn log(lo: f64, hi: f64, unit: Unit) -> Self {
         let (lo, hi) = if lo > 0.0 && lo < hi { (lo, hi) } else { (hi.max(1e-9) / 3.0, hi.max(1e-9) * 3.0) };
         const FINE: [&[f64]; 4] =
@@ -95,7 +95,7 @@ impl Scale {
         Self::with(lo, hi, true, ticks, unit)
     }
 
-    /// Around 1, which always has its tick: in percent where all are near it, else in factors.
+    /// Around 1, which always has a tick: in percent if all numbers are near it, otherwise in factors.
     pub fn ratios(e: Extent) -> Self {
         let (lo, hi) = (e.least.clamp(1e-3, 0.96) / 1.04, e.hi.clamp(1.04, 1e3) * 1.04);
         let ticks = match is_near_1(lo, hi) {
@@ -124,7 +124,7 @@ impl Scale {
             Unit::Ratio => ratio_text(t, in_factors, digits),
             _ => tick_text(t, unit, digits),
         };
-        // As few digits as tell them apart.
+        // The fewest digits that keep the labels distinct.
         let texts = |digits| all.iter().map(|t| text(*t, digits)).collect::<Vec<_>>();
         let differ = |texts: &Vec<String>| texts.windows(2).all(|two| two[0] != two[1]);
         let texts = (2..9).map(texts).find(differ).unwrap_or_else(|| texts(9));
@@ -135,7 +135,7 @@ impl Scale {
         scale
     }
 
-    /// In percent of the axis; what lies beyond an end is at it.
+    /// In percent of the axis, clamped to its ends.
     pub fn of(&self, x: f64) -> f64 {
         let place = match self.is_log {
             true if x <= 0.0 => 0.0,
@@ -150,11 +150,11 @@ impl Scale {
     }
 }
 
-/// A label takes so much of a narrow axis, in percent, and of a wide one.
+/// Width of a label in percent of a narrow axis, and of a wide one.
 const NARROW: f64 = 24.0;
 const WIDE: f64 = 7.0;
 
-/// From one tick on, to both sides: those that have room on a narrow axis are kept there; those that have none on a wide one go.
+/// Works outwards from one tick: marks the ticks that fit on a narrow axis and removes those that do not fit on a wide one.
 fn spare(ticks: &mut Vec<Tick>, from: usize) {
     if ticks.is_empty() {
         return;
@@ -187,7 +187,7 @@ fn spare(ticks: &mut Vec<Tick>, from: usize) {
     ticks.retain(|_| !goes.next().unwrap_or(false));
 }
 
-/// Two round numbers and more between these, equally far apart.
+/// Two or more equidistant round numbers in this range.
 fn round(lo: f64, hi: f64) -> Vec<f64> {
     let raw = (hi - lo) / 4.0;
     let power = 10f64.powf(raw.log10().floor());
@@ -196,7 +196,7 @@ fn round(lo: f64, hi: f64) -> Vec<f64> {
     (first..).map(|i| i as f64 * step).take_while(|t| *t <= hi * (1.0 + 1e-9) + 1e-12).collect()
 }
 
-/// Ratios are said in percent, not as factors.
+/// Ratios are printed in percent, not as factors.
 fn is_near_1(lo: f64, hi: f64) -> bool {
     lo > 0.4 && hi < 2.5
 }
@@ -230,7 +230,7 @@ fn tick_text(x: f64, unit: Unit, digits: usize) -> String {
     }
 }
 
-/// So many significant digits, without zeros behind them.
+/// Rounds to that many significant digits, without trailing zeros.
 fn significant(x: f64, digits: usize) -> String {
     let decimals = (digits as i32 - 1 - x.abs().log10().floor() as i32).max(0) as usize;
     let text = format!("{x:.decimals$}");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_few_round_ticks_that_differ() {
+    fn axis_ticks_are_few_round_and_distinct() {
         assert_eq!(texts(&Scale::linear(0.0, 1.0, Unit::Share)), ["0", "50 %", "100 %"]);
         assert_eq!(texts(&Scale::auto(of(9_000.0, 13_100.0), Unit::PerSecond)), ["0", "5 k", "10 k"]);
         assert_eq!(texts(&Scale::log(1e3, 1e7, Unit::Ns)), ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms"]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_percent_near_1_and_factors_far_from_it() {
+    fn ratios_are_in_percent_near_1_and_factors_otherwise() {
         assert_eq!(texts(&Scale::ratios(of(0.97, 1.02))), ["−5 %", "1", "+5 %"]);
         assert_eq!(texts(&Scale::ratios(of(0.02, 1.1))), ["÷32", "÷16", "÷8", "÷4", "÷2", "1"]);
         assert_eq!(texts(&Scale::ratios(of(0.9, 3.1))), ["1", "×2"]);

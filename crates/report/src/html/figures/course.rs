@@ -1,4 +1,4 @@
-//! Every measurement in the order in which it was made: what drifts, and what is far off.
+//! All measurements in the order in which they ran, to show drift and outliers.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     for (side, source) in view.sides.iter().enumerate() {
         let first = view.cells.iter().position(|c| c.side == side).unwrap_or(0);
         let cells = &source.record.cells;
-        // What is drawn of each goes from cell to cell.
+        // The limit of drawn points is shared by all cells.
         let drawn: Vec<(Option<f64>, Vec<Drawn>)> = cells
             .iter()
             .map(|c| {
@@ -36,8 +36,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             .collect();
         let arms = looks(source.record);
         let title = if view.is_of_two() { source.name.clone() } else { String::new() };
-        let x = Axis::new("measurement, in the order in which they were made", Unit::Number, Scale::Linear);
-        let y = Axis::new("against its cell's median", Unit::Ratio, Scale::Linear);
+        let x = Axis::new("measurement, in the order in which they ran", Unit::Number, Scale::Linear);
+        let y = Axis::new("relative to the cell's median", Unit::Ratio, Scale::Linear);
         let mut panel = Panel::new(title.clone(), Kind::Points, x, y);
         (panel.x_column, panel.y_column) = (Some(own), Some(own + 3));
         for (order, (cell, repeat)) in in_order(source.record, source.order.as_deref()).into_iter().enumerate() {
@@ -83,13 +83,13 @@ impl Drawn {
     }
 }
 
-/// (place of the cell, repeat from 0). Of a run that comes from a file only the seconds are known: then by these, block by block.
+/// (index of the cell, repeat from 0). A run from a file has only start times in seconds: those are the order, within each block.
 fn in_order(run: &iotrail_schema::run_record::RunRecord, stored: Option<&[(u32, u32)]>) -> Vec<(usize, usize)> {
     if let Some(stored) = stored {
         let mut places = std::collections::HashMap::new();
         let mut repeats = vec![Vec::new(); run.cells.len()];
         places.extend(run.cells.iter().enumerate().map(|(i, c)| (c.cell, i)));
-        // A cell's measurements are in the order of their repeats, some of which may be missing.
+        // A cell's measurements are sorted by repeat; repeats may be missing.
         for (cell, repeat) in stored {
             if let Some(i) = places.get(cell) {
                 repeats[*i].push(*repeat);

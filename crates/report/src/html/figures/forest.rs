@@ -1,4 +1,4 @@
-//! The run's answer as a forest plot: a line for each situation, each ratio with its interval beside 1.
+//! The run's answer as a forest plot: one line per situation, with each ratio and its interval around 1.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use iotrail_answer::unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
-/// Its look, and its name: a mark is hollow where disturbed measurements were counted.
+/// Its class and its name; a mark is hollow if disturbed measurements were counted.
 pub fn look(verdict: Verdict, disturbed: bool) -> &'static str {
     match (verdict, disturbed) {
         (Verdict::Faster, false) => "good",
@@ -67,17 +67,20 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
     let has_several = forest.lines.iter().any(|l| l.comparisons > 1);
     let mut reads = forest.legend.join(" · ").replace("* disturbed", "hollow and *: disturbed");
     if has_several {
-        reads.push_str(" · a bar across for each where several share a line");
+        reads.push_str(" · several comparisons in one line: one vertical bar per comparison");
     }
     if forest.more > 0 {
-        reads = format!("{reads} · {} with less are below, in “What differs”", plural(forest.more, "comparison"));
+        reads = format!(
+            "{reads} · {} with smaller differences are below, in “What differs”",
+            plural(forest.more, "comparison")
+        );
     }
     let title = format!("{}: {against}, with 95 % intervals", forest.metric.words(unit));
     let head = Head { id: "forest", title: &title, reads: &reads, is_of_time: false };
     sheet.figure(head, vec![(String::new(), vec![panel])]).map(|f| Figure { place: Place::First, ..f })
 }
 
-/// Of several ratios, the one in the middle.
+/// The middle one of several ratios.
 fn middle(ratios: &[f64]) -> Option<f64> {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Which share of the I/Os was slower than so much: the tail on a logarithmic axis, down to one in ten thousand.
+//! The share of the I/Os above each latency: the tail on a logarithmic axis, down to one in 10,000.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::html::paths;
 use crate::html::view::{Facet, View};
 use iotrail_stats::quantile::quantile;
 
-/// Points of a curve, at most: more than a curve has pixels say nothing.
+/// Maximum number of points per curve; a curve has fewer pixels than that.
 const POINTS: u32 = 100;
 /// Decades of the tail: to p99.99.
 const DECADES: f64 = 4.0;

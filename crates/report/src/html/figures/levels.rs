@@ -1,4 +1,4 @@
-//! One metric of every cell with its interval, a line for each cell.
+//! One metric of all cells with its interval, one line per cell.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use iotrail_answer::figure;
 
 pub fn unit(metric: Metric) -> Unit {
     match metric.figure().map(|f| f.unit) {
-        // Of a program's own figures the unit is not known; a rate is written as a plain number.
+        // The unit of a program's own metric is unknown; a rate is printed as a plain number.
         None if matches!(metric, Metric::Own(_)) => Unit::PerSecond,
         None | Some(figure::Unit::Time) => Unit::Ns,
         Some(figure::Unit::Rate) => Unit::PerSecond,
@@ -19,7 +19,7 @@ pub fn unit(metric: Metric) -> Unit {
     }
 }
 
-/// As a column's name has it.
+/// The unit as the suffix of a column's name.
 pub fn column(metric: Metric) -> String {
     let suffix = if unit(metric) == Unit::Ns { "_ns" } else { "" };
     format!("{metric}{suffix}")
@@ -57,7 +57,7 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
         lots.push((facet.title.clone(), vec![panel]));
     }
     let what = match metric.quantile() {
-        Some(_) => "All latencies of a cell's repeats together",
+        Some(_) => "Latencies of all repeats of a cell, merged",
         None => "Medians over a cell's repeats",
     };
     let mut reads = format!(
@@ -65,7 +65,7 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
          intervals."
     );
     if unknown > 0 {
-        reads.push_str(&format!(" {unknown} cells are not drawn: it is not known there, or of too few samples."));
+        reads.push_str(&format!(" {unknown} cells are not drawn: the value is unknown or has too few samples."));
     }
     let id = metric.name().replace('_', "-");
     let (title, is_of_time) = (metric.words(view.unit), metric.is_of_time());

@@ -1,4 +1,4 @@
-//! The figures of a page, one file for each kind: each is there where what it shows was measured.
+//! The figures of a page, one file per kind. A figure exists only if its data was measured.
 
 mod course;
 mod forest;
@@ -21,7 +21,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::summary::Forest;
 use iotrail_answer::table::Table;
 
-/// In the order of the page: the differences and what delivered the completions, what changed with them, then all else.
+/// In the order of the page: the differences and the delivery paths, the values that changed with them, then the rest.
 pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_>>) -> Vec<Figure> {
     let all = &view.facets[..];
     let focus = view.focus(forest);
@@ -34,14 +34,14 @@ pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_
     };
     let mut first = Vec::new();
     first.extend(forest.and_then(|f| forest::figure(f, view.unit)));
-    let reads = "Shares of the completions, of all repeats together.";
+    let reads = "Shares of the completions of all repeats.";
     let delivered = parts::vehicles(view, near).map(|f| near_only(f, Place::First, "delivered", "Delivered by"));
     first.extend(delivered.map(|f| Figure { reads: reads.into(), ..f }));
     let mut open = Vec::new();
     let distribution = latencies::figure(view, near);
     open.extend(distribution.map(|f| near_only(f, Place::Beside, "distribution", "Distribution of the latency")));
     open.extend(repeats::figure(view, &view.beside(&focus), metric).map(|f| Figure { place: Place::Open, ..f }));
-    // Where the order is the question, its figure takes the place of the mean I/O's.
+    // If the experiment is about order, its figure replaces the one of the mean I/O.
     let is_of_order = view.sides.iter().all(|s| Table::of(s.record).each_run);
     let order = order::figure(view).map(|f| if is_of_order { Figure { place: Place::Open, ..f } } else { f });
     let course = parts::stages(view, near).filter(|_| !is_of_order);
@@ -64,14 +64,14 @@ pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_
 }
 
 impl Figure {
-    /// A figure of the cells that the answer is about, which its title names.
+    /// A figure of the cells of the answer; its title names them.
     fn of_few(mut self, place: Place, id: &str, title: String) -> Self {
         self.panels.iter_mut().for_each(|p| p.title.clear());
         Self { place, id: id.into(), title, ..self }
     }
 }
 
-/// The rows of a figure as they are made.
+/// Collects the rows of a figure.
 struct Sheet {
     columns: Vec<Column>,
     rows: Rows,
@@ -79,24 +79,24 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// `own`: the columns behind those that say which cell it is.
+    /// `own`: the columns after those that identify the cell.
     fn new(view: &View<'_>, own: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: view.columns().into_iter().chain(own).collect(), rows: Rows::default(), cells: Vec::new() }
     }
 
-    /// Where the columns of its own begin.
+    /// Index of the first column of its own.
     fn own(view: &View<'_>) -> usize {
         view.columns().len()
     }
 
-    /// Adds a row; returns its place.
+    /// Adds a row and returns its index.
     fn push(&mut self, view: &View<'_>, cell: usize, own: impl IntoIterator<Item = Value>) -> usize {
         self.rows.push(view.identity(&view.cells[cell]).into_iter().chain(own).collect());
         self.cells.push(Some(cell));
         self.rows.len() - 1
     }
 
-    /// `None`: nothing is drawn.
+    /// `None` if nothing is drawn.
     fn figure(self, head: Head<'_>, lots: Vec<(String, Vec<Panel>)>) -> Option<Figure> {
         let panels = panels(lots);
         (!panels.is_empty()).then(|| Figure {
@@ -120,7 +120,7 @@ struct Head<'a> {
     is_of_time: bool,
 }
 
-/// A line for each cell of a facet: which lines there are already, by the cell.
+/// The lines of a facet that exist already, by cell.
 fn line_of(facet: &Facet, view: &View<'_>, panel: &mut Panel, lines: &mut Vec<usize>, cell: usize) -> usize {
     if let Some(i) = lines.iter().position(|c| *c == cell) {
         return i;

@@ -1,4 +1,4 @@
-//! A network load, run by run: requests a second beside the order in which completions were delivered, and beside the server's idle time.
+//! A network load, run by run: requests per second against the order of delivery, and against the server's idle time.
 
 use serde_json::{Value, json};
 
@@ -23,8 +23,8 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let any_inversion = all().any(|m| Metric::Inversions.of(&m).is_some_and(|share| share > 0.0));
     for facet in &view.facets {
         let axes = [
-            ("completions delivered out of order, each", Unit::Number, own + 2),
-            ("the server's idle share of each second", Unit::Share, own + 4),
+            ("share of completions delivered out of order", Unit::Number, own + 2),
+            ("share of time that the server was idle", Unit::Share, own + 4),
         ];
         let mut by = axes.map(|(title, unit, column)| {
             let y = Axis::new("requests per second", Unit::PerSecond, Scale::Linear);
@@ -50,18 +50,18 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             }
         }
         let [inverted, idle] = by;
-        // Where nothing was out of order there is nothing to see, and that is said.
+        // Without any inversion the chart would be empty; a sentence replaces it.
         let panels = if any_inversion { vec![inverted, idle] } else { vec![idle] };
         lots.push((facet.title.clone(), panels));
     }
     let reads = match any_inversion {
         true => {
-            "Each point is one measurement: requests a second against how many of its completions were posted before one that was ready \
-             earlier, and against the time that the server's threads had nothing to do."
+            "Each point is one measurement: requests per second against the share of completions that were posted before one that was ready \
+             earlier, and against the share of time that the server was idle."
         }
         false => {
-            "Each point is one measurement: requests a second against the time that the server's threads had nothing to do. No completion \
-             whose order is known was posted before one that was ready earlier."
+            "Each point is one measurement: requests per second against the share of time that the server was idle. No completion \
+             with a known order was posted before one that was ready earlier."
         }
     };
     sheet

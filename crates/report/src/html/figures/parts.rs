@@ -1,4 +1,4 @@
-//! What a cell's completions, time or counts are made of: bars whose parts lie one after the other.
+//! Stacked bars: the parts of a cell's completions, time or counts.
 
 use std::collections::BTreeMap;
 
@@ -15,26 +15,26 @@ use iotrail_stats::share::share;
 
 /// One part of a bar.
 struct Part {
-    /// What it is called in the legend.
+    /// Its name in the legend.
     name: String,
-    /// What else is known of it; several of one name lie beside each other.
+    /// Additional information; parts of one name are adjacent.
     detail: String,
     value: f64,
-    /// What the value was made of: completions, interrupts, samples.
+    /// The number behind the value: completions, interrupts or samples.
     count: Option<u64>,
 }
 
 struct Parts<'a> {
     head: Head<'a>,
-    /// What a part is called, and what its value is, as columns and on the axis.
+    /// The names of a part and of its value, as columns and on the axis.
     part: &'a str,
     value: (&'a str, Unit),
     axis: String,
-    /// The names of parts that have looks of their own, in their order; the others share one. Empty: the largest ones.
+    /// Names of the parts with classes of their own, in order; other parts share one class. Empty: the largest parts.
     names: Vec<String>,
 }
 
-/// Looks of their own, at most.
+/// Maximum number of parts with their own class.
 const NAMED: usize = 9;
 const OTHERS: &str = "others";
 
@@ -203,7 +203,7 @@ pub fn mode_switches(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "mode-switches",
         title: &title,
-        reads: "Returns from the kernel to user mode of the watched threads, of all repeats together.",
+        reads: "Returns from the kernel to user mode in the traced threads, all repeats.",
         is_of_time: false,
     };
     let axis = format!("returns per {one}");

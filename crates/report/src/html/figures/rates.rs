@@ -1,4 +1,4 @@
-//! What each I/O brought with it: kicks, interrupts, system calls, and the like.
+//! Events per I/O: kicks, interrupts, system calls and others.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Every measurement of a metric by itself, its cell's median among them: how far the repeats are from each other, and the arms.
+//! All measurements of a metric and the median of each cell, to show the spread within and between arms.
 
 use serde_json::json;
 
@@ -43,12 +43,12 @@ pub fn figure(view: &View<'_>, facets: &[Facet], metric: Metric) -> Option<Figur
     }
     let words = metric.words(view.unit);
     let title = format!("{words}: every repeat");
-    let mut reads = "A dot is one measurement; the bar across is their median, and the number beside it.".to_owned();
+    let mut reads = "A dot is one measurement. The vertical bar and the number are their median.".to_owned();
     if unknown > 0 {
         let not_drawn = plural(unknown, "measurement");
-        reads.push_str(&format!(" Not drawn: {not_drawn} with too few samples, or where it is not known."));
+        reads.push_str(&format!(" Not drawn: {not_drawn} with an unknown value or too few samples."));
     }
     let head = Head { id: "repeats", title: &title, reads: &reads, is_of_time: metric.is_of_time() };
-    // One dot says what the table of cells says.
+    // A single dot repeats the table of cells.
     sheet.figure(head, lots).filter(|f| f.rows.len() > 1)
 }

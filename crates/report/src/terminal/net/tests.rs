@@ -124,7 +124,7 @@ fn the_screen_of_a_network_load_has_both_sides() {
     has(
         &text,
         &[
-            "4 connections · window 2 · 64 B asked, 64 B answered",
+            "4 connections · window 2 · request 64 B, response 64 B",
             "1 sender thread · on CPU 1 · closed loop · bursts of 2",
             "buffers of 4 KiB · napi 50.0 µs · receive multishot",
             "ring defer_taskrun",
@@ -132,9 +132,9 @@ fn the_screen_of_a_network_load_has_both_sides() {
             "1.00 M requests/s · 122 MiB/s · 2000000 requests in 2.00 s",
             "mean 8.00 µs",
             "user 25 % of a CPU · system 50 % of a CPU · busiest thread 75 %",
-            "1.25 M requests for each CPU second · 800 ns a request",
+            "1.25 M requests per CPU second · 800 ns per request",
             "user 20 % of a CPU · system 60 % of a CPU",
-            "system calls 0.50 a request",
+            "system calls 0.50 per request",
             "5 accepted · 1 closed · 4 open",
             "20.0 MiB resident, 8 MiB more than before the first",
             "per request  system calls 0.50",
@@ -179,7 +179,7 @@ fn the_first_lines_of_a_network_load() {
 }
 
 #[test]
-fn what_was_not_measured_is_not_shown() {
+fn unmeasured_values_are_not_shown() {
     let mut m = measurement();
     let net = m.net.as_mut().unwrap();
     net.server.as_mut().unwrap().engine = "epoll".into();
@@ -187,7 +187,7 @@ fn what_was_not_measured_is_not_shown() {
     m.vehicles.clear();
     has(
         &screen(&m, true, PLAIN).to_string(),
-        &["nothing: epoll says what is ready, and completes nothing", "3 never answered"],
+        &["nothing: epoll reports readiness, not completions", "3 never answered"],
     );
     m.net.as_mut().unwrap().server = None;
     let text = screen(&m, true, PLAIN).to_string();
@@ -198,7 +198,7 @@ fn what_was_not_measured_is_not_shown() {
 }
 
 #[test]
-fn a_second_is_one_line_under_its_heading() {
+fn each_second_is_one_line_below_the_heading() {
     let mut of = counts(1_000_000, SECOND, 2);
     of.counts.buffers_exhausted = 12_345;
     let line = second(&of, 2, 10_000);
@@ -210,7 +210,7 @@ fn a_second_is_one_line_under_its_heading() {
 }
 
 #[test]
-fn a_servers_life_ends_with_a_table() {
+fn a_server_prints_a_table_at_exit() {
     let r = ServedRecord {
         address: "[::1]:7000".into(),
         control: Some("[::1]:7001".into()),
@@ -231,7 +231,7 @@ fn a_servers_life_ends_with_a_table() {
             "ring defer_taskrun, granted none",
             "[::1]:7000 · control [::1]:7001",
             "1000 requests in 1.00 s · 1.00 k receives, 1.00 k sends",
-            "2 spans measured · 1 ended before their time",
+            "2 spans measured · 1 ended early",
         ],
     );
 }

@@ -1,4 +1,4 @@
-//! Every string of every record, one after the other and all at once, holds what would steer a terminal or pass for a line of ours.
+//! Each string of each record, one at a time and all together, contains control sequences or text that imitates iotrail's output.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,8 +42,8 @@ fn hostile<T: Serialize + DeserializeOwned>(record: &T) -> Vec<T> {
     hostile_at(record, |_| true)
 }
 
-/// The record with each of its strings made hostile alone, where `alone` says so, and with all of them; those that have to be one of
-/// certain words stay. Strings that differ go on to differ.
+/// The record with all strings replaced, and with `alone` also one string at a time. Strings with a fixed set of
+/// values are kept. Distinct strings stay distinct.
 fn hostile_at<T: Serialize + DeserializeOwned>(record: &T, alone: impl Fn(&str) -> bool) -> Vec<T> {
     let whole = serde_json::to_value(record).unwrap();
     let mut places = Vec::new();
@@ -82,7 +82,7 @@ fn tame(screen: impl Fn(Style) -> Screen) {
 }
 
 #[test]
-fn in_a_measurement() {
+fn hostile_text_in_a_measurement_is_sanitised() {
     let mut m = sample::measurement();
     sample::echo(&mut m, 161_300, 256, 0.5);
     for m in hostile(&sample::measurement()) {
@@ -94,14 +94,14 @@ fn in_a_measurement() {
 }
 
 #[test]
-fn in_a_run_and_its_comparisons() {
+fn hostile_text_in_a_run_and_its_comparisons_is_sanitised() {
     let mut r = record();
     r.cells.truncate(3);
     for cell in &mut r.cells {
         cell.measurements.open().truncate(1);
     }
     (r.cells[2].untestable, r.cells[2].measurements) = (Some("no such queue".into()), vec![].into());
-    // A measurement's own are another test's.
+    // Another test covers the strings of a measurement.
     let of_the_run = hostile_at(&r, |at| !at.contains("/measurements/"));
     for table in TABLES {
         let records = if table == "delivery" { &of_the_run[..] } else { &of_the_run[of_the_run.len() - 1..] };
@@ -127,7 +127,7 @@ fn in_a_run_and_its_comparisons() {
             [true, false].into_iter().for_each(|full| tame(|style| across::screen(&of, &head, full, style)));
         }
     }
-    // The parameters' names are the experiment's.
+    // The experiment defines the names of the parameters.
     let name = |params: &mut serde_json::Map<String, Value>| {
         *params = params
             .iter()
@@ -142,7 +142,7 @@ fn in_a_run_and_its_comparisons() {
 }
 
 #[test]
-fn in_a_trace_and_a_second_of_top() {
+fn hostile_text_in_a_trace_and_in_top_is_sanitised() {
     for t in hostile(&busy()) {
         tame(|style| trace::screen(&t, true, style));
     }
@@ -152,7 +152,7 @@ fn in_a_trace_and_a_second_of_top() {
 }
 
 #[test]
-fn in_a_recording() {
+fn hostile_text_in_a_recording_is_sanitised() {
     let lines = include_str!("../../../../../tests/golden/explain/every_vehicle.jsonl").lines();
     let values: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let header: Header = serde_json::from_value(values[0].clone()).unwrap();
@@ -172,7 +172,7 @@ fn in_a_recording() {
     show(&header, &worse, &end);
 }
 
-/// An entry may have no string that is free.
+/// An entry can be without free text.
 fn hostile_or_same(entry: &Entry) -> Vec<Entry> {
     let mut places = Vec::new();
     let value = serde_json::to_value(entry).unwrap();
@@ -189,7 +189,7 @@ fn hostile_or_same(entry: &Entry) -> Vec<Entry> {
 }
 
 #[test]
-fn in_the_list_and_the_check() {
+fn hostile_text_in_the_list_and_in_check_is_sanitised() {
     let text = || HOSTILE.to_owned();
     let run = RunSummary {
         corruption: None,

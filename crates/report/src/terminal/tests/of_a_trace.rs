@@ -9,7 +9,7 @@ use iotrail_schema::trace_record::{
 };
 use iotrail_testing::trace::{carried, clean, opcode, ring};
 
-/// Two rings, one of them with a submission-queue thread that spins, and most of what a screen can hold.
+/// Two rings, one with a spinning SQPOLL thread, and most parts of a screen.
 pub fn busy() -> TraceRecord {
     let mut t = clean();
     t.subject = Subject::Command { argv: vec!["server".into(), "--port=80".into()], exit_status: None };
@@ -44,14 +44,14 @@ pub fn busy() -> TraceRecord {
 }
 
 #[test]
-fn the_screen_of_a_watched_program() {
+fn the_screen_of_a_traced_program_matches_the_golden_file() {
     let text = trace::screen(&busy(), true, PLAIN).to_string();
     narrow(&text);
     assert_eq!(text, include_str!("trace.txt"), "\n{text}");
 }
 
 #[test]
-fn the_file_systems_worker_is_a_part_of_delivery() {
+fn the_file_system_worker_is_part_of_delivery() {
     let mut t = clean();
     let s = t.rings[0].stages.as_mut().unwrap();
     s.file_system_ns = Some(s.delivery_ns * 0.75);
@@ -61,16 +61,16 @@ fn the_file_systems_worker_is_a_part_of_delivery() {
 }
 
 #[test]
-fn punts_are_told_with_their_cause() {
+fn punts_are_printed_with_their_cause() {
     let mut t = clean();
     let read = &mut t.rings[0].opcodes[0];
     (read.punted_asked, read.punted_would_block, read.punted_drained, read.skips) = (7, 12, 1, 3);
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     for told in [
-        "handed to io-wq as asked (IOSQE_ASYNC)",
-        "12 handed to io-wq: could not be done without waiting",
-        "read: 3 asked for no completion",
+        "handed to io-wq as requested (IOSQE_ASYNC)",
+        "12 handed to io-wq: would have blocked",
+        "read: 3 requested no completion",
         "1 handed to io-wq: drained (IOSQE_IO_DRAIN)",
     ] {
         assert!(text.contains(told), "{text}");
@@ -78,11 +78,11 @@ fn punts_are_told_with_their_cause() {
     assert!(!text.contains("requests these are"), "{text}");
     t.rings[0].opcodes[0].punted_requests = Some(Estimate { total: 11.0, ci95: [11.0, 11.0] });
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("11 requests these are, some handed over again"), "{text}");
+    assert!(text.contains("11 requests handed to io-wq, some more than once"), "{text}");
 }
 
 #[test]
-fn a_sample_too_small_is_no_estimate() {
+fn too_small_a_sample_gives_no_estimate() {
     let mut t = clean();
     t.total.followed.one_in = 64;
     let r = &mut t.rings[0];
@@ -92,51 +92,54 @@ fn a_sample_too_small_is_no_estimate() {
     r.enter_calls = None;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains("submitted    io_uring_enter calls –: 1 request followed, which is too few\n"), "{text}");
-    assert!(text.contains("task work    100 % in runs of 1 · of 400 followed\n"), "{text}");
+    assert!(text.contains("submitted    io_uring_enter calls –: 1 request traced, which is too few\n"), "{text}");
+    assert!(text.contains("task work    100 % in runs of 1 · of 400 traced\n"), "{text}");
 }
 
 #[test]
-fn what_is_of_followed_requests_alone_says_so() {
+fn values_of_traced_requests_are_labelled() {
     let whole = trace::screen(&clean(), true, PLAIN).to_string();
     assert!(!whole.contains("max seen") && whole.contains(" 2 unfinished at the end"), "{whole}");
-    assert!(!whole.contains("followed have none"), "{whole}");
+    assert!(!whole.contains("have no stages"), "{whole}");
     let mut t = clean();
     t.total.followed.one_in = 64;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains(" max seen\n") && text.contains("2 followed ones unfinished at the end"), "{text}");
-    // A worker did most of them.
+    assert!(text.contains(" max seen\n") && text.contains("2 traced ones unfinished at the end"), "{text}");
+    // A worker executed most of them.
     let mut t = clean();
     t.rings[0].stages.as_mut().unwrap().completions = 20_000;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("the other 60.0 k of 80.0 k followed have none: done at once or by a worker"), "{text}");
+    assert!(
+        said.contains("the other 60.0 k of 80.0 k traced have no stages: completed inline or by a worker"),
+        "{text}"
+    );
 }
 
 #[test]
-fn what_only_workers_do_is_no_waiting() {
+fn worker_only_opcodes_are_not_reported_as_blocking() {
     let mut t = clean();
     let punted = |name| OpcodeRecord { punted_would_block: 7, ..opcode(name, 7, 1_000) };
     t.rings[0].opcodes = vec![punted("fsync"), punted("openat")];
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("fsync: 7 handed to io-wq: always done by a worker\n"), "{text}");
-    assert!(text.contains("openat: 7 handed to io-wq: could not be done without waiting\n"), "{text}");
+    assert!(text.contains("fsync: 7 handed to io-wq: always executed by a worker\n"), "{text}");
+    assert!(text.contains("openat: 7 handed to io-wq: would have blocked\n"), "{text}");
 }
 
 #[test]
-fn shortness_that_is_not_told_is_said_by_name() {
+fn opcodes_with_unknown_short_results_are_named() {
     let mut t = clean();
     let untold = |name| OpcodeRecord { short: None, ..opcode(name, 7, 1_000) };
     t.total.opcodes = ["splice", "readv", "recv", "writev", "fsync"].map(untold).into();
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("0 short (of recv, splice and vectored ones not told)\n"), "{text}");
+    assert!(text.contains("0 short (unknown for recv, splice and vectored ones)\n"), "{text}");
 }
 
-/// As many as a median needs, and it is said how many.
+/// A share needs as many completions as a median; otherwise the count is printed.
 #[test]
-fn shares_of_few_are_counts() {
+fn shares_of_few_requests_are_counts() {
     let mut t = clean();
     t.rings[0].stages.as_mut().unwrap().completions = 1;
     t.rings[0].run_items = vec![
@@ -149,43 +152,43 @@ fn shares_of_few_are_counts() {
     narrow(&text);
     for told in [
         "stages       –: 1 completion with all stages, which is too few\n",
-        "task work    2 of 3 in runs of 2 · 1 of 3 in runs of 1 · of 3 followed\n",
-        "ready where  1 of 1 on CPU 0, posted on CPU 1 · of 1 followed\n",
+        "task work    2 of 3 in runs of 2 · 1 of 3 in runs of 1 · of 3 traced\n",
+        "ready where  1 of 1 on CPU 0, posted on CPU 1 · of 1 traced\n",
     ] {
         assert!(text.contains(told), "{text}");
     }
     t.rings[0].stages.as_mut().unwrap().completions = 12;
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("of 110 µs on average, from 12\n"), "{text}");
+    assert!(text.contains("mean total 110 µs, of 12\n"), "{text}");
 }
 
 #[test]
-fn what_means_leave_out_is_said() {
+fn requests_excluded_from_means_are_printed() {
     let mut t = clean();
     let waits = Some(Waits { requests: 3, estimated: 3, estimated_ci95: Some([3.0, 3.0]), mean_ns: 2.4e9 });
     (t.rings[0].waits, t.total.waits) = (waits.clone(), waits);
     t.total.order.as_mut().unwrap().waits = 3;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    let told = "waits        3 requests open for 2.40 s on average · in no mean and no order\n";
+    let told = "waits        3 requests open for 2.40 s (mean) · excluded from means and order\n";
     assert_eq!(text.matches(told).count(), 1, "{text}");
 }
 
 #[test]
-fn how_long_completions_lay_stands_between_its_bounds() {
+fn time_in_the_completion_queue_has_bounds() {
     let mut t = clean();
     t.rings[0].reaping = Some(iotrail_testing::trace::reaping());
     let text = trace::screen(&t, true, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("after p50 4.00 ms to 6.00 ms · max 520 ms to 524 ms"), "{text}");
-    assert!(text.contains("up to 96 completions in the queue of 128") && text.contains("of 300 looked at"), "{text}");
+    assert!(text.contains("up to 96 completions in the queue of 128") && text.contains("of 300 sampled"), "{text}");
     let r = t.rings[0].reaping.as_mut().unwrap();
     (r.at_least_ns.p50, r.unreaped, r.unreaped_estimated) = (Some(1), 2, 16);
     let text = trace::screen(&t, true, PLAIN).to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("after p50 at most 6.00 ms") && text.contains("16 not taken out at the end"), "{text}");
+    assert!(text.contains("after p50 at most 6.00 ms") && text.contains("16 not reaped at the end"), "{text}");
 }
 
 #[test]
-fn a_mean_of_a_sample_stands_with_its_interval_or_not_at_all() {
+fn a_sampled_mean_needs_its_interval() {
     let mut t = busy();
     t.total.followed.one_in = 100;
     t.total.latency_ns.mean_ci95 = Some([88_000.0, 160_000.0]);
@@ -194,20 +197,20 @@ fn a_mean_of_a_sample_stands_with_its_interval_or_not_at_all() {
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
-    assert!(text.contains("of 110 µs on average (95 % CI 90.0 µs to 150 µs)"), "{text}");
-    // The other ring's and the total's are of too few.
+    assert!(text.contains("mean total 110 µs (95 % CI 90.0 µs to 150 µs)"), "{text}");
+    // The other ring and the total have too few.
     assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
     t.total.latency_ns.mean_ci95 = None;
     let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean – · min"), "{text}");
-    // Nothing was left out of those that are adaptive, and were few.
+    // Adaptive tracing of few requests traces all of them.
     (t.total.followed.adaptive, t.total.followed.sampled_from) = (true, Some(0));
     let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean 110 µs · min") && !text.contains("too few"), "{text}");
 }
 
 #[test]
-fn windows_say_how_long_they_were_and_what_was_only_counted() {
+fn windows_print_their_duration_and_the_untraced_requests() {
     let mut t = clean();
     t.total.windows = Some(Windows {
         open_ns: 10_000_000,
@@ -225,23 +228,26 @@ fn windows_say_how_long_they_were_and_what_was_only_counted() {
     });
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains("1.40 s to choose requests, 1.10 s to finish them\n"), "{text}");
+    assert!(text.contains("1.40 s to select requests, 1.10 s to finish them\n"), "{text}");
     assert!(
         text.contains(
-            "CPU          user 9.00 s (10 % of a CPU) · system 18.0 s (20 % of a CPU)\n             in all 90.0 s\n"
+            "CPU          user 9.00 s (10 % of a CPU) · system 18.0 s (20 % of a CPU)\n             over 90.0 s\n"
         ),
         "{text}"
     );
-    assert!(!text.contains("came later") && !text.contains("while requests were chosen"), "{text}");
+    assert!(
+        !text.contains("submitted while windows finished") && !text.contains("while requests were selected"),
+        "{text}"
+    );
     t.total.followed.came_later = Some(7_600);
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains("7.60 k requests came later, while windows finished: counted, not\n"), "{text}");
-    assert!(text.contains("io_uring_enter calls while requests were chosen"), "{text}");
+    assert!(text.contains("7.60 k requests submitted while windows finished: counted, not\n"), "{text}");
+    assert!(text.contains("io_uring_enter calls while requests were selected"), "{text}");
 }
 
 #[test]
-fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
+fn a_switch_to_windows_is_printed_with_time_and_reason() {
     let mut t = clean();
     t.total.windows = Some(Windows {
         open_ns: 150_000_000,
@@ -265,7 +271,7 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
     for full in [true, false] {
         let text = trace::screen(&t, full, PLAIN).to_string();
         narrow(&text);
-        // The windows' counts are multiplied.
+        // Counts of windows are extrapolated.
         let unmarked = |line: &str| line.starts_with("delivered by ") && line.contains('%') && !line.contains('~');
         assert!(full || text.contains(" ~100 %") && !text.lines().any(unmarked), "{text}");
         assert!(!full || text.contains("counts and shares are estimates"), "{text}");
@@ -281,7 +287,7 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
             assert!(text.replace("\n             ", " ").contains(part), "{part}: {text}");
         }
     }
-    // An interval that is wide, and one that is not known.
+    // A wide interval and an unknown one.
     for interval in [Some([0.1 * ios, 0.6 * ios]), None] {
         t.total.count_intervals.insert(path.clone(), interval);
         let text = trace::screen(&t, false, PLAIN).to_string();
@@ -291,7 +297,7 @@ fn a_watch_that_went_on_by_windows_says_since_when_and_why() {
 }
 
 #[test]
-fn a_ring_in_windows_has_marked_counts_and_errors_that_are_lower_bounds() {
+fn a_ring_in_windows_has_marked_counts_and_lower_bounds_of_errors() {
     let mut t = clean();
     let r = &mut t.rings[0];
     let o = &mut r.opcodes[0];
@@ -307,16 +313,16 @@ fn a_ring_in_windows_has_marked_counts_and_errors_that_are_lower_bounds() {
 }
 
 #[test]
-fn one_ring_says_it_once() {
+fn totals_of_a_single_ring_are_printed_once() {
     let text = trace::screen(&clean(), true, PLAIN).to_string();
     narrow(&text);
     assert_eq!(text.matches("delivered by").count(), 1, "{text}");
-    assert!(text.contains("watched      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
+    assert!(text.contains("program      fio job.fio · exit status 0 · for 2.50 s\n"), "{text}");
     assert!(!text.contains("warning") && !text.contains("note:"), "{text}");
 }
 
 #[test]
-fn many_rings_are_summed_and_it_is_said() {
+fn further_rings_are_summed_in_one_line() {
     let mut t = clean();
     t.rings = (0..40).map(ring).collect();
     for r in &mut t.rings {
@@ -326,11 +332,11 @@ fn many_rings_are_summed_and_it_is_said() {
     narrow(&text);
     let shown: Vec<&str> = text.lines().filter(|l| l.starts_with("ring ")).map(|l| &l[..7]).collect();
     assert_eq!(shown, ["ring 39", "ring 38", "ring 37", "ring 36"]);
-    assert!(text.contains("other rings  36 more, less busy · 2.88 M requests · 630 k completions · "), "{text}");
+    assert!(text.contains("other rings  36 less busy rings · 2.88 M requests · 630 k completions · "), "{text}");
 }
 
 #[test]
-fn contexts_stand_beside_rings() {
+fn contexts_are_listed_after_rings() {
     let mut t = clean();
     let mut reads = opcode("pread", 4_000, 90_000);
     (reads.stages, reads.short) = (None, Some(40));
@@ -357,7 +363,7 @@ fn contexts_stand_beside_rings() {
     let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
     assert!(text.contains(head), "{text}");
     assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
-    // What is not listed is in the totals, and so in their heading.
+    // The totals and their heading include rings that are not listed.
     let mut more = t.clone();
     more.total.more_processes = 1_500;
     more.others.push(OthersRecord {
@@ -375,7 +381,7 @@ fn contexts_stand_beside_rings() {
     });
     let text = trace::screen(&more, true, PLAIN).to_string();
     assert!(text.contains("in all       989 rings · 1 aio context · 1501 processes\n"), "{text}");
-    // Alone, it has said it all.
+    // A single context has printed all totals.
     (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
     assert!(!trace::screen(&t, true, PLAIN).to_string().contains("in all"));
     t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();
@@ -385,7 +391,7 @@ fn contexts_stand_beside_rings() {
 }
 
 #[test]
-fn what_a_program_calls_itself_cannot_steer_the_terminal() {
+fn a_program_name_cannot_control_the_terminal() {
     let nasty = format!("\x1b]0;x\x07{}\u{9b}31m世界\u{202e}", "long/".repeat(30));
     let mut t = busy();
     t.subject = Subject::Process { tgid: 7, comm: nasty.clone(), descendants: 0 };
@@ -401,7 +407,7 @@ fn what_a_program_calls_itself_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn what_is_not_known_is_said_to_be_so() {
+fn unknown_values_are_printed_as_unknown() {
     let mut t = clean();
     t.rings.clear();
     t.total.vehicles.clear();
@@ -416,5 +422,8 @@ fn what_is_not_known_is_said_to_be_so() {
     assert!(text.contains("system calls –"), "{text}");
     (t.total.cpu.user_ns, t.total.cpu.system_ns) = (Some(3_000_000), Some(0));
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("CPU          3.00 ms (0.1 % of a CPU) · too short to tell user from system\n"), "{text}");
+    assert!(
+        text.contains("CPU          3.00 ms (0.1 % of a CPU) · too short to separate user from system\n"),
+        "{text}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The screens of `trace` and `bench` that are not in full: 20 lines, whatever was found.
+//! The brief screens of `trace` and `bench`: at most 20 lines with any findings.
 
 use super::*;
 use iotrail_answer::summary::measured::of_trace;
@@ -7,7 +7,7 @@ use iotrail_schema::measurement::{Latency, Warning};
 use iotrail_schema::trace_record::{ErrnoCount, Subject, TraceRecord};
 use iotrail_testing::trace::{carried, clean};
 
-/// Real ones, the longest of them first; the last two are notes.
+/// Real findings, the longest first; the last two are notes.
 fn findings() -> Vec<Finding> {
     let warns = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Warning, text.into(), remedy, &[]);
     let note = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Note, text.into(), remedy, &[]);
@@ -72,7 +72,7 @@ fn limits() -> Vec<Warning> {
     ]
 }
 
-/// All texts without the ends of their lines.
+/// The text without line ends.
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -83,7 +83,7 @@ fn fits(text: &str) {
     assert!(text.lines().count() <= 20, "{} lines\n{text}", text.lines().count());
 }
 
-/// A command and errors that need lines of their own.
+/// A command and errors that need several lines.
 fn wordy(t: &mut TraceRecord) {
     let argv = format!("fio --name=job --filename=/srv/data/{} --rw=randread --iodepth=16", "long/".repeat(30));
     t.subject = Subject::Command { argv: argv.split(' ').map(str::to_owned).collect(), exit_status: Some(1) };
@@ -93,7 +93,7 @@ fn wordy(t: &mut TraceRecord) {
 }
 
 #[test]
-fn a_trace_has_20_lines_whatever_was_found() {
+fn a_trace_has_at_most_20_lines_with_any_findings() {
     let paths = [
         DeliveryPath::Enter,
         DeliveryPath::SyscallExit,
@@ -120,13 +120,13 @@ fn a_trace_has_20_lines_whatever_was_found() {
                     assert!(said.starts_with(&answer.answer), "{text}");
                     let advice = answer.advice.unwrap_or_default();
                     assert!(advice.is_empty() || said.contains(&format!("do {advice}")), "{text}");
-                    assert!(said.contains(" I/O 80.0 k completions · 32.0 k a second"), "{text}");
+                    assert!(said.contains(" I/O 80.0 k completions · 32.0 k per second"), "{text}");
                     assert!(said.contains(" latency p50 100 µs · p99 300 µs"), "{text}");
                     for w in &t.total.warnings {
                         assert!(said.contains(&w.text) || said.contains(&w.code), "{} in\n{text}", w.code);
                     }
-                    // What is not there is named with how to see it.
-                    for part in ["watched", "time", "delivered by", "per I/O", "CPU"] {
+                    // Omitted parts are named, with the command that prints them.
+                    for part in ["program", "time", "delivered by", "per I/O", "CPU"] {
                         let shown = text.lines().any(|l| l.starts_with(&format!("{part:13}")));
                         let named = said.split_once("left out (trace again with --full): ");
                         assert_ne!(shown, named.is_some_and(|(_, names)| names.contains(part)), "{part} in\n{text}");
@@ -140,7 +140,7 @@ fn a_trace_has_20_lines_whatever_was_found() {
 }
 
 #[test]
-fn a_measurement_has_20_lines_whatever_was_found() {
+fn a_measurement_has_at_most_20_lines_with_any_findings() {
     for case in 0..64 {
         let is = |bit: u32| case & (1 << bit) != 0;
         let mut m = sample::measurement();
@@ -170,7 +170,7 @@ fn a_measurement_has_20_lines_whatever_was_found() {
 }
 
 #[test]
-fn an_endless_answer_is_cut_and_what_to_do_stays() {
+fn a_long_answer_is_cut_before_its_remedy() {
     let mut t = clean();
     wordy(&mut t);
     let mut f = findings().remove(0);
@@ -180,11 +180,15 @@ fn an_endless_answer_is_cut_and_what_to_do_stays() {
     fits(&text);
     let begins = text.starts_with("the command exited with status 1; 7 words and ");
     assert!(begins && text.contains("\n  do    do this and that "), "{text}");
-    assert_eq!(text.lines().filter(|l| l.ends_with('…')).count(), 2, "its end and that of the advice\n{text}");
+    assert_eq!(
+        text.lines().filter(|l| l.ends_with('…')).count(),
+        2,
+        "the ends of the answer and of the remedy\n{text}"
+    );
 }
 
 #[test]
-fn the_first_lines_of_a_crowded_trace() {
+fn the_brief_screen_of_a_crowded_trace_matches() {
     let mut t = clean();
     wordy(&mut t);
     (t.findings, t.total.warnings) = (findings(), limits());
@@ -193,7 +197,7 @@ fn the_first_lines_of_a_crowded_trace() {
 }
 
 #[test]
-fn the_first_lines_of_a_crowded_measurement() {
+fn the_brief_screen_of_a_crowded_measurement_matches() {
     let mut m = sample::measurement();
     (m.per_io.kicks, m.iops, m.warnings) = (Some(1.0), Some(100_000.0), limits());
     same_as_golden("bench-crowded", &bench::screen(&m, false, PLAIN).to_string());

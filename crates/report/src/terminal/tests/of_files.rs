@@ -1,4 +1,4 @@
-//! The table of files of a watched program.
+//! The table of files of a traced program.
 
 use super::*;
 use iotrail_base::words::UNKNOWN;
@@ -7,7 +7,7 @@ use iotrail_schema::measurement::Latency;
 use iotrail_schema::trace_record::{ErrnoCount, Estimate, FileRecord, FileRequests};
 use iotrail_testing::trace::clean;
 
-/// So many reads of 4 KiB, half as many writes, all followed.
+/// That many reads of 4 KiB and half as many writes, all traced.
 pub fn file(kind: Kind, reads: u64) -> FileRecord {
     let exactly = |n: u64| Estimate { total: n as f64, ci95: [n as f64; 2] };
     let of = |n: u64| FileRequests { followed: n, requests: exactly(n), bytes: Some(exactly(4096 * n)) };
@@ -35,7 +35,7 @@ pub fn file(kind: Kind, reads: u64) -> FileRecord {
 }
 
 #[test]
-fn where_not_all_were_followed_none_is_not_said() {
+fn untraced_requests_are_not_printed_as_zero() {
     let mut t = clean();
     t.total.followed.no_room = 0;
     t.total.files = vec![FileRecord { writes: None, ..file(Kind::File, 1_000) }];
@@ -45,19 +45,19 @@ fn where_not_all_were_followed_none_is_not_said() {
         (row.split_whitespace().nth(7).unwrap_or_default().to_owned(), text)
     };
     let (writes, text) = row(&t);
-    assert!(writes == "0" && !text.contains("none was followed"), "{text}");
+    assert!(writes == "0" && !text.contains("no request was traced"), "{text}");
     assert!(!text.contains("refused"), "{text}");
     let refused = ErrnoCount { errno: "EINVAL".into(), count: 1, user_data: None };
     t.total.opcodes[0].errnos = vec![refused];
-    assert!(row(&t).1.contains("(requests that were refused at their submission have no file here)\n"));
+    assert!(row(&t).1.contains("(requests rejected at submission have no file)\n"));
     t.total.followed.came_later = Some(9);
     let (writes, text) = row(&t);
     assert_eq!(writes, UNKNOWN, "{text}");
-    assert!(text.contains("(–: none was followed; files to which none went are missing)\n"), "{text}");
+    assert!(text.contains("(–: no request was traced; files without a traced request are missing)\n"), "{text}");
 }
 
 #[test]
-fn files_are_listed_by_the_ends_of_their_names() {
+fn long_file_names_keep_their_ends() {
     let mut t = clean();
     let path = |n: u64| Some(format!("/var/lib/postgresql/18/main/base/16384/24{n:03}"));
     let of = |n: u64| FileRecord { path: path(n), deleted: n == 1, ..file(Kind::File, 1000 - n) };
@@ -68,10 +68,10 @@ fn files_are_listed_by_the_ends_of_their_names() {
     narrow(&text);
     let rows: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("file ")).take_while(|l| !l.is_empty()).collect();
     assert_eq!(rows.len(), 12, "{text}");
-    assert_eq!(rows[10], "(estimated from the requests that were followed; opcodes are counted)");
+    assert_eq!(rows[10], "(estimated from the traced requests; opcodes are counted)");
     let mut exact = t.clone();
     exact.total.followed.no_room = 0;
-    assert!(!trace::screen(&exact, true, PLAIN).to_string().contains("(estimated from"), "all were followed");
+    assert!(!trace::screen(&exact, true, PLAIN).to_string().contains("(estimated from"), "all were traced");
     assert!(
         rows[1].starts_with("…/main/base/16384/24000 ") && rows[2].starts_with("…/base/16384/24001 (del) "),
         "{text}"

@@ -1,4 +1,4 @@
-//! The first lines of a fleet, and all of it.
+//! The brief and the full screen of a fleet.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use iotrail_answer::fleet::{Brought, Gathered};
 use iotrail_schema::fleet_record::{self, FleetNode, NodeState};
 use iotrail_schema::run_record::{ARM, CellRecord};
 
-/// Six blocks of two arms in two situations; in the first the second arm is so many times as fast.
+/// Six blocks of two arms in two situations; in the first situation the second arm is faster by the given factor.
 fn run_of(number: i64, kernel: &str, ratio: f64) -> RunRecord {
     let mut cells = Vec::new();
     for depth in [1, 16] {
@@ -61,7 +61,7 @@ fn made(ratios: &[(f64, &str)], others: Vec<FleetNode>) -> FleetAnswer {
 }
 
 #[test]
-fn the_first_lines_of_fleets() {
+fn the_first_lines_of_fleets_match() {
     let (old, new) = ("6.1.0", "6.18.0");
     let one_turns: Vec<(f64, &str)> =
         (0..8).map(|i| if i == 6 { (0.7, old) } else { (1.3 + 0.01 * f64::from(i % 3), new) }).collect();
@@ -85,5 +85,5 @@ fn the_first_lines_of_fleets() {
     }
     let whole = fleet::screen(&made(&one_turns, lost()), Unit::Io, true, "", PLAIN).to_string();
     assert!(whole.contains("- 0.697") && whole.contains("+ 0.995") && whole.contains("+ 1.304"), "{whole}");
-    assert!(whole.contains("what the machines differ in") && whole.contains("permission denied"), "{whole}");
+    assert!(whole.contains("differences between the machines") && whole.contains("permission denied"), "{whole}");
 }

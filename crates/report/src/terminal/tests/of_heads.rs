@@ -1,4 +1,4 @@
-//! The first lines of runs of every kind, as they are shown.
+//! The first lines of all kinds of runs.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use iotrail_schema::run_record::{ARM, CellRecord};
 
 const REPEATS: usize = 6;
 
-/// A cell for each combination of the values and arms; `make` gives a repeat its figures.
+/// One cell per combination of values and arms; `make` returns the figures of a repeat.
 fn made(
     axes: &[(&str, Vec<Value>)],
     arms: &[&str],
@@ -90,7 +90,7 @@ fn spread(m: &mut Measurement, at: &Map<String, Value>, i: usize) {
 }
 
 #[test]
-fn the_first_lines_of_runs() {
+fn the_first_lines_of_runs_match() {
     let depth = |n: &[i64]| vec![("depth", n.iter().map(|d| json!(d)).collect::<Vec<_>>())];
     let mut disturbed = made(&sixteen(), &TWO, peeking_elsewhere_is_slow);
     for c in disturbed.comparisons.iter_mut().take(3) {

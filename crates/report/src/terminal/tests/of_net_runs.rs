@@ -42,7 +42,7 @@ fn made(table: &str) -> RunRecord {
 }
 
 #[test]
-fn the_order_table_has_a_line_for_each_run() {
+fn the_order_table_has_one_line_per_run() {
     let text = full(&made("order"), PLAIN).to_string();
     narrow(&text);
     let rows: Vec<String> = text
@@ -70,7 +70,7 @@ fn the_order_table_has_a_line_for_each_run() {
 }
 
 #[test]
-fn a_run_shows_the_columns_that_its_experiment_names() {
+fn a_run_shows_the_columns_of_its_experiment() {
     let run = RunRecord { columns: vec!["range".into(), "requests".into()], ..made("net") };
     let text = full(&run, PLAIN).to_string();
     let heading = text.lines().find(|l| l.contains("req/s")).unwrap();
@@ -81,7 +81,7 @@ fn a_run_shows_the_columns_that_its_experiment_names() {
 }
 
 #[test]
-fn the_net_table_counts_in_requests() {
+fn the_network_table_counts_requests() {
     let text = full(&made("net"), PLAIN).to_string();
     narrow(&text);
     let row = |name: &str| {

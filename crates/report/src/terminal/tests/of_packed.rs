@@ -15,7 +15,7 @@ use iotrail_schema::program_record::{OwnFigure, ProgramRecord, ProgramRing};
 use iotrail_schema::runnable::Runnable;
 use iotrail_testing::trace;
 
-/// No two measurements alike, and every list filled.
+/// All measurements differ, and no list is empty.
 fn run(table: &str) -> RunRecord {
     let mut r = RunRecord { table: table.into(), ..record() };
     for cell in &mut r.cells {
@@ -61,7 +61,7 @@ fn stages(n: u64) -> StageRecord {
     StageRecord { runnable: Some(runnable.into()), ..trace::ring(0).stages.expect("of a followed ring") }
 }
 
-/// With the cells that are unpacked.
+/// Counts the unpacked cells.
 fn packed(whole: &RunRecord) -> (RunRecord, Arc<Unpacked>) {
     let mut r = whole.clone();
     let (mut packer, unpacked) = (Packer::default(), Arc::default());
@@ -84,7 +84,7 @@ fn said(r: &RunRecord) -> serde_json::Value {
 }
 
 #[test]
-fn every_table_and_page_is_the_same() {
+fn packed_measurements_give_the_same_tables_and_pages() {
     for table in TABLES {
         let whole = run(table);
         let (packed, _) = packed(&whole);
@@ -96,13 +96,13 @@ fn every_table_and_page_is_the_same() {
     }
 }
 
-/// Four are kept, and three sides are compared at once.
+/// Four cells are cached, and three sides are compared at a time.
 const AT_ONCE: usize = 7;
-/// How often all that is printed may go through the run.
+/// Maximum number of passes over the run for all output.
 const PASSES: usize = 70;
 
 #[test]
-fn few_cells_are_unpacked_at_once_and_seldom() {
+fn few_cells_are_unpacked_at_a_time_and_rarely() {
     let mut whole = run("delivery");
     for depth in 5..15 {
         for i in 0..2 {
@@ -122,7 +122,7 @@ fn few_cells_are_unpacked_at_once_and_seldom() {
     assert!(times <= PASSES * r.cells.len(), "{times} times for {} cells", r.cells.len());
 }
 
-/// One of each kind; every list holds something in one of them.
+/// One measurement of each kind; each list is non-empty in one of them.
 fn every_kind() -> Vec<Measurement> {
     let mut followed = sample::measurement();
     sample::delivered(&mut followed, 7, 3);
@@ -157,10 +157,10 @@ fn every_kind() -> Vec<Measurement> {
 }
 
 #[test]
-fn what_is_packed_is_unpacked_the_same() {
+fn packing_is_lossless() {
     let all = every_kind();
     assert!(all[1].stages.as_ref().is_some_and(|s| s.completions > 0));
-    // The first of a cell is not packed: each kind stands behind it.
+    // The first measurement of a cell is not packed, so that each kind follows another.
     let mut packer = Packer::default();
     [&all[0]].into_iter().chain(&all).for_each(|m| packer.push(m.clone()));
     let packed = Measurements::from(packer.end(&Arc::default()).unwrap());

@@ -1,4 +1,4 @@
-//! The first lines of a program's runs under other settings.
+//! The first lines of a program's runs with different settings.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn counted(vehicle: DeliveryPath, kicks: f64, calls: f64) -> Option<WatchedRun> 
     })
 }
 
-/// Arms with the median of their `tps`; none: not measured.
+/// Arms with their median `tps`; none: not measured.
 fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
     let mut run = sample::run();
     (run.experiment, run.table, run.axes) = ("try".into(), "program".into(), vec![ARM.into()]);
@@ -73,7 +73,7 @@ fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
 }
 
 #[test]
-fn the_first_lines_of_a_programs_runs() {
+fn the_first_lines_of_a_program_match() {
     let as_is = || tried("as-is", "", counted(DeliveryPath::ReschedIpi, 0.9, 1.0));
     let coop = || tried(COOP, COOP, counted(DeliveryPath::Enter, 0.0, 1.0));
     let illegal = TriedArm {

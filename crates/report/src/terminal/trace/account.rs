@@ -9,14 +9,14 @@ use iotrail_schema::account::{
     ThreadState,
 };
 
-/// Threads that are shown, the longest wall time first.
+/// Number of threads that are shown, the longest wall time first.
 const THREADS: usize = 8;
 /// Rows of a thread.
 const ROWS: usize = 6;
-/// Calls, the most frequent first, those with errors in any case.
+/// Number of calls, the most frequent first; calls with errors are always listed.
 const CALLS: usize = 8;
 
-/// The most rows of the requests' account on the first screen.
+/// Maximum number of rows of the requests' account on the first screen.
 const LARGEST: usize = 4;
 /// The smallest share of such a row.
 const LARGE: f64 = 0.02;
@@ -80,7 +80,7 @@ fn requests(o: &mut Screen, account: &RequestAccount) {
     o.table(&columns, account.rows.iter().map(row).collect());
 }
 
-/// `157 µs on average, intended → reaped`.
+/// `mean 157 µs, intended → reaped`.
 fn total(account: &RequestAccount) -> String {
     let from = match account.from {
         Start::Intended => "intended",
@@ -90,7 +90,7 @@ fn total(account: &RequestAccount) -> String {
         End::Reaped => "reaped",
         End::Posted => "posted",
     };
-    format!("{} on average, {from} → {to}", span(account.mean_ns()))
+    format!("mean {}, {from} → {to}", span(account.mean_ns()))
 }
 
 fn share(ns: u64, of_ns: u64) -> f64 {
@@ -119,7 +119,7 @@ fn head(thread: &ThreadAccount) -> Vec<String> {
         format!("{} of wall time", span(thread.wall_ns as f64)),
     ];
     if thread.rows.iter().any(|row| !row.exact) {
-        items.push("~ divided by samples".into());
+        items.push("~ estimated from samples".into());
     }
     items
 }

@@ -1,4 +1,4 @@
-//! Whose code: the call sites by what is done there, and what is missing of the stacks.
+//! The call sites by activity, and the missing parts of the stacks.
 
 use super::super::layout::Screen;
 use iotrail_answer::callsites::{self, Concern, SiteValue};

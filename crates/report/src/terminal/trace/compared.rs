@@ -6,13 +6,13 @@ use iotrail_answer::trace_comparison::{FigureChange, FindingChange, TraceCompari
 use iotrail_answer::traced::label;
 use iotrail_base::words::{UNKNOWN, list, plural, span};
 
-/// Lines of each part, if the screen is not in full.
+/// Lines per part without `--full`.
 const FINDINGS: usize = 2;
 const TIME: usize = 3;
 const COUNTS: usize = 4;
 const LATENCIES: usize = 2;
 
-/// `again`: the command that prints all of it.
+/// `again`: the command that prints the full comparison.
 pub fn screen(c: &TraceComparison, full: bool, again: &str, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
@@ -36,14 +36,14 @@ pub fn screen(c: &TraceComparison, full: bool, again: &str, style: Style) -> Scr
     });
     left_out += latencies(o, c, most(LATENCIES));
     o.blank();
-    o.paragraph("", "Shares of time and latencies are of one trace each: they have no verdict.");
+    o.paragraph("", "Shares of time and latencies come from one trace each and have no verdict.");
     if left_out > 0 {
         o.paragraph("", &format!("details: {again} --full ({} more)", plural(left_out, "line")));
     }
     out
 }
 
-/// How many lines were left out.
+/// Number of omitted lines.
 fn table(
     o: &mut Screen,
     of: &str,
@@ -75,7 +75,7 @@ fn table(
     all.len().saturating_sub(most)
 }
 
-/// A line for each opcode, the first of all of the trace.
+/// One line per opcode; the first line is the entire trace.
 fn latencies(o: &mut Screen, c: &TraceComparison, most: usize) -> usize {
     let mut scopes: Vec<&str> = Vec::new();
     c.latency.iter().for_each(|l| {

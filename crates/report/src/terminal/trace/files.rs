@@ -1,4 +1,4 @@
-//! Where followed requests went.
+//! The files of the traced requests.
 
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::plain::sanitise;
@@ -6,10 +6,10 @@ use iotrail_base::words::{UNKNOWN, bytes, count, known_span, plural, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{FileRecord, FileRequests, Total};
 
-/// Files that are listed.
+/// Number of files that are listed.
 const FILES: usize = 8;
 
-/// Where followed requests went, the busiest first.
+/// The files of the traced requests, the busiest first.
 pub fn files(o: &mut Screen, total: &Total) {
     if total.files.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub fn files(o: &mut Screen, total: &Total) {
         number("mean", 7),
         number("p99", 7),
     ];
-    // Of those that were not followed there may have been some.
+    // Requests that were not traced may have gone to it.
     let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
     let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
     let moved = |r: &Option<FileRequests>| {
@@ -43,7 +43,7 @@ pub fn files(o: &mut Screen, total: &Total) {
             known_span(f.latency_ns.p99),
         ]
     };
-    // One file less than there are would only hide that one.
+    // A summary of one file would hide its details in the same space.
     let shown = if total.files.len() > FILES + 1 { FILES } else { total.files.len() };
     if !o.as_str().ends_with("\n\n") {
         o.blank();
@@ -58,13 +58,13 @@ pub fn files(o: &mut Screen, total: &Total) {
         o.line(&format!("{}: {} requests", plural(n as usize, "other"), count(requests.round())));
     }
     if total.followed.is_estimate() {
-        o.line("(estimated from the requests that were followed; opcodes are counted)");
-        o.line(&format!("({UNKNOWN}: none was followed; files to which none went are missing)"));
+        o.line("(estimated from the traced requests; opcodes are counted)");
+        o.line(&format!("({UNKNOWN}: no request was traced; files without a traced request are missing)"));
     } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
-        o.line("(requests that were refused at their submission have no file here)");
+        o.line("(requests rejected at submission have no file)");
     }
     if total.opcodes.iter().any(|op| opcode::is(&op.opcode, opcode::SPLICES) && op.requests > 0) {
-        o.line("(splice and tee count where they write: what they read from is not looked at)");
+        o.line("(splice and tee count for the file that they write, not for their source)");
     }
     o.blank();
 }
@@ -72,7 +72,7 @@ pub fn files(o: &mut Screen, total: &Total) {
 /// Columns of a file's name.
 const FILE_WIDTH: usize = 24;
 
-/// The end of a path says most.
+/// Keeps the end of a path, which identifies the file.
 fn file_name(f: &FileRecord) -> String {
     let named = match (&f.path, f.descriptors.as_slice()) {
         (Some(path), _) => sanitise(path),
@@ -86,7 +86,7 @@ fn file_name(f: &FileRecord) -> String {
         return named + deleted;
     }
     let end: String = named.chars().skip(letters - (room - 1)).collect();
-    // Whole parts, where that leaves most of it.
+    // Cut at a slash if that keeps most of the path.
     let from = end.find('/').filter(|at| *at < end.len() / 2).unwrap_or(0);
     format!("…{}{deleted}", &end[from..])
 }

@@ -1,4 +1,4 @@
-//! Latencies as histograms in text, and how many requests were in flight.
+//! Latencies as text histograms, and the number of requests in flight.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use iotrail_base::words::{UNKNOWN, span};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{LatencyHistogram, TraceRecord};
 
-/// What each histogram is of.
+/// The groups of the histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistogramBy {
     Opcode,
@@ -38,7 +38,7 @@ pub fn screen(t: &TraceRecord, by: HistogramBy, style: Style) -> Screen {
     }
     if all.is_empty() {
         out.blank();
-        out.sentence("no request was traced from submission to posting: there is no histogram");
+        out.sentence("no histogram: no request was traced from submission to posting");
     }
     in_flight(&mut out, t);
     out
@@ -50,14 +50,14 @@ fn one(out: &mut Screen, name: &str, buckets: &BTreeMap<u64, u64>) {
     for at in powers(buckets.keys().copied()) {
         let n = buckets.get(&at).copied().unwrap_or(0);
         let stars = (n as f64 / most as f64 * BAR as f64).round() as usize;
-        // What was there once is seen.
+        // A count of 1 has a visible bar.
         let bar = "*".repeat(stars.max(usize::from(n > 0)));
         let range = format!("{:>9} -> {:<9}", span(at as f64), span(at.saturating_mul(2).max(1) as f64));
         out.line(&format!("{range:<23} : {n:<8} |{bar:<BAR$}|"));
     }
 }
 
-/// By Little's law: completions a second times the mean latency.
+/// By Little's law: completions per second times the mean latency.
 fn in_flight(out: &mut Screen, t: &TraceRecord) {
     let Some(requests) = t.account.as_ref().and_then(|account| account.requests.as_ref()) else { return };
     let active = t.rings.iter().filter_map(|ring| ring.active_ns).max().unwrap_or(t.total.elapsed_ns);
@@ -66,7 +66,7 @@ fn in_flight(out: &mut Screen, t: &TraceRecord) {
         t.rings.iter().filter(|r| r.use_of.is_none() && r.completions > 0).map(|r| r.sq_entries).collect();
     let allowed: u64 = rings.iter().map(|entries| u64::from(*entries)).sum();
     out.blank();
-    let text = format!("{mean:.1} on average, by Little's law (requests per second × mean latency)");
+    let text = format!("mean {mean:.1}, by Little's law (requests per second × mean latency)");
     let depth = match allowed {
         0 => Vec::new(),
         n if mean < FAR * n as f64 => {
@@ -84,7 +84,7 @@ mod tests {
     use iotrail_testing::trace::clean;
 
     #[test]
-    fn each_opcode_or_path_has_a_histogram_with_empty_lines_between() {
+    fn each_opcode_or_delivery_path_has_a_histogram() {
         let mut t = clean();
         let histogram = |opcode: &str, vehicle, buckets: &[(u64, u64)]| LatencyHistogram {
             opcode: opcode.into(),

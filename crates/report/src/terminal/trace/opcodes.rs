@@ -9,7 +9,7 @@ use iotrail_schema::trace_record::{CountIntervals, OpcodeRecord};
 
 pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, intervals: &CountIntervals) {
     let number = Column::number;
-    // Of those that were not followed one may have taken longer.
+    // A request that was not traced may have taken longer.
     let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
     let columns = [
         Column::words("opcode", 15),
@@ -31,7 +31,7 @@ pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, in
     let row = |op: &&OpcodeRecord| {
         let about =
             |text: String, n: u64, name: &str| estimate(text, n, &format!("opcodes.{}.{name}", op.opcode), intervals);
-        // Only errors that were seen are counted.
+        // Unseen errors are not extrapolated.
         let least = if op.seen.is_some() && op.errors > 0 { "≥" } else { "" };
         let l: &Latency = &op.latency_ns;
         vec![
@@ -52,7 +52,7 @@ pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, in
     }
 }
 
-/// Where some succeeded without a completion, what these moved is not known.
+/// If some succeeded without a completion, their bytes are unknown.
 fn moved(op: &OpcodeRecord) -> String {
     match (op.bytes_unknown(), op.bytes) {
         (false, n) => bytes(n),
@@ -61,38 +61,41 @@ fn moved(op: &OpcodeRecord) -> String {
     }
 }
 
-/// What an opcode's row has no column for.
+/// Facts of an opcode without a column.
 fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
         some(op.short.unwrap_or(0), "short"),
-        some(op.skips, "asked for no completion"),
-        some(op.silent(), "had none: they succeeded, or were unfinished at the end"),
-        some(op.unposted, "cancelled without one: a request before them in their chain asked for none, and failed"),
-        some(op.more, "with more to come"),
-        (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are those of the buffers, headers included".into()),
+        some(op.skips, "requested no completion"),
+        some(op.silent(), "had no completion: they succeeded, or were unfinished at the end"),
+        some(
+            op.unposted,
+            "cancelled without a completion: an earlier request of their chain, without a completion, failed",
+        ),
+        some(op.more, "with IORING_CQE_F_MORE"),
+        (op.opcode == "recvmsg" && op.more > 0).then(|| "bytes are of the buffers, including headers".into()),
         some(op.notifications, "notifications"),
         (op.reporting > 0).then(|| {
             let (copied, all) = (count(op.copied as f64), count(op.reporting as f64));
             format!(
-                "{copied} of {all} that report it were copied ({})",
+                "{copied} of {all} that report zero-copy use were copied ({})",
                 percent(op.copied as f64 / op.reporting as f64)
             )
         }),
-        op.held_mean_ns.map(|ns| format!("buffers held {} each until the notification", span(ns))),
-        some(op.messages, "messages of other rings"),
-        some(op.denied, "refused by policy (EACCES at submission)"),
-        some(op.punted_asked, "handed to io-wq as asked (IOSQE_ASYNC)"),
+        op.held_mean_ns.map(|ns| format!("buffers in use for {} each, until the notification", span(ns))),
+        some(op.messages, "messages from other rings"),
+        some(op.denied, "rejected by policy (EACCES at submission)"),
+        some(op.punted_asked, "handed to io-wq as requested (IOSQE_ASYNC)"),
         some(
             op.punted_would_block,
             if opcode::is(&op.opcode, opcode::WORKER) {
-                "handed to io-wq: always done by a worker"
+                "handed to io-wq: always executed by a worker"
             } else {
-                "handed to io-wq: could not be done without waiting"
+                "handed to io-wq: would have blocked"
             },
         ),
         some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
-        punted_again(op).and_then(|n| some(n, "requests these are, some handed over again")),
+        punted_again(op).and_then(|n| some(n, "requests handed to io-wq, some more than once")),
     ]
     .into_iter()
     .flatten()
@@ -105,7 +108,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     items
 }
 
-/// How many requests were handed to io-wq, where that was more often than there are.
+/// Number of requests handed to io-wq, if some were handed over more than once.
 fn punted_again(op: &OpcodeRecord) -> Option<u64> {
     let hand_overs = (op.punted_asked + op.punted_would_block + op.punted_drained) as f64;
     op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)

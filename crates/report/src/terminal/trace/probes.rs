@@ -1,10 +1,10 @@
-//! What watching took.
+//! The cost of the probes.
 
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::words::{UNKNOWN, count, three_digits};
 use iotrail_schema::trace_record::{ProbeCost, Total};
 
-/// What watching took, program by program.
+/// The cost of the probes, by BPF program.
 pub fn costs(o: &mut Screen, total: &Total) {
     let Some(costs) = &total.probe_costs else { return };
     let number = Column::number;
@@ -13,8 +13,8 @@ pub fn costs(o: &mut Screen, total: &Total) {
         Column::words("on", 22),
         number("runs", 8),
         number("per I/O", 8),
-        number("ns a run", 9),
-        number("ns an I/O", 9),
+        number("ns/run", 9),
+        number("ns per I/O", 10),
     ];
     let per_io = |n: u64| if total.ios > 0 { three_digits(n as f64 / total.ios as f64) } else { UNKNOWN.into() };
     let row = |program: &str, event: &str, runs: u64, spent_ns: u64| {

@@ -1,4 +1,4 @@
-//! The rings: each, and those that are not shown, in one.
+//! The rings, and the sum of those that are not shown.
 
 use super::opcodes::opcodes;
 use super::shares::{enter_batches, run_items};
@@ -46,13 +46,13 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     o.field("SQPOLL", &sqpoll(r));
 }
 
-/// Which forms of waiting it uses.
+/// The forms of waiting in use.
 fn enter_waits(r: &RingRecord) -> Vec<String> {
     let Some(w) = &r.enter_waits else { return Vec::new() };
     let forms = [
         (w.min_wait, "with a minimum wait time"),
         (w.registered, "with registered arguments"),
-        (w.no_iowait, "outside of iowait"),
+        (w.no_iowait, "without iowait accounting"),
     ];
     let used = forms.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n as f64)));
     let used: Vec<String> = used.collect();
@@ -67,7 +67,7 @@ fn buffers(b: &BufferGroup) -> Vec<String> {
         items.push(format!("{} available on average, {least} to {most}", three_digits(mean)));
     }
     items.extend(b.sufficient.map(|n| format!("{n} are sufficient")));
-    items.extend(b.not_returned.filter(|n| *n > 0).map(|n| format!("{n} not given back when the last was taken")));
+    items.extend(b.not_returned.filter(|n| *n > 0).map(|n| format!("{n} not returned when the last was taken")));
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     items.extend(some(b.enobufs, "ENOBUFS"));
     items.extend((b.rearmed > 0).then(|| format!("no receive armed for {} after these", span(b.unarmed_ns as f64))));
@@ -96,7 +96,7 @@ fn sqpoll(r: &RingRecord) -> Vec<String> {
     let mut items = vec![
         format!("tid {}{place}", s.tid),
         format!("{} of a CPU", of_a_cpu.unwrap_or(UNKNOWN.into())),
-        format!("{} of that work", worked.unwrap_or(UNKNOWN.into())),
+        format!("{} of it working", worked.unwrap_or(UNKNOWN.into())),
         format!("{} requests", count(s.requests as f64)),
         format!("woken {} times", s.wakeups.map_or(UNKNOWN.into(), |n| count(n as f64))),
     ];
@@ -104,12 +104,12 @@ fn sqpoll(r: &RingRecord) -> Vec<String> {
     items
 }
 
-/// How long completions lay in the queue, each quantile between its bounds; and how many.
+/// Time and number of completions in the queue; each quantile has two bounds.
 fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> Vec<String> {
     let Some(r) = reaping else { return Vec::new() };
     let between = |name: &str, least: Option<u64>, most: Option<u64>| {
         let (least, most) = (least?, span(most? as f64));
-        // What was not met with once has no lower bound.
+        // A completion that was never seen in the queue has no lower bound.
         Some(if least <= 1 {
             format!("{name} at most {most}")
         } else {
@@ -130,36 +130,36 @@ fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> V
     let deepest = plural(r.deepest as usize, "completion");
     items.push(format!("up to {deepest} in the queue of {cq_entries}"));
     if r.unreaped > 0 {
-        items.push(format!("{} not taken out at the end", count(r.unreaped_estimated as f64)));
+        items.push(format!("{} not reaped at the end", count(r.unreaped_estimated as f64)));
     }
     let looked_at = r.completions + r.unreaped;
-    items.extend((looked_at < followed.completions).then(|| format!("of {} looked at", count(looked_at as f64))));
+    items.extend((looked_at < followed.completions).then(|| format!("of {} sampled", count(looked_at as f64))));
     items
 }
 
-/// The rings that are not shown, in one.
+/// The sum of the rings that are not shown.
 pub fn others(rings: &[&RingRecord]) -> Vec<String> {
     let sum = |f: fn(&RingRecord) -> u64| rings.iter().map(|r| f(r)).sum::<u64>();
     vec![
-        format!("{} more, less busy", rings.len()),
+        format!("{} less busy rings", rings.len()),
         format!("{} requests", count(sum(|r| r.requests) as f64)),
         format!("{} completions", count(sum(|r| r.completions) as f64)),
         bytes(sum(|r| r.bytes)),
         plural(sum(|r| r.errors) as usize, "error"),
         format!("{} overflows", count(sum(|r| r.overflows) as f64)),
-        "--json has each".into(),
+        "--json lists each".into(),
     ]
 }
 
-/// Rings and contexts that the record does not have one by one.
+/// Rings and contexts that the record only sums.
 pub fn not_listed(others: &[OthersRecord]) -> Vec<String> {
     let sum = |f: fn(&OthersRecord) -> u64| others.iter().map(f).sum::<u64>();
     vec![
-        format!("{} more rings or contexts", count(sum(|o| o.rings) as f64)),
+        format!("{} further rings or contexts", count(sum(|o| o.rings) as f64)),
         format!("{} requests", count(sum(|o| o.requests) as f64)),
         format!("{} completions", count(sum(|o| o.completions) as f64)),
         bytes(sum(|o| o.bytes)),
         plural(sum(|o| o.errors) as usize, "error"),
-        "in the totals".into(),
+        "included in the totals".into(),
     ]
 }

@@ -1,14 +1,14 @@
-//! Completions and calls by what they have in common, the most frequent first.
+//! Completions and calls by shared properties, the most frequent first.
 
 use crate::terminal::measured;
 use iotrail_base::words::{UNKNOWN, count, percent, plural};
 use iotrail_schema::measurement::Followed;
 use iotrail_schema::trace_record::{CpuPair, EnterBatch, Estimate, RunItems, Total};
 
-/// Sizes of batches and runs that are listed, the most frequent first.
+/// Number of batch and run sizes that are listed, the most frequent first.
 const SIZES: usize = 6;
 
-/// Calls by how many requests they brought.
+/// Calls by the number of requests that they submitted.
 pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &Followed) -> Vec<String> {
     let requests: u64 = batches.iter().map(|b| b.requests).sum();
     let calls: f64 = batches.iter().map(|b| b.calls).sum();
@@ -17,7 +17,7 @@ pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &
     }
     let Some(all) = all else {
         return vec![format!(
-            "io_uring_enter calls {UNKNOWN}: {} followed, which is too few",
+            "io_uring_enter calls {UNKNOWN}: {} traced, which is too few",
             plural(requests as usize, "request")
         )];
     };
@@ -31,20 +31,20 @@ pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &
         };
         format!("{} of {size}", percent(b.calls / calls))
     };
-    let of = if followed.came_later.unwrap_or(0) > 0 { " while requests were chosen" } else { "" };
+    let of = if followed.came_later.unwrap_or(0) > 0 { " while requests were selected" } else { "" };
     let calls = if all.ci95 == [1.0; 2] { "call" } else { "calls" };
     let about = format!("about {} io_uring_enter {calls}{of}", estimated(all));
     std::iter::once(about).chain(shown.map(one)).collect()
 }
 
-/// With its interval, where it has one.
+/// With its interval, if known.
 fn estimated(e: &Estimate) -> String {
     let of = |n: f64| count(n.round());
     let [lo, hi] = e.ci95;
     if lo == hi { of(e.total) } else { format!("{} ({} to {})", of(e.total), of(lo), of(hi)) }
 }
 
-/// Completions by the size of the run that carried them. How many runs there were is counted, not estimated from these.
+/// Completions by the size of their task work run. The number of runs is counted, not estimated from these.
 pub fn run_items(items: &[RunItems], completions: u64) -> Vec<String> {
     let carried: u64 = items.iter().map(RunItems::stands_for).sum();
     if carried == 0 {
@@ -63,12 +63,12 @@ pub fn run_items(items: &[RunItems], completions: u64) -> Vec<String> {
     most.iter().take(SIZES).map(one).chain(rest).chain(of).collect()
 }
 
-/// How many shares are of, where that is not all.
+/// The base of the shares, if it is not all completions.
 fn of_followed(followed: u64, completions: u64) -> Option<String> {
-    (followed > 0 && followed < completions).then(|| format!("of {} followed", count(followed as f64)))
+    (followed > 0 && followed < completions).then(|| format!("of {} traced", count(followed as f64)))
 }
 
-/// Where completions were ready, and where they were posted.
+/// The CPUs on which completions were ready and posted.
 pub fn cpu_pairs(total: &Total) -> Vec<String> {
     let all: u64 = total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let mut most: Vec<_> = total.cpu_pairs.iter().filter(|p| p.completions > 0).collect();

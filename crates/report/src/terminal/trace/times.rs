@@ -1,11 +1,11 @@
-//! How long requests took, and in which parts.
+//! The latency of requests and its parts.
 
 use crate::terminal::measured;
 use iotrail_base::words::{count, plural, span};
 use iotrail_schema::measurement::{Followed, Latency, StageRecord, Waits};
 use iotrail_schema::trace_record::Total;
 
-/// The parts of the mean latency, and quantiles of the last one. `followed`: requests that could have such parts.
+/// The parts of the mean latency, and quantiles of the last one. `followed`: traced requests.
 pub fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>, total: &Total) -> Vec<String> {
     let mut items = measured::stages(stages, total.followed.is_sample());
     let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
@@ -17,27 +17,28 @@ pub fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>
     }
     let without = followed.saturating_sub(waits.map_or(0, |w| w.requests)).saturating_sub(s.completions);
     if without as f64 > WITHOUT_STAGES * followed as f64 {
-        let unseen = if total.sampled_events.is_some() { ", or not looked at by the block layer's probes" } else { "" };
+        let unseen = if total.sampled_events.is_some() { ", or not sampled by the block layer's probes" } else { "" };
         let (without, followed) = (count(without as f64), count(followed as f64));
-        items
-            .push(format!("the other {without} of {followed} followed have none: done at once or by a worker{unseen}"));
+        items.push(format!(
+            "the other {without} of {followed} traced have no stages: completed inline or by a worker{unseen}"
+        ));
     }
     items
 }
 
-/// Fewer than one in ten without stages change little of what the stages say of all.
+/// If fewer than 1 in 10 lack stages, the stages represent all requests.
 const WITHOUT_STAGES: f64 = 0.1;
 
-/// What the mean latency, the stages and the order of submission are not of.
+/// The requests that the mean latency, the stages and the order exclude.
 pub fn waits(waits: Option<&Waits>) -> Vec<String> {
     let Some(w) = waits else { return Vec::new() };
     let requests = match w.estimated_ci95 {
         Some([lo, hi]) if hi - lo >= 1.0 => {
-            format!("{} to {} requests ({} followed)", count(lo.round()), count(hi.round()), w.requests)
+            format!("{} to {} requests ({} traced)", count(lo.round()), count(hi.round()), w.requests)
         }
         _ => plural(w.estimated as usize, "request"),
     };
-    vec![format!("{requests} open for {} on average", span(w.mean_ns)), "in no mean and no order".into()]
+    vec![format!("{requests} open for {} (mean)", span(w.mean_ns)), "excluded from means and order".into()]
 }
 
 pub fn latency(l: &Latency, followed: &Followed) -> Vec<String> {

@@ -1,11 +1,11 @@
-//! What was watched, for how long, and what it did in all.
+//! The traced processes, the duration, and the totals.
 
 use crate::terminal::measured::{SPLIT_NS, TOO_SHORT, estimate};
 use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
 
-/// Processes that are named.
+/// Number of processes that are named.
 const PROCESSES: usize = 6;
 
 pub fn subject(t: &TraceRecord) -> Vec<String> {
@@ -13,7 +13,7 @@ pub fn subject(t: &TraceRecord) -> Vec<String> {
         Subject::Command { argv, exit_status } => {
             let end = match exit_status {
                 Some(status) => format!("exit status {status}"),
-                None => "no exit status known".into(),
+                None => "exit status unknown".into(),
             };
             vec![argv.join(" "), end]
         }
@@ -34,7 +34,7 @@ pub fn subject(t: &TraceRecord) -> Vec<String> {
     [what, time].concat()
 }
 
-/// That it was watched by windows, and how long these were.
+/// The windows and their duration.
 fn windows(watched: &str, w: &Windows) -> Vec<String> {
     if let Some((whole, cost)) = w.whole_ns.zip(w.cost) {
         let more = plural(w.opened.saturating_sub(1) as usize, "window");
@@ -56,14 +56,14 @@ fn windows(watched: &str, w: &Windows) -> Vec<String> {
         return items.into_iter().chain(all).collect();
     }
     let asked = format!(
-        "for {watched} in {} over {} ({} in each {}): all that follows is of these alone",
+        "for {watched} in {} over {} ({} per {}): everything below covers only these",
         plural(w.opened as usize, "window"),
         span(w.span_ns as f64),
         span(w.open_ns as f64),
         span(w.period_ns as f64),
     );
     let parts = w.choosing_ns.zip(w.finishing_ns).map(|(choosing, finishing)| {
-        format!("{} to choose requests, {} to finish them", span(choosing as f64), span(finishing as f64))
+        format!("{} to select requests, {} to finish them", span(choosing as f64), span(finishing as f64))
     });
     [Some(asked), parts].into_iter().flatten().collect()
 }
@@ -81,7 +81,7 @@ pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     items
 }
 
-/// Counts of rings, operations and delivery paths are those of windows, multiplied.
+/// Counts of rings, operations and delivery paths are extrapolated from windows.
 pub fn is_estimated(total: &Total) -> bool {
     total.windows.is_some_and(|w| w.whole_ns.is_some())
 }
@@ -90,22 +90,22 @@ pub const ESTIMATED: &str = "counts and shares are estimates";
 
 pub fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
-    // Failures are not multiplied: they are those that were seen.
+    // Failures are not extrapolated.
     let least = |n: u64| if is_estimated(total) && n > 0 { "at least " } else { "" };
     let about = |text: String| estimate(text, total.bytes, "bytes", &total.count_intervals);
-    // What requests moved that succeeded without a completion is not known.
+    // The bytes of requests that succeeded without a completion are unknown.
     let in_part = total.opcodes.iter().any(OpcodeRecord::bytes_unknown);
     let moved = |n: u64, per: &str| match (in_part, n) {
         (false, n) => format!("{}{per}", about(bytes(n))),
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
-    // Windows are a sample, unless the rings' counters are known to the end.
+    // Windows are a sample, unless the rings' own counters were read at the end.
     let is_sample = is_estimated(total) && total.windows.is_some_and(|w| w.posted_is_all != Some(true));
     let mark = if is_sample { "~" } else { "" };
     let mut items = vec![
         format!("{mark}{}", so_many(total.ios, "completion")),
-        format!("{mark}{} a second", count(total.iops)),
+        format!("{mark}{} per second", count(total.iops)),
         moved(total.bytes, ""),
         format!(
             "{}{}{}{}",
@@ -123,10 +123,10 @@ pub fn throughput(t: &TraceRecord) -> Vec<String> {
     items
 }
 
-/// Kinds of errors that are named.
+/// Number of errors that are named.
 const ERRNOS: usize = 3;
 
-/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent.
+/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent ones.
 fn errnos(opcodes: &[OpcodeRecord]) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for e in opcodes.iter().flat_map(|o| &o.errnos) {
@@ -141,7 +141,7 @@ fn errnos(opcodes: &[OpcodeRecord]) -> String {
     if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) }
 }
 
-/// Of which operations it is not known whether they were short.
+/// The operations of which short results are unknown.
 fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
     let of = opcodes.iter().filter(|o| o.short_not_told());
     let (vectored, mut named): (Vec<String>, Vec<String>) =
@@ -150,10 +150,10 @@ fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
     if !vectored.is_empty() {
         named.push("vectored ones".into());
     }
-    if named.is_empty() { String::new() } else { format!(" (of {} not told)", list(&named)) }
+    if named.is_empty() { String::new() } else { format!(" (unknown for {})", list(&named)) }
 }
 
-/// Which completions latencies and stages are of.
+/// The completions that latencies and stages are based on.
 pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
     let f = &total.followed;
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
@@ -162,27 +162,29 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
         so_many(f.completions, "completion"),
         format!("{} with all stages", count(f.with_stages as f64)),
     ];
-    items.extend(some(f.came_later.unwrap_or(0), "requests came later, while windows finished: counted, not followed"));
-    items.extend(some(f.skipped, "without a completion, as asked"));
+    items.extend(some(f.came_later.unwrap_or(0), "requests submitted while windows finished: counted, not traced"));
+    items.extend(some(f.skipped, "without a completion, as requested"));
     let overflowed = match overflows {
         0 => "without a completion that was seen",
-        _ => "without a completion that was seen: one that finds the queue full names no request, and is in no latency",
+        _ => {
+            "without a completion that was seen: completions that overflow the queue do not name their request and have no latency"
+        }
     };
     items.extend(some(f.no_completion, overflowed));
-    let unfinished = if f.is_sample() { "followed ones unfinished at the end" } else { "unfinished at the end" };
+    let unfinished = if f.is_sample() { "traced ones unfinished at the end" } else { "unfinished at the end" };
     items.extend(some(f.unfinished, unfinished));
-    items.extend(some(f.no_room, "given up: no room"));
-    items.extend(some(f.ring_buffer_full, "lost: buffer full"));
-    items.extend(some(f.unreaped, "whose result was not seen to be reaped"));
+    items.extend(some(f.no_room, "dropped: map full"));
+    items.extend(some(f.ring_buffer_full, "lost: ring buffer full"));
+    items.extend(some(f.unreaped, "whose reaping was not seen"));
     items.extend(some(
         f.shared_user_data,
-        "of requests with the same user data or iocb as another open one: not told apart",
+        "of requests with the same user data or iocb as another open request: ambiguous",
     ));
     items
 }
 
 pub fn cpu(total: &Total) -> Vec<String> {
-    // /proc tells of all the span, whatever the probes saw of it.
+    // /proc covers the full span, independent of the windows.
     let (wall, user, system) = match total.windows {
         Some(w) => (w.span_ns, w.user_ns, w.system_ns),
         None => (total.elapsed_ns, total.cpu.user_ns, total.cpu.system_ns),
@@ -191,7 +193,7 @@ pub fn cpu(total: &Total) -> Vec<String> {
         0 => format!("{name}{}", span(ns as f64)),
         wall => format!("{name}{} ({} of a CPU)", span(ns as f64), percent(ns as f64 / wall as f64)),
     };
-    let of_all = total.windows.map(|w| format!("in all {}", span(w.span_ns as f64)));
+    let of_all = total.windows.map(|w| format!("over {}", span(w.span_ns as f64)));
     let items: Vec<String> = match user.zip(system).map(|(user, system)| user + system) {
         Some(all) if all < SPLIT_NS => vec![of("", all), TOO_SHORT.into()],
         _ => [("user ", user), ("system ", system)]

@@ -1,4 +1,4 @@
-//! What is counted for the program as a whole.
+//! Counts for the entire program.
 
 use super::files::files;
 use super::probes::costs;
@@ -11,10 +11,10 @@ use iotrail_base::words::{UNKNOWN, count, percent, plural, span, three_digits};
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trace_record::{IowqRecord, Total, TraceRecord};
 
-/// What is counted for the program as a whole.
+/// Counts for the entire program.
 pub fn whole(o: &mut Screen, t: &TraceRecord) {
     let total = &t.total;
-    // One ring or context that did it all has said it.
+    // A single ring or context has printed all of it.
     let said = |vehicles: &[DeliveryPathCount]| sum(vehicles) == sum(&total.vehicles);
     let said = match (t.rings.as_slice(), t.contexts.as_slice()) {
         ([one], []) => said(&one.vehicles),
@@ -22,7 +22,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         _ => false,
     };
     if !said {
-        // Those that are not listed one by one are in the totals too.
+        // The totals include rings and contexts that are not listed.
         let others = |of_rings: bool| {
             let of = t.others.iter().filter(|o| (o.interface == "io_uring") == of_rings);
             of.map(|o| o.rings as usize).sum::<usize>()
@@ -39,7 +39,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, &total.count_intervals, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
-        // Native and POSIX AIO has none.
+        // Native and POSIX AIO have none.
         let followed = if t.contexts.is_empty() { total.latency_ns.count } else { 0 };
         o.field("stages", &stages(total.stages.as_ref(), followed, total.waits.as_ref(), total));
         o.field("waits", &waits(total.waits.as_ref()));
@@ -72,10 +72,11 @@ fn sampled_events(total: &Total) -> Vec<String> {
     };
     let part = sampled.completions as f64 / total.ios.max(1) as f64;
     let windows = plural(sampled.windows as usize, "window");
-    let mut items = vec![format!("from {windows} and the time before and after, {} of the completions", percent(part))];
+    let mut items =
+        vec![format!("from {windows} and the time before and after, with {} of the completions", percent(part))];
     items.extend(interval("system calls", "syscalls"));
     items.extend(interval("device interrupts", "device_irqs"));
-    items.push("--exact counts all the time".into());
+    items.push("--exact counts without windows".into());
     items
 }
 
