@@ -2,6 +2,8 @@
 //! program has none. The tests assert the order of events, never a time.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
@@ -13,26 +15,34 @@ use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Trigger and cause.
-const STALLS: [(&str, &str); 7] = [
-    ("unreaped", "the program sleeps in read"),
-    ("overflow", "CQ overflow"),
-    ("task_work_waits", "task work not run"),
-    ("unsubmitted", "not submitted"),
-    ("sqpoll_asleep", "SQPOLL thread asleep"),
-    ("slow_request", "fifo"),
-    ("blocked_submission", "handle_userfault"),
+/// The program's stall, its trigger and its cause. The last four are bug reports of io_uring programs: a wait although the CQ has work, a
+/// hang with an unread timeout, a wait that takes longer than its time limit, and a second from submission to completion.
+const STALLS: [(&str, &str, &str); 11] = [
+    ("unreaped", "unreaped", "the program sleeps in read"),
+    ("overflow", "overflow", "CQ overflow"),
+    ("task_work_waits", "task_work_waits", "task work not run"),
+    ("unsubmitted", "unsubmitted", "not submitted"),
+    ("sqpoll_asleep", "sqpoll_asleep", "SQPOLL thread asleep"),
+    ("slow_request", "slow_request", "fifo"),
+    ("blocked_submission", "blocked_submission", "handle_userfault"),
+    ("waits_for_more", "waits_for_more", "more completions awaited"),
+    ("timeout_unread", "waits_for_more", "completions that cannot come"),
+    ("late_wait", "late_timer", "stopped"),
+    ("slow_worker", "slow_request", "shmem_fallocate"),
 ];
 
 pub fn trials() -> Vec<Trial> {
     let mut all: Vec<Trial> = STALLS
         .into_iter()
-        .map(|(name, cause)| {
-            trial::test(format!("monitor::{name}_is_captured_with_its_cause"), move || stall(name, cause))
+        .map(|(name, trigger, cause)| {
+            trial::test(format!("monitor::{name}_is_captured_with_its_cause"), move || stall(name, trigger, cause))
         })
         .collect();
     all.push(trial::test("monitor::a_healthy_program_has_no_stall", healthy));
     all.push(trial::test("monitor::sigterm_writes_what_is_under_way", terminated));
+    all.push(trial::test("monitor::nothing_stays_loaded_after_kill", killed));
+    all.push(trial::test("monitor::a_full_disk_and_an_absent_directory_are_reported", full_disk));
+    all.push(trial::test("monitor::the_service_manager_is_notified", notified));
     all.push(trial::test("monitor::a_stall_is_traced_and_a_metric_is_a_trigger", traced));
     all
 }
@@ -57,7 +67,11 @@ impl Monitor {
     /// The budget is large: the machine may be busy, and the program slow without optimisation.
     fn of(program: &Child, options: &[&str]) -> Result<Self, Failed> {
         let dir = tempfile::Builder::new().prefix("monitor-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let mut process = Command::new(TOOL)
+        Monitor::by(&mut Command::new(TOOL), program, options, dir)
+    }
+
+    fn by(command: &mut Command, program: &Child, options: &[&str], dir: tempfile::TempDir) -> Result<Self, Failed> {
+        let mut process = command
             .args(["monitor", "--cpu-budget", "50%", "--windows", "0", "-p", &program.id().to_string(), "--dir"])
             .arg(dir.path())
             .args(options)
@@ -84,11 +98,20 @@ impl Monitor {
         }
     }
 
+    fn signal(&self, name: &str) -> Result<(), Failed> {
+        signal(name, self.process.id())
+    }
+
     /// Up to its end.
     fn rest(&mut self) -> Result<(ExitStatus, Vec<String>), Failed> {
         let lines = (&mut self.said).lines().collect::<Result<_, _>>()?;
         Ok((self.process.wait()?, lines))
     }
+}
+
+fn signal(name: &str, pid: u32) -> Result<(), Failed> {
+    Command::new("kill").args([format!("-{name}"), pid.to_string()]).status()?;
+    Ok(())
 }
 
 fn stalls(dir: &Path) -> Result<StallList, Failed> {
@@ -104,27 +127,36 @@ fn counts_requests() -> bool {
     btf.windows(name.len()).any(|bytes| bytes == name)
 }
 
-fn stall(name: &str, cause: &str) -> Result<(), Failed> {
-    if name == "slow_request" && !counts_requests() {
+fn stall(name: &str, trigger: &str, cause: &str) -> Result<(), Failed> {
+    if ["slow_request", "timeout_unread"].contains(&name) && !counts_requests() {
         return Ok(());
     }
     let mut program = program(name)?;
     let mut monitor = Monitor::of(&program, &["--trace", "0"])?;
     line(&mut program)?;
-    let said = monitor.hear(&format!("stall {name} pid={}", program.id()))?;
+    let said = monitor.hear(&format!("stall {trigger} pid={}", program.id()))?;
+    if name == "late_wait" {
+        signal("CONT", program.id())?;
+    }
     line(&mut program)?;
-    monitor.hear(&format!("stall ended {name} pid={}", program.id()))?;
+    monitor.hear(&format!("stall ended {trigger} pid={}", program.id()))?;
     drop(program.stdin.take());
     assert!(program.wait()?.success());
     let (status, rest) = monitor.rest()?;
     assert!(status.success(), "it ends with the program: {status} {rest:?}");
     let list = stalls(monitor.dir.path())?;
     // On a busy machine the program may also wait for a CPU with completions in its CQ.
-    let found: Vec<_> = list.stalls.iter().filter(|stall| stall.trigger.name() == name).collect();
+    let found: Vec<_> = list.stalls.iter().filter(|stall| stall.trigger.name() == trigger).collect();
     let [stall] = found.as_slice() else { return Err(format!("one stall: {list:?}\n{said}").into()) };
     assert_eq!((stall.cause.as_str(), stall.is_over), (cause, true), "{stall:?}");
-    assert_eq!((stall.process.tgid, stall.ring), (program.id(), Some(3)), "{stall:?}");
-    assert!(stall.lasted_ns >= if name == "slow_request" { 1_000_000_000 } else { 200_000_000 }, "{stall:?}");
+    // A worker's request is of one of the process's rings.
+    let ring = (name != "slow_worker").then_some(3);
+    assert_eq!((stall.process.tgid, stall.ring), (program.id(), ring), "{stall:?}");
+    assert!(
+        stall.lasted_ns
+            >= if ["slow_request", "waits_for_more"].contains(&trigger) { 1_000_000_000 } else { 200_000_000 },
+        "{stall:?}"
+    );
     let capture: Capture = serde_json::from_slice(&std::fs::read(&stall.capture)?)?;
     let before = capture.rings.iter().filter(|s| s.at_ns < 0).count();
     let (moment, stacks) = (capture.moment.is_some(), capture.stacks.len());
@@ -150,7 +182,7 @@ fn terminated() -> Result<(), Failed> {
     let mut monitor = Monitor::of(&program, &["--trace", "0"])?;
     line(&mut program)?;
     monitor.hear("stall unreaped")?;
-    Command::new("kill").args(["-TERM", &monitor.process.id().to_string()]).status()?;
+    monitor.signal("TERM")?;
     let (status, rest) = monitor.rest()?;
     assert!(status.success(), "{status} {rest:?}");
     let list = stalls(monitor.dir.path())?;
@@ -189,5 +221,132 @@ fn traced() -> Result<(), Failed> {
     drop(program.stdin.take());
     program.wait()?;
     assert!(monitor.rest()?.0.success());
+    Ok(())
+}
+
+/// BPF programs, maps and links of a process, with the command that opens each by its ID.
+fn loaded(pid: u32) -> Result<Vec<(i32, u32)>, Failed> {
+    const GET_BY_ID: [(&str, i32); 3] = [("prog_id:", 13), ("map_id:", 14), ("link_id:", 30)];
+    let mut all = vec![];
+    for file in std::fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        // The descriptor may be closed by now.
+        let text = std::fs::read_to_string(file?.path()).unwrap_or_default();
+        for (key, command) in GET_BY_ID {
+            let id = text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok());
+            all.extend(id.map(|id| (command, id)));
+        }
+    }
+    Ok(all)
+}
+
+fn exists((command, id): (i32, u32)) -> bool {
+    let attributes = [id, 0, 0];
+    // SAFETY: bpf(2) reads the ID, the next one and the flags.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes)) } as i32;
+    // SAFETY: a new descriptor, which nothing else owns.
+    drop((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) }));
+    fd >= 0
+}
+
+/// While it samples, while a trace loads its probes, and while they are attached.
+fn killed() -> Result<(), Failed> {
+    for (moment, least) in [("samples", 1), ("loads", 1), ("traces", 40)] {
+        let mut program = program("unreaped")?;
+        let mut monitor = Monitor::of(&program, &["--trace", "30s"])?;
+        line(&mut program)?;
+        if moment != "samples" {
+            monitor.hear("stall unreaped")?;
+        }
+        let mut before = vec![];
+        for _ in 0..6000 {
+            before.extend(loaded(monitor.process.id())?);
+            before.sort_unstable();
+            before.dedup();
+            if before.len() >= least {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(before.len() >= least, "{moment}: {before:?}");
+        monitor.signal("KILL")?;
+        assert!(!monitor.rest()?.0.success());
+        // The kernel frees them after a grace period.
+        let mut checks = 0;
+        while before.iter().any(|of| exists(*of)) {
+            assert!(checks < 1000, "{moment}: some of {before:?} stay");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            checks += 1;
+        }
+        line(&mut program)?;
+        drop(program.stdin.take());
+        assert!(program.wait()?.success(), "{moment}: the program continues");
+    }
+    Ok(())
+}
+
+/// Unmounts when the test ends.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        Command::new("umount").arg(&self.0).status().map(drop).unwrap_or(());
+    }
+}
+
+fn full_disk() -> Result<(), Failed> {
+    let dir = tempfile::Builder::new().prefix("monitor-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let at = dir.path().to_owned();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4k,mode=700", "none"]).arg(&at).status()?;
+    assert!(mount.success());
+    let mounted = Mounted(at.clone());
+    let mut program = program("unreaped")?;
+    let mut monitor = Monitor::by(&mut Command::new(TOOL), &program, &["--trace", "0"], dir)?;
+    line(&mut program)?;
+    monitor.hear("stall unreaped")?;
+    let said = monitor.hear("cannot write ")?;
+    assert!(said.contains("No space left on device"), "{said}");
+    line(&mut program)?;
+    monitor.hear("stall ended unreaped")?;
+    // The directory is a file now.
+    drop(mounted);
+    std::fs::remove_dir(&at)?;
+    std::fs::write(&at, "")?;
+    monitor.signal("HUP")?;
+    monitor.hear("reloaded; processes: 1")?;
+    drop(program.stdin.take());
+    assert!(program.wait()?.success());
+    let (status, rest) = monitor.rest()?;
+    assert!(status.success(), "{status} {rest:?}");
+    std::fs::remove_file(&at)?;
+    std::fs::create_dir(&at)?;
+    Ok(())
+}
+
+/// sd_notify(3): ready, then alive each second, then stopping.
+fn notified() -> Result<(), Failed> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path)?;
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60)))?;
+    let receive = || -> Result<String, Failed> {
+        let mut bytes = [0; 256];
+        let n = socket.recv(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes[..n]).into_owned())
+    };
+    let mut program = program("healthy")?;
+    let captures = tempfile::tempdir()?;
+    let mut monitor =
+        Monitor::by(Command::new(TOOL).env("NOTIFY_SOCKET", &path), &program, &["--trace", "0"], captures)?;
+    assert_eq!([receive()?, receive()?, receive()?], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
+    monitor.signal("TERM")?;
+    loop {
+        match receive()?.as_str() {
+            "WATCHDOG=1" => {}
+            last => break assert_eq!(last, "STOPPING=1"),
+        }
+    }
+    assert!(monitor.rest()?.0.success());
+    drop(program.stdin.take());
+    program.wait()?;
     Ok(())
 }

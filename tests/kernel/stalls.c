@@ -5,7 +5,9 @@
 #include <liburing.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -81,6 +83,62 @@ static void vector_of_page(struct io_uring_sqe *sqe)
 	io_uring_prep_readv(sqe, zero, page, 1, 0);
 }
 
+static int file;
+static atomic_int is_over, is_missed;
+
+/* It waits for the file's lock in a worker. */
+static void fallocate_file(struct io_uring_sqe *sqe)
+{
+	io_uring_prep_fallocate(sqe, file, 0, 0, 4096);
+}
+
+static void expiring(struct io_uring_sqe *sqe)
+{
+	static struct __kernel_timespec time = { .tv_nsec = 1000000 };
+
+	io_uring_prep_timeout(sqe, &time, 0, 0);
+}
+
+/* Holds the file's lock until its page is resolved. */
+static void *write_page(void *unused)
+{
+	need(pwrite(file, page, 4096, 0) == 4096, "pwrite");
+	atomic_store(&is_over, 1);
+	return unused;
+}
+
+/* What the main thread waits for. The ring is entered by its descriptor, as liburing's queue belongs to the main thread. */
+static void *supply(void *unused)
+{
+	line();
+	io_uring_prep_nop(io_uring_get_sqe(&ring));
+	io_uring_submit(&ring);
+	return unused;
+}
+
+/* Stops the process in a wait of its main thread, which has a second left. */
+static void *stop(void *of)
+{
+	char name[64], text[128] = "";
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/syscall", *(int *)of);
+	line();
+	for (;;) {
+		int fd = open(name, O_RDONLY);
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		close(fd);
+		text[n > 0 ? n : 0] = 0;
+		if (atoi(text) == SYS_io_uring_enter)
+			break;
+		usleep(1000);
+	}
+	kill(getpid(), SIGSTOP);
+	line();
+	atomic_store(&is_over, 1);
+	return NULL;
+}
+
 static void *resolve(void *of)
 {
 	static char zeros[4096] __attribute__((aligned(4096)));
@@ -88,26 +146,100 @@ static void *resolve(void *of)
 	struct uffd_msg message;
 
 	need(read(fd, &message, sizeof(message)) == sizeof(message), "a page fault");
+	atomic_store(&is_missed, 1);
 	line();
 	struct uffdio_copy copy = { .dst = (unsigned long)page, .src = (unsigned long)zeros, .len = 4096 };
 	need(ioctl(fd, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY");
 	return NULL;
 }
 
-static void blocked(void)
+static pthread_t start(void *(*of)(void *), void *with)
 {
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-	struct uffdio_api api = { .api = UFFD_API };
 	pthread_t thread;
+
+	need(pthread_create(&thread, NULL, of, with) == 0, "pthread_create");
+	return thread;
+}
+
+/* A page that the next line resolves. */
+static pthread_t missing_page(void)
+{
+	static int fd;
+	fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
 
 	need(fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0, "userfaultfd");
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct uffdio_register range = { .range = { (unsigned long)page, 4096 }, .mode = UFFDIO_REGISTER_MODE_MISSING };
 	need(ioctl(fd, UFFDIO_REGISTER, &range) == 0, "UFFDIO_REGISTER");
+	return start(resolve, &fd);
+}
+
+static void blocked(void)
+{
+	pthread_t thread = missing_page();
+
 	zero = open("/dev/zero", O_RDONLY);
-	need(pthread_create(&thread, NULL, resolve, &fd) == 0, "pthread_create");
 	submit(vector_of_page);
 	reap();
+	pthread_join(thread, NULL);
+}
+
+/* One request waits in a worker, while others complete. */
+static void slow_worker(void)
+{
+	pthread_t thread = missing_page(), writer;
+	struct io_uring_cqe *cqe;
+	int left = 1;
+
+	file = memfd_create("stalls", 0);
+	writer = start(write_page, NULL);
+	/* The writer has the lock when it waits for its page. */
+	while (!atomic_load(&is_missed))
+		usleep(1000);
+	submit(fallocate_file);
+	while (!atomic_load(&is_over)) {
+		submit(nop);
+		left++;
+		usleep(1000);
+		while (io_uring_peek_cqe(&ring, &cqe) == 0) {
+			io_uring_cqe_seen(&ring, cqe);
+			left--;
+		}
+	}
+	while (left--)
+		reap();
+	pthread_join(writer, NULL);
+	pthread_join(thread, NULL);
+}
+
+/* Two completions are awaited, and one is there. */
+static void waits_for_two(void (*other)(struct io_uring_sqe *))
+{
+	struct io_uring_cqe *cqe;
+	pthread_t thread;
+
+	submit(other);
+	/* It is there when the wait begins. */
+	need(io_uring_wait_cqe(&ring, &cqe) == 0, "io_uring_wait_cqe");
+	thread = start(supply, NULL);
+	need(io_uring_wait_cqe_nr(&ring, &cqe, 2) == 0, "io_uring_wait_cqe_nr");
+	pthread_join(thread, NULL);
+	reap();
+	reap();
+}
+
+static void late_wait(void)
+{
+	static int self;
+	struct __kernel_timespec second = { .tv_sec = 1 };
+	struct io_uring_cqe *cqe;
+	pthread_t thread;
+
+	self = syscall(SYS_gettid);
+	thread = start(stop, &self);
+	while (!atomic_load(&is_over))
+		io_uring_wait_cqe_timeout(&ring, &cqe, &second);
 	pthread_join(thread, NULL);
 }
 
@@ -124,6 +256,11 @@ int main(int argc, char **argv)
 	}
 	need(io_uring_queue_init_params(8, &ring, &params) == 0, "io_uring_queue_init_params");
 	need(pipe(ends) == 0, "pipe");
+	if (!strcmp(name, "late_wait")) {
+		late_wait();
+		line();
+		return 0;
+	}
 	line();
 	if (!strcmp(name, "unreaped")) {
 		submit(nop);
@@ -167,6 +304,15 @@ int main(int argc, char **argv)
 		rmdir(fifo);
 	} else if (!strcmp(name, "blocked_submission")) {
 		blocked();
+	} else if (!strcmp(name, "slow_worker")) {
+		slow_worker();
+	} else if (!strcmp(name, "waits_for_more")) {
+		submit(of_pipe);
+		waits_for_two(nop);
+		need(write(ends[1], "x", 1) == 1, "write");
+		reap();
+	} else if (!strcmp(name, "timeout_unread")) {
+		waits_for_two(expiring);
 	} else {
 		/* Healthy: it sleeps, submits and reaps. */
 		for (int i = 0; i < 500; i++) {

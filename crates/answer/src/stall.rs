@@ -1,5 +1,7 @@
 //! A stall in words: its cause and the sentence that explains it. Pure.
 
+use std::time::Duration;
+
 use iotrail_base::words::{count, percent, plural, span};
 use iotrail_schema::account::Reason;
 use iotrail_schema::stall::Trigger;
@@ -15,6 +17,8 @@ pub struct Facts {
     pub thread: Option<ThreadFacts>,
     /// Bios, nanoseconds, errors or punts, by trigger.
     pub amount: f64,
+    /// The time limit of the thread's wait; `None`: the timeout is a request of the ring.
+    pub limit: Option<Duration>,
     /// The expression of --when and its value; the errors by name.
     pub detail: String,
 }
@@ -23,8 +27,10 @@ pub struct Facts {
 pub struct RingFacts {
     pub fd: Option<u32>,
     pub is_defer: bool,
-    /// Neither polls nor timeouts.
+    /// Without polls and timeouts, except for [`Trigger::WaitsForMore`].
     pub in_flight: Option<u64>,
+    /// Completions that the thread waits for.
+    pub awaited: u64,
     pub unreaped: u64,
     pub unsubmitted: u64,
     pub overflowed: Option<u64>,
@@ -35,6 +41,8 @@ pub struct ThreadFacts {
     pub tid: u32,
     pub comm: String,
     pub is_asleep: bool,
+    /// It is awake, and no CPU runs it.
+    pub lacks_cpu: bool,
     /// The system call that it is in.
     pub call: Option<String>,
     pub reason: Option<Reason>,
@@ -58,6 +66,7 @@ impl ThreadFacts {
         match (&self.call, self.is_asleep) {
             (Some(call), true) => format!("sleeps in {call}(2){reason}"),
             (None, true) => format!("sleeps{reason}"),
+            (_, false) if self.lacks_cpu => "is ready to run and waits for a CPU".into(),
             (_, false) => "runs".into(),
         }
     }
@@ -67,6 +76,13 @@ impl ThreadFacts {
 fn reason(thread: Option<&ThreadFacts>) -> String {
     let known = thread.and_then(|t| t.reason.as_ref()).map(reason_name);
     known.or_else(|| thread.map(ThreadFacts::does)).unwrap_or_else(|| "unknown".into())
+}
+
+/// The thread cannot act, whatever it is expected to do.
+fn cannot_act(thread: &ThreadFacts) -> Option<String> {
+    let is_held = |r: &&Reason| matches!(r, Reason::Stopped | Reason::Frozen | Reason::Ptrace | Reason::CpuQuota);
+    let reason = thread.reason.as_ref().filter(is_held).map(reason_name);
+    reason.or_else(|| thread.lacks_cpu.then(|| "no CPU".into()))
 }
 
 pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
@@ -83,12 +99,17 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
                 Some(reason) if *reason != Reason::UringCompletions => reason_name(reason),
                 _ => "requests in flight".into(),
             },
-            format!(
-                "{of_ring} posted no completion for {time} while {} in flight{does}",
-                ring.in_flight.map_or("requests were".into(), |n| {
-                    format!("{} {}", plural(n as usize, "request"), if n == 1 { "was" } else { "were" })
-                })
-            ),
+            match (&f.ring, thread) {
+                (None, Some(worker)) => {
+                    format!("a request has kept io-wq worker {} for {time}: it {}", worker.tid, worker.does())
+                }
+                _ => format!(
+                    "{of_ring} posted no completion for {time} while {} in flight{does}",
+                    ring.in_flight.map_or("requests were".into(), |n| {
+                        format!("{} {}", plural(n as usize, "request"), if n == 1 { "was" } else { "were" })
+                    })
+                ),
+            },
         ),
         Trigger::AsleepWithCompletions => (
             "wake-up missing".into(),
@@ -96,6 +117,24 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
                 "{name} slept in io_uring_enter(2) for {time} although {of_ring} held {completions}, as many as it waited for"
             ),
         ),
+        Trigger::WaitsForMore => {
+            let can_come = ring.in_flight.map(|n| n + ring.unreaped);
+            let (cause, rest) = match can_come {
+                Some(n) if n < ring.awaited => {
+                    let left = plural((n - ring.unreaped) as usize, "request");
+                    (
+                        "completions that cannot come",
+                        format!("with {left} in flight they cannot come unless a thread submits more"),
+                    )
+                }
+                _ => ("more completions awaited", "none arrived in this time".into()),
+            };
+            let text = format!(
+                "{name} slept in io_uring_enter(2) for {time} although {of_ring} held {completions}: it waits for {}, and {rest}",
+                ring.awaited
+            );
+            (cause.into(), text)
+        }
         Trigger::Unreaped => (
             match thread {
                 Some(t) if t.is_asleep => {
@@ -113,8 +152,18 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
             ),
         ),
         Trigger::LateTimer => (
-            "timeout expired".into(),
-            format!("a timeout of {of_ring} was due {} ago, and its completion is not posted{does}", span(f.amount)),
+            if f.limit.is_some() { "wake-up late" } else { "timeout expired" }.into(),
+            match f.limit {
+                Some(limit) => format!(
+                    "the wait of {name} in io_uring_enter(2) has a time limit of {}, and took {} longer{does}",
+                    span(limit.as_nanos() as f64),
+                    span(f.amount)
+                ),
+                None => format!(
+                    "a timeout of {of_ring} was due {} ago, and its completion is not posted{does}",
+                    span(f.amount)
+                ),
+            },
         ),
         Trigger::Overflow => (
             "CQ overflow".into(),
@@ -184,7 +233,21 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         ),
         Trigger::When => (f.detail.clone(), format!("--when {}: the value is {}", f.detail, count(f.amount))),
     };
-    Explanation { cause, text }
+    let held = matches!(
+        trigger,
+        Trigger::Unreaped
+            | Trigger::AsleepWithCompletions
+            | Trigger::WaitsForMore
+            | Trigger::TaskWorkWaits
+            | Trigger::LateTimer
+            | Trigger::Overflow
+            | Trigger::Unsubmitted
+    );
+    match thread.filter(|_| held).and_then(cannot_act) {
+        Some(cause) if does.is_empty() || text.contains(&does) => Explanation { cause, text },
+        Some(cause) => Explanation { cause, text: text + &does },
+        None => Explanation { cause, text },
+    }
 }
 
 #[cfg(test)]
@@ -192,7 +255,14 @@ mod tests {
     use super::*;
 
     fn thread(call: &str, reason: Reason) -> Option<ThreadFacts> {
-        Some(ThreadFacts { tid: 7, comm: "db".into(), is_asleep: true, call: Some(call.into()), reason: Some(reason) })
+        Some(ThreadFacts {
+            tid: 7,
+            comm: "db".into(),
+            is_asleep: true,
+            call: Some(call.into()),
+            reason: Some(reason),
+            ..ThreadFacts::default()
+        })
     }
 
     #[test]
@@ -216,6 +286,32 @@ mod tests {
             said.text,
             "the submission of thread 7 (db) blocked for 250 ms: it sleeps in io_uring_enter(2): request tag"
         );
+    }
+
+    #[test]
+    fn a_stopped_thread_is_the_cause_of_every_stall_that_it_would_end() {
+        let f = Facts { for_ns: 1, thread: thread("io_uring_enter", Reason::Stopped), ..Facts::default() };
+        for trigger in [Trigger::Unreaped, Trigger::LateTimer, Trigger::TaskWorkWaits, Trigger::WaitsForMore] {
+            let said = explain(trigger, &f);
+            assert_eq!(said.cause, "stopped", "{trigger:?}");
+            assert!(said.text.ends_with("thread 7 (db) sleeps in io_uring_enter(2): stopped"), "{}", said.text);
+        }
+        let limit = Some(Duration::from_millis(10));
+        let waits = ThreadFacts { tid: 7, comm: "db".into(), lacks_cpu: true, ..ThreadFacts::default() };
+        let said = explain(Trigger::LateTimer, &Facts { limit, amount: 876e6, thread: Some(waits), ..f });
+        assert_eq!(said.cause, "no CPU");
+        let text = "the wait of thread 7 (db) in io_uring_enter(2) has a time limit of 10.0 ms, and took 876 ms longer; thread 7 (db) is \
+                    ready to run and waits for a CPU";
+        assert_eq!(said.text, text);
+    }
+
+    #[test]
+    fn a_wait_for_completions_that_cannot_come_is_distinguished() {
+        let ring = RingFacts { fd: Some(3), unreaped: 1, awaited: 2, in_flight: Some(0), ..RingFacts::default() };
+        let f = Facts { ring: Some(ring.clone()), ..Facts::default() };
+        assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "completions that cannot come");
+        let f = Facts { ring: Some(RingFacts { in_flight: Some(1), ..ring }), ..f };
+        assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "more completions awaited");
     }
 
     #[test]

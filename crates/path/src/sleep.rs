@@ -1,8 +1,8 @@
 //! What a sleeping thread waits for, by the functions on its kernel stack.
 //!
 //! **The rule**: three passes over the stack, each from the innermost function outwards. The first pass looks for functions that name
-//! one cause; the second for functions that serve many callers, such as a mutex; the third for the loop of an idle kernel thread, which is
-//! on every stack of that thread. With one pass, fdatasync(2) would be a synchronous bio.
+//! one cause; the second for functions that serve many callers, such as a mutex. The third looks for the loop of an idle kernel thread, which
+//! is on every stack of that thread, and so has to be the innermost function. With one pass, fdatasync(2) would be a synchronous bio.
 //!
 //! Names are without what compilers append (`.constprop.0`). They are of 6.1 to 7.3; those of 6.18 were seen on stacks.
 
@@ -139,10 +139,12 @@ pub fn reason(stack: &[&str]) -> Option<Reason> {
         stack.iter().find_map(of).map(|rule| rule.reason.clone())
     };
     let first = || stack.iter().find(|function| !SCHEDULER.contains(function)).or(stack.first());
-    PASSES
+    let idle =
+        |function: &&str| PASSES[2].iter().find(|rule| rule.functions.contains(function)).map(|r| r.reason.clone());
+    PASSES[..2]
         .iter()
         .find_map(|rules| known(rules))
-        .or_else(|| first().map(|function| Reason::Function((*function).into())))
+        .or_else(|| first().map(|function| idle(function).unwrap_or_else(|| Reason::Function((*function).into()))))
 }
 
 /// The one cause that a call can wait for, unless it sleeps uninterruptibly.
@@ -177,6 +179,8 @@ mod tests {
         let worker = ["__schedule", "__mutex_lock.constprop.0", "io_wq_submit_work", "io_wq_worker"];
         assert_eq!(reason(&worker), Some(Reason::Mutex), "a busy worker is not idle");
         assert_eq!(reason(&["__schedule", "schedule_timeout", "io_wq_worker"]), Some(Reason::IowqIdle));
+        let unknown = ["__schedule", "schedule", "shmem_fallocate", "io_wq_submit_work", "io_wq_worker"];
+        assert_eq!(reason(&unknown), Some(Reason::Function("shmem_fallocate".into())), "nor one with an unknown cause");
     }
 
     #[test]

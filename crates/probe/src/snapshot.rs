@@ -24,7 +24,7 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 248);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 256);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
@@ -34,6 +34,10 @@ const _: () = assert!(size_of::<types::survey_thread>() == 40);
 
 /// `frames` of a thread whose stack was read before, in the same sleep.
 const SAME_SLEEP: u16 = 0xffff;
+
+/// Of __state, in include/linux/sched.h.
+const UNINTERRUPTIBLE: u32 = 0x2;
+const NOLOAD: u32 = 0x400;
 
 /// What is read besides the heads and tails of rings and the threads' counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +69,11 @@ pub struct Thread {
     pub tgid: u32,
     pub comm: String,
     pub asleep: bool,
+    /// A signal does not end its sleep, and the machine counts it as load: it waits for a device or a lock.
+    pub is_uninterruptible: bool,
     /// Number of the system call that it is in; `None`: an SQPOLL thread, a worker, or in no call.
     pub call: Option<u32>,
-    pub arguments: [u64; 4],
+    pub arguments: [u64; 5],
     /// Since it was last put on a CPU; `None`: it is not asleep.
     pub asleep_ns: Option<u64>,
     /// It has task work of io_uring to run.
@@ -376,6 +382,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         tgid: t.tgid,
         comm: text(&t.comm),
         asleep: t.state != 0,
+        is_uninterruptible: t.state & UNINTERRUPTIBLE != 0 && t.state & NOLOAD == 0,
         call: u32::try_from(t.call).ok(),
         arguments: t.arguments,
         asleep_ns: (t.asleep_ns != 0).then_some(t.asleep_ns),

@@ -26,11 +26,13 @@ pub enum Trigger {
     SlowRequest,
     /// A thread sleeps in io_uring_enter(2) although its CQ holds what it waits for.
     AsleepWithCompletions,
+    /// A thread sleeps in io_uring_enter(2), its CQ has fewer completions than it awaits, and none arrives.
+    WaitsForMore,
     /// Completions stay in the CQ while no thread waits for them.
     Unreaped,
     /// Task work is pending, and its thread does not run it.
     TaskWorkWaits,
-    /// A timeout of the ring has expired, and its completion is not posted.
+    /// The timeout of a request or of a wait has expired, and the request or the wait is not over.
     LateTimer,
     /// Completions are in the overflow list.
     Overflow,
@@ -177,9 +179,10 @@ pub struct Ran {
 }
 
 impl Trigger {
-    pub const ALL: [Trigger; 16] = [
+    pub const ALL: [Trigger; 17] = [
         Trigger::SlowRequest,
         Trigger::AsleepWithCompletions,
+        Trigger::WaitsForMore,
         Trigger::Unreaped,
         Trigger::TaskWorkWaits,
         Trigger::LateTimer,
@@ -201,6 +204,7 @@ impl Trigger {
         match self {
             Trigger::SlowRequest => "slow_request",
             Trigger::AsleepWithCompletions => "asleep_with_completions",
+            Trigger::WaitsForMore => "waits_for_more",
             Trigger::Unreaped => "unreaped",
             Trigger::TaskWorkWaits => "task_work_waits",
             Trigger::LateTimer => "late_timer",

@@ -31,7 +31,7 @@ struct snapshot_thread {
 	__u16 frames;
 	__u8 task_work; /* of io_uring, not yet run */
 	__u8 kernels;   /* a thread that the kernel made: SQPOLL, io-wq */
-	__u64 arguments[4];
+	__u64 arguments[5];
 	__u64 asleep_ns; /* since it was last put on a CPU; 0: not known */
 	__u64 switches;
 	__u64 ran_ns;
@@ -696,7 +696,7 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 	if (!out.kernels) {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		out.call = call_number(task, syscall_nr(regs));
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 5; i++)
 			out.arguments[i] = call_argument(regs, i + 1);
 	}
 	if (uring) {

@@ -7,6 +7,7 @@ use std::time::Duration;
 const SAMPLING: f64 = 0.6;
 const LEAST: f64 = 0.2;
 
+const FINEST: Duration = Duration::from_millis(1);
 const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -116,11 +117,13 @@ pub struct Keeper {
     over: Duration,
     over_now: Duration,
     longest_over: Duration,
+    /// The shortest threshold.
+    finest: Duration,
 }
 
 impl Keeper {
-    /// `first_ns`: what a sample is taken to cost until it is measured.
-    pub fn new(budget: Budget, first_ns: f64) -> Self {
+    /// `first_ns`: what a sample is taken to cost until it is measured. `finest`: the shortest threshold.
+    pub fn new(budget: Budget, first_ns: f64, finest: Duration) -> Self {
         Keeper {
             budget,
             slices: VecDeque::new(),
@@ -133,6 +136,7 @@ impl Keeper {
             over: Duration::ZERO,
             over_now: Duration::ZERO,
             longest_over: Duration::ZERO,
+            finest,
         }
     }
 
@@ -205,7 +209,8 @@ impl Keeper {
         let shed = self.level.saturating_sub(Layer::Rate as usize).min(10) as u32;
         let left = (self.budget.rate() - self.rest).min(SAMPLING * self.budget.rate()).max(LEAST * self.budget.rate());
         let paid = Duration::from_nanos((self.sample_ns / left) as u64);
-        let least = if self.is_idle { IDLE } else { SHORTEST };
+        // Four samples in the shortest threshold, if the budget pays for them.
+        let least = (self.finest / 4).clamp(FINEST, if self.is_idle { IDLE } else { SHORTEST });
         (paid.max(least) * 2u32.pow(shed)).min(LONGEST)
     }
 
@@ -232,7 +237,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn keeper() -> Keeper {
-        Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 64 * MB }, 80_000.0)
+        Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 64 * MB }, 80_000.0, Duration::from_millis(200))
     }
 
     fn slice(spent_ms: u64, samples: u64) -> Slice {
@@ -252,6 +257,8 @@ mod tests {
         assert_eq!(k.period(), SHORTEST);
         k.set_idle(true);
         assert_eq!(k.period(), IDLE);
+        k.finest = Duration::from_millis(5);
+        assert_eq!(k.period(), Duration::from_micros(1250), "a short threshold is sampled as often as the budget pays");
     }
 
     #[test]

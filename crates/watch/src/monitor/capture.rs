@@ -80,16 +80,18 @@ impl Captures {
             fs::remove_file(&partial).unwrap_or(());
             refused(e)
         })?;
-        self.prune();
+        self.prune(path);
         Ok(())
     }
 
-    fn prune(&self) {
+    /// After a clock that was set back, the newest file's name is not the last.
+    fn prune(&self, newest: &Path) {
         let mut names = files(&self.dir).unwrap_or_default();
         let length = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
         let mut bytes: u64 = names.iter().map(length).sum();
+        names.retain(|path| path != newest);
         names.reverse();
-        while names.len() > FILES || bytes > BYTES {
+        while names.len() >= FILES || bytes > BYTES {
             let Some(oldest) = names.pop() else { return };
             bytes -= length(&oldest).min(bytes);
             fs::remove_file(&oldest).unwrap_or(());

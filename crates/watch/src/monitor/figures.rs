@@ -178,7 +178,7 @@ mod tests {
             accounts.stalled(&process, Trigger::Overflow);
             accounts.stalled(&process, Trigger::SlowSync);
         }
-        let keeper = Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 1 }, 1.0);
+        let keeper = Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 1 }, 1.0, std::time::Duration::ZERO);
         let windows = Windows { opened: 1, ..Windows::default() };
         let own = Own { pressure: vec![("io", "some", 5), ("io", "full", 3)], windows, ..Own::default() };
         let families = families(&own, &accounts, &keeper);

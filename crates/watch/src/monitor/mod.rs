@@ -7,6 +7,7 @@
 //! | `account` | time and queues by program; pure |
 //! | [`triggers`] | samples → stalls; pure |
 //! | [`when`] | `--when`; pure |
+//! | `limit` | time limits of waits |
 //! | `figures` | what is exported; pure |
 //! | `traced` | traces and windows of the counting probes |
 //! | [`capture`] | the capture directory |
@@ -15,6 +16,7 @@ mod account;
 pub mod budget;
 pub mod capture;
 mod figures;
+mod limit;
 mod subject;
 mod traced;
 pub mod triggers;
@@ -143,7 +145,7 @@ pub fn monitor(options: Options, asked: &Asked<'_>, tell: &mut dyn FnMut(News<'_
 
 /// Metrics that --when may name.
 pub fn metrics() -> Vec<&'static str> {
-    let keeper = Keeper::new(Budget { cpu: 1.0, cpus: 1, memory: 0 }, 1.0);
+    let keeper = Keeper::new(Budget { cpu: 1.0, cpus: 1, memory: 0 }, 1.0, Duration::ZERO);
     figures::families(&Own::default(), &Accounts::default(), &keeper).iter().map(|f| f.name).collect()
 }
 
@@ -179,8 +181,8 @@ struct Monitor {
     suspects: BTreeSet<u32>,
     last: Snapshot,
     pending: Vec<Pending>,
-    /// Captures that are written, of stalls that are not over.
-    ongoing: BTreeMap<Key, (PathBuf, Facts)>,
+    /// Stalls that are not over, whose captures are complete.
+    ongoing: BTreeMap<Key, (Stall, Facts)>,
     tracing: Option<(Tracing, For)>,
     trace_cost: Duration,
     values: (Values, Instant),
@@ -231,7 +233,7 @@ impl Monitor {
         let first = options.windows.map_or(now, |w| now + after(w.period, &mut random));
         Ok(Monitor {
             triggers: Triggers::new(options.thresholds.clone()),
-            keeper: Keeper::new(options.budget, FIRST_NS),
+            keeper: Keeper::new(options.budget, FIRST_NS, options.thresholds.least()),
             true_since: vec![None; options.when.len()],
             options,
             reader,
@@ -268,7 +270,10 @@ impl Monitor {
                 break;
             }
             if (asked.reload)() {
-                self.captures = Captures::open(&self.options.dir)?;
+                match Captures::open(&self.options.dir) {
+                    Ok(captures) => self.captures = captures,
+                    Err(e) => self.failed(&e, tell),
+                }
                 self.survey();
                 tell(News::Reloaded { processes: self.subjects.known.len() });
             }
@@ -350,6 +355,7 @@ impl Monitor {
 
     /// Why each thread sleeps.
     fn resolve(&mut self, sample: &Snapshot) {
+        let late_ns = self.options.thresholds.ns(Trigger::LateTimer);
         let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
         self.sleeps.retain(|tid, _| threads.contains(tid));
         for t in &sample.threads {
@@ -367,6 +373,11 @@ impl Monitor {
             } else if !t.is_same_sleep {
                 self.sleeps.insert(t.tid, of_call(t));
             }
+            // Read from the program's memory, and so only if the sleep may be late.
+            let may_be_late = t.asleep_ns.is_some_and(|ns| ns >= late_ns / 2);
+            if let Some(sleep) = self.sleeps.get_mut(&t.tid).filter(|s| may_be_late && s.limit.is_none()) {
+                sleep.limit = limit::of(t, &self.options.numbers);
+            }
         }
     }
 
@@ -383,7 +394,17 @@ impl Monitor {
         }
         let began_unix_ns = unix_ns.saturating_sub(at_ns.saturating_sub(since_ns));
         let path = self.captures.path(key.trigger, key.tgid, began_unix_ns);
-        let explained = explain(key.trigger, facts);
+        let here = self.options.numbers.here(key.tgid).filter(|_| key.tgid != 0);
+        let deep = here.map(|pid| self.reader.read(&[(pid, Reading::Deep)])).filter(|s| !s.threads.is_empty());
+        let mut facts = facts.clone();
+        let depth = deep.iter().flat_map(|s| &s.rings).find(|r| r.address == key.id).and_then(|r| r.depth.as_ref());
+        if let Some((ring, depth)) = facts.ring.as_mut().zip(depth) {
+            ring.overflowed = ring.overflowed.or(Some(u64::from(depth.overflow_list)).filter(|n| *n > 0));
+            if key.trigger == Trigger::WaitsForMore {
+                ring.in_flight = depth.in_flight.map(u64::from);
+            }
+        }
+        let explained = explain(key.trigger, &facts);
         let stall = Stall {
             trigger: key.trigger,
             began_unix_ns,
@@ -396,8 +417,6 @@ impl Monitor {
             text: explained.text,
             capture: path.display().to_string(),
         };
-        let here = self.options.numbers.here(key.tgid).filter(|_| key.tgid != 0);
-        let deep = here.map(|pid| self.reader.read(&[(pid, Reading::Deep)])).filter(|s| !s.threads.is_empty());
         let moment = deep.as_ref().and_then(|deep| {
             let mut sums = Sums::default();
             sums.take(&self.last);
@@ -425,7 +444,6 @@ impl Monitor {
         // The state is read first: it may be over when the caller learns of it.
         tell(News::Stall(&capture.stall));
         let ran = self.reader.survey().unwrap_or_default().into_iter().map(|t| (t.tid, t.ran_ns)).collect();
-        let facts = facts.clone();
         self.pending.push(Pending { key, capture, facts, fired_ns: at_ns, ran, due: Instant::now() + AFTER });
     }
 
@@ -453,21 +471,24 @@ impl Monitor {
         if let Some(pending) = self.pending.iter_mut().find(|p| p.key == key && !p.capture.stall.is_over) {
             ended(&mut pending.capture.stall, &pending.facts, lasted_ns, is_over);
             tell(News::Stall(&pending.capture.stall));
-        } else if let Some((path, facts)) = self.ongoing.remove(&key) {
-            let ends = |capture: &mut Capture| ended(&mut capture.stall, &facts, lasted_ns, is_over);
-            match self.amend(&path, ends) {
-                Ok(stall) => tell(News::Stall(&stall)),
-                Err(e) => self.failed(&e, tell),
+        } else if let Some((mut stall, facts)) = self.ongoing.remove(&key) {
+            ended(&mut stall, &facts, lasted_ns, is_over);
+            tell(News::Stall(&stall));
+            let path = PathBuf::from(&stall.capture);
+            // It may have been too much for the disk, or made way.
+            if path.exists()
+                && let Err(e) = self.amend(&path, |capture| capture.stall = stall)
+            {
+                self.failed(&e, tell);
             }
         }
     }
 
     /// Changes a capture that is written.
-    fn amend(&self, path: &std::path::Path, change: impl FnOnce(&mut Capture)) -> Result<Stall> {
+    fn amend(&self, path: &std::path::Path, change: impl FnOnce(&mut Capture)) -> Result<()> {
         let mut capture = capture::read(path)?;
         change(&mut capture);
-        self.captures.write(&capture)?;
-        Ok(capture.stall)
+        self.captures.write(&capture)
     }
 
     fn failed(&mut self, e: &iotrail_base::error::Error, tell: &mut dyn FnMut(News<'_>)) {
@@ -495,7 +516,7 @@ impl Monitor {
                 let ongoing = self.triggers.ongoing().find(|(key, ..)| *key == p.key);
                 let lasted = ongoing.map(|(_, since, last)| last - since);
                 p.capture.stall.lasted_ns = p.capture.stall.lasted_ns.max(lasted.unwrap_or(0));
-                self.ongoing.insert(p.key, (p.capture.stall.capture.clone().into(), p.facts));
+                self.ongoing.insert(p.key, (p.capture.stall.clone(), p.facts));
             }
             match self.captures.write(&p.capture) {
                 Ok(()) => self.own.captured += 1,
@@ -678,12 +699,15 @@ impl Monitor {
 fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     (stall.lasted_ns, stall.is_over) = (lasted_ns, is_over);
     // These sentences have a sum that was known when it began.
-    let has_sum = matches!(
-        stall.trigger,
-        Trigger::ThrottledCpu | Trigger::LateTimer | Trigger::WriteErrors | Trigger::Punts | Trigger::When
-    );
+    let has_sum =
+        matches!(stall.trigger, Trigger::ThrottledCpu | Trigger::WriteErrors | Trigger::Punts | Trigger::When);
     if !has_sum {
-        stall.text = explain(stall.trigger, &Facts { for_ns: lasted_ns, ..facts.clone() }).text;
+        // A timeout is late by as much more as the stall lasted since.
+        let amount = match stall.trigger {
+            Trigger::LateTimer => facts.amount + lasted_ns.saturating_sub(facts.for_ns) as f64,
+            _ => facts.amount,
+        };
+        stall.text = explain(stall.trigger, &Facts { for_ns: lasted_ns, amount, ..facts.clone() }).text;
     }
 }
 
@@ -700,13 +724,13 @@ fn after(period: Duration, random: &mut Random) -> Duration {
 
 fn of_stack(stack: &[u64]) -> Sleep {
     let functions = snapshot::functions(stack);
-    Sleep { reason: sleep::reason(&functions), is_sync: functions.contains(&"vfs_fsync_range") }
+    Sleep { reason: sleep::reason(&functions), limit: None, is_sync: functions.contains(&"vfs_fsync_range") }
 }
 
 /// Without a stack.
 fn of_call(t: &Thread) -> Sleep {
     let call = t.call.filter(|_| !t.is_kernels).map(syscall_name);
-    Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), is_sync: false }
+    Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), is_sync: false, limit: None }
 }
 
 /// Threads that ran between two surveys, the longest first.

@@ -23,6 +23,9 @@ const SPINS: f64 = 0.8;
 /// Quotas are refilled every 100 ms.
 const QUOTA_GAP_NS: u64 = 150_000_000;
 
+/// A thread that is awake and does not run for this long waits for a CPU.
+const LACKS_CPU_NS: u64 = 50_000_000;
+
 /// Between two deep readings of one process.
 const DEEP_GAP_NS: u64 = 100_000_000;
 
@@ -33,7 +36,7 @@ pub struct Thresholds(BTreeMap<Trigger, Duration>);
 impl Default for Thresholds {
     fn default() -> Self {
         let ms = |trigger| match trigger {
-            Trigger::SlowRequest => 1000,
+            Trigger::SlowRequest | Trigger::WaitsForMore => 1000,
             Trigger::AsleepWithCompletions | Trigger::TaskWorkWaits | Trigger::Overflow => 200,
             Trigger::Unreaped | Trigger::Unsubmitted | Trigger::SqpollAsleep | Trigger::LateTimer => 200,
             Trigger::SqpollSpins => 3000,
@@ -72,6 +75,11 @@ impl Thresholds {
         self.0.insert(threshold.trigger, threshold.time);
     }
 
+    /// The shortest one.
+    pub fn least(&self) -> Duration {
+        self.0.values().filter(|time| !time.is_zero()).min().copied().unwrap_or_default()
+    }
+
     pub fn ns(&self, trigger: Trigger) -> u64 {
         self.0.get(&trigger).map_or(0, |time| time.as_nanos() as u64)
     }
@@ -107,6 +115,8 @@ pub struct Sleep {
     pub reason: Option<Reason>,
     /// vfs_fsync_range is on its stack.
     pub is_sync: bool,
+    /// The time limit of its wait in io_uring_enter(2); `None`: it has none, or it is not known.
+    pub limit: Option<Duration>,
 }
 
 /// By thread.
@@ -149,6 +159,11 @@ struct ThreadTrack {
     switches: u64,
     /// The sample that found them changed.
     since_ns: u64,
+    ran_ns: u64,
+    /// The sample that found it changed.
+    ran_at_ns: u64,
+    /// The time limit of the wait since then.
+    limit: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -279,30 +294,42 @@ impl Triggers {
                 fd: ring.fd,
                 is_defer: ring.setup_flags & DEFER_TASKRUN != 0,
                 in_flight: deep.and_then(|d| d.busy),
+                awaited: 0,
                 unreaped: ring.unreaped.into(),
                 unsubmitted: ring.unsubmitted.into(),
                 overflowed: deep.map(|d| d.overflowed).filter(|n| *n > 0),
             }),
-            thread: thread.map(|t| thread_facts(t, now.sleeps)),
+            thread: thread.map(|t| thread_facts(&self.threads, t, now)),
             ..Facts::default()
         };
         // The one that sleeps is the one to explain.
         let user = users.0.iter().find(|t| t.asleep).or(users.0.first()).copied();
         let mut found = vec![];
         if ring.unreaped > 0 {
-            let is_enough =
-                |t: &&&Thread| waits(t) && t.asleep && (1..=u64::from(ring.unreaped)).contains(&t.arguments[2]);
-            match users.0.iter().find(is_enough) {
-                Some(t) => {
-                    let slept =
-                        self.threads.get(&t.tid).filter(|k| k.switches == t.switches).map_or(at, |k| k.since_ns);
-                    found.push((key(Trigger::AsleepWithCompletions), track.head_ns.max(slept), facts(Some(t))));
+            let slept =
+                |t: &Thread| self.threads.get(&t.tid).filter(|k| k.switches == t.switches).map_or(at, |k| k.since_ns);
+            let waiter = |enough: bool| {
+                let sleeps = users.0.iter().filter(|t| waits(t) && t.asleep && t.arguments[2] > 0);
+                let wanted = |t: &Thread| t.arguments[2].min(ring.cq_entries.into());
+                sleeps.copied().find(|t| (wanted(t) <= ring.unreaped.into()) == enough)
+            };
+            match (waiter(true), waiter(false)) {
+                (Some(t), _) => {
+                    found.push((key(Trigger::AsleepWithCompletions), track.head_ns.max(slept(t)), facts(Some(t))));
+                }
+                (None, Some(t)) => {
+                    let since = track.head_ns.max(track.posted_ns).max(slept(t));
+                    let mut of = facts(Some(t));
+                    if let Some(ring) = &mut of.ring {
+                        (ring.in_flight, ring.awaited) = (None, t.arguments[2]);
+                    }
+                    found.push((key(Trigger::WaitsForMore), since, of));
                 }
                 // The overflow list names the same cause.
-                None if !users.wait() && !ring.has_overflowed => {
+                (None, None) if !users.wait() && !ring.has_overflowed => {
                     found.push((key(Trigger::Unreaped), track.head_ns, facts(user)))
                 }
-                None => {}
+                (None, None) => {}
             }
         }
         if let Some(tid) = users.runner(ring) {
@@ -351,35 +378,52 @@ impl Triggers {
 
     fn thread(&mut self, t: &Thread, now: &mut Now<'_>) {
         let at = now.sample.at_ns;
-        let track = self.threads.entry(t.tid).or_insert(ThreadTrack { switches: t.switches, since_ns: at });
+        let new = ThreadTrack { switches: t.switches, since_ns: at, ran_ns: t.ran_ns, ran_at_ns: at, limit: None };
+        let track = self.threads.entry(t.tid).or_insert(new);
         if track.switches != t.switches {
-            *track = ThreadTrack { switches: t.switches, since_ns: at };
+            (track.switches, track.since_ns, track.limit) = (t.switches, at, None);
         }
-        let since = track.since_ns;
-        if !t.asleep {
-            return;
+        if track.ran_ns != t.ran_ns {
+            (track.ran_ns, track.ran_at_ns) = (t.ran_ns, at);
         }
         let sleep = now.sleeps.get(&t.tid);
-        let call = t.call.map(syscall_name).filter(|_| !t.is_kernels);
-        let syncs = call
-            .as_deref()
-            .is_some_and(|c| matches!(c, "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync"));
-        let trigger = match (submits(t, now.sleeps), syncs || sleep.is_some_and(|s| s.is_sync)) {
-            (_, true) => Trigger::SlowSync,
-            (true, _) => Trigger::BlockedSubmission,
-            _ => return,
-        };
+        track.limit = track.limit.or(sleep.and_then(|s| s.limit));
+        let (since, limit) = (track.since_ns, track.limit);
         let fd = now
             .sample
             .rings
             .iter()
-            .find(|r| r.address == t.last_ring)
+            .find(|r| {
+                r.address == t.last_ring || waits(t) && r.tgid == t.tgid && r.fd.map(u64::from) == Some(t.arguments[0])
+            })
             .map(|r| RingFacts { fd: r.fd, ..RingFacts::default() });
-        let facts = Facts {
-            thread: Some(thread_facts(t, now.sleeps)),
-            ring: fd.filter(|_| trigger == Trigger::BlockedSubmission || t.is_kernels),
-            ..Facts::default()
+        let facts = Facts { thread: Some(thread_facts(&self.threads, t, now)), ..Facts::default() };
+        // It may be awake, without a CPU.
+        if let Some(late_ns) =
+            limit.and_then(|limit| (at - since).checked_sub(limit.as_nanos() as u64)).filter(|_| waits(t))
+        {
+            let key = Key { trigger: Trigger::LateTimer, tgid: t.tgid, id: t.tid.into() };
+            let facts = Facts { limit, amount: late_ns as f64, ring: fd.clone(), ..facts.clone() };
+            now.conditions.push((key, since, facts));
+        }
+        if !t.asleep {
+            return;
+        }
+        let call = t.call.map(syscall_name).filter(|_| !t.is_kernels);
+        let syncs = call
+            .as_deref()
+            .is_some_and(|c| matches!(c, "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync"));
+        // The condition of a ring that stands still names the worker.
+        let of_ring = |(key, ..): &(Key, u64, Facts)| key.trigger == Trigger::SlowRequest && key.tgid == t.tgid;
+        let trigger = match (submits(t, now.sleeps), syncs || sleep.is_some_and(|s| s.is_sync)) {
+            (_, true) => Trigger::SlowSync,
+            (true, _) => Trigger::BlockedSubmission,
+            _ if t.is_kernels && t.is_uninterruptible && !is_idle(sleep) && !now.conditions.iter().any(of_ring) => {
+                Trigger::SlowRequest
+            }
+            _ => return,
         };
+        let facts = Facts { ring: fd.filter(|_| trigger == Trigger::BlockedSubmission || t.is_kernels), ..facts };
         now.conditions.push((Key { trigger, tgid: t.tgid, id: t.tid.into() }, since, facts));
     }
 
@@ -470,13 +514,15 @@ fn busy(depth: &Depth) -> Option<u64> {
     depth.in_flight.map(|n| n.saturating_sub(apart).into())
 }
 
-fn thread_facts(t: &Thread, sleeps: &Sleeps) -> ThreadFacts {
+fn thread_facts(tracks: &BTreeMap<u32, ThreadTrack>, t: &Thread, now: &Now<'_>) -> ThreadFacts {
+    let track = tracks.get(&t.tid).filter(|k| k.ran_ns == t.ran_ns);
     ThreadFacts {
         tid: t.tid,
         comm: t.comm.clone(),
         is_asleep: t.asleep,
+        lacks_cpu: !t.asleep && track.is_some_and(|k| now.sample.at_ns - k.ran_at_ns >= LACKS_CPU_NS),
         call: t.call.map(syscall_name),
-        reason: sleeps.get(&t.tid).and_then(|s| s.reason.clone()).filter(|_| t.asleep),
+        reason: now.sleeps.get(&t.tid).and_then(|s| s.reason.clone()).filter(|_| t.asleep),
     }
 }
 

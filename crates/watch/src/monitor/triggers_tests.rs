@@ -10,7 +10,7 @@ fn ring() -> Ring {
     Ring { address: 1, tgid: 7, fd: Some(3), cq_entries: 16, taken: 1, posted: 1, ..Ring::default() }
 }
 
-fn asleep_in(call: u32, arguments: [u64; 4]) -> Thread {
+fn asleep_in(call: u32, arguments: [u64; 5]) -> Thread {
     Thread {
         tid: 7,
         tgid: 7,
@@ -24,11 +24,11 @@ fn asleep_in(call: u32, arguments: [u64; 4]) -> Thread {
 }
 
 fn elsewhere() -> Thread {
-    asleep_in(libc::SYS_clock_nanosleep as u32, [0; 4])
+    asleep_in(libc::SYS_clock_nanosleep as u32, [0; 5])
 }
 
 fn waiting(to_submit: u64, min_complete: u64) -> Thread {
-    asleep_in(IO_URING_ENTER, [3, to_submit, min_complete, GETEVENTS])
+    asleep_in(IO_URING_ENTER, [3, to_submit, min_complete, GETEVENTS, 0])
 }
 
 struct Samples {
@@ -104,10 +104,16 @@ fn a_busy_program_does_not_stall() {
 }
 
 #[test]
-fn a_thread_that_waits_for_more_does_not_stall() {
+fn a_thread_that_waits_for_more_stalls_if_none_arrives() {
     let mut s = Samples::new();
-    s.of(1000, |_| (vec![waiting(0, 4)], vec![Ring { unreaped: 3, ..ring() }]));
-    assert_eq!(s.fired(), []);
+    s.of(3000, |i| (vec![waiting(0, 4)], vec![Ring { unreaped: 3, posted: i as u32 / 50, ..ring() }]));
+    assert_eq!(s.fired(), [], "one each half second");
+    s.of(1200, |_| (vec![waiting(0, 4)], vec![Ring { unreaped: 3, ..ring() }]));
+    assert_eq!(s.fired(), [("waits_for_more", None)]);
+    let Some(Event::Fired { facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    let ring_facts = facts.ring.clone().unwrap_or_default();
+    assert_eq!((ring_facts.awaited, ring_facts.in_flight), (4, None), "no deep reading: unknown");
+    let mut s = Samples::new();
     s.of(300, |_| (vec![waiting(0, 4)], vec![Ring { unreaped: 4, posted: 2, ..ring() }]));
     assert_eq!(s.fired(), [("asleep_with_completions", None)]);
 }
@@ -136,17 +142,17 @@ fn each_condition_of_a_ring_has_its_trigger() {
 #[test]
 fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
     let mut s = Samples::new();
-    s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false });
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false, limit: None });
     s.of(300, |_| (vec![waiting(1, 1)], vec![ring()]));
     let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
     assert_eq!((key.trigger, key.id), (Trigger::BlockedSubmission, 7));
     assert_eq!(facts.thread.as_ref().and_then(|t| t.reason.clone()), Some(Reason::RequestTag));
     assert_eq!(facts.ring.as_ref().and_then(|r| r.fd), Some(3));
     let mut s = Samples::new();
-    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false });
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false, limit: None });
     s.of(3000, |_| (vec![waiting(1, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "it waits for completions");
-    let fsync = || asleep_in(libc::SYS_fsync as u32, [3, 0, 0, 0]);
+    let fsync = || asleep_in(libc::SYS_fsync as u32, [3, 0, 0, 0, 0]);
     let mut s = Samples::new();
     s.of(600, |_| (vec![fsync()], vec![]));
     assert_eq!(s.fired(), [("slow_sync", None)]);
@@ -154,7 +160,7 @@ fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
     s.of(3000, |i| (vec![Thread { switches: i, ..fsync() }], vec![]));
     assert_eq!(s.fired(), [], "many short ones");
     let mut s = Samples::new();
-    s.sleeps.insert(9, Sleep { reason: Some(Reason::Writeback), is_sync: true });
+    s.sleeps.insert(9, Sleep { reason: Some(Reason::Writeback), is_sync: true, limit: None });
     let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
     s.of(600, |_| (vec![worker.clone()], vec![]));
     assert_eq!(s.fired(), [("slow_sync", None)]);
@@ -230,6 +236,36 @@ fn an_sqpoll_thread_that_runs_without_work_spins() {
     assert_eq!(s.fired(), [], "it works");
     s.of(4000, |i| (vec![elsewhere(), sq(i + 1000, 100)], vec![of()]));
     assert_eq!(s.fired(), [("sqpoll_spins", None)]);
+}
+
+#[test]
+fn a_wait_is_late_beyond_its_own_limit() {
+    let mut s = Samples::new();
+    let limit = Some(Duration::from_millis(100));
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false, limit });
+    s.of(250, |_| (vec![waiting(0, 1)], vec![ring()]));
+    assert_eq!(s.fired(), [], "100 ms of its limit, and 150 ms");
+    // It is awake, and gets no CPU.
+    s.sleeps.clear();
+    s.of(100, |_| (vec![Thread { asleep: false, ..waiting(0, 1) }], vec![ring()]));
+    let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    assert_eq!((key.trigger, key.id, facts.limit, facts.amount as u64 / MS), (Trigger::LateTimer, 7, limit, 200));
+    assert!(facts.thread.as_ref().is_some_and(|t| t.lacks_cpu));
+    s.of(100, |i| (vec![Thread { switches: 2 + i, ..waiting(0, 1) }], vec![ring()]));
+    assert_eq!(s.fired(), [("late_timer", Some(240))]);
+}
+
+#[test]
+fn a_worker_that_sleeps_uninterruptibly_has_a_slow_request() {
+    let mut s = Samples::new();
+    s.sleeps.insert(9, Sleep { reason: Some(Reason::RwSemaphore), is_sync: false, limit: None });
+    let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
+    let busy = |i: u64| Ring { posted: i as u32, taken: i as u32, ..ring() };
+    s.of(3000, |i| (vec![Thread { switches: i, ..elsewhere() }, worker.clone()], vec![busy(i)]));
+    assert_eq!(s.fired(), [], "a worker may wait for a peer for ever");
+    let stuck = Thread { is_uninterruptible: true, ..worker };
+    s.of(1200, |i| (vec![Thread { switches: i, ..elsewhere() }, stuck.clone()], vec![busy(i)]));
+    assert_eq!(s.fired(), [("slow_request", None)]);
 }
 
 #[test]
