@@ -10,7 +10,7 @@ use iotrail_probe::function;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::FollowLoss;
 use iotrail_probe::subject::Follow;
-use iotrail_probe::watch::Watch;
+use iotrail_probe::watch::{BATCHES, Watch};
 use iotrail_schema::measurement::{Followed, Measurement, Punts};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
@@ -65,7 +65,14 @@ impl Requests {
     }
 
     pub fn take_out(&mut self, watch: &mut Watch<'_>) -> Result<()> {
-        watch.trails(&mut |trail| self.take(trail))
+        for _ in 0..BATCHES {
+            let more = watch.read_batch()?;
+            watch.trails(&mut |trail| self.take(trail))?;
+            if !more {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, trail: RequestTrace) {

@@ -58,6 +58,9 @@ pub(super) struct RequestTraces {
     sites: RefCell<BTreeMap<(u64, u16), SiteSum>>,
 }
 
+/// Records in memory at once: a busy program refills the ring buffer while it is read.
+const BATCH: usize = 1024;
+
 /// Those that are kept.
 const ABANDONED: usize = 4096;
 
@@ -136,11 +139,15 @@ impl RequestTraces {
         }));
     }
 
-    /// Hands over what has arrived, in the order of arrival.
-    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
-        self.consume()?;
+    /// Reads records from the ring buffer; whether there may be more.
+    pub(super) fn read_batch(&self) -> Result<bool> {
+        Ok(self.consume_at_most(BATCH)? == BATCH)
+    }
+
+    /// Hands over the requests that were read, in the order of arrival.
+    pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) {
         loop {
-            let Some(raw) = self.arrived.borrow_mut().pop_front() else { return Ok(()) };
+            let Some(raw) = self.arrived.borrow_mut().pop_front() else { return };
             if raw.carrier == types::carrier::BY_TEARDOWN {
                 self.abandon(raw);
                 continue;
@@ -177,8 +184,16 @@ impl RequestTraces {
     }
 
     fn consume(&self) -> Result<()> {
-        let failed = |e| Error::machine("cannot read the followed requests", "report this").because(e);
-        self.ring.consume().map_err(failed)
+        self.consume_at_most(usize::MAX >> 1).map(drop)
+    }
+
+    /// The number of records that arrived.
+    fn consume_at_most(&self, most: usize) -> Result<usize> {
+        let read = self.ring.consume_raw_n(most);
+        usize::try_from(read).map_err(|_| {
+            let cause = std::io::Error::from_raw_os_error(-read);
+            Error::machine("cannot read the followed requests", "report this").because(cause)
+        })
     }
 
     /// The watched processes that have ended so far, and how many more there were.
@@ -209,10 +224,9 @@ impl RequestTraces {
     }
 
     /// The rings' buffers that were unregistered, since the last call.
-    pub(super) fn take_unregistered(&self) -> Result<Vec<Unregistered>> {
-        self.consume()?;
+    pub(super) fn take_unregistered(&self) -> Vec<Unregistered> {
         let of = |raw: types::unregistered| Unregistered { ring: raw.ring, ns: raw.ns };
-        Ok(self.unregistered.take().into_iter().map(of).collect())
+        self.unregistered.take().into_iter().map(of).collect()
     }
 
     /// The names of files that had arrived then, since the last call.

@@ -35,3 +35,4 @@ mod unfinished;
 mod windows;
 
 pub use attached::{ObjectSlot, Watch};
+pub use handed_over::BATCHES;

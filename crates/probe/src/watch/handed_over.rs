@@ -14,6 +14,9 @@ use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::CqResidence;
 use iotrail_schema::trail::RequestTrace;
 
+/// More batches than a full ring buffer has. A program that fills it faster than it is read does not keep its reader for ever.
+pub const BATCHES: usize = 512;
+
 impl Watch<'_> {
     /// The rings that are told among the others from now on: those that came after this was asked last.
     pub fn folded(&mut self) -> Vec<u32> {
@@ -25,18 +28,23 @@ impl Watch<'_> {
         self.recorder.iter().try_for_each(Recorder::drain)
     }
 
-    /// Hands over the requests that were followed to their end since the last call.
+    /// Reads some of what was handed over; the functions below return that. `false`: there is no more.
+    pub fn read_batch(&mut self) -> Result<bool> {
+        self.trails.as_ref().map_or(Ok(false), RequestTraces::read_batch)
+    }
+
+    /// Hands over the requests that were followed to their end, as far as they were read.
     pub fn trails(&mut self, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
-        trails.take(&words, each)?;
+        trails.take(&words, each);
         self.sweep(false)
     }
 
     /// The rings' buffers that were unregistered since the last call: those that the requests handed over next may have come across are
     /// among them.
-    pub fn unregistered(&mut self) -> Result<Vec<Unregistered>> {
-        self.trails.as_ref().map_or(Ok(vec![]), RequestTraces::take_unregistered)
+    pub fn unregistered(&mut self) -> Vec<Unregistered> {
+        self.trails.as_ref().map_or(vec![], RequestTraces::take_unregistered)
     }
 
     /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has met with them: when they had it, and by
