@@ -223,7 +223,8 @@ fn calls() -> Result<(), Failed> {
 
 /// Two loops have one CPU in turns.
 fn holders() -> Result<(), Failed> {
-    let t = shell("for i in 1 2; do timeout 1 taskset -c 0 sh -c 'while :; do :; done' & done; wait; true")?;
+    // Real-time threads of one priority take turns on the CPU, whatever else wants it.
+    let t = shell("for i in 1 2; do timeout 1 chrt -r 1 taskset -c 0 sh -c 'while :; do :; done' & done; wait; true")?;
     let loops: Vec<&ThreadAccount> =
         threads(&t)?.iter().filter(|thread| thread.comm == "sh" && thread.cpus == Some(1)).collect();
     let [a, b] = loops.as_slice() else { return Err(format!("two loops: {:?}", t.account).into()) };
