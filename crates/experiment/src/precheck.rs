@@ -365,7 +365,9 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
     }
     if r.exit_status != expected.exit_status {
         let said = last_line(&r.output).map(|last| format!("; its last line: {last}")).unwrap_or_default();
-        return Some(format!("it ended with status {}, {base} with {}{said}", r.exit_status, expected.exit_status));
+        let interrupted = r.interrupted_setups().map(|why| format!("; {why}")).unwrap_or_default();
+        let (status, expected) = (r.exit_status, expected.exit_status);
+        return Some(format!("it ended with status {status}, {base} with {expected}{said}{interrupted}"));
     }
     if let Some(why) = as_asked(r) {
         return Some(why);

@@ -5,10 +5,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
+use std::os::unix::thread::JoinHandleExt;
 use std::process::Command;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -45,11 +47,20 @@ impl Ring {
     }
 }
 
+/// What the supervisor saw of a program.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// In order.
+    pub rings: Vec<Ring>,
+    /// Calls that a signal ended before they were received: they failed with EINTR, or the kernel restarted them.
+    pub interrupted: u64,
+}
+
 /// A program's supervisor. When dropped, it no longer answers: the program's next setup fails with ENOSYS.
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Option<PipeWriter>,
-    thread: Option<JoinHandle<Vec<Ring>>>,
+    thread: Option<JoinHandle<Seen>>,
 }
 
 /// Whether a program can be supervised here; the error names the missing capability.
@@ -95,7 +106,7 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     let thread = std::thread::Builder::new().name("supervisor".into()).spawn(move || {
         match receive(&from_child, stopped.as_fd()) {
             Some(listener) => answer_all(&listener, stopped.as_fd(), change),
-            None => Vec::new(),
+            None => Seen::default(),
         }
     });
     let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
@@ -146,61 +157,86 @@ fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<OwnedFd> {
 }
 
 impl Supervisor {
-    /// Ends it; returns the requested rings in order.
-    pub fn end(mut self) -> Result<Vec<Ring>> {
-        drop(self.stop.take());
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(rings)) => Ok(rings),
+    /// Ends it.
+    pub fn end(mut self) -> Result<Seen> {
+        match self.join() {
+            Some(Ok(seen)) => Ok(seen),
             Some(Err(payload)) => Err(Error::of_panic("the supervisor", payload.as_ref())),
-            None => Ok(Vec::new()),
+            None => Ok(Seen::default()),
         }
+    }
+
+    fn join(&mut self) -> Option<std::thread::Result<Seen>> {
+        drop(self.stop.take());
+        let thread = self.thread.take()?;
+        while !thread.is_finished() {
+            // SAFETY: a thread that was not joined. The signal ends its wait, or comes just before it.
+            unsafe { libc::pthread_kill(thread.as_pthread_t(), WAKES) };
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Some(thread.join())
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // Its records are not needed.
-            drop(thread.join());
-        }
+        // Its records are not needed.
+        drop(self.join());
     }
 }
 
-/// Answers until `stopped` is closed, or no process is under the filter any more.
-fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Vec<Ring> {
-    run_first();
-    let mut rings = Vec::new();
+/// A signal that is ignored by default, also by the programs that are started.
+const WAKES: libc::c_int = libc::SIGURG;
+
+/// Answers until `stopped` is closed, or no process is under the filter any more (Linux 6.11).
+fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Seen {
+    run_first(listener);
+    let mut seen = Seen::default();
     loop {
-        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
-        if poll(&mut fds, None).is_err_and(|e| e != Errno::INTR) {
-            break;
-        }
-        let (asks, stop) = (fds[0].revents(), fds[1].revents());
-        if asks.contains(PollFlags::IN) {
-            rings.extend(answer(listener, change));
-        } else if asks.intersects(PollFlags::HUP | PollFlags::ERR) || !stop.is_empty() {
-            break;
+        match receive_call(listener) {
+            Ok(call) => seen.rings.extend(answer(listener, call, change)),
+            // Each interrupted call leaves one turn without a call.
+            Err(Errno::NOENT) if !is_closed(listener.as_fd()) => seen.interrupted += 1,
+            Err(Errno::INTR) if !is_closed(stopped) => {}
+            Err(_) => return seen,
         }
     }
-    rings
 }
 
-/// A signal that arrives before a call is received ends it with EINTR. With CAP_SYS_NICE the thread does not wait for a CPU.
-fn run_first() {
+fn is_closed(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// A signal that arrives before a call is received ends it with EINTR, so this thread receives it soon: with CAP_SYS_NICE it does not
+/// wait for a CPU; from Linux 6.6 on it runs on the caller's CPU, without an interrupt of another one.
+fn run_first(listener: &OwnedFd) {
+    const SYNC_WAKE_UP: libc::c_ulong = 1;
+    extern "C" fn nothing(_: libc::c_int) {}
     let first = libc::sched_param { sched_priority: 1 };
-    // SAFETY: a live structure. Without CAP_SYS_NICE it is refused, and the thread waits its turn.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) };
+    // SAFETY: live structures, and a handler that does nothing, without SA_RESTART. What is refused is left as it is.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &first);
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+        libc::sigaction(WAKES, &action, std::ptr::null_mut());
+    }
 }
 
-/// One call: received, changed, let on. `None`: its thread is gone.
-fn answer(listener: &OwnedFd, change: Change) -> Option<Ring> {
+/// Waits for a call. ENOENT: a signal ended it before; EINTR: [`WAKES`].
+fn receive_call(listener: &OwnedFd) -> std::result::Result<libc::seccomp_notif, Errno> {
     // SAFETY: the kernel requires an all-zero structure to fill.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: a live structure of the kernel's own layout.
-    if unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) } != 0 {
-        return None;
+    match unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) } {
+        0 => Ok(call),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
+}
+
+/// A received call: changed, let on. `None`: its thread is gone.
+fn answer(listener: &OwnedFd, call: libc::seccomp_notif, change: Change) -> Option<Ring> {
     let still_there = || {
         // SAFETY: a live number that the kernel reads.
         unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
@@ -273,6 +309,7 @@ fn group_of(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::BufRead;
     use std::os::fd::FromRawFd;
     use std::os::unix::process::ExitStatusExt;
 
@@ -337,7 +374,9 @@ mod tests {
         assert!(out.status.success(), "{:?}", out.status.signal());
         let text = String::from_utf8(out.stdout).unwrap();
         let got = text.lines().filter_map(|l| l.split("ring ").nth(1)?.trim().parse().ok());
-        (got.collect(), supervisor.end().unwrap())
+        let seen = supervisor.end().unwrap();
+        assert_eq!(seen.interrupted, 0);
+        (got.collect(), seen.rings)
     }
 
     #[test]
@@ -345,9 +384,9 @@ mod tests {
         let mut command = Command::new("/no/such/program");
         let supervisor = attend(&mut command, Change::default()).unwrap();
         command.spawn().unwrap_err();
-        assert_eq!(supervisor.end().unwrap(), vec![]);
+        assert_eq!(supervisor.end().unwrap(), Seen::default());
         let supervisor = attend(&mut command, Change::default()).unwrap();
-        assert_eq!(supervisor.end().unwrap(), []);
+        assert_eq!(supervisor.end().unwrap(), Seen::default());
     }
 
     const COOP: u32 = 1 << 8;
@@ -416,18 +455,48 @@ mod tests {
             false
         });
         println!("interrupted {}", interrupted.count());
+        // The filter exists as long as a process has it.
+        io::stdin().read_line(&mut String::new()).unwrap();
     }
 
     const INTERRUPTED: &str = "IOTRAIL_TEST_INTERRUPTED";
 
-    #[test]
-    fn a_program_that_is_left_alone_gets_no_eintr() {
+    fn interrupted_child() -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let name = "supervisor::tests::child_that_is_interrupted";
         command.args(["--exact", name, "--nocapture"]).env(INTERRUPTED, "1");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        command
+    }
+
+    /// The calls of the child that failed with EINTR; it waits.
+    fn interrupted_of(child: &mut std::process::Child) -> u64 {
+        let lines = io::BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        lines.map_while(io::Result::ok).find_map(|l| l.split("interrupted ").nth(1)?.parse().ok()).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_is_left_alone_gets_no_eintr() {
+        let mut command = interrupted_child();
         leave_alone(&mut command);
-        let out = command.output().unwrap();
-        assert!(out.status.success() && String::from_utf8_lossy(&out.stdout).contains("interrupted 0\n"), "{out:?}");
+        let mut child = command.spawn().unwrap();
+        assert_eq!(interrupted_of(&mut child), 0);
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Linux 5.19 or later.
+    #[test]
+    fn each_call_that_a_signal_ends_is_counted() {
+        let mut command = interrupted_child();
+        let supervisor = attend(&mut command, "coop_taskrun".parse().unwrap()).unwrap();
+        let mut child = command.spawn().unwrap();
+        let got = interrupted_of(&mut child);
+        let seen = supervisor.end().unwrap();
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        // The kernel restarts those that its own task work interrupted, or a signal that another thread took.
+        assert!(seen.interrupted >= got && seen.rings.len() as u64 == 2000 - got, "{got}: {}", seen.interrupted);
     }
 
     /// Linux 5.19 or later.

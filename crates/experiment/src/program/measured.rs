@@ -90,6 +90,8 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         ));
     }
     m.warnings.extend(left_as_asked(&r));
+    let restart = "install the handlers with SA_RESTART, or repeat io_uring_setup after EINTR";
+    m.warnings.extend(r.interrupted_setups().map(|text| Warning::new("setups_interrupted", text, restart)));
     m.warnings.extend(remaining(&r));
     let more: Vec<Warning> = doubts(&m).into_iter().chain(comparable::warnings(&m)).collect();
     m.warnings.extend(more);

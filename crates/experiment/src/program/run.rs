@@ -23,13 +23,13 @@ use super::proof::Proof;
 use crate::schedule::padding;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input::bytes;
-use iotrail_base::words::{last_line, span};
+use iotrail_base::words::{count, last_line, span};
 use iotrail_host::limits;
 use iotrail_load::cpus;
 use iotrail_probe::choice::Choice;
 use iotrail_schema::program_record::ProgramRing;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
-use iotrail_supervise::supervisor::{self, Ring, Supervisor};
+use iotrail_supervise::supervisor::{self, Ring, Seen, Supervisor};
 use iotrail_watch::command::{Prepare, cannot_run};
 use iotrail_watch::guardian::Guardian;
 use iotrail_watch::namespace::Numbers;
@@ -52,6 +52,8 @@ pub struct Run {
     /// Both its outputs, as they came.
     pub output: String,
     pub rings: Vec<Ring>,
+    /// Ring set-ups that a signal ended before the supervisor received them.
+    pub interrupted: u64,
     /// Of each ring whether the kernel's own event showed it with its flags; `None`, or none: nobody can tell.
     pub proven: Vec<Option<bool>>,
     /// What the probes saw; `None`: it was not watched.
@@ -72,6 +74,7 @@ impl Run {
             exit_status: 0,
             output: String::new(),
             rings: Vec::new(),
+            interrupted: 0,
             proven: Vec::new(),
             trace: None,
             end: Ended::Stopped,
@@ -307,7 +310,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     }
     let done = client.map(Client::end);
     let (background, remaining) = close(&guardian, options, &end);
-    let rings = supervisor.map_or(Ok(Vec::new()), Supervisor::end)?;
+    let Seen { rings, interrupted } = supervisor.map_or(Ok(Seen::default()), Supervisor::end)?;
     let ended = guardian.ended();
     let (mut exit_status, mut wall_ns) =
         ended.map_or((0, began.elapsed().as_nanos() as u64), |ended| (ended.status, ended.wall_ns));
@@ -320,6 +323,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         cpu_ns: ended.and_then(|ended| ended.cpu_ns),
         exit_status,
         rings,
+        interrupted,
         end,
         background,
         remaining,
@@ -430,7 +434,7 @@ fn run_watched(
     };
     let guardian = guardian.borrow_mut().take();
     let (background, remaining) = guardian.map(|guardian| close(&guardian, options, &end)).unwrap_or_default();
-    let rings = supervisor.borrow_mut().take().map_or(Ok(Vec::new()), Supervisor::end)?;
+    let Seen { rings, interrupted } = supervisor.borrow_mut().take().map_or(Ok(Seen::default()), Supervisor::end)?;
     let record = traced?.record;
     let mut exit_status = match &record.subject {
         Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
@@ -447,12 +451,28 @@ fn run_watched(
         cpu_ns,
         exit_status,
         rings,
+        interrupted,
         trace: Some(Box::new(record)),
         end,
         background,
         remaining,
         ..Run::stopped()
     })
+}
+
+impl Run {
+    /// What signals did to its rings only because of the supervisor; `None`: nothing.
+    pub fn interrupted_setups(&self) -> Option<String> {
+        let all = self.interrupted + self.rings.len() as u64;
+        (self.interrupted > 0).then(|| {
+            format!(
+                "signals interrupted {} of {} io_uring_setup calls before iotrail received them; \
+                 if the kernel does not restart it (SA_RESTART), such a call fails with EINTR, only under iotrail",
+                count(self.interrupted as f64),
+                count(all as f64)
+            )
+        })
+    }
 }
 
 /// As they are recorded.
@@ -487,6 +507,13 @@ mod tests {
         let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
         let (user, system) = r.cpu_ns.unwrap();
         assert!(user + system > 10_000_000 && r.output == "1\n", "{r:?}");
+    }
+
+    #[test]
+    fn interrupted_setups_are_reported_with_their_number() {
+        let r = Run { interrupted: 12, ..Run::stopped() };
+        assert!(r.interrupted_setups().unwrap().starts_with("signals interrupted 12 of 12 io_uring_setup calls"));
+        assert_eq!(Run::stopped().interrupted_setups(), None);
     }
 
     #[test]
