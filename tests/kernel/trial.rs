@@ -13,6 +13,9 @@ use libtest_mimic::{Failed, Trial};
 /// Maximum number of tests with a second run: 3 % of the tests on a machine with two busy CPUs.
 const SECOND_RUNS: usize = 10;
 
+/// Number of tests whose duration is printed at the end.
+const SLOWEST: usize = 20;
+
 /// Tests whose first attempt may fail, in percent of all tests.
 const FIRST_FAILURES_PERCENT: usize = 15;
 
@@ -106,8 +109,8 @@ fn said(panic: &(dyn Any + Send)) -> String {
 pub fn are_steady() -> bool {
     let mut ran = RAN.lock().expect("nothing panics with it");
     ran.sort_by_key(|r| std::cmp::Reverse(r.took));
-    if ran.len() > 10 {
-        let slowest: Vec<String> = ran.iter().take(10).map(|r| format!("{} {:.0?}", r.name, r.took)).collect();
+    if ran.len() > SLOWEST {
+        let slowest: Vec<String> = ran.iter().take(SLOWEST).map(|r| format!("{} {:.0?}", r.name, r.took)).collect();
         println!("the slowest: {}", slowest.join(", "));
         let mut modules: BTreeMap<&str, Duration> = BTreeMap::new();
         for r in ran.iter() {

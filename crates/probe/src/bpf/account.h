@@ -83,12 +83,11 @@ static __noinline __u64 stack_of_sleep(struct task_struct *task)
 
 	if (!stack)
 		return 0;
-	long bytes = bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0);
-	if (bytes <= 0)
+	/* Not after the call: for a loop with a branch on its length the verifier walks each length. */
+	__builtin_memset(stack->frames, 0, sizeof(stack->frames));
+	if (bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0) <= 0)
 		return 0;
 	for (int i = 0; i < SLEEP_FRAMES; i++) {
-		if (i * (long)sizeof(__u64) >= bytes)
-			stack->frames[i] = 0;
 		hash = (hash ^ stack->frames[i]) * 0xff51afd7ed558ccdULL;
 		hash ^= hash >> 32;
 	}
@@ -303,8 +302,10 @@ static __always_inline struct thread_account *account_of(struct task_struct *tas
 }
 
 /* A time off the CPU is over. */
-static __always_inline void off_ends(struct thread_account *account, __u64 ns, __u64 ready)
+__noinline int off_ends(struct thread_account *account, __u64 ns, __u64 ready)
 {
+	if (!account)
+		return 0;
 	switch (account->doing) {
 	case THREAD_NEW:
 		one_more(&account->total.woken, ns);
@@ -321,6 +322,7 @@ static __always_inline void off_ends(struct thread_account *account, __u64 ns, _
 		account->off_ns = ns;
 		account->ready_ns = ready;
 	}
+	return 0;
 }
 
 static __always_inline bool is_throttled(struct task_struct *task)

@@ -36,7 +36,7 @@ static __always_inline struct kioctx *context_named(__u64 user_id)
 	return search.found;
 }
 
-static __noinline int number_context(__u64 address, bool found)
+__noinline int number_context(__u64 address, bool found)
 {
 	struct ring_info info = {
 		.interface = INTERFACE_AIO,
@@ -49,7 +49,7 @@ static __noinline int number_context(__u64 address, bool found)
 }
 
 /* The context that the current thread's call names, into the slot, which knows the last one. */
-static __noinline int context_called(__u64 user_id)
+__noinline int context_called(__u64 user_id)
 {
 	struct cpu_slot *slot = this_slot();
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;

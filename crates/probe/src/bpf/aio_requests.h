@@ -92,7 +92,7 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	return 0;
 }
 
-static __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool is_short)
+__noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool is_short)
 {
 	struct op_count *op = op_sum(ring, opcode);
 
@@ -136,7 +136,7 @@ static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 op
 }
 
 /* The program has a result. */
-static __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
+__noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 {
 	struct aio_key key = { .block = block, .ring = ring };
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);

@@ -170,7 +170,7 @@ static __noinline int aio_bio_done(struct bio *bio)
 	return 0;
 }
 
-static __noinline int bio_issued(__u64 bio, __u64 allocated_ns)
+__noinline int bio_issued(__u64 bio, __u64 allocated_ns)
 {
 	struct trail *trail = bios_followed ? trail_of_bio(bio, false) : 0;
 
@@ -205,7 +205,7 @@ int BPF_PROG(block_issued, struct request *rq)
 	return UNDISTURBED(block_issued_(rq));
 }
 
-static __noinline int bio_done(__u64 bio)
+__noinline int bio_done(__u64 bio)
 {
 	struct trail *trail = bios_followed ? trail_of_bio(bio, true) : 0;
 

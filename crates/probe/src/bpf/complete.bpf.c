@@ -229,7 +229,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 }
 
 /* It names no request and is none of a known one's: a message of another ring, or what is registered with its ring is let go. */
-static __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
+__noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
 {
 	__u64 *left = bpf_map_lookup_elem(&messages, &user_data);
 
@@ -242,7 +242,7 @@ static __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
 	return info && !info->found && !info->tagged && !(cqe_flags & IORING_CQE_F_MORE);
 }
 
-static __noinline int count_message(__u32 number)
+__noinline int count_message(__u32 number)
 {
 	struct op_count *op = op_sum(number, IORING_OP_MSG_RING);
 
@@ -251,12 +251,10 @@ static __noinline int count_message(__u32 number)
 	return 0;
 }
 
-static __noinline int buffer_is_free(void *notification, __u32 number, __u32 opcode)
+__noinline int buffer_is_free(__u64 address, __u32 number, __u32 opcode)
 {
-	struct cpu_slot *slot = this_slot();
 	struct op_count *op = op_sum(number, opcode);
-	__u64 address = address_in_thread(notification, slot);
-	struct io_notif_data *data = notification;
+	struct io_notif_data *data = (void *)address;
 	__u64 *since = bpf_map_lookup_elem(&held_since, &address);
 
 	if (op && bpf_core_field_exists(data->zc_report) && BPF_CORE_READ(data, zc_report))
@@ -270,7 +268,7 @@ static __noinline int buffer_is_free(void *notification, __u32 number, __u32 opc
 }
 
 /* By a worker, which may begin its next work from here on. When it could begin this one. */
-static __noinline __u64 worker_turns(void)
+__noinline __u64 worker_turns(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct worker *worker = bpf_map_lookup_elem(&workers, &tid);
@@ -342,7 +340,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		if ((__s32)result < 0)
 			op->copied++;
 		if (req)
-			buffer_is_free(req, number, opcode);
+			buffer_is_free(address_in_thread(req, slot), number, opcode);
 	} else {
 		count_result(op, number, opcode, result);
 	}

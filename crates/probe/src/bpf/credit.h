@@ -16,7 +16,7 @@ const volatile bool any_wakeup = false; /* the interface's threads sleep for not
 
 const volatile __u64 io_complete_polled_address = 0; /* io_complete_rw_iopoll */
 
-static __noinline int count_credit(__u32 line);
+__noinline int count_credit(__u32 line);
 
 /* The run of a handler whose doing this is: its line + 1, 0: none, and its serial. */
 static __always_inline __u32 handler_here(struct cpu_slot *slot, __u32 *serial)

@@ -87,7 +87,7 @@ __noinline int all_inline(void)
 }
 
 /* A process that uses io_uring or aio is followed from then on, if every one is asked for. */
-static __noinline int adopt(void)
+__noinline int adopt(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;

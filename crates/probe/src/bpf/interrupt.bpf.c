@@ -168,7 +168,7 @@ static __always_inline void count_line(struct cpu_slot *slot)
 }
 
 /* See credit.h. Another line's handler may have run since this one's raised its softirq. */
-static __noinline int count_credit(__u32 line)
+__noinline int count_credit(__u32 line)
 {
 	struct cpu_slot *slot = this_slot();
 

@@ -64,7 +64,7 @@ static __always_inline void posix_returns(__u64 block, __u32 ring)
 		aio_reaped(block, ring, error ? -error : result);
 }
 
-static __noinline int posix_aio_begins(__u64 address)
+__noinline int posix_aio_begins(__u64 address)
 {
 	struct ring_info info = { .interface = INTERFACE_POSIX_AIO };
 

@@ -144,7 +144,7 @@ __noinline int backlog_posted(__u32 weight)
 }
 
 /* Something happens on the ring, and something is looked at in some ring. */
-static __noinline int backlog_seen(__u64 ring)
+__noinline int backlog_seen(__u64 ring)
 {
 	__u32 place = backlog_find(ring);
 
@@ -152,7 +152,7 @@ static __noinline int backlog_seen(__u64 ring)
 }
 
 /* The program submits to the ring that the slot names. */
-static __noinline int backlog_submits(void)
+__noinline int backlog_submits(void)
 {
 	struct backlog_pace *pace = &backlog_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 
@@ -170,7 +170,7 @@ static __noinline int backlog_submits(void)
 }
 
 /* The program begins to wait for so many completions that are not there yet. Those that are there lie there because it wants more. */
-static __noinline int backlog_waits(__u64 ring, __u32 wants)
+__noinline int backlog_waits(__u64 ring, __u32 wants)
 {
 	__u32 place = wants > 1 ? backlog_find_or_make(ring) : backlog_find(ring);
 
@@ -207,7 +207,7 @@ static int backlog_walks(__u32 i, struct walk *walk)
 }
 
 /* At a timer's interrupt, or a context switch: once a tick, whichever comes first. */
-static __noinline int backlog_ticks(void)
+__noinline int backlog_ticks(void)
 {
 	__u32 now = bpf_jiffies64();
 
@@ -221,7 +221,7 @@ static __noinline int backlog_ticks(void)
 }
 
 /* A ring of the current thread's with an SQPOLL thread: that posts, and of what the program's does nothing may be seen later. */
-static __noinline int backlog_made(__u64 ring)
+__noinline int backlog_made(__u64 ring)
 {
 	__u32 place = backlog_find_or_make(ring);
 	struct cq_backlog *q = bpf_map_lookup_elem(&cq_backlogs, &place);
@@ -232,7 +232,7 @@ static __noinline int backlog_made(__u64 ring)
 }
 
 /* The ring is about to be torn down, or its address is another ring's now (`gone`). */
-static __noinline int backlog_ends(__u64 ring, __u32 gone)
+__noinline int backlog_ends(__u64 ring, __u32 gone)
 {
 	__u32 place = backlog_find(ring);
 

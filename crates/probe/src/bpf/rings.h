@@ -105,7 +105,7 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 #define USE_OF(address, tgid) ((__u64)(address) >> 6 << 22 | (tgid))
 
 /* The number of the current process's use of a ring that another one made, or was met with first. */
-static __noinline int number_use(__u32 whole)
+__noinline int number_use(__u32 whole)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct ring_info *of = bpf_map_lookup_elem(&ring_infos, &whole);

@@ -52,7 +52,7 @@ static __always_inline void thread_dies(struct task_struct *task, struct cpu_slo
 }
 
 /* An io-wq worker comes onto the CPU. */
-static __noinline int worker_comes(__u32 tid)
+__noinline int worker_comes(__u32 tid)
 {
 	struct worker *known = bpf_map_lookup_elem(&workers, &tid);
 	struct worker fresh = { .free_ns = bpf_ktime_get_ns() };

@@ -7,7 +7,7 @@
 #include "files.h"
 #include "reap.h"
 
-static __noinline int ring_used(__u32 ring, __u32 now)
+__noinline int ring_used(__u32 ring, __u32 now)
 {
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
 

@@ -73,7 +73,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 }
 
 /* The current thread was not seen to come. Whether it is one of the watched. */
-static __noinline int seen_here(void)
+__noinline int seen_here(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
@@ -125,7 +125,7 @@ __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 }
 
 /* Where one in some is followed: the place of this one may be that of one whose completion was not seen. */
-static __noinline int not_chosen(__u64 request)
+__noinline int not_chosen(__u64 request)
 {
 	__u32 index;
 	struct trail *trail = trail_of(request, &index);
@@ -172,7 +172,7 @@ struct {
 
 __u32 chains_seen; /* nothing to look for in there while there are none */
 
-static __noinline int joins_chain(__u64 request)
+__noinline int joins_chain(__u64 request)
 {
 	__u32 one = 1;
 
@@ -316,7 +316,7 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 }
 
 /* Refused before it was a submission: it has a completion all the same. */
-static __noinline int count_denied(__u32 ring, __u32 opcode)
+__noinline int count_denied(__u32 ring, __u32 opcode)
 {
 	struct op_count *op = op_sum(ring, opcode);
 

@@ -16,7 +16,7 @@ struct {
 /* Another thread, or another ring, than the last one here. The name is that of the first time: a thread that was not named by then is
  * found under its program's. The frame is kept small: it stands on others' that are not.
  */
-static __noinline int ring_thread_turns(__u32 ring, __u32 tid)
+__noinline int ring_thread_turns(__u32 ring, __u32 tid)
 {
 	struct cpu_slot *slot = this_slot();
 	struct ring_thread fresh = {};
