@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ struct Ran {
     /// Why each attempt before the last one failed.
     failed: Vec<String>,
     ran_twice: bool,
+    passed: bool,
 }
 
 static RAN: Mutex<Vec<Ran>> = Mutex::new(Vec::new());
@@ -45,15 +46,16 @@ pub fn test(name: impl Into<String>, test: impl Fn() -> Result<(), Failed> + Sen
             Err(panic) => Some(said(panic.as_ref())),
         };
         let ran_twice = why.is_some();
-        if let Some(why) = why {
+        let end = why.map_or(Ok(Ok(())), |why| {
             eprintln!("{name}: runs again, since it failed: {why}");
             attempt_failed(why);
             std::thread::sleep(Duration::from_secs(2));
-            test()?;
-        }
-        let ran = Ran { name: name.clone(), took: begun.elapsed(), failed: FAILED.take(), ran_twice };
+            catch_unwind(AssertUnwindSafe(&test))
+        });
+        let passed = matches!(end, Ok(Ok(())));
+        let ran = Ran { name: name.clone(), took: begun.elapsed(), failed: FAILED.take(), ran_twice, passed };
         RAN.lock().expect("nothing panics with it").push(ran);
-        Ok(())
+        end.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
@@ -121,7 +123,11 @@ pub fn are_steady() -> bool {
     }
     let failed: Vec<&Ran> = ran.iter().filter(|r| !r.failed.is_empty()).collect();
     for r in &failed {
-        let again = if r.ran_twice { ", passed in its second run" } else { "" };
+        let again = match (r.ran_twice, r.passed) {
+            (true, true) => ", passed in its second run",
+            (true, false) => ", failed again",
+            (false, _) => "",
+        };
         println!("{}: failed attempts: {}{again}: {}", r.name, r.failed.len(), r.failed.join(" | "));
     }
     let twice = failed.iter().filter(|r| r.ran_twice).count();

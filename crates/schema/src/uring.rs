@@ -104,9 +104,6 @@ pub const FEATURES: &[Name] = &[
     name("no_iowait", 6, 15),
 ];
 
-/// Flags of IORING_REGISTER_PBUF_RING: IOU_PBUF_RING_….
-pub const BUFFER_RING_FLAGS: &[Name] = &[name("mmap", 6, 4), name("inc", 6, 12)];
-
 /// The name of a number; a number without a row is printed as `op_38`.
 pub fn register_op(number: u32) -> String {
     REGISTER_OPS.get(number as usize).map_or_else(|| format!("op_{number}"), |n| n.name.to_owned())
