@@ -1,9 +1,11 @@
-//! One request's latency, divided by what held it. The parts sum to it. Pure.
+//! The latency of requests, divided by what held them. The parts sum to it. Pure.
 
+use super::waits::power;
 use iotrail_schema::account::{RequestReason as Reason, RequestRow, RequestStage as Stage};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::opcode::{self, WAITS};
 use iotrail_schema::trail::{Course, Link, Meanwhile, Punt, RequestTrace};
+use iotrail_stats::student::interval_of_mean;
 
 type Row = (Stage, Option<Reason>);
 
@@ -184,20 +186,160 @@ impl Division {
         rest.all(if seen.ended_ns.is_some() { POSTED } else { without_end });
     }
 
-    pub fn add(&mut self, other: &Division) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
+    fn add(&mut self, other: &Division, factor: f64) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += factor * more);
+    }
+
+    fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+/// Groups of requests for intervals, by the time of their submission: neighbouring requests are correlated.
+const GROUPS: usize = 10;
+
+/// Bits of a submission's time in nanoseconds that do not choose the group: 134 ms.
+const GROUP_BITS: u32 = 27;
+
+/// Fewer groups than this give no interval.
+const LEAST_GROUPS: usize = 5;
+
+/// Divisions of many requests. Block I/O is observed only part of the time if it costs too much. Only a request that was observed
+/// throughout is divided, and a short one is more often. So all requests are divided as those of like latency were.
+#[derive(Debug, Clone, Default)]
+pub struct Divisions {
+    /// Of those before the first that was sampled.
+    exact: Division,
+    sampled: Option<Box<Sample>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Sample {
+    /// By power of two of the latency, ascending.
+    classes: Vec<(u8, Class)>,
+    /// Divided requests by group.
+    groups: [Division; GROUPS],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Class {
+    /// Of all requests, in weighted nanoseconds.
+    latency: f64,
+    divided: Division,
+    /// Of the divided ones, each once.
+    observed: f64,
+}
+
+impl Sample {
+    fn class(&mut self, power: u8) -> &mut Class {
+        let i = self.classes.binary_search_by_key(&power, |(power, _)| *power).unwrap_or_else(|i| {
+            self.classes.insert(i, (power, Class::default()));
+            i
+        });
+        &mut self.classes[i].1
+    }
+
+    /// Of all requests, as those that were divided say.
+    fn division(&self) -> Division {
+        let mut sums = Division::default();
+        for (_, class) in &self.classes {
+            let divided = class.divided.total();
+            if divided > 0.0 {
+                sums.add(&class.divided, class.latency / divided);
+            } else {
+                sums.0[ROWS.len() - 1] += class.latency;
+            }
+        }
+        sums
+    }
+
+    /// Half the 95 % interval of a row's share: of a ratio of sums over groups.
+    fn half_of_share(&self, row: usize) -> Option<f64> {
+        let groups: Vec<(f64, f64)> =
+            self.groups.iter().map(|g| (g.0[row], g.total())).filter(|(_, total)| *total > 0.0).collect();
+        let (sum, total) = groups.iter().fold((0.0, 0.0), |(sum, total), (part, of)| (sum + part, total + of));
+        let apart = |(part, of): &(f64, f64)| (part - sum / total * of) / total * groups.len() as f64;
+        let [lo, hi] = interval_of_mean(&groups.iter().map(apart).collect::<Vec<_>>())?;
+        let (observed, latency) = self
+            .classes
+            .iter()
+            .fold((0.0, 0.0), |(observed, latency), (_, class)| (observed + class.observed, latency + class.latency));
+        // What was observed has no sampling error.
+        let unobserved = (1.0 - observed / latency).max(0.0).sqrt();
+        (groups.len() >= LEAST_GROUPS).then_some((hi - lo) / 2.0 * unobserved)
+    }
+}
+
+impl Divisions {
+    pub fn take(&mut self, t: &RequestTrace) {
+        let mut division = Division::default();
+        let is_known = !t.partly_observed
+            || t.course == Course::Poll
+            || t.vehicle == DeliveryPath::Inline
+            || opcode::is(&t.opcode, opcode::WAITS);
+        if is_known {
+            division.take(t);
+        }
+        self.add_one(t.latency_ns(), t.weight, t.submitted.ns, is_known.then_some(division));
+    }
+
+    /// A request of native or POSIX AIO.
+    pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
+        let mut division = Division::default();
+        division.take_reaped(submitted_ns, seen, reaped_ns, weight);
+        self.add_one(reaped_ns.saturating_sub(submitted_ns), weight, submitted_ns, Some(division));
+    }
+
+    fn add_one(&mut self, latency_ns: u64, weight: u32, submitted_ns: u64, division: Option<Division>) {
+        if self.sampled.is_none()
+            && weight <= 1
+            && let Some(division) = &division
+        {
+            return self.exact.add(division, 1.0);
+        }
+        let sample = self.sampled.get_or_insert_default();
+        let class = sample.class(power(latency_ns));
+        class.latency += latency_ns as f64 * f64::from(weight.max(1));
+        if let Some(division) = division {
+            class.observed += latency_ns as f64;
+            class.divided.add(&division, 1.0);
+            sample.groups[(submitted_ns >> GROUP_BITS) as usize % GROUPS].add(&division, 1.0);
+        }
+    }
+
+    pub fn add(&mut self, other: &Divisions) {
+        self.exact.add(&other.exact, 1.0);
+        let Some(more) = &other.sampled else { return };
+        let sample = self.sampled.get_or_insert_default();
+        for (power, more) in &more.classes {
+            let class = sample.class(*power);
+            class.latency += more.latency;
+            class.observed += more.observed;
+            class.divided.add(&more.divided, 1.0);
+        }
+        sample.groups.iter_mut().zip(&more.groups).for_each(|(group, more)| group.add(more, 1.0));
     }
 
     /// In whole nanoseconds, those that are not 0, the largest first.
-    pub fn rows(&self, exact: bool) -> Vec<RequestRow> {
-        let row = |(&(stage, reason), &ns): (&Row, &f64)| RequestRow {
-            stage,
-            reason,
-            ns: ns.round() as u64,
-            exact,
-            ns_ci95: None,
+    pub fn rows(&self) -> Vec<RequestRow> {
+        let sampled = self.sampled.as_ref().map(|sample| sample.division()).unwrap_or_default();
+        let total = sampled.total();
+        let row = |(i, &(stage, reason)): (usize, &Row)| {
+            let (exact, sampled) = (self.exact.0[i], sampled.0[i]);
+            let ends = |half: f64| [sampled - half * total, sampled + half * total].map(|ns| ns.clamp(0.0, total));
+            RequestRow {
+                stage,
+                reason,
+                ns: (exact + sampled).round() as u64,
+                exact: self.sampled.is_none(),
+                ns_ci95: self
+                    .sampled
+                    .as_ref()
+                    .and_then(|sample| sample.half_of_share(i))
+                    .map(|half| ends(half).map(|ns| (exact + ns).round() as u64)),
+            }
         };
-        let mut rows: Vec<RequestRow> = ROWS.iter().zip(&self.0).map(row).filter(|row| row.ns > 0).collect();
+        let mut rows: Vec<RequestRow> = ROWS.iter().enumerate().map(row).filter(|row| row.ns > 0).collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
         rows
     }
@@ -322,15 +464,74 @@ mod tests {
 
     #[test]
     fn requests_of_contexts_and_weights() {
-        let mut sums = Division::default();
+        let mut sums = Divisions::default();
         let ended = ReapedStamps { ended_ns: Some(30 * US), ..ReapedStamps::default() };
         sums.take_reaped(0, &ended, 50 * US, 2);
         sums.take_reaped(0, &ReapedStamps::default(), 10 * US, 1);
-        let rows = |sums: Division| sums.rows(true).into_iter().map(|row| (row.stage, row.ns / US)).collect::<Vec<_>>();
+        let rows = |sums: Divisions| sums.rows().into_iter().map(|row| (row.stage, row.ns / US)).collect::<Vec<_>>();
         assert_eq!(rows(sums), [(Stage::InFlight, 60), (Stage::Posted, 40), (Stage::Unknown, 10)]);
-        let mut sums = Division::default();
+        let mut sums = Divisions::default();
         let block = ReapedStamps { issued_ns: Some(5 * US), ready_ns: Some(27 * US), ..ended };
         sums.take_reaped(0, &block, 50 * US, 1);
         assert_eq!(rows(sums), [(Stage::Device, 22), (Stage::Posted, 20), (Stage::Block, 5), (Stage::Ready, 3)]);
+    }
+
+    /// A read of `us` microseconds that was submitted `after` others.
+    fn read_of(us: u64, after: u64, partly_observed: bool) -> RequestTrace {
+        let from = after << GROUP_BITS;
+        let at = |part: u64| Stamp { ns: from + part * us * US / 100, cpu: 0 };
+        let whole =
+            RequestTrace { submitted: at(0), issued: Some(at(10)), ready: Some(at(90)), posted: at(100), ..read() };
+        match partly_observed {
+            true => RequestTrace { partly_observed, issued: None, ready: None, course: Course::Direct, ..whole },
+            false => whole,
+        }
+    }
+
+    #[test]
+    fn requests_observed_in_part_are_divided_as_those_of_like_latency() {
+        let mut sums = Divisions::default();
+        // Of the long ones, which spend all in the interrupt, fewer are observed throughout.
+        for after in 0..20 {
+            sums.take(&read_of(100, after, false));
+            (0..9).for_each(|_| sums.take(&read_of(1000, after, true)));
+            sums.take(&RequestTrace {
+                ready: Some(Stamp { ns: after << GROUP_BITS, cpu: 0 }),
+                ..read_of(1000, after, false)
+            });
+        }
+        let rows = sums.rows();
+        let (all, long) = (20 * 10_100 * US, 20 * 10_000 * US);
+        assert_eq!(rows.iter().map(|row| row.ns).sum::<u64>(), all);
+        let device = rows.iter().find(|row| row.stage == Stage::Device).unwrap();
+        assert_eq!((device.ns, device.exact), (20 * 80 * US, false));
+        assert!(rows[0].ns > long * 9 / 10 && rows.iter().all(|row| row.ns_ci95.is_some()), "{rows:?}");
+        // Nothing is known of the longest.
+        sums.take(&read_of(100_000, 0, true));
+        let unknown = sums.rows().into_iter().find(|row| row.stage == Stage::Unknown).unwrap();
+        assert_eq!(unknown.ns, 100_000 * US);
+    }
+
+    #[test]
+    fn rows_of_a_sample_have_intervals_that_hold_their_true_shares() {
+        let mut random = iotrail_stats::random::Random::new(7);
+        let (trials, mut held) = (400, 0);
+        for _ in 0..trials {
+            let mut sums = Divisions::default();
+            for i in 0..600 {
+                // The device takes 20 or 90 % of like latencies; windows of five are alike.
+                let us = if random.below(2) == 0 { 20 } else { 90 };
+                for _ in 0..5 {
+                    let mut t = read_of(100, i / 5, false);
+                    t.ready = Some(Stamp { ns: t.submitted.ns + (10 + us) * US, cpu: 0 });
+                    t.weight = 100;
+                    sums.take(&RequestTrace { posted: t.posted, ..t });
+                }
+            }
+            let device = sums.rows().into_iter().find(|row| row.stage == Stage::Device).unwrap();
+            let [lo, hi] = device.ns_ci95.unwrap().map(|ns| ns as f64 / (600.0 * 5.0 * 100.0 * 100.0 * US as f64));
+            held += u32::from(lo <= 0.55 && 0.55 <= hi);
+        }
+        assert!((0.92 * f64::from(trials)..).contains(&f64::from(held)), "{held} of {trials}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::division::{Division, ReapedStamps};
+use super::division::{Divisions, ReapedStamps};
 use super::runnable::Waited;
 use super::waits::{self, Limit, Spans};
 use iotrail_schema::account::{End, RequestAccount, Start};
@@ -38,13 +38,13 @@ pub struct Times {
 }
 
 /// Sums over completions, each as often as it stands for: in nanoseconds.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Sums {
     completions: u64,
     weight: u64,
     latency: Mean,
     stages: Stages,
-    division: Division,
+    divisions: Divisions,
 }
 
 /// The same over those of them with both *issued* and *ready*.
@@ -94,7 +94,7 @@ impl Times {
         let latency_ns = reaped_ns.saturating_sub(submitted_ns);
         self.take_latency(latency_ns, weight);
         self.kept.take_latency(latency_ns, weight);
-        self.kept.division.take_reaped(submitted_ns, seen, reaped_ns, weight);
+        self.kept.divisions.take_reaped(submitted_ns, seen, reaped_ns, weight);
     }
 
     fn take_latency(&mut self, latency_ns: u64, weight: u32) {
@@ -137,9 +137,9 @@ impl Times {
 
     /// What means are of: all but the waits; where there is nothing else, these.
     fn of_means(&self) -> Sums {
-        let mut sums = self.kept;
+        let mut sums = self.kept.clone();
         self.armed.values().for_each(|armed| sums.add(armed));
-        if sums.completions > 0 { sums } else { self.waits }
+        if sums.completions > 0 { sums } else { self.waits.clone() }
     }
 
     /// Quantiles, least and greatest are of all; the mean is of those that are no waits.
@@ -173,8 +173,8 @@ impl Times {
 
     /// The account of the requests in the mean latency. `None`: there are none.
     pub fn account(&self) -> Option<RequestAccount> {
-        let Sums { completions, weight, division, .. } = self.of_means();
-        let rows = division.rows(weight == completions);
+        let Sums { weight, divisions, .. } = self.of_means();
+        let rows = divisions.rows();
         let latency_sum_ns = rows.iter().map(|row| row.ns).sum();
         let (from, to) = (Start::Submitted, End::Posted);
         (weight > 0).then_some(RequestAccount { count: weight, latency_sum_ns, from, to, rows })
@@ -197,7 +197,7 @@ impl Sums {
     /// Its stages, where all are known.
     fn take(&mut self, trail: &RequestTrace) -> Option<trail::Stages> {
         self.take_latency(trail.latency_ns(), trail.weight);
-        self.division.take(trail);
+        self.divisions.take(trail);
         let stages = trail.stages()?;
         let weight = trail.weight.max(1);
         let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
@@ -230,7 +230,7 @@ impl Sums {
         self.completions += other.completions;
         self.weight += other.weight;
         self.latency.add(&other.latency);
-        self.division.add(&other.division);
+        self.divisions.add(&other.divisions);
         let (sum, other) = (&mut self.stages, &other.stages);
         sum.completions += other.completions;
         sum.weight += other.weight;

@@ -664,6 +664,7 @@ enum trail_mark {
 	TRAIL_LINKED = 1,    /* it is linked to the request before it, */
 	TRAIL_HEAD = 4,	     /* or another one to it */
 	TRAIL_THROTTLED = 2, /* the block layer held its first bio back, and a thread of the kernel queued it */
+	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not there for all of its life */
 };
 
 /* One request, from its submission to what carried its completion. A stamp of 0: not seen. CLOCK_MONOTONIC. */

@@ -409,6 +409,7 @@ impl Words<'_> {
                 throttled: marked(types::trail_mark::TRAIL_THROTTLED),
                 allocated_ns: seen(raw.allocated_ns),
             },
+            partly_observed: marked(types::trail_mark::TRAIL_PARTLY_OBSERVED),
             course: course(raw.course),
             block_requests: raw.block_requests,
             vehicle,

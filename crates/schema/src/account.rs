@@ -258,11 +258,33 @@ pub struct RequestAccount {
     pub rows: Vec<RequestRow>,
 }
 
+/// An interval is narrow if its ends differ by at most this factor,
+const NARROW: f64 = 1.5;
+/// or by at most this share of all latencies.
+const SMALL: f64 = 0.1;
+
+/// Whether an interval of a row is narrow enough to print the row.
+pub fn is_narrow([lo, hi]: [f64; 2], latency_sum_ns: f64) -> bool {
+    hi <= NARROW * lo || hi - lo <= SMALL * latency_sum_ns
+}
+
 impl RequestAccount {
     /// Share of the latency in the rows that `is_meant` selects.
     pub fn share(&self, is_meant: impl Fn(&RequestRow) -> bool) -> f64 {
         let ns: u64 = self.rows.iter().filter(|row| is_meant(row)).map(|row| row.ns).sum();
         ns as f64 / self.latency_sum_ns.max(1) as f64
+    }
+
+    /// The upper end of that share, where the rows are of a sample.
+    pub fn share_at_most(&self, is_meant: impl Fn(&RequestRow) -> bool) -> f64 {
+        let most = |row: &RequestRow| row.ns_ci95.map_or(row.ns, |[_, hi]| hi);
+        let ns: u64 = self.rows.iter().filter(|row| is_meant(row)).map(most).sum();
+        (ns as f64 / self.latency_sum_ns.max(1) as f64).min(1.0)
+    }
+
+    /// Whether the interval of a row is narrow enough to print its share.
+    pub fn is_narrow(&self, row: &RequestRow) -> bool {
+        row.ns_ci95.is_none_or(|[lo, hi]| is_narrow([lo as f64, hi as f64], self.latency_sum_ns as f64))
     }
 
     /// The mean latency.
@@ -273,7 +295,10 @@ impl RequestAccount {
     /// Scales the rows to this number of requests.
     pub fn stands_for(&mut self, count: u64) {
         let factor = count as f64 / self.count.max(1) as f64;
-        self.rows.iter_mut().for_each(|row| row.ns = (row.ns as f64 * factor).round() as u64);
+        let scale = |ns: u64| (ns as f64 * factor).round() as u64;
+        for row in &mut self.rows {
+            (row.ns, row.ns_ci95) = (scale(row.ns), row.ns_ci95.map(|ends| ends.map(scale)));
+        }
         self.latency_sum_ns = self.rows.iter().map(|row| row.ns).sum();
         self.count = count;
     }
@@ -308,7 +333,7 @@ pub struct RequestRow {
     pub ns: u64,
     /// False: from a sample of the requests, or of the queues.
     pub exact: bool,
-    /// 95 % interval of `ns`, if the queues were sampled.
+    /// 95 % interval of `ns`; left out: it is exact, or the sample is too small for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_ci95: Option<[u64; 2]>,
 }

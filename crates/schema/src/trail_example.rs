@@ -30,6 +30,7 @@ pub fn trail() -> RequestTrace {
         queued: None,
         posted: stamp(3_000_000, 0),
         before: Before::default(),
+        partly_observed: false,
         course: Course::Block,
         block_requests: 1,
         vehicle: DeliveryPath::TimerTick,

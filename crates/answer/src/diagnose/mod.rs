@@ -318,8 +318,8 @@ fn rank(rule: &Rule, f: &Finding, most: impl Fn(BoundOf) -> f64) -> (bool, bool,
 /// The share of the requests' latency in these stages.
 fn of_stages(t: &TraceRecord, stages: &[RequestStage]) -> Option<Bound> {
     let requests = t.account.as_ref()?.requests.as_ref()?;
-    let share = requests.share(|row| stages.contains(&row.stage));
-    (share > 0.0).then_some(Bound { of: BoundOf::Latency, share: share.min(1.0) })
+    let share = requests.share_at_most(|row| stages.contains(&row.stage));
+    (share > 0.0).then_some(Bound { of: BoundOf::Latency, share })
 }
 
 /// One finding for all rings: about the ring where it costs most, with the number of rings that it applies to.

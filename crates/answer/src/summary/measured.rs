@@ -72,7 +72,7 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
 
 /// The same, by the requests' account.
 fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
-    let unexplained = account.share(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
+    let unexplained = account.share_at_most(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
     if unexplained > UNEXPLAINED {
         return format!("no finding, but {} of its requests' latency is not explained", percent(unexplained));
     }

@@ -119,25 +119,29 @@ int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 	return 0;
 }
 
-#define MAX_BIOS 16
+static long aio_bio_ends(__u32 i, struct bios *bios)
+{
+	struct bio *bio = next_bio(bios);
+
+	if (!bio)
+		return 1;
+	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
+	if (end && (end == blkdev_end_io_async_address || end == blkdev_end_io_address)) {
+		struct blkdev_dio *dio = (struct blkdev_dio *)((void *)bio - bpf_core_field_offset(struct blkdev_dio, bio));
+		if (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1)
+			aio_ended((__u64)BPF_CORE_READ(dio, iocb));
+	}
+	return 0;
+}
 
 /* Block devices opened directly: one bio an I/O, or several that count down a reference. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(aio_block_complete, struct request *rq)
 {
-	struct bio *bio = BPF_CORE_READ(rq, bio);
+	struct bios bios = { .next = BPF_CORE_READ(rq, bio) };
 
 	if (not_counting())
 		return 0;
-	for (int i = 0; i < MAX_BIOS && bio; i++) {
-		__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
-		if (end && (end == blkdev_end_io_async_address || end == blkdev_end_io_address)) {
-			struct blkdev_dio *dio =
-				(struct blkdev_dio *)((void *)bio - bpf_core_field_offset(struct blkdev_dio, bio));
-			if (end == blkdev_end_io_async_address || BPF_CORE_READ(dio, ref.counter) == 1)
-				aio_ended((__u64)BPF_CORE_READ(dio, iocb));
-		}
-		bio = BPF_CORE_READ(bio, bi_next);
-	}
+	bpf_loop(BIOS_MAX, aio_bio_ends, &bios, 0);
 	return 0;
 }

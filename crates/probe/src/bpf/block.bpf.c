@@ -185,17 +185,26 @@ __noinline int bio_issued(__u64 bio, __u64 allocated_ns)
 	return 0;
 }
 
+static long next_bio_is_issued(__u32 i, struct bios *bios)
+{
+	struct bio *bio = next_bio(bios);
+
+	if (!bio)
+		return 1;
+	bio_issued((__u64)bio, bios->allocated_ns);
+	return 0;
+}
+
 static __always_inline int block_issued_(struct request *rq)
 {
 	this_slot()->costly++;
 	if (!counting || (!bios_followed && !aio_used))
 		return 0;
-	struct bio *bio = rq->bio;
-	__u64 allocated_ns = bpf_core_field_exists(rq->start_time_ns) ? rq->start_time_ns : 0;
-	for (int i = 0; i < MAX_BIOS && bio; i++) {
-		bio_issued(address_of(bio, this_slot()), allocated_ns);
-		bio = bio->bi_next;
-	}
+	struct bios bios = {
+		.next = BPF_CORE_READ(rq, bio),
+		.allocated_ns = bpf_core_field_exists(rq->start_time_ns) ? rq->start_time_ns : 0,
+	};
+	bpf_loop(BIOS_MAX, next_bio_is_issued, &bios, 0);
 	return 0;
 }
 
@@ -216,16 +225,23 @@ __noinline int bio_done(__u64 bio)
 	return 0;
 }
 
+static long next_bio_is_done(__u32 i, struct bios *bios)
+{
+	struct bio *bio = next_bio(bios);
+
+	if (!bio)
+		return 1;
+	bio_done((__u64)bio);
+	return 0;
+}
+
 static __always_inline int block_completed_(struct request *rq)
 {
 	this_slot()->costly++;
 	if (!counting || (!bios_followed && !aio_used))
 		return 0;
-	struct bio *bio = rq->bio;
-	for (int i = 0; i < MAX_BIOS && bio; i++) {
-		bio_done(address_of(bio, this_slot()));
-		bio = bio->bi_next;
-	}
+	struct bios bios = { .next = BPF_CORE_READ(rq, bio) };
+	bpf_loop(BIOS_MAX, next_bio_is_done, &bios, 0);
 	return 0;
 }
 

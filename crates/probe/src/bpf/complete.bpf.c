@@ -35,6 +35,8 @@ static __always_inline void trail_result(struct trail *trail, __u32 index, __s32
 	trail->posted_cpu = bpf_get_smp_processor_id();
 	trail->result = result;
 	trail->cqe_flags = cqe_flags;
+	if (costly_gone || trail->submitted_ns < costly_since)
+		trail->marks |= TRAIL_PARTLY_OBSERVED;
 }
 
 /* The completion of a followed request. */

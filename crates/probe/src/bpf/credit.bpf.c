@@ -30,12 +30,28 @@ static __noinline int whose_bio(struct bio *bio)
 	return whose_kiocb(iocb);
 }
 
+static long credit_next_bio(__u32 i, struct bios *bios)
+{
+	struct cpu_slot *slot = this_slot();
+	struct bio *bio = next_bio(bios);
+	enum whose whose = bio ? whose_bio(bio) : NOBODY_KNOWS;
+
+	if (!bio)
+		return 1;
+	if (whose == WATCHED) {
+		credit(slot);
+		return 1;
+	}
+	if (whose == NOBODY_KNOWS)
+		slot->unclaimed = slot->in_irq ? slot->handlers : slot->raiser.serial;
+	return 0;
+}
+
 /* In an interrupt that is not credited yet, a request to a device ends. */
 static __noinline int credit_request(struct request *rq)
 {
 	struct cpu_slot *slot = this_slot();
-	struct bio *bio = BPF_CORE_READ(rq, bio);
-	enum whose whose;
+	struct bios bios = { .next = BPF_CORE_READ(rq, bio) };
 
 	if (nvme_end_io_address && (__u64)BPF_CORE_READ(rq, end_io) == nvme_end_io_address) {
 		/* Its command is first in the request of io_uring's. */
@@ -43,16 +59,7 @@ static __noinline int credit_request(struct request *rq)
 			credit(slot);
 		return 0;
 	}
-	for (int i = 0; i < MAX_BIOS && bio; i++) {
-		whose = whose_bio(bio);
-		if (whose == WATCHED) {
-			credit(slot);
-			return 0;
-		}
-		if (whose == NOBODY_KNOWS)
-			slot->unclaimed = slot->in_irq ? slot->handlers : slot->raiser.serial;
-		bio = BPF_CORE_READ(bio, bi_next);
-	}
+	bpf_loop(BIOS_MAX, credit_next_bio, &bios, 0);
 	return 0;
 }
 

@@ -84,6 +84,24 @@ static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struc
 	return 0;
 }
 
+/* The bios of a request to a device: as many as were merged. */
+#define BIOS_MAX 4096
+
+struct bios {
+	struct bio *next;
+	__u64 allocated_ns; /* of the request */
+};
+
+/* Takes the next one. */
+static __always_inline struct bio *next_bio(struct bios *bios)
+{
+	struct bio *bio = bios->next;
+
+	if (bio)
+		bios->next = BPF_CORE_READ(bio, bi_next);
+	return bio;
+}
+
 static __always_inline bool watched_by_address(struct task_struct *task)
 {
 	return task && watched_thread(BPF_CORE_READ(task, pid), BPF_CORE_READ(task, tgid));

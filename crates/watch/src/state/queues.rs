@@ -1,7 +1,7 @@
 //! How long SQEs and CQEs waited in their queues. By Little's law, the mean length of a queue times the time is the sum of the waits.
 //! Samples give the mean without bias.
 
-use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start};
+use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start, is_narrow};
 use iotrail_stats::student::interval_of_mean;
 
 /// The fewest samples for an estimate.
@@ -12,11 +12,6 @@ const KEPT: usize = 1 << 12;
 
 /// Batch means for an interval: neighbouring samples are correlated.
 const BATCHES: usize = 10;
-
-/// An interval is narrow if its ends differ by at most this factor,
-const NARROW: f64 = 1.5;
-/// or by at most this share of the account's other rows.
-const SMALL: f64 = 0.1;
 
 /// The lengths of all rings' submission and completion queues, sample by sample.
 #[derive(Debug, Default)]
@@ -108,7 +103,7 @@ impl Waits {
     }
 
     fn is_narrow(&self, known_ns: f64) -> bool {
-        self.hi <= NARROW * self.lo || self.hi - self.lo <= SMALL * known_ns
+        is_narrow([self.lo, self.hi], known_ns)
     }
 }
 
@@ -119,9 +114,11 @@ fn add(account: &mut RequestAccount, stage: RequestStage, waits: Waits) {
         return;
     }
     account.latency_sum_ns += ns;
-    let before = account.rows.iter().position(|row| row.stage == stage).map(|i| account.rows.remove(i).ns).unwrap_or(0);
-    let ns_ci95 = Some([before + lo, before + hi]);
-    account.rows.push(RequestRow { stage, reason: None, ns: before + ns, exact: false, ns_ci95 });
+    let before = account.rows.iter().position(|row| row.stage == stage).map(|i| account.rows.remove(i));
+    let ns_before = before.as_ref().map_or(0, |row| row.ns);
+    let [lo_before, hi_before] = before.and_then(|row| row.ns_ci95).unwrap_or([ns_before; 2]);
+    let ns_ci95 = Some([lo_before + lo, hi_before + hi]);
+    account.rows.push(RequestRow { stage, reason: None, ns: ns_before + ns, exact: false, ns_ci95 });
 }
 
 #[cfg(test)]

@@ -73,8 +73,8 @@ fn requests(o: &mut Screen, account: &RequestAccount) {
         vec![
             in_words(&row.stage),
             row.reason.as_ref().map(in_words).unwrap_or_default(),
-            marked(share(row.ns, account.latency_sum_ns), row.exact),
-            mean(row.ns),
+            share_of(row, account),
+            if account.is_narrow(row) { mean(row.ns) } else { UNKNOWN.into() },
         ]
     };
     o.table(&columns, account.rows.iter().map(row).collect());
@@ -93,6 +93,14 @@ fn total(account: &RequestAccount) -> String {
     format!("mean {}, {from} → {to}", span(account.mean_ns()))
 }
 
+/// `~17 %`; of an interval too wide to print, `–`.
+fn share_of(row: &RequestRow, account: &RequestAccount) -> String {
+    match account.is_narrow(row) {
+        true => marked(share(row.ns, account.latency_sum_ns), row.exact),
+        false => UNKNOWN.into(),
+    }
+}
+
 fn share(ns: u64, of_ns: u64) -> f64 {
     ns as f64 / of_ns.max(1) as f64
 }
@@ -102,7 +110,7 @@ pub fn requests_spent(account: &RequestAccount) -> Vec<String> {
     let large = |row: &&RequestRow| share(row.ns, account.latency_sum_ns) >= LARGE;
     let row = |row: &RequestRow| {
         let reason = row.reason.as_ref().map(|reason| format!(" ({})", in_words(reason))).unwrap_or_default();
-        format!("{}{reason} {}", in_words(&row.stage), marked(share(row.ns, account.latency_sum_ns), row.exact))
+        format!("{}{reason} {}", in_words(&row.stage), share_of(row, account))
     };
     let rows = account.rows.iter().filter(large).take(LARGEST).map(row);
     std::iter::once(total(account)).chain(rows).collect()
