@@ -129,7 +129,7 @@ pub struct RequestTrace {
     /// Stamps between *submitted* and *issued*.
     #[serde(default, skip_serializing_if = "Before::is_empty")]
     pub before: Before,
-    /// Block I/O was observed only for a part of its life: its stages are not known. Left out: for all of it.
+    /// Block I/O was observed only for a part of its life; left out: for all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partly_observed: bool,
     /// The course of its issue.
