@@ -87,7 +87,7 @@ fn loop_on(root: &Path, meta: &Metadata, but: &str) -> Option<String> {
             None => is_same(root, path.trim_end_matches(" (deleted)"), meta),
         }
     })?;
-    let user = user_in(root, &files::below(root, format!("sys/block/{name}"))).map(|user| format!(", which is {user}"));
+    let user = user_in(root, &files::below(root, format!("sys/block/{name}"))).map(|user| format!(": {user}"));
     Some(format!("it backs {name}{}", user.unwrap_or_default()))
 }
 
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(loop_on(t.root(), &other, ""), None);
         let mounts = "21 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n22 1 0:9 / /ro ro - erofs /data/image ro\n";
         let t = t.file("proc/self/mountinfo", mounts);
-        assert_eq!(loop_on(t.root(), &image, "").as_deref(), Some("it backs loop3, which is mounted at /mnt"));
+        assert_eq!(loop_on(t.root(), &image, "").as_deref(), Some("it backs loop3: mounted at /mnt"));
         assert_eq!(mount_of(t.root(), &image).as_deref(), Some("mounted at /ro"));
         let t = t.file("proc/swaps", "Filename Type Size Used Priority\n/data/image file 100 0 -2\n");
         // A second loop device is as much of a danger to the mount, and so is the swap below it.
@@ -329,7 +329,7 @@ mod tests {
         let mounted = "its backing file /data/image: mounted at /ro";
         assert_eq!(below(&t, "loop4").as_deref(), Some(mounted));
         let t = t.file("proc/self/mountinfo", "21 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n");
-        let backs = "its backing file /data/image: it backs loop3, which is mounted at /mnt";
+        let backs = "its backing file /data/image: it backs loop3: mounted at /mnt";
         assert_eq!(below(&t, "loop4").as_deref(), Some(backs));
         let t = t.file("sys/block/loop3/loop/backing_file", "/data/other\n");
         assert_eq!(below(&t, "loop4").as_deref(), Some("its backing file /data/image: it is swap"));
