@@ -196,7 +196,7 @@ pub fn notes(run: &RunRecord) -> Vec<String> {
         _ if t.hang.is_some() => hung(run, t),
         (Legal::No, _) => Some(format!("{} was not run: {}", t.name, t.reason)),
         (_, Some(why)) => Some(format!("{} was dropped: {why}", t.name)),
-        _ => partly(t),
+        _ => partly(t).or_else(|| interrupted(run, t)),
     };
     run.tried.iter().filter_map(left_out).chain(cpu_per_run(run)).collect()
 }
@@ -244,13 +244,22 @@ fn partly(t: &TriedArm) -> Option<String> {
     ))
 }
 
+/// What signals did to rings of an arm only because of the supervisor: the first measurement with it.
+fn interrupted(run: &RunRecord, t: &TriedArm) -> Option<String> {
+    run.cells.iter().filter(|cell| cell.arm() == t.name).find_map(|cell| {
+        let all = cell.measurements.all();
+        let found = all.iter().flat_map(|m| &m.warnings).find(|w| w.code == "setups_interrupted")?;
+        Some(format!("{}: {}", t.name, found.text))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use crate::compare::{self, Metric};
     use crate::summary::Head;
     use iotrail_schema::comparison::Verdict;
     use iotrail_schema::delivery_path::DeliveryPath;
-    use iotrail_schema::measurement::Measurement;
+    use iotrail_schema::measurement::{Measurement, Warning};
     use iotrail_schema::program_record::{Hang, Legal, OwnFigure, ProgramRecord, TriedArm, WatchedRun};
     use iotrail_schema::run_record::RunRecord;
     use iotrail_schema::trace_record::Subject;
@@ -360,6 +369,24 @@ mod tests {
               sq-cpu 1"
             ]
         );
+    }
+
+    #[test]
+    fn an_arm_whose_setups_signals_interrupted_is_noted() {
+        let mut run = run([LEVEL, LEVEL]);
+        let text = "signals interrupted 3 of 9 io_uring_setup calls";
+        run.cells[1].measurements.open()[2].warnings.push(Warning::new("setups_interrupted", text, ""));
+        let arm = |name: &String| TriedArm {
+            name: name.clone(),
+            legal: Legal::Yes,
+            reason: String::new(),
+            rings: Vec::new(),
+            dropped: None,
+            watched: None,
+            hang: None,
+        };
+        run.tried = run.arms.iter().map(arm).collect();
+        assert_eq!(super::notes(&run)[..1], [format!("coop_taskrun: {text}")]);
     }
 
     /// The `why` line of two arms whose traced runs had these counts and whose timed runs have this verdict on CPU time.
