@@ -59,6 +59,18 @@ impl Budget {
         ))
     }
 
+    /// The same, before anything runs: however short the program is, the probes are loaded for the trial of each candidate.
+    pub fn holds_trials(&self, candidates: usize) -> Result<()> {
+        let trials = ATTACH.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
+        if trials <= self.left() {
+            return Ok(());
+        }
+        let (whole, all) = (span(self.whole.as_nanos() as f64), plural(candidates, "candidate"));
+        let least = (trials * 2).as_secs() + 1;
+        let remedy = format!("use --budget {least}s or longer");
+        Err(Error::input(format!("--budget {whole} is too short for the trials of {all}"), remedy))
+    }
+
     fn needs(&self, each: Duration, candidates: usize) -> Duration {
         let measurements = BLOCKS.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
         each.saturating_mul(measurements).saturating_add(self.block(each).saturating_mul(FRESH.0))
@@ -92,6 +104,16 @@ mod tests {
 
     fn of(seconds: u64) -> Budget {
         Budget { began: Instant::now(), whole: Duration::from_secs(seconds), fresh: (2, 0), search: None }
+    }
+
+    #[test]
+    fn a_budget_that_does_not_hold_the_trials_is_refused_before_they_run() {
+        let e = of(5).holds_trials(18).unwrap_err();
+        assert_eq!(
+            (e.exit_status(), e.to_string().as_str()),
+            (2, "--budget 5.00 s is too short for the trials of 18 candidates; use --budget 19s or longer")
+        );
+        assert!(of(10).holds_trials(18).is_ok());
     }
 
     #[test]

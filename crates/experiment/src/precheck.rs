@@ -50,6 +50,9 @@ struct AsIs<'p> {
 pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Option<(Vec<TriedArm>, Expected)>> {
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
+    if let (Some(budget), true) = (&plan.budget, options.watch != Watched::None) {
+        budget.holds_trials(arms.len())?;
+    }
     supervisor::allowed()?;
     input::no_pipe()?;
     if changes_rings(plan) {
