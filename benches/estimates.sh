@@ -1,7 +1,7 @@
 #!/bin/sh
-# How often the intervals of `trace`'s estimates hold. Records system calls and completions of programs by the millisecond with bpftrace, replays
-# them through the windows and the estimators with 1,000 seeds each, and then traces each program LIVE times and compares the estimate with a
-# count of bpftrace over the same time.
+# How often the intervals of `trace`'s estimates hold. Records system calls, completions and items of task work of programs by the millisecond
+# with bpftrace. Replays them through the windows and the estimators with 1,000 seeds each. Then traces each program LIVE times and compares the
+# estimate with a count of bpftrace over the same time.
 #
 # usage: [SEEDS=1000] [SPAN=5] [LIVE=5] [KEEP=DIR] estimates.sh [IOTRAIL] [ESTIMATES]
 # KEEP: the recorded streams stay there, and are used again.
@@ -68,11 +68,15 @@ while IFS= read -r line; do
     [ ! -s "$streams/$name.ms" ] || continue
     start "${line#*: }"
     bpftrace -q -e "
-        tracepoint:io_uring:io_uring_complete /$own/ { @c[cpu]++; }
+        BEGIN { @ring = (uint64)0; }
+        tracepoint:io_uring:io_uring_complete /$own/ { @c[cpu]++; if (@ring == 0) { @ring = (uint64)args->ctx; }
+            if (@ring == (uint64)args->ctx) { @f[cpu]++; } }
+        tracepoint:io_uring:io_uring_task_work_run /$own/ { @r[cpu] += args->count; }
+        tracepoint:io_uring:io_uring_local_work_run /$own/ { @r[cpu] += args->count; }
         tracepoint:raw_syscalls:sys_exit /($own) && args->id != 426/ { @o[cpu]++; }
         tracepoint:raw_syscalls:sys_exit /$own/ { @s[cpu]++; }
-        interval:ms:1 { printf(\"%d %d %d %d\n\", elapsed / 1000, $(over_cpus @c), $(over_cpus @o), $(over_cpus @s)); }
-        interval:s:8 { exit(); } END { clear(@c); clear(@o); clear(@s); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
+        interval:ms:1 { printf(\"%d %d %d %d %d %d\n\", elapsed / 1000, $(over_cpus @c), $(over_cpus @o), $(over_cpus @s), $(over_cpus @r), $(over_cpus @f)); }
+        interval:s:8 { exit(); } END { clear(@c); clear(@o); clear(@s); clear(@r); clear(@f); clear(@ring); }" >"$streams/$name.ms" 2>"$dir/errors" || { cat "$dir/errors"; exit 1; }
     stop
 done <"$dir/programs"
 

@@ -2,20 +2,30 @@
 //!
 //! usage: estimates STREAM... [--seeds N] [--seconds N]
 //!
-//! A stream has one line per millisecond: its end in µs, and all completions, system calls other than io_uring_enter, and system calls until then.
+//! A stream has one line per millisecond: its end in µs, and all completions, system calls other than io_uring_enter, system calls, items of
+//! task work, and completions of one ring until then.
 //! A gap's are spread over it. `benches/estimates.sh` records some.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use iotrail_probe::observed::window_counts::{Known, WindowCount};
 use iotrail_probe::pace::{Pace, Step};
 use iotrail_probe::sampled_events::{Sampled, SampledEvents, Sums};
-use iotrail_stats::expansion;
+use iotrail_stats::expansion::{self, Rest, Window};
+use iotrail_stats::random::Random;
 
 const MS: Duration = Duration::from_millis(1);
 
 /// How long everything is counted before its cost is known.
 const WHOLE_MS: usize = 400;
+
+/// A trace with the probes attached in windows: this long in all, traced completely first, and a window of each period.
+const LIGHT_MS: [usize; 4] = [40_000, 10_000, 2_000, 40];
+
+/// Where a stream's counts by delivery path and by ring are kept.
+const ITEMS: Sampled = Sampled::TaskWorkRuns;
+const OF_RING: Sampled = Sampled::Returns;
 
 struct Stream {
     name: String,
@@ -26,10 +36,12 @@ fn read(path: &str) -> Result<Stream, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {path}: {e}"))?;
     let line = |line: &str| {
         let numbers: Option<Vec<u64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
-        let [us, completions, stray_calls, syscalls] = numbers?[..] else { return None };
+        let [us, completions, stray_calls, syscalls, items, of_ring] = numbers?[..] else { return None };
         let mut sums = Sums { ns: us * 1000, completions, ..Sums::default() };
         sums.events[Sampled::Syscalls as usize] = syscalls;
         sums.events[Sampled::StrayCalls as usize] = stray_calls;
+        sums.events[ITEMS as usize] = items;
+        sums.events[OF_RING as usize] = of_ring;
         Some(sums)
     };
     // The last line may be cut.
@@ -81,8 +93,45 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     events
 }
 
+/// The counts of a trace of a stream that continued in windows of all probes, where the rings' own counters have all completions.
+fn light(stream: &Stream, seed: u64) -> impl Fn(Sampled) -> Estimate {
+    let [length, whole, period, open] = LIGHT_MS;
+    let all: Vec<Sums> = (0..length).map(|ms| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()]).collect();
+    let mut random = Random::new(seed);
+    let rest = &all[whole..];
+    let window = |of: &[Sums]| sum(&of[random.below((period - 2 * open) as u64) as usize..][..open]);
+    let windows: Vec<Sums> = rest.chunks_exact(period).map(window).collect();
+    let (whole, rest, seen) = (sum(&all[..whole]), sum(rest), sum(&windows));
+    let factor = rest.completions as f64 / (seen.completions as f64).max(1.0);
+    move |of| {
+        let of = |sums: &Sums| sums.events[of as usize] as f64;
+        let (whole, in_windows) = (of(&whole), of(&seen));
+        let count = WindowCount { whole, seen: whole + in_windows, estimate: whole + factor.max(1.0) * in_windows };
+        let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) };
+        let all = Rest { span: rest.ns as f64, counted: rest.completions as f64, slowed: 1.0 };
+        let interval = count.interval(windows.iter().map(window).collect(), all, Known::All);
+        Estimate { truth: whole + of(&rest), per: 1.0, total: count.estimate, interval }
+    }
+}
+
 /// A number of a trace, and how it is counted.
 type Number = (&'static str, Sampled);
+
+/// An estimate of a stream's number, printed per `per`.
+struct Estimate {
+    truth: f64,
+    per: f64,
+    total: f64,
+    interval: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    fn of(events: &SampledEvents, of: Sampled) -> Option<Self> {
+        let (truth, per) = (events.all.events[of as usize] as f64, events.all.completions.max(1) as f64);
+        let t = events.total(of)?;
+        Some(Estimate { truth, per, total: t.total, interval: t.interval })
+    }
+}
 
 /// The replays of one stream and one number.
 #[derive(Default)]
@@ -95,15 +144,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn take(&mut self, events: &SampledEvents, of: Sampled) {
-        let (truth, per) = (events.all.events[of as usize] as f64, events.all.completions.max(1) as f64);
-        let Some(t) = events.total(of) else { return };
-        let Some((lo, hi)) = t.interval else { return };
+    fn take(&mut self, Estimate { truth, per, total, interval }: Estimate) {
+        let Some((lo, hi)) = interval else { return };
         self.replays += 1;
         self.covered += u32::from(lo <= truth && truth <= hi);
-        let error = (t.total - truth).abs();
+        let error = (total - truth).abs();
         self.errors.push(error / truth.max(1.0));
-        if expansion::is_narrow(t.total / per, (lo / per, hi / per)) {
+        if expansion::is_narrow(total / per, (lo / per, hi / per)) {
             self.printed += 1;
             self.far += u32::from(error > expansion::OFF * truth && error / per > expansion::NARROW);
         }
@@ -152,14 +199,23 @@ fn run() -> Result<(), String> {
         "{:<14} {:<13} {:>8} {:>9} {:>9} {:>11} {:>8}",
         "program", "number", "covered", "printed", "> 25 % off", "error p50", "p99"
     );
-    let numbers: [Number; 2] = [("system calls", Sampled::Syscalls), ("other calls", Sampled::StrayCalls)];
-    let mut all = [Tally::default(), Tally::default()];
+    let numbers: [Number; 4] = [
+        ("system calls", Sampled::Syscalls),
+        ("other calls", Sampled::StrayCalls),
+        ("by path", ITEMS),
+        ("by ring", OF_RING),
+    ];
+    let mut all: [Tally; 4] = Default::default();
     for path in &paths {
         let stream = read(path)?;
-        let mut tallies = [Tally::default(), Tally::default()];
+        let mut tallies: [Tally; 4] = Default::default();
         for seed in 0..seeds as u64 {
-            let events = traced(&stream, seed, seconds);
-            numbers.iter().zip(&mut tallies).for_each(|((_, of), tally)| tally.take(&events, *of));
+            let (events, counts) = (traced(&stream, seed, seconds), light(&stream, seed));
+            for ((_, of), tally) in numbers.iter().zip(&mut tallies) {
+                let is_count = matches!(of, Sampled::TaskWorkRuns | Sampled::Returns);
+                let estimate = if is_count { Some(counts(*of)) } else { Estimate::of(&events, *of) };
+                estimate.into_iter().for_each(|estimate| tally.take(estimate));
+            }
         }
         for (((number, _), tally), all) in numbers.iter().zip(&mut tallies).zip(&mut all) {
             all.add(tally);

@@ -20,7 +20,7 @@ const MOST: usize = 256;
 
 /// What is known of the completions outside of windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Known {
+pub enum Known {
     /// All, by the rings' own counters.
     All,
     /// The same, but for so long at the end.
@@ -76,32 +76,48 @@ impl WindowCounts {
         self.so_far.iter().filter_map(since).collect()
     }
 
-    /// The intervals of all that was estimated: they hold what is known to be and the estimate itself.
+    /// The intervals of all that was estimated.
     pub fn intervals(&self, observed: &Observed, rest: Rest, known: Known) -> CountIntervals {
-        let by_time = known == Known::Time;
+        let of = |(name, estimate): (Name, u64)| {
+            let (seen, none) = (self.so_far.get(&name).copied().unwrap_or(0), vec![]);
+            let whole = self.whole.get(&name).copied().unwrap_or(0);
+            let events = self.counts.get(&name).unwrap_or(&none);
+            let event = |(at, w): (usize, &Window)| Window { events: events.get(at).map_or(0.0, |n| *n as f64), ..*w };
+            let windows: Vec<Window> = self.windows.iter().enumerate().map(event).collect();
+            let count = WindowCount { whole: whole as f64, seen: seen as f64, estimate: estimate as f64 };
+            (name, count.interval(windows, rest, known))
+        };
+        let is_known = |(ring, name): &Name| ring.is_none() && name == "ios" && known == Known::All;
+        named(observed).into_iter().filter(|(name, _)| !is_known(name)).map(of).collect()
+    }
+}
+
+/// One count of a trace that continued in windows.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowCount {
+    /// While all was traced.
+    pub whole: f64,
+    /// The same, and in windows.
+    pub seen: f64,
+    pub estimate: f64,
+}
+
+impl WindowCount {
+    /// 95 %, with what is known to be and the estimate itself. `None`: too few windows.
+    pub fn interval(&self, mut windows: Vec<Window>, rest: Rest, known: Known) -> Option<(f64, f64)> {
         let stretched = match known {
             Known::All => 1.0,
             Known::UpTo { end_ns } => 1.0 + end_ns as f64 / rest.span,
             // Outside of windows the program is faster.
             Known::Time => rest.slowed,
         };
-        let rest = if by_time { Rest { counted: 0.0, ..rest } } else { rest };
-        let of = |(name, estimate): (Name, u64)| {
-            let (seen, none) = (self.so_far.get(&name).copied().unwrap_or(0), vec![]);
-            let whole = self.whole.get(&name).copied().unwrap_or(0);
-            let events = self.counts.get(&name).unwrap_or(&none);
-            let event = |(at, w): (usize, &Window)| Window {
-                events: events.get(at).map_or(0.0, |n| *n as f64),
-                counted: if by_time { 0.0 } else { w.counted },
-                ..*w
-            };
-            let windows: Vec<Window> = self.windows.iter().enumerate().map(event).collect();
-            let interval = expansion::total(whole as f64, &windows, rest).and_then(|t| t.interval);
-            let estimate = estimate as f64;
-            (name, interval.map(|(lo, hi)| (lo.max(seen as f64).min(estimate), (hi * stretched).max(estimate))))
-        };
-        let is_known = |(ring, name): &Name| ring.is_none() && name == "ios" && known == Known::All;
-        named(observed).into_iter().filter(|(name, _)| !is_known(name)).map(of).collect()
+        let mut rest = rest;
+        if known == Known::Time {
+            rest.counted = 0.0;
+            windows.iter_mut().for_each(|w| w.counted = 0.0);
+        }
+        let (lo, hi) = expansion::total(self.whole, &windows, rest)?.interval?;
+        Some((lo.max(self.seen).min(self.estimate), (hi * stretched).max(self.estimate)))
     }
 }
 
