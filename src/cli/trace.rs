@@ -288,7 +288,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
         if completions == 0 && record.total.ios > 0 {
             terminal::say(
-                "iotrail: warning: completions were counted and none was recorded: only io_uring's can be recorded",
+                "iotrail: warning: completions were counted and none was recorded: only io_uring requests can be recorded",
             );
         }
     }

@@ -253,7 +253,7 @@ fn experiment(args: &TryArgs) -> Result<String> {
     say("repeats", i64::from(args.repeats).into());
     say("load", Value::Table(load));
     say("arm", Value::Array(arms(args)?.into_iter().map(Value::Table).collect()));
-    toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
+    toml::to_string(&file).map_err(|e| Error::internal(format!("cannot format the experiment: {e}")))
 }
 
 fn time(span: Duration) -> String {

@@ -63,8 +63,8 @@ fn wrong_use() -> End {
         ("e.toml --slurm --nodes n1 --sbatch 'x", "has a quote that nothing closes"),
         ("e.toml --ship", "--slurm"),
         ("e.toml --attach 3", "'[EXPERIMENT]' cannot be used with '--attach <JOB>'"),
-        ("no-such --slurm --nodes n1", "there is no experiment 'no-such'"),
-        ("no-such --kernels 6.1", "there is no experiment 'no-such'"),
+        ("no-such --slurm --nodes n1", "unknown experiment 'no-such'"),
+        ("no-such --kernels 6.1", "unknown experiment 'no-such'"),
     ] {
         refused(&place, "run", options, expected);
     }

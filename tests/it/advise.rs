@@ -179,14 +179,14 @@ fn refused() -> End {
         (&["advise", "--rw", "nop", "--objective", "speed"], 2, "no metric is called 'speed'"),
         (&["advise", "--rw", "nop", "--objective", "cpus"], 2, "--objective cpus is a share of the machine"),
         (&["advise", "--rw", "nop", "--objective", "iops,cpus"], 2, "--objective cpus is a share of the machine"),
-        (&["advise", "--rw", "nop", "--objective", "iops,p99,cpu"], 2, "iops,p99,cpu: two objectives at most"),
+        (&["advise", "--rw", "nop", "--objective", "iops,p99,cpu"], 2, "iops,p99,cpu: at most two objectives"),
         (&["advise", "--rw", "nop", "--objective", "iops,iops"], 2, "iops,iops names one metric twice"),
         (&["advise", "--rw", "nop", "--objective", "iops,"], 2, "no metric is called ''"),
         (&["advise", "--rw", "nop", "--constraint", "p99<2"], 2, "has no unit"),
         (&["advise", "--rw", "nop", "--constraint", "p99"], 2, "is not NAME<LIMIT"),
         (&["advise", "--constraint", "p99<2ms", "--", "true"], 2, "p99 is not known of a program's timed runs"),
         (&["advise", "--objective", "iops", "--", "true"], 2, "iops is not known of a program's timed runs"),
-        (&["advise", "--rw", "nop", "--resume"], 2, "waits to be resumed"),
+        (&["advise", "--rw", "nop", "--resume"], 2, "no unfinished run of "),
         (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is a folder"),
     ] {
         let ended = run(&mut place.tool(args));

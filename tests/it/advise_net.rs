@@ -36,7 +36,7 @@ fn candidates() -> End {
     assert_eq!(
         out(&of),
         [
-            "napi: loopback, veth and UNIX sockets have no device queue to poll; try it between two machines",
+            "napi: loopback, veth and UNIX sockets have no device queue to poll; test it between two machines",
             "zero-copy: a response of 64 B is less than a page, and each send costs a second completion",
         ]
     );
@@ -144,7 +144,7 @@ fn refused() -> End {
         (&["advise", "net", "--engine", "kqueue"], 2, "invalid value 'kqueue' for '--engine <ENGINE>'"),
         (&["advise", "net", "--rw", "nop"], 2, "unexpected argument '--rw' found"),
         (&["advise", "net", "--window", "0"], 2, "--window 0"),
-        (&["advise", "net", "--resume"], 2, "waits to be resumed"),
+        (&["advise", "net", "--resume"], 2, "no unfinished run of "),
     ] {
         let ended = run(&mut place.tool(args));
         assert_eq!(ended.status, status, "{args:?}: {}", ended.stderr);

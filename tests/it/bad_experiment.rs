@@ -15,19 +15,19 @@ fn refused() -> End {
     // The text after the head (5 lines), and the error line.
     let cases: Vec<(String, String)> = [
         (format!("sed = 1\n{ARMS}"), "x.toml:6:1: unknown field `sed`, expected one of *"),
-        (format!("[load]\n  dpeth = 4\n{ARMS}"), "x.toml:7:3: no load option is called 'dpeth': there are *"),
-        (format!("[load]\ndepth = \"deep\"\n{ARMS}"), "x.toml:7:9: 'depth' does not take \"deep\": *"),
+        (format!("[load]\n  dpeth = 4\n{ARMS}"), "x.toml:7:3: unknown load option 'dpeth': the options are *"),
+        (format!("[load]\ndepth = \"deep\"\n{ARMS}"), "x.toml:7:9: 'depth' does not accept \"deep\": *"),
         (
             format!("[load]\nbs = \"4q\"\n{ARMS}"),
-            "x.toml:7:6: 'bs' does not take \"4q\": 'q' is no unit of size: use k, m, g or t",
+            "x.toml:7:6: 'bs' does not accept \"4q\": 'q' is no unit of size: use k, m, g or t",
         ),
         (format!("[matrix]\ndepth = []\n{ARMS}"), "x.toml:7:9: 'depth' has no values"),
-        (format!("[matrix]\ndepth = [1, 4, 1]\n{ARMS}"), "x.toml:7:16: 1 stands twice among the values"),
+        (format!("[matrix]\ndepth = [1, 4, 1]\n{ARMS}"), "x.toml:7:16: 1 is listed twice"),
         (
             format!("[load]\ndepth = 1\n[matrix]\ndepth = [1, 4]\n{ARMS}"),
             "x.toml:9:1: 'depth' is fixed under [load] and varied under [matrix]",
         ),
-        ("[[arm]]\nname = \"a\"\n".into(), "x.toml:6:1: one [[arm]] alone has nothing to be compared with"),
+        ("[[arm]]\nname = \"a\"\n".into(), "x.toml:6:1: a single [[arm]] has nothing to be compared with: add another"),
         (
             "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\n".into(),
             "x.toml:8:1: [[arm]] \"b\" does not differ from \"a\": all options are the same",
@@ -38,11 +38,11 @@ fn refused() -> End {
         ),
         (
             "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"a\"\ndepth = 3\n".into(),
-            "x.toml:9:8: two of [[arm]] are called \"a\"",
+            "x.toml:9:8: two entries of [[arm]] are named \"a\"",
         ),
         (
             String::new(),
-            "x.toml:1:8: nothing says what is compared: add two or more [[arm]], or 'compare' with a parameter's name",
+            "x.toml:1:8: no arms to compare: add two or more [[arm]], or 'compare' with the name of a parameter",
         ),
         (format!("[matrix\n{ARMS}"), "x.toml:6:*: *"),
     ]
@@ -50,7 +50,7 @@ fn refused() -> End {
     .map(|(rest, line)| (format!("{HEAD}{rest}"), format!("{line}{REMEDY}")))
     .chain([(
         HEAD.replace("repeats = 2", "repeats = 0") + ARMS,
-        format!("x.toml:5:11: 'repeats' is at least 1{REMEDY}"),
+        format!("x.toml:5:11: 'repeats' must be at least 1{REMEDY}"),
     )])
     .collect();
     let plain = [
@@ -82,13 +82,10 @@ fn refused() -> End {
     place.write("x.toml", format!("{HEAD}[load]\nrw = \"nop\"\n{ARMS}"));
     let before = place.contents();
     for (args, line) in [
-        (
-            "run x.toml --quick",
-            "experiment 'x' has no quick form; leave out --quick, or add a [quick] table to the file",
-        ),
+        ("run x.toml --quick", "experiment 'x' has no quick form; omit --quick, or add a [quick] table to the file"),
         (
             "run none",
-            "there is no experiment 'none'; built in are async-punt, commit, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
+            "unknown experiment 'none'; built in are async-punt, commit, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
              registered, sqpoll-idle, tw-order; or give the path of a .toml file",
         ),
         (

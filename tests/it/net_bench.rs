@@ -56,7 +56,7 @@ fn refused() -> End {
     let before = place.contents();
     for (options, line) in [
         ("--engine kqueue", "invalid value 'kqueue' for '--engine <ENGINE>'*; see `iotrail net bench --help`"),
-        ("--connections 4,4", "--connections has 4 twice; give each value once"),
+        ("--connections 4,4", "--connections lists 4 twice; list each value once"),
         ("--ring coop --engine io_uring", "*coop*; *"),
         ("--window 0 --plan", "*--window 0*; *"),
         ("--server-threads 0", "*--server-threads 0*; *"),

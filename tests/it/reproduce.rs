@@ -27,7 +27,7 @@ fn listed() -> End {
     for (args, said) in [
         (
             &["reproduce", "vldb25"][..],
-            "there is no study 'vldb25'; did you mean vldb26? there are vldb26, thesis, systor22",
+            "unknown study 'vldb25'; did you mean vldb26? available: vldb26, thesis, systor22",
         ),
         (&["reproduce", "thesis", "--only", "nop"], "thesis has no part 'nop'; name some of kicks, reaper, async"),
         (

@@ -75,7 +75,7 @@ fn ctrl_c() -> End {
     // Nothing is left to be resumed.
     let ended = run(&mut place.tool(command.split(' ')));
     assert_eq!(ended.status, 2);
-    assert_eq!(ended.one_line(), "no run of 'tiny' in s.db waits to be resumed; start one without --resume");
+    assert_eq!(ended.one_line(), "no unfinished run of 'tiny' in s.db; omit --resume to start a new run");
     End::Passed
 }
 

@@ -99,7 +99,7 @@ fn refused() -> End {
         (&["--metric", "tps=tps = [0-9]+", "--", "true"], "'tps = [0-9]+' has no group: put the number in one"),
         (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail's"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
-        (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two of [[arm]] are called"),
+        (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two entries of [[arm]] are named"),
         (&[], "CMD"),
     ] {
         let ended = run(&mut place.tool([&["try", "--plan"], args].concat()));
@@ -109,7 +109,7 @@ fn refused() -> End {
     // The place in the experiment that the options make is none of the user's.
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
-        let said = "'metric' does not take [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail's: choose another name";
+        let said = "'metric' does not accept [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail: choose another name";
         assert!(
             ended.stderr.ends_with(&format!("iotrail: {said}; see iotrail {command} --help\n")),
             "{}",

@@ -135,7 +135,7 @@ fn of_threads() -> Result<(), Failed> {
     let why = defer["reason"].as_str().expect("a reason");
     assert_eq!(
         why,
-        "single_issuer: 3 threads of ground submit to one ring, and the kernel takes requests of one (EEXIST)"
+        "single_issuer: 3 threads of ground submit to one ring, and the kernel accepts requests of only one (EEXIST)"
     );
     assert_eq!(done(&run, "coop_taskrun"), [150.0, 150.0]);
     // By the kernel's own rules, without looking at the program.
@@ -216,7 +216,7 @@ fn without_rings() -> Result<(), Failed> {
     let out = daemon.output().expect("iotrail runs");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("set up no io_uring before it ended and left in the background: "), "{said}");
+    assert!(said.contains("exited without setting up an io_uring, and left in the background: "), "{said}");
     // Nor is a ring that a process in the background has set up by then the command's.
     let line = format!(
         "setsid {} tried_enter --count 2000000000 & until ls -l /proc/$!/fd | grep -q io_uring; do :; done",
@@ -271,7 +271,7 @@ fn failures() -> Result<(), Failed> {
     };
     let (status, text) = failing(&[]);
     assert_eq!(status, Some(2), "{text}");
-    assert!(text.contains("as it is, ended with status 4 (its last line: no table t)"), "{text}");
+    assert!(text.contains("unmodified, exited with status 4 (its last line: no table t)"), "{text}");
     let (status, text) = failing(&["--check", "grep -q table"]);
     assert_eq!(status, Some(0), "{text}");
     Ok(())
@@ -302,10 +302,7 @@ fn input() -> Result<(), Failed> {
     let out = tried(read.into(), &[])?;
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(
-        said.contains("standard input is a pipe, and each run would need the same input; write it to a file"),
-        "{said}"
-    );
+    assert!(said.contains("standard input is a pipe, but all runs need the same input; write it to a file"), "{said}");
     // An empty pipe has no data.
     let (read, _write) = std::io::pipe()?;
     let out = tried(read.into(), &["--watch", "none"])?;
@@ -331,10 +328,10 @@ fn gated() -> Result<(), Failed> {
     let comparisons = run["comparisons"].as_array().expect("comparisons");
     assert!(!comparisons.is_empty() && comparisons.iter().all(|c| c["verdict"] == "not_comparable"), "{run}");
     let why = comparisons[0]["reasons"][0].as_str().expect("a reason");
-    assert!(why.starts_with("A=1 failed after ") && why.contains("ended with status 1"), "{why}");
+    assert!(why.starts_with("A=1 failed after ") && why.contains("exited with status 1"), "{why}");
     let (run, said) = gated(["--arm", "new: false"]);
     assert_eq!(run["comparisons"], serde_json::json!([]));
-    assert!(said.contains("cannot gate on new: it ended with status 1"), "{said}");
+    assert!(said.contains("cannot gate on new: it exited with status 1"), "{said}");
     Ok(())
 }
 

@@ -1,33 +1,33 @@
-//! What fits in the time of a search: the trials before it, its blocks, and the confirmation.
+//! The time of a search, divided into the trials before it, its blocks, and the confirmation.
 
 use std::time::{Duration, Instant};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{plural, span};
 
-/// Blocks of a search, at least: one tells nothing of how values vary.
+/// Minimum number of blocks of a search, since one block has no spread.
 const BLOCKS: u32 = 2;
 
-/// Blocks of a confirmation: at least, and if the budget holds them.
+/// Blocks of a confirmation: the minimum, and the number if the budget suffices.
 const FRESH: (u32, u32) = (6, 12);
 
-/// Blocks that an interval needs.
+/// Minimum number of blocks for an interval.
 const FEWEST: u32 = 3;
 
-/// To load and attach the probes takes about this long.
+/// Approximate time to load and attach the probes.
 const ATTACH: Duration = Duration::from_millis(500);
 
-/// The share of the time that the confirmation takes at most, if it can have its fewest blocks with that.
+/// Maximum share of the confirmation, if it includes its minimum number of blocks.
 const CONFIRMATION: f64 = 0.4;
 
-/// Of one `iotrail advise`, from its start.
+/// The budget of one `iotrail advise`, from its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     pub began: Instant,
     pub whole: Duration,
-    /// Measurements of one block of the confirmation, and those of them that the probes watch.
+    /// Measurements per block of the confirmation, and the number of them with probes.
     pub fresh: (u32, u32),
-    /// The part of the search, once it begins.
+    /// The time of the search, known when it begins.
     pub search: Option<Duration>,
 }
 
@@ -36,12 +36,12 @@ impl Budget {
         self.whole.saturating_sub(self.began.elapsed())
     }
 
-    /// Whether what is left holds the fewest blocks of so many candidates, each measurement taking `each`, and the trials before them.
+    /// Whether the remaining time suffices for the trials and the minimum number of blocks with that many candidates; `each`: time per measurement.
     pub fn holds(&self, each: Duration, candidates: usize, trials: Duration) -> bool {
         self.needs(each, candidates) + trials <= self.left()
     }
 
-    /// Errors (input): it does not. `exact`: the time of a measurement is set, and not that of a first run.
+    /// Errors (input): it does not. `exact`: the time of a measurement is configured, not estimated from the first run.
     pub fn check(&self, each: Duration, candidates: usize, trials: Duration, exact: bool) -> Result<()> {
         if self.holds(each, candidates, trials) {
             return Ok(());
@@ -76,19 +76,19 @@ impl Budget {
         each.saturating_mul(measurements).saturating_add(self.block(each).saturating_mul(FRESH.0))
     }
 
-    /// Of the confirmation.
+    /// Budget of the confirmation.
     fn block(&self, each: Duration) -> Duration {
         each.saturating_mul(self.fresh.0) + ATTACH * self.fresh.1
     }
 
-    /// Time for the search, so that the confirmation has time too.
+    /// Time for the search that leaves enough for the confirmation.
     pub fn for_search(&self, each: Duration) -> Duration {
         let fresh = |blocks: u32| self.block(each).saturating_mul(blocks);
         let left = self.left();
         left.saturating_sub(fresh(FRESH.1).min(left.mul_f64(CONFIRMATION)).max(fresh(FRESH.0)))
     }
 
-    /// Blocks of a confirmation: fewer than planned, if the search took longer. `None`: too few for an interval.
+    /// Blocks of a confirmation, fewer than planned if the search took longer. `None`: too few for an interval.
     pub fn fresh_blocks(&self, each: Duration) -> Option<u32> {
         let block = self.block(each).as_secs_f64();
         let blocks = if block > 0.0 { (self.left().as_secs_f64() / block) as u32 } else { FRESH.1 };

@@ -1,4 +1,4 @@
-//! The experiments that come with the program.
+//! The built-in experiments.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::file::{Experiment, LONGEST, parse};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::input;
 
-/// Name and text of each.
+/// Names and texts.
 pub const ALL: [(&str, &str); 14] = [
     ("async-punt", include_str!("../../../experiments/async-punt.toml")),
     ("commit", include_str!("../../../experiments/commit.toml")),
@@ -25,13 +25,13 @@ pub const ALL: [(&str, &str); 14] = [
     ("tw-order", include_str!("../../../experiments/tw-order.toml")),
 ];
 
-/// The name that was probably meant.
+/// The most similar name, for "did you mean".
 pub(super) fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
     let like = |name: &&str| strsim::jaro_winkler(what, name);
     names.iter().copied().filter(|name| like(name) > 0.8).max_by(|a, b| like(a).total_cmp(&like(b)))
 }
 
-/// A built-in experiment by its name, else a file by its path.
+/// A built-in experiment by name, otherwise a file by path.
 pub fn find(what: &str) -> Result<Experiment> {
     let (text, origin) = text(what)?;
     parse(&text, &origin)
@@ -46,7 +46,7 @@ pub fn text(what: &str) -> Result<(Cow<'static, str>, String)> {
         let names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
         let meant = nearest(what, &names).map_or_else(String::new, |name| format!("did you mean {name}? "));
         return Err(Error::input(
-            format!("there is no experiment '{what}'"),
+            format!("unknown experiment '{what}'"),
             format!("{meant}built in are {}; or give the path of a .toml file", names.join(", ")),
         ));
     }

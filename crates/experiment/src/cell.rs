@@ -1,4 +1,4 @@
-//! One watched cell: the load with the probes around it, and the measurement that the two make together.
+//! One traced cell: the load with the probes attached, and the resulting measurement.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -30,32 +30,32 @@ use iotrail_probe::watch::ObjectSlot;
 use iotrail_schema::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
 use iotrail_stats::quantile;
 
-/// What one cell yields.
+/// The result of one cell.
 pub struct Measured {
     pub measurement: Measurement,
     /// Latencies in nanoseconds, all jobs together.
     pub histogram: Histogram<u64>,
-    /// What the measurement's CPU shares are made of; empty unless samples were asked for.
+    /// Samples behind the measurement's CPU shares; empty without profiling.
     pub samples: Vec<Sample>,
-    /// Stopped before its end: the numbers are of a shorter run than was asked for.
+    /// Stopped early: the numbers cover less than the requested time.
     pub interrupted: bool,
 }
 
-/// What is looked at beside the counts.
+/// Tracing in addition to the counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watching {
-    /// Samples of what the CPUs run; `None`: none are taken.
+    /// Sampling of the CPUs; `None`: off.
     pub sampling: Option<Sampling>,
-    /// One of io_uring's requests in so many is followed whole, chosen at random: for delivery delays, stages, order, punts. `None`: none
-    /// is, which is cheapest.
+    /// Trace 1 in N io_uring requests end to end, at random, for delivery delays, stages, order and punts. `None`: trace none,
+    /// which costs least.
     pub follow: Option<u32>,
 }
 
-/// Runs the load once, watched as `options.trace` asks, and beside that as `watching` does. Counts and load cover exactly
-/// the same I/Os: both boundaries lie where nothing is in flight.
+/// Runs the load once, traced according to `options.trace` and `watching`. Counts and load cover exactly
+/// the same I/Os: at both boundaries no I/O is in flight.
 ///
-/// What the kernel is short of for a moment (memory, descriptors, a device that is busy) is asked for again, [`PAUSES`] long; the
-/// measurement says so. Errors: as [`iotrail_load::run`]'s, the last one.
+/// If a resource is temporarily exhausted (memory, descriptors, a busy device), the load is retried, with [`PAUSES`] in between; the
+/// measurement then has a warning. Errors: those of [`iotrail_load::run`], from the last try.
 pub fn run(
     options: &LoadOptions,
     watching: Watching,
@@ -65,7 +65,7 @@ pub fn run(
     patiently(PAUSES, stop, &mut || once(options, watching, progress, stop))
 }
 
-/// Between one try and the next.
+/// Pauses between the tries.
 const PAUSES: &[Duration] = &[Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(1000)];
 
 fn patiently(pauses: &[Duration], stop: &AtomicBool, run: &mut dyn FnMut() -> Result<Measured>) -> Result<Measured> {
@@ -75,8 +75,8 @@ fn patiently(pauses: &[Duration], stop: &AtomicBool, run: &mut dyn FnMut() -> Re
             Err(e) if e.is_transient() && !stop.load(Ordering::Relaxed) => refused = Some(e.to_string()),
             Ok(mut measured) => {
                 measured.measurement.warnings.extend(refused.map(|why| {
-                    let text = format!("the load was refused {} before it ran: {why}", plural(tries - 1, "time"));
-                    Warning::new("retried", text, "stop what else takes memory, descriptors or the device")
+                    let text = format!("the load failed to start {} before it ran: {why}", plural(tries - 1, "time"));
+                    Warning::new("retried", text, "stop other users of memory, descriptors or the device")
                 }));
                 return Ok(measured);
             }
@@ -106,11 +106,15 @@ fn once(
     let how =
         watching.follow.filter(|_| is_ring && spec.trace != Trace::Off).map(|one_in| follow::follow(one_in.max(1)));
     if watching.follow.is_some() && how.is_none() {
-        let why = if is_ring { "the probes are off" } else { "only io_uring's can be" };
-        warnings.push(Warning::new("not_followed", format!("no request was followed: {why}"), "leave --follow out"));
+        let why = if is_ring { "the probes are off" } else { "only io_uring requests can be traced" };
+        warnings.push(Warning::new(
+            "not_followed",
+            format!("no request was traced end to end: {why}"),
+            "omit --follow",
+        ));
     }
     let mut room = ObjectSlot::default();
-    // The calling thread only waits while the load runs; all other threads are the load's or its helpers.
+    // The calling thread only waits while the load runs; all other threads belong to the load or its helpers.
     let subject = interface.map(|interface| Subject {
         who: Scope::OtherThreads,
         interface,
@@ -123,7 +127,7 @@ fn once(
         Some(subject) => watched::open(&mut room, subject, spec.trace, &mut warnings)?,
         None => None,
     };
-    // Both the boundaries and the progress have to do with it, one after the other.
+    // Boundaries and progress both use it, at different times.
     let watch = RefCell::new(watch.map(|watch| (watch, how.map(Requests::new))));
 
     let mut sampling_room = profile::ObjectSlot::default();
@@ -150,7 +154,7 @@ fn once(
     };
     let mut boundary = |at: Boundary| {
         let mut watch = watch.borrow_mut();
-        // Sampled is what is between: neither the resetting of the counters nor the reading.
+        // Sampling excludes the reset and the reading of the counters.
         let result = match at {
             Boundary::Ready => Ok(()),
             Boundary::MeasureBegins => {
@@ -210,7 +214,7 @@ fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
     }
 }
 
-/// The CPUs whose state bears on the load: see [`Circumstances::cpus`].
+/// The CPUs whose state affects the load: see [`Circumstances::cpus`].
 fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
     if spec.cpus.is_empty() {
         return online.to_vec();
@@ -223,19 +227,19 @@ fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
     cpus
 }
 
-/// What this machine is, with the load's target.
+/// Facts of this machine and of the load's target.
 fn host_facts(options: &LoadOptions) -> Result<Host> {
     Ok(Host { target: target_of(options), ..iotrail_host::facts(None)? })
 }
 
-/// What a load runs against, as far as it can be told before it exists: a missing file is made in its folder, and a missing folder
-/// in the next one above, whose disk is its disk then. `None`: no target, or one that cannot be looked at, which is the load's
-/// error to report.
+/// The target of a load, as far as known before it exists. A missing file is attributed to its nearest existing directory
+/// and the disk of that directory. `None`: no target, or one that cannot be examined; then the load
+/// reports the error.
 pub fn target_of(options: &LoadOptions) -> Option<Target> {
     let file = options.file.as_deref()?;
     let path = file.display().to_string();
     if options.engine.engine().target == TargetKind::Drive {
-        // No file, and no device of the kernel's.
+        // Neither a file nor a kernel device.
         return Some(Target { device: Some(path.clone()), path, ..Target::default() });
     }
     let there = existing(file)?;
@@ -248,7 +252,7 @@ fn existing(file: &Path) -> Option<&Path> {
     file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())
 }
 
-/// How the completions of this load can be seen; `None`: it has none in the kernel.
+/// The probes that see the completions of this load; `None`: it has none in the kernel.
 fn interface(spec: &LoadSpec) -> Option<Interface> {
     match spec.engine.engine().completions {
         Completions::Ring => Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) }),
@@ -272,8 +276,8 @@ fn measured(
     if outcome.interrupted {
         warnings.push(Warning::new(
             "interrupted",
-            "the load was stopped before its end: the numbers are of the part that ran",
-            "run it again to measure all of it",
+            "the load was stopped early: the numbers cover only the part that ran",
+            "run it again for a complete measurement",
         ));
     }
     let counted =
@@ -335,7 +339,7 @@ mod tests {
         Error::machine("cannot set up an io_uring", "").because(std::io::Error::from_raw_os_error(errno))
     }
 
-    /// Tries made, and what came of them, where the first `n` are refused with `errno`.
+    /// Number of tries and their result if the first `n` fail with `errno`.
     fn tried(n: usize, errno: i32) -> (usize, Result<Measured>) {
         let mut tries = 0;
         let pauses = [Duration::ZERO; 3];
@@ -353,16 +357,16 @@ mod tests {
         assert_eq!((tries, warnings.len()), (3, 1));
         assert_eq!(warnings[0].code, "retried");
         assert!(
-            warnings[0].text.starts_with("the load was refused 2 times before it ran: cannot set up an io_uring: ")
+            warnings[0].text.starts_with("the load failed to start 2 times before it ran: cannot set up an io_uring: ")
         );
         let (tries, outcome) = tried(0, libc::ENOMEM);
         assert_eq!((tries, outcome.ok().unwrap().measurement.warnings), (1, vec![]));
-        // In the end the true reason.
+        // The error contains the errno.
         let (tries, outcome) = tried(9, libc::EMFILE);
         let e = outcome.err().unwrap();
         assert_eq!((tries, e.exit_status()), (4, 3));
         assert!(e.to_string().starts_with("cannot set up an io_uring (4 tries in a row): Too many open files"), "{e}");
-        // What will not change is not asked for again.
+        // Permanent errors are not retried.
         assert_eq!(tried(9, libc::EPERM).0, 1);
     }
 }

@@ -1,5 +1,5 @@
-//! An experiment where software runs the machine's instructions: counts mean what they say and times mean nothing, so that the blocks
-//! which only make intervals of times narrower are left out. Each of them takes long there.
+//! An experiment on an emulated machine (no KVM): counts are valid and times are not. Blocks that only
+//! narrow the intervals of times are omitted, since each takes long there.
 
 use super::file::{Experiment, Scale};
 use super::load::Kind;
@@ -7,8 +7,8 @@ use super::load::Kind;
 /// Two show whether counts repeat.
 const BLOCKS: u32 = 2;
 
-/// Leaves out the blocks beyond the second, and the control arm, which tells how far times differ by themselves. All runs of a program
-/// are watched: who times them would not, and a run that is not watched has no counts.
+/// Omits the blocks after the second, and the control arm, which estimates the noise of times. All runs of a program
+/// are traced, since a run without probes has no counts.
 pub fn shorten(experiment: &mut Experiment) {
     experiment.control = false;
     let is_program = experiment.kind == Kind::Program;
@@ -21,7 +21,7 @@ pub fn shorten(experiment: &mut Experiment) {
     }
 }
 
-/// So many blocks, whatever the experiment says.
+/// Overrides the number of blocks.
 pub fn repeat(experiment: &mut Experiment, blocks: u32) {
     for scale in scales(experiment) {
         scale.repeats = blocks;

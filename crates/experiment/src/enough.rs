@@ -1,12 +1,12 @@
-//! Whether a run with a stopping rule has measured enough.
+//! The stopping rule of a run.
 
 use std::time::{Duration, Instant};
 
 use iotrail_answer::compare::{Metric, interval_width, metrics, place};
 use iotrail_schema::run_record::{CellRecord, RunRecord, Stop};
 
-/// Whether every comparison of the run's metrics is narrow enough. What has no interval, and can have none on this host (a cell that
-/// cannot be tested, a metric that is not known), is not waited for.
+/// Whether the intervals of all comparisons of the run's metrics are narrow enough. Comparisons that cannot have an interval on this host (an
+/// untestable cell, an unknown metric) are ignored.
 pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
     let Some((base, others)) = run.arms.split_first() else { return true };
     let metrics = metrics(run);
@@ -20,13 +20,13 @@ pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
 fn narrow(metric: Metric, a: &CellRecord, b: &CellRecord, stop: &Stop) -> bool {
     let (a, b) = (a.measurements.all(), b.measurements.all());
     let done = a.len().min(b.len());
-    // Where a number is not known, or 0, there is no ratio.
+    // A value that is unknown or 0 has no ratio.
     let has_ratio = a.iter().chain(b.iter()).all(|m| metric.of(m).is_some_and(|x| x > 0.0));
     done >= stop.at_least as usize
         && (!has_ratio || interval_width(metric, &a, &b).is_some_and(|half_width| half_width <= stop.within))
 }
 
-/// The time that a run may take.
+/// The time limit of a run.
 pub struct Budget {
     began: Instant,
     whole: Option<Duration>,
@@ -37,7 +37,7 @@ impl Budget {
         Self { began: Instant::now(), whole: seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) }
     }
 
-    /// Whether another block, as long as the `blocks` up to now were in the middle, would end in time.
+    /// Whether another block would end in time if it takes the median time of `blocks`.
     pub fn has_room(&self, blocks: u32) -> bool {
         let spent = self.began.elapsed();
         let each = spent.checked_div(blocks).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The run itself: slot after slot, each measurement stored before the next one starts.
+//! Executes a run slot by slot; each measurement is stored before the next one starts.
 
 mod beyond;
 
@@ -24,59 +24,59 @@ use iotrail_schema::program_record::Hang;
 use iotrail_schema::run_record::{ARM, RunRecord, Stop};
 use iotrail_store::Store;
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Finished,
-    /// Somebody asked it to stop; what is stored is whole.
+    /// Stopped on request; stored measurements are complete.
     Interrupted,
-    /// A verified load read data that is not what was written: the run ended there, and holds what was measured before.
+    /// A verified load read corrupt data: the run ended there and has the measurements before it.
     Corrupted,
 }
 
-/// What happens, for those who show it.
+/// Progress events for display.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// A measurement begins: the `done`th of `planned` is over, counting those of the run that is resumed.
+    /// A measurement begins; `done` of `planned` are complete, including those before a resume.
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
-    /// One that others disturbed begins once more.
+    /// A disturbed measurement is repeated.
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
-    /// Others disturb the machine throughout: there are `repeats` blocks, in place of the `of_plan` that were planned.
+    /// The machine is disturbed permanently: `repeats` blocks are measured instead of the planned `of_plan`.
     Added { planned: usize, repeats: u32, of_plan: u32 },
-    /// Two blocks are whole, the fewest that give an interval: what they say so far.
+    /// Preliminary answer after two complete blocks, the minimum for an interval.
     SoFar { record: &'a RunRecord, repeats: u32 },
-    /// Of a search: a block is over.
+    /// A block of a search ended.
     Left { left: usize, leader: &'a str },
-    /// The machine cannot do this cell; the run goes on without it.
+    /// The machine cannot run this cell; the run continues without it.
     Untestable { cell: &'a Cell, reason: &'a Error },
 }
 
-/// A run that is stored and has measurements to come.
+/// A stored run with remaining measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     pub run: i64,
     pub seed: u32,
-    /// The slots to come, in order.
+    /// The remaining slots, in order.
     pub slots: Vec<Slot>,
     pub planned: usize,
 }
 
-/// Stores the run, with nothing measured yet.
+/// Stores the run without measurements.
 pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     let slots = slots(plan, seed)?;
     let run = store.begin(&plan.record(seed, clock::unix_s()), &plan.key())?;
     Ok(Started { run, seed, planned: slots.len(), slots })
 }
 
-/// What `--resume` says where there is no unfinished run.
+/// The error of `--resume` without an unfinished run.
 pub fn nothing_to_resume(experiment: &str, store: &Path) -> Error {
     Error::input(
-        format!("no run of '{experiment}' in {} waits to be resumed", store.display()),
-        "start one without --resume",
+        format!("no unfinished run of '{experiment}' in {}", store.display()),
+        "omit --resume to start a new run",
     )
 }
 
-/// Takes up the last run of this experiment that has not ended; refuses where this plan would measure something else.
+/// Resumes the last unfinished run of this experiment; fails if this plan measures something else.
 pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Started> {
     let Some(last) = store.last_unfinished(&plan.name)? else {
         return Err(nothing_to_resume(&plan.name, store.path()));
@@ -85,7 +85,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
     let refuse = |why: String| {
         Error::input(
             format!("run {} of '{}' cannot be resumed: {why}", last.run, plan.name),
-            "use the options it was started with, or start a new run without --resume",
+            "use its original options, or omit --resume to start a new run",
         )
     };
     if last.plan_key != plan.key() {
@@ -106,14 +106,14 @@ fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
     if cells.is_empty() {
         let reason = plan.cells.iter().find_map(|c| c.untestable.as_deref()).unwrap_or("it has no cells");
         return Err(Error::machine(
-            format!("nothing of '{}' can be tested here: {reason}", plan.name),
+            format!("no cell of '{}' can be tested here: {reason}", plan.name),
             "choose another target with --file, or run `iotrail check`",
         ));
     }
     Ok(order(&cells, plan.repeats, seed))
 }
 
-/// What measuring a run takes.
+/// Callbacks for measuring a run.
 pub struct Execution<'a> {
     pub plan: &'a Plan,
     pub started: &'a Started,
@@ -124,16 +124,16 @@ pub struct Execution<'a> {
     pub tell: &'a mut dyn FnMut(Step<'_>),
 }
 
-/// Measures what is to come; a measurement that `stop` cut short is dropped. A run that fails before anything is stored
-/// leaves no trace: there is nothing to report and nothing to resume.
+/// Measures the remaining slots; a measurement that `stop` interrupts is dropped. A run that fails before its first measurement
+/// is deleted, since there is nothing to report or resume.
 pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
     let run = e.started.run;
     let _nobody_else_measures_it = e.store.measuring(run)?;
     let done = e.store.done(run)?;
     if e.started.slots.iter().any(|s| done.contains(&(s.cell, s.repeat))) {
         return Err(Error::input(
-            format!("another process has gone on with run {run}"),
-            "see how far it is: iotrail list",
+            format!("another process has resumed run {run}"),
+            "check its progress with iotrail list",
         ));
     }
     let outcome = measure_slots(&mut e);
@@ -143,13 +143,13 @@ pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
     outcome
 }
 
-/// Asked before each block.
+/// Called before each block.
 fn is_enough(store: &Store, run: i64, rule: &Stop, has_time: bool) -> Result<bool> {
     let record = store.load(run)?;
     Ok(!has_time || record.is_some_and(|record| narrow_enough(&record, rule)))
 }
 
-/// The cell as this block measures it; an experiment that says a seed has the same one in all.
+/// The cell with the seed of this block; an experiment with a fixed seed uses it in all blocks.
 fn with_seed(cell: &Cell, seed: u32) -> Cell {
     let mut cell = cell.clone();
     match &mut cell.load {
@@ -160,7 +160,7 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     cell
 }
 
-/// What became of one slot.
+/// The outcome of one slot.
 enum SlotOutcome {
     Kept {
         disturbed: bool,
@@ -174,13 +174,13 @@ enum SlotOutcome {
 struct Slots<'e, 'a> {
     e: &'e mut Execution<'a>,
     untestable: HashSet<u32>,
-    /// Cells that failed before the run was resumed: they are tried again.
+    /// Cells that failed before the resume: they are tried again.
     failed_before: HashSet<u32>,
     last_reason: Option<Error>,
     done: usize,
     planned: usize,
     measured_any: bool,
-    /// Slots of this block that were disturbed, with how often.
+    /// Disturbed slots of this block, with the number of times.
     disturbed: Vec<(Slot, u32)>,
     beyond: Beyond,
 }
@@ -215,11 +215,11 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
 }
 
 impl Slots<'_, '_> {
-    /// The planned blocks, as far as a stopping rule or a search lets them. `Some`: the run ends here.
+    /// The planned blocks, unless a stopping rule or a search ends earlier. `Some`: the run ends here.
     fn planned(&mut self) -> Result<Option<Outcome>> {
         let (plan, started) = (self.e.plan, self.e.started);
         let budget = Budget::new(plan.search_s().or(plan.stop.as_ref().and_then(|s| s.budget_s)));
-        // The first one may be what is left of a block that was interrupted: it is measured whatever is enough.
+        // The first one may be the rest of an interrupted block: it is completed regardless of the stopping rule.
         let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
         let mut search = self.search()?;
         for slot in &started.slots {
@@ -269,7 +269,7 @@ impl Slots<'_, '_> {
         Ok(())
     }
 
-    /// Who is left of a search; `None`: nothing is searched for.
+    /// The remaining arms of a search; `None`: not a search.
     fn search(&mut self) -> Result<Option<State>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
         let record = if plan.searches().is_some() { store.load(started.run)? } else { None };
@@ -286,7 +286,7 @@ impl Slots<'_, '_> {
         arm.and_then(|arm| plan.arms.iter().position(|a| a == arm)).is_none_or(|i| state.alive[i])
     }
 
-    /// If an arm of a search hangs, arms that have its settings are no longer measured.
+    /// If an arm of a search hangs, arms that include its settings are no longer measured.
     fn exclude_like(&mut self, cell: u32, error: &Error) -> Result<()> {
         let Execution { plan, started, store, .. } = &mut *self.e;
         let hung = error.source.as_ref().and_then(|cause| cause.downcast_ref::<Hung>());
@@ -329,7 +329,7 @@ impl Slots<'_, '_> {
         Ok(None)
     }
 
-    /// What others disturbed in this block is measured again at its end, near in time to those that it is compared with.
+    /// Disturbed measurements of this block are repeated at its end, close in time to the measurements that they are compared with.
     fn once_more(&mut self) -> Result<Option<Outcome>> {
         let mut disturbed = std::mem::take(&mut self.disturbed);
         while !disturbed.is_empty() {
@@ -345,7 +345,7 @@ impl Slots<'_, '_> {
                             still.push((slot, times + 1));
                         }
                     }
-                    // The measurement that is there stands.
+                    // The existing measurement is kept.
                     SlotOutcome::Untestable(_) => {}
                     SlotOutcome::Ends(outcome) => return Ok(Some(outcome)),
                 }
@@ -355,7 +355,7 @@ impl Slots<'_, '_> {
         Ok(None)
     }
 
-    /// Measures and stores it; `thrown_away` measurements of this slot were disturbed before.
+    /// Measures and stores one slot; `thrown_away`: number of discarded disturbed measurements of this slot.
     fn measure(&mut self, slot: Slot, thrown_away: u32) -> Result<SlotOutcome> {
         let Execution { plan, started, store, stop, measure, tell } = &mut *self.e;
         if stop.load(Ordering::Relaxed) {
@@ -369,7 +369,7 @@ impl Slots<'_, '_> {
             _ => tell(Step::Again { done: self.done, planned: self.planned, repeat: slot.repeat, cell }),
         }
         match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
-            // What ends early measured a shorter run than the others.
+            // A measurement that ended early is not comparable with the others.
             Ok(measured) if measured.interrupted => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Ok(measured) => {
                 let m = Measurement { thrown_away, ..measured.measurement };
@@ -390,9 +390,9 @@ impl Slots<'_, '_> {
                 store.end_corrupted(started.run, &found, clock::unix_s())?;
                 Ok(SlotOutcome::Ends(Outcome::Corrupted))
             }
-            // A fault of ours says nothing of the cell.
+            // An internal error does not make the cell untestable.
             Err(e) if e.kind == Kind::Internal => Err(e),
-            // A load that was told to stop may fail for that; the failure says nothing of the machine.
+            // A load can fail because it was stopped; that does not make the cell untestable.
             Err(_) if stop.load(Ordering::Relaxed) => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Err(e) if e.kind == Kind::Machine && thrown_away == 0 => {
                 store.mark_untestable(started.run, slot.cell, &e.to_string())?;

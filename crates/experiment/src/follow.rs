@@ -1,4 +1,4 @@
-//! Requests of a load of ours that are followed whole, as `trace` follows other programs'.
+//! End-to-end tracing of requests of iotrail's loads, as `trace` does for other programs.
 
 use iotrail_answer::warnings::doubt;
 use iotrail_base::error::Result;
@@ -15,17 +15,17 @@ use iotrail_schema::measurement::{Followed, Measurement, Punts};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
 
-/// A trail's room in the ring buffer, its header included.
+/// Size of a trail in the ring buffer, including its header.
 const TRAIL_BYTES: u64 = 256;
 
-/// What the ring buffer holds of one request in `one_in`. Taking trails out costs about a microsecond each on some CPU, beside
-/// the load; so as many as a load of some seconds makes wait for its end.
+/// Capacity of the ring buffer for 1 in `one_in` requests. Reading a trail takes about 1 µs of some CPU, in parallel with
+/// the load, so that the trails of a load of some seconds stay in the buffer until its end.
 pub fn follow(one_in: u32) -> Follow {
     let ring_bytes = if one_in < 16 { 64 << 20 } else { 16 << 20 };
     Follow { choice: Choice::fixed(one_in), ring_bytes, stacks: false }
 }
 
-/// Followed requests as they are taken out.
+/// The traced requests read so far.
 pub struct Requests {
     how: Follow,
     completions: u64,
@@ -35,7 +35,7 @@ pub struct Requests {
     delays: Delays,
     multishot: Multishot,
     passages: OrderTracker,
-    /// I/Os that were done when it was emptied last.
+    /// Number of completed I/Os when the buffer was last emptied.
     emptied_at: u64,
 }
 
@@ -54,7 +54,7 @@ impl Requests {
         }
     }
 
-    /// `done` I/Os are over: takes out what has been followed, if the ring buffer may be half full.
+    /// Reads the trails after `done` I/Os, if the ring buffer may be half full.
     pub fn make_room(&mut self, watch: &mut Watch<'_>, done: u64) -> Result<()> {
         let waiting = done.saturating_sub(self.emptied_at) / u64::from(self.how.choice.one_in);
         if waiting * TRAIL_BYTES < u64::from(self.how.ring_bytes) / 2 {
@@ -90,7 +90,7 @@ impl Requests {
         self.delays.take(trail);
     }
 
-    /// Adds what they tell to the measurement.
+    /// Adds the results to the measurement.
     pub fn tell(self, m: &mut Measurement, loss: FollowLoss) {
         m.vehicles = self.delays.beside(&m.vehicles);
         m.stages = self.times.stages(self.how.choice.one_in).map(Into::into);
@@ -120,7 +120,7 @@ impl Requests {
     }
 }
 
-/// What was handed to io-wq, over all rings; `None`: the program for it is not there.
+/// Requests handed to io-wq, over all rings; `None`: the BPF program is not loaded.
 pub fn punts(observed: &Observed) -> Option<Punts> {
     let opcodes = || observed.rings.iter().flat_map(|ring| &ring.opcodes);
     observed.programs.iter().any(|name| name == "follow_punt").then(|| Punts {

@@ -1,4 +1,4 @@
-//! An experiment made of options as they are given on a command line: what has several values is what is measured against each other.
+//! An experiment from options on a command line: options with several values define the arms.
 
 use std::collections::HashSet;
 
@@ -10,22 +10,22 @@ use iotrail_answer::table::NET;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, value_text};
 
-/// An option, and its values as they were written.
+/// An option and its values as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionValues {
     pub name: String,
     pub values: Vec<String>,
 }
 
-/// Of the network load: what the server is, and what it is asked.
+/// Options of the network load: the server's, and the sender's.
 pub const SERVER_LISTS: [&str; 3] = ["engine", "ring", "receive"];
 pub const SENDER_LISTS: [&str; 2] = ["connections", "window"];
-/// What `--engine epoll` knows nothing of.
+/// Options that `--engine epoll` ignores.
 const OF_RINGS: [&str; 2] = ["ring", "receive"];
 
-/// A network load. Every combination of what the server is makes an arm; where that is one, what it is asked does.
+/// A network load. Each combination of server options is an arm; if there is only one, each combination of sender options is.
 ///
-/// Errors: a value that its option does not take, one that stands twice.
+/// Errors: an invalid value, or a duplicate one.
 pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>) -> Result<Experiment> {
     let mut load = Options::new();
     let mut lists: Vec<(&str, Vec<Value>)> = Vec::new();
@@ -33,7 +33,7 @@ pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>)
         let parsed = values.iter().map(|text| value(Kind::Net, name, text)).collect::<Result<Vec<_>>>()?;
         let mut seen = HashSet::new();
         if let Some(twice) = values.iter().find(|v| !seen.insert(*v)) {
-            return Err(Error::input(format!("--{name} has {twice} twice"), "give each value once"));
+            return Err(Error::input(format!("--{name} lists {twice} twice"), "list each value once"));
         }
         match &parsed[..] {
             [one] => _ = load.insert(name.clone(), one.clone()),
@@ -78,7 +78,7 @@ pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>)
     })
 }
 
-/// As the option takes it: text, or the number or the truth that is meant.
+/// The value in the option's type: text, number or Boolean.
 pub fn value(kind: Kind, name: &str, text: &str) -> Result<Value> {
     let numbers = [
         text.parse().ok().map(Value::Boolean),
@@ -88,7 +88,7 @@ pub fn value(kind: Kind, name: &str, text: &str) -> Result<Value> {
     let takes = |value: &Value| {
         settled(kind, [(name.to_owned(), value.clone())].into_iter().collect()).map_err(|why| {
             let page = if kind == Kind::Net { "net bench" } else { "bench" };
-            Error::input(format!("--{name} does not take '{text}': {why}"), format!("see `iotrail {page} --help`"))
+            Error::input(format!("--{name} does not accept '{text}': {why}"), format!("see `iotrail {page} --help`"))
         })
     };
     let as_text = Value::String(text.to_owned());
@@ -112,7 +112,7 @@ fn named(axis: Axis) -> Axis {
     Axis { points: points.collect(), name: axis.name }
 }
 
-/// Every combination once. Rings' options make no second arm of an engine without rings.
+/// Each combination once. Options of rings do not create further arms of an engine without rings.
 fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
     let mut all: Vec<Vec<(&str, Value)>> = vec![vec![]];
     for (name, values) in lists {
@@ -135,7 +135,7 @@ fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
     Axis { name: ARM.into(), points }
 }
 
-/// Called by its values.
+/// Named after its values.
 fn point(options: Vec<(&str, Value)>) -> Point {
     let text = |v: &Value| value_text(&to_json(v));
     let (names, at): (Vec<String>, Vec<String>) =
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!((load["server-cpus"].as_str(), load["request"].as_str()), (Some("0"), Some("4k")));
         assert_eq!(load["rate"], Value::Float(0.5));
         let refused = |options| net_experiment(&given(options), 1, None).unwrap_err().to_string();
-        assert_eq!(refused(&[("window", &["1", "2", "1"])]), "--window has 1 twice; give each value once");
-        assert!(refused(&[("engine", &["kqueue"])]).starts_with("--engine does not take 'kqueue': unknown variant"));
+        assert_eq!(refused(&[("window", &["1", "2", "1"])]), "--window lists 1 twice; list each value once");
+        assert!(refused(&[("engine", &["kqueue"])]).starts_with("--engine does not accept 'kqueue': unknown variant"));
     }
 }

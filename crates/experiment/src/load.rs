@@ -1,4 +1,4 @@
-//! What a cell runs: a load on storage, or one over the network. An experiment is of one kind.
+//! The load of a cell: on storage, over the network, or a program. An experiment has one kind.
 
 use std::ffi::OsString;
 use std::sync::LazyLock;
@@ -26,7 +26,7 @@ pub enum Kind {
     #[default]
     Storage,
     Net,
-    /// A program of the user's.
+    /// A user's program.
     Program,
 }
 
@@ -37,18 +37,18 @@ pub enum Load {
     Program(Box<ProgramOptions>),
 }
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
     After(Duration),
-    /// By number of I/Os, or of requests.
+    /// After a number of I/Os or requests.
     AtCount(u64),
-    /// When it ends.
+    /// The end of the load.
     ByItself,
 }
 
 impl Kind {
-    /// Names of the load's options, from the one place that defines them.
+    /// Names of the load's options, from their definition.
     pub fn option_names(self) -> &'static [String] {
         static STORAGE: LazyLock<Vec<String>> = LazyLock::new(names_of::<LoadOptions>);
         static NET: LazyLock<Vec<String>> = LazyLock::new(names_of::<NetOptions>);
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Of all that is refused by an experiment's text.
+    /// The remedy of errors in the text of an experiment.
     pub fn remedy(self) -> &'static str {
         match self {
             Kind::Storage => "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options",
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Options → the load, defaults where they don't speak. Errors: what does not go together.
+    /// Options → the load, with defaults. Errors: incompatible options.
     pub fn load(self, options: Table) -> std::result::Result<Load, String> {
         if options.contains_key("runtime") && options.contains_key("count") {
             return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
@@ -90,7 +90,7 @@ impl Kind {
 }
 
 impl Load {
-    /// Of a load on storage.
+    /// The options of a load on storage.
     pub fn storage(&self) -> Option<&LoadOptions> {
         match self {
             Load::Storage(load) => Some(load),
@@ -98,12 +98,12 @@ impl Load {
         }
     }
 
-    /// Whether it can run here, by the load's own rules.
+    /// Checks with the load's rules whether it can run here.
     pub fn check(&self, target: Option<&Target>, online_cpus: &[u32]) -> Result<()> {
         match self {
             Load::Storage(load) => LoadSpec::resolve(load, target, online_cpus).map(drop),
             Load::Net(net) => {
-                // The CPUs of another machine are looked at there.
+                // CPUs of another machine are checked there.
                 let is_here = net.between != Between::Hosts;
                 let server_cpus = net.server.server_cpus.clone().filter(|_| is_here);
                 ServerSpec::resolve(&ServerOptions { server_cpus, ..net.server.clone() }, online_cpus)?;
@@ -115,7 +115,7 @@ impl Load {
                 }
                 if program.server.as_ref().is_some_and(|server| server.ready == Ready::Port(0)) {
                     return Err(Error::input(
-                        "nothing says when the server is ready",
+                        "the condition for a ready server is missing",
                         "add ready: port:N, file:PATH or log:REGEX",
                     ));
                 }
@@ -138,7 +138,7 @@ impl Load {
             Load::Net(net) => (net.sender.count, net.sender.runtime),
             Load::Program(_) => return Ends::ByItself,
         };
-        // Five seconds are the loads' own default.
+        // Five seconds are the default of the loads.
         count.map_or(Ends::After(runtime.map_or(Duration::from_secs(5), |Span(time)| time)), Ends::AtCount)
     }
 }

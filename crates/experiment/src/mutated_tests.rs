@@ -1,4 +1,4 @@
-//! Ten thousand experiment files, each a built-in one that was changed at random: refused with a place, or planned; no panic.
+//! Ten thousand randomly mutated built-in experiments are planned or rejected with a position, without a panic.
 
 use super::builtin;
 use super::file::parse;
@@ -8,7 +8,7 @@ use iotrail_base::units::Bytes;
 use iotrail_schema::measurement::{self, TargetInterrupt};
 use iotrail_stats::random::SplitMix64;
 
-/// What a slip of the pen, or malice, might put in.
+/// Text that a typing error or an attacker could insert.
 const WORDS: &[&str] = &[
     "",
     " ",
@@ -109,7 +109,7 @@ fn mutate(text: &str, random: &mut SplitMix64) -> String {
                 let piece = text[from..to].to_owned();
                 text.insert_str(from, &piece);
             }
-            // A whole line by another, or by a word.
+            // Replace a line by another line or a word.
             kind => {
                 let lines: Vec<&str> = text.lines().collect();
                 let line = |random: &mut SplitMix64| random.below(lines.len().max(1) as u64) as usize;
@@ -124,7 +124,7 @@ fn mutate(text: &str, random: &mut SplitMix64) -> String {
 }
 
 #[test]
-fn each_is_refused_with_a_place_or_planned() {
+fn each_mutation_is_rejected_with_a_position_or_planned() {
     let target =
         Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true, allow_write: false };
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
@@ -156,6 +156,6 @@ fn each_is_refused_with_a_place_or_planned() {
             }
         }
     }
-    // All three ways are gone often.
+    // All three outcomes occur often.
     assert!(refused > 1000 && planned > 1000 && combinations > 20, "{refused} {planned} {combinations}");
 }

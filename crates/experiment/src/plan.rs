@@ -1,5 +1,5 @@
-//! An experiment on this host: every combination of its parameters, resolved to the load's options. A combination that the
-//! host cannot do stays in the plan with the reason, so that the report can say what was not tested.
+//! An experiment on this host: all combinations of its parameters, resolved to the load's options. A combination that the
+//! host cannot run stays in the plan with the reason, so that the report lists it as untested.
 
 mod combination;
 
@@ -25,23 +25,23 @@ use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 use iotrail_schema::search_record::SearchRecord;
 
-/// The cost of one measurement in addition to its load: processes started, the result stored. For the estimate only: the run's own pace
-/// replaces it.
+/// Overhead per measurement (start of processes, storing the result). Only for the estimate: measured times
+/// replace it during the run.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
 
-/// And with probes: loading, verifying, attaching and draining them (a virtual machine of 2 CPUs, in November 2026).
+/// Additional overhead of probes: load, verify, attach and drain (virtual machine with 2 CPUs, November 2026).
 const PROBES: Duration = Duration::from_millis(740);
 
-/// And where a server is started for it.
+/// Additional overhead of starting a server.
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 
-/// What a plan has to know of the host: what decides which CPUs are `irq` and which are not.
+/// Facts of the host that a plan needs: they determine the `irq` CPUs.
 #[derive(Clone)]
 pub struct Facts<'a> {
     pub online_cpus: Vec<u32>,
-    /// This process may load the probes.
+    /// This process is allowed to load the probes.
     pub may_watch: bool,
-    /// What a cell's own target is; `None`: it has none, or nothing can be told of it.
+    /// The target of a cell; `None`: it has none, or the target cannot be examined.
     pub below: &'a dyn Fn(&LoadOptions) -> Option<measurement::Target>,
 }
 
@@ -59,10 +59,10 @@ pub struct Plan {
     pub metrics: Vec<String>,
     pub equivalent_within: Option<f64>,
     pub expectations: Vec<Expectation>,
-    /// What of a fio job file is not in the load.
+    /// Unmapped options of a fio job file.
     pub unmapped: Vec<String>,
     pub quick: bool,
-    /// Blocks; with `stop`, at most.
+    /// Number of blocks; with `stop`, the maximum.
     pub repeats: u32,
     pub stop: Option<Stop>,
     pub axes: Vec<String>,
@@ -70,16 +70,16 @@ pub struct Plan {
     pub target: Option<PathBuf>,
     pub size: Option<u64>,
     pub cells: Vec<Cell>,
-    /// What is searched for among the arms.
+    /// The objective of a search among the arms.
     pub search: Option<SearchRecord>,
-    /// Of a program: what became of its arms before they were measured, and what their runs are held against.
+    /// For a program: the results of the trials of its arms, and the reference for its runs.
     pub tried: Vec<TriedArm>,
     pub expected: Option<Expected>,
-    /// What one run of it took; `None`: not known so far.
+    /// Time of one run; `None`: unknown so far.
     pub each: Option<Duration>,
-    /// This process may load the probes.
+    /// This process is allowed to load the probes.
     pub may_watch: bool,
-    /// The time of a search, from the first trial to the last fresh block.
+    /// Time of a search, from the first trial to the last block of the confirmation.
     pub budget: Option<Budget>,
 }
 
@@ -90,30 +90,30 @@ pub struct Cell {
     /// `cpus irq · wait peek · depth 1 · arm default`.
     pub label: String,
     pub params: Map<String, Value>,
-    /// The options that the experiment sets, as written.
+    /// The options of the experiment, as written.
     pub options: Map<String, Value>,
-    /// The same with the defaults filled in and the target put in.
+    /// The options with defaults and the target.
     pub load: Load,
-    /// What its load runs against, as far as it can be told beforehand.
+    /// The target of its load, as far as known before the run.
     pub target: Option<measurement::Target>,
     pub host: Conditions,
     pub untestable: Option<String>,
 }
 
-/// Time that a run takes.
+/// Estimated time of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Warm-ups, runtimes, and what each measurement costs beside its load, for all blocks.
+    /// Warm-ups, runtimes and overhead of the measurements, for all blocks.
     pub stated: Duration,
-    /// The same for as few blocks as may be.
+    /// As above, for the minimum number of blocks.
     pub least: Duration,
-    /// I/Os of the measurements that end by number: what these take is not known beforehand.
+    /// I/Os of measurements that end by number; their time is unknown before the run.
     pub counted_ios: u64,
-    /// Runs of a program that has not run yet, those that check its arms included: their time is not known either.
+    /// Runs of a program that has not run yet, including trials; their time is unknown too.
     pub runs: u64,
 }
 
-/// What the cells of an experiment do to the file that is theirs where they name none.
+/// Use of the default file by the cells that name none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TargetUse {
     Nothing,
@@ -126,17 +126,17 @@ pub enum TargetUse {
 pub struct Written {
     pub path: PathBuf,
     pub exists: bool,
-    /// The part that is used; `None`: all of a device.
+    /// Size of the used part; `None`: an entire device.
     pub bytes: Option<u64>,
     /// Measurements that write to it.
     pub overwrites: usize,
     pub allowed: bool,
 }
 
-/// What is below the targets of a plan's cells, by path; an engine may read a path in a way of its own.
+/// Devices of the targets of a plan's cells, by path; engines interpret paths differently.
 type Targets = HashMap<(Option<PathBuf>, EngineKind), Option<measurement::Target>>;
 
-/// The most that any cell does.
+/// The strongest use by any cell.
 pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
     let mut most = TargetUse::Nothing;
     each_combination(scale, &mut |points| {
@@ -149,22 +149,22 @@ pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
     Ok(most)
 }
 
-/// The file that cells without one of their own use.
+/// The file of cells that name none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Target {
     pub path: Option<PathBuf>,
     pub size: Option<Bytes>,
-    /// Made by iotrail to be used by loads, so a load may write to it.
+    /// A scratch file of iotrail, to which loads may write.
     pub scratch: bool,
     /// The command line has `--allow-write`.
     pub allow_write: bool,
 }
 
-/// Why the host cannot be brought into these conditions for a load with this target; `None`: as far as is known it can.
+/// The reason why these conditions cannot be set on the host for this target; `None`: no reason known.
 pub type Refusal<'a> = &'a dyn Fn(&Conditions, Option<&measurement::Target>) -> Option<Error>;
 
-/// Resolves every cell by the load's own rules: where these, or the host's, say that the machine does not allow it ([`error::Kind::Machine`])
-/// the cell is untestable here; options that can run nowhere ([`error::Kind::Input`]) refuse the experiment.
+/// Resolves all cells with the load's rules. If these or the host's rules report that the machine does not allow it ([`error::Kind::Machine`]),
+/// the cell is untestable; options that cannot run on any machine ([`error::Kind::Input`]) make the experiment invalid.
 pub fn plan(
     experiment: &Experiment,
     quick: bool,
@@ -178,7 +178,7 @@ pub fn plan(
         (true, None) => {
             return Err(Error::input(
                 format!("experiment '{}' has no quick form", experiment.name),
-                "leave out --quick, or add a [quick] table to the file",
+                "omit --quick, or add a [quick] table to the file",
             ));
         }
     };
@@ -186,7 +186,7 @@ pub fn plan(
     let with_control = with_control(scale);
     let scale = if experiment.control { &with_control } else { scale };
     let mut cells = Vec::new();
-    // Many cells have one target, and looking at it reads dozens of the kernel's files.
+    // Cells share targets, and examining a target reads dozens of kernel files.
     let known: RefCell<Targets> = RefCell::default();
     let below = |load: &LoadOptions| {
         let key = (load.file.clone(), load.engine);
@@ -230,7 +230,7 @@ pub fn plan(
     })
 }
 
-/// The first arm once more, as the control.
+/// The first arm again, as the control.
 fn with_control(scale: &Scale) -> Scale {
     let mut scale = scale.clone();
     let arms = scale.axes.iter_mut().filter(|axis| axis.name == ARM);
@@ -241,7 +241,7 @@ fn with_control(scale: &Scale) -> Scale {
     scale
 }
 
-/// The quick form may have fewer values than are spoken of.
+/// The quick form may lack values that expectations name.
 fn expected_here(experiment: &Experiment, scale: &Scale) -> Vec<Expectation> {
     let has = |name: &str, value: &Value| {
         scale.axes.iter().any(|a| a.name == name && a.points.iter().any(|p| to_json(&p.value) == *value))
@@ -262,7 +262,7 @@ fn cell(
     let settled = settled(kind, options.clone()).map_err(|e| refuse(&e))?;
     let (mut load, host) = (settled.load, settled.host);
     if let Load::Storage(load) = &mut load {
-        // A file that someone else wrote may name any file: only the command line allows to overwrite what exists.
+        // An experiment file from another author can name any file, so that only the command line can permit overwriting.
         load.allow_write = target.allow_write;
         if load.file.is_none() && load.uses_target() {
             load.file.clone_from(&target.path);
@@ -284,7 +284,7 @@ fn cell(
     Ok(Cell { number, label: label(&params, points), params, options, load, target: below, host, untestable })
 }
 
-/// The kernel would say so too, but only to the first I/O of each cell.
+/// The kernel would also reject it, but only at the first I/O of each cell.
 fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measurement::Target>) -> Option<String> {
     let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && load.uses_target();
     let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
@@ -300,7 +300,7 @@ impl Plan {
         self.cells.iter().filter(|c| c.untestable.is_none())
     }
 
-    /// Arms that have the settings of this one and more. Where it hangs, they hang too.
+    /// Arms with the settings of this one and further ones. If this one hangs, they hang too.
     pub fn with_settings_of(&self, arm: &str) -> Vec<&str> {
         let options = |name: &str| {
             self.cells.iter().find(|cell| cell.params.get(ARM).is_some_and(|a| a == name)).map(|cell| &cell.options)
@@ -321,7 +321,7 @@ impl Plan {
         self.arms.iter().filter(is_with).map(String::as_str).collect()
     }
 
-    /// Which way a program's own figures are taken to be better, where that is guessed.
+    /// The assumed direction of a program's metrics, if guessed.
     pub fn directions(&self) -> Option<String> {
         self.cells.iter().find_map(|cell| match &cell.load {
             Load::Program(program) => program.directions(),
@@ -392,7 +392,7 @@ impl Plan {
         ))
     }
 
-    /// What has to be the same for a run to be resumed: what is measured, not what is said about it.
+    /// Properties that must match for a resume: those of the measurements, not descriptions.
     pub fn key(&self) -> String {
         let of = |c: &Cell| json!({"label": c.label, "options": c.options, "untestable": c.limit()});
         let cells: Vec<Value> = self.cells.iter().map(of).collect();
@@ -405,18 +405,18 @@ impl Plan {
         key.to_string()
     }
 
-    /// Seconds that a search may take.
+    /// Time limit of a search in seconds.
     pub fn search_s(&self) -> Option<f64> {
         let part = self.budget.and_then(|budget| budget.search).map(|time| time.as_secs_f64());
         self.searches().map(|search| part.unwrap_or(search.budget_s))
     }
 
-    /// What it searches for; `None`: nothing, as where it confirms what was found.
+    /// The objective; `None`: not a search, for example a confirmation.
     pub fn searches(&self) -> Option<&SearchRecord> {
         self.search.as_ref().filter(|search| search.is_search())
     }
 
-    /// The run as it stands before its first measurement.
+    /// The run before its first measurement.
     pub fn record(&self, seed: u32, started_unix_s: u64) -> RunRecord {
         RunRecord {
             schema: SCHEMA.into(),
@@ -457,7 +457,7 @@ impl Plan {
 }
 
 impl Cell {
-    /// Of the key: why it is not measured, or of a program that it is not: what was seen of its run is another number each time.
+    /// For the key: the reason why a cell is not measured. For a program only the fact, since the reason contains varying numbers.
     fn limit(&self) -> Value {
         match (&self.untestable, &self.load) {
             (None, _) => Value::Null,
@@ -467,10 +467,10 @@ impl Cell {
     }
 }
 
-/// Where two keys differ, in words.
+/// The first difference between two keys, in words.
 pub fn difference(stored: &str, wanted: &str) -> String {
     let (Ok(old), Ok(new)) = (serde_json::from_str::<Value>(stored), serde_json::from_str::<Value>(wanted)) else {
-        return "its plan cannot be read".into();
+        return "its plan is unreadable".into();
     };
     for name in ["quick", "target", "size", "repeats", "stop", "objective", "constraints"] {
         if old[name] != new[name] {
@@ -492,7 +492,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
     }
 }
 
-/// A path for the plan: relative ones would mean another file in another working directory.
+/// An absolute path for the plan, since the working directory can change before a resume.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path)
         .map_err(|e| Error::input(format!("cannot use {}", path.display()), "give an absolute path").because(e))

@@ -35,7 +35,7 @@ fn two_cpus() -> Facts<'static> {
     interrupts_on(&[1])
 }
 
-/// Two CPUs, and a disk whose interrupts land on some of them.
+/// Two CPUs, and a disk whose interrupts arrive on some of them.
 fn interrupts_on(cpus: &[u32]) -> Facts<'static> {
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: cpus.to_vec() };
     let target = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
@@ -47,7 +47,7 @@ fn load(cell: &Cell) -> &LoadOptions {
 }
 
 #[test]
-fn every_combination_is_a_cell_with_its_options() {
+fn each_combination_is_a_cell_with_its_options() {
     let p = two_by_two();
     let labels: Vec<&str> = p.cells.iter().map(|c| c.label.as_str()).collect();
     assert_eq!(
@@ -62,12 +62,12 @@ fn every_combination_is_a_cell_with_its_options() {
     // (160 ms + 150 ms + 1 s) × 4 cells × 3 repeats
     let all = Duration::from_millis(15_720);
     assert_eq!(p.estimate(), Estimate { stated: all, least: all, counted_ios: 0, runs: 0 });
-    // The probes have their time.
+    // The estimate includes the time of the probes.
     assert_eq!(Plan { may_watch: true, ..p }.estimate().stated, all + PROBES * 12);
 }
 
 #[test]
-fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_one() {
+fn an_exclusive_option_of_an_arm_overrides_the_fixed_one() {
     let planned = |from: &str, to: &str| {
         assert!(TWO_BY_TWO.contains(from));
         let text = TWO_BY_TWO.replacen(from, to, 1);
@@ -85,7 +85,7 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
         p.cells[..2].iter().map(|c| (load(c).buffered, load(c).direct)).collect::<Vec<_>>(),
         [(true, false), (false, true)]
     );
-    // Two parameters stay two.
+    // Two parameters do not override each other.
     let e = planned("depth = [1, 4]", "count = [1, 4]\nwait = [\"block\"]").unwrap();
     assert!(e.cells.iter().all(|c| load(c).runtime.is_none()));
     let two = "direct = [false, true]\nbuffered = [false, true]";
@@ -94,7 +94,7 @@ fn of_two_options_that_exclude_each_other_the_arms_takes_the_place_of_the_fixed_
 }
 
 #[test]
-fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() {
+fn coop_has_its_cells_and_its_quick_form_takes_under_two_minutes() {
     let coop = builtin::find("coop").unwrap();
     let full = plan(&coop, false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
@@ -109,7 +109,7 @@ fn coop_has_the_cells_that_it_is_about_and_its_quick_form_ends_in_two_minutes() 
 }
 
 #[test]
-fn interfaces_has_the_cells_that_it_is_about() {
+fn interfaces_has_its_cells() {
     let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((p.cells.len(), p.repeats), (36, 16));
     let counts: Vec<_> = p.cells.iter().map(|c| load(c).count).collect();
@@ -120,7 +120,7 @@ fn interfaces_has_the_cells_that_it_is_about() {
 }
 
 #[test]
-fn what_this_host_cannot_do_stays_with_the_reason() {
+fn cells_that_this_host_cannot_run_keep_their_reason() {
     let coop = builtin::find("coop").unwrap();
     let untestable = |facts: &Facts<'_>| -> Vec<(String, String)> {
         let p = plan(&coop, true, &scratch(), facts, &|_, _| None).unwrap();
@@ -130,19 +130,19 @@ fn what_this_host_cannot_do_stays_with_the_reason() {
     let all = untestable(&interrupts_on(&[0, 1]));
     assert_eq!(all.len(), 24);
     assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
-    // What cannot be told is not guessed.
+    // Unknown facts are not guessed.
     assert_eq!(untestable(&interrupts_on(&[])).len(), 48);
     assert_eq!(untestable(&Facts { below: &|_| None, ..two_cpus() }).len(), 48);
 }
 
 #[test]
-fn a_cell_is_placed_and_refused_by_its_own_target() {
+fn the_target_of_a_cell_decides_its_cpus_and_legality() {
     let text = TWO_BY_TWO
         .replace("depth = [1, 4]", "depth = [1]")
         .replace("[load]", "[host]\nscheduler = \"none\"\n[load]\ncpus = \"irq\"")
         .replace("name = \"default\"", "name = \"default\"\nfile = \"/dev/vdb\"")
         .replace("name = \"coop_taskrun\"", "name = \"coop_taskrun\"\nfile = \"/dev/loop0\"");
-    // Each disk has its interrupt on a CPU of its own; the loop device has none.
+    // Each disk has its interrupt on a separate CPU; the loop device has none.
     let below = |load: &LoadOptions| {
         let path = load.file.clone()?;
         let vdb = TargetInterrupt { irq: 40, name: "virtio3-req.0".into(), cpus: vec![0] };
@@ -166,7 +166,7 @@ fn a_cell_is_placed_and_refused_by_its_own_target() {
 }
 
 #[test]
-fn options_that_can_run_nowhere_refuse_the_experiment() {
+fn options_that_cannot_run_on_any_machine_reject_the_experiment() {
     let refused = |from: &str, to: &str| {
         let experiment = parse(&TWO_BY_TWO.replacen(from, to, 1), "x.toml").unwrap();
         let e = plan(&experiment, false, &scratch(), &two_cpus(), &|_, _| None).unwrap_err();
@@ -175,18 +175,18 @@ fn options_that_can_run_nowhere_refuse_the_experiment() {
     };
     let e = refused("ring = \"coop_taskrun\"", "ring = \"coop_taskrnu\"");
     assert!(
-        e.starts_with("x.toml:15:1: the combination 'depth 1 · arm coop_taskrun' cannot be: ")
+        e.starts_with("x.toml:15:1: the combination 'depth 1 · arm coop_taskrun' is impossible: ")
             && e.contains("coop_taskrnu"),
         "{e}"
     );
     let e = refused("[1, 4]", "[0, 4]");
-    assert!(e.starts_with("x.toml:13:1: the combination 'depth 0 · arm default' cannot be: --depth 0"), "{e}");
+    assert!(e.starts_with("x.toml:13:1: the combination 'depth 0 · arm default' is impossible: --depth 0"), "{e}");
     let e = refused("warmup", "count = 5\nwarmup");
     assert!(e.contains("'runtime' and 'count' exclude each other"), "{e}");
 }
 
 #[test]
-fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
+fn the_key_depends_on_measurements_not_on_descriptions() {
     let p = two_by_two();
     let mut q = p.clone();
     q.question = "Which one?".into();
@@ -204,7 +204,7 @@ fn the_key_changes_with_what_is_measured_and_not_with_what_is_said_of_it() {
 }
 
 #[test]
-fn the_key_of_a_program_says_which_arms_were_dropped_and_not_what_was_seen() {
+fn the_key_of_a_program_has_the_dropped_arms_without_their_reasons() {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 2\n[load]\nprogram = [\"true\"]\n\
                 [[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"sqpoll\"\nring = \"sqpoll\"\n";
     let experiment = parse(text, "x.toml").unwrap();
@@ -216,7 +216,7 @@ fn the_key_of_a_program_says_which_arms_were_dropped_and_not_what_was_seen() {
     };
     assert_eq!(dropped("none was delivered for 5.10 s"), dropped("none was delivered for 5.07 s"));
     assert_ne!(dropped("it stalled"), p.key());
-    // Of another load the reason is one of the machine, which is the same each time.
+    // For other loads, the reason concerns the machine and does not vary.
     let of_disk = |why: &str| {
         let mut p = two_by_two();
         p.cells[1].untestable = Some(why.into());
@@ -225,7 +225,7 @@ fn the_key_of_a_program_says_which_arms_were_dropped_and_not_what_was_seen() {
     assert_ne!(of_disk("no poll queues"), of_disk("no such scheduler"));
 }
 
-/// A program as it is, with SQPOLL, and with SQPOLL and more.
+/// A program as-is, with SQPOLL, and with SQPOLL and further settings.
 pub fn of_a_program() -> Plan {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 40\ncontrol = false\n\
                 [load]\nprogram = [\"true\"]\n[[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"cpus 0\"\ncpus = \"0\"\n\
@@ -236,7 +236,7 @@ pub fn of_a_program() -> Plan {
 }
 
 #[test]
-fn an_arm_with_the_settings_of_another_has_all_that_this_one_changes() {
+fn an_arm_includes_another_if_it_has_all_of_its_settings() {
     let plan = of_a_program();
     assert_eq!(plan.with_settings_of("sqpoll"), ["sqpoll · cpus 0", "sqpoll sq-cpu 0"]);
     assert_eq!(plan.with_settings_of("cpus 0"), ["sqpoll · cpus 0"]);
@@ -259,7 +259,7 @@ fn a_load_without_a_file_needs_no_target() {
 }
 
 #[test]
-fn a_network_load_needs_no_target_and_keeps_both_sides_options() {
+fn a_network_load_needs_no_target_and_keeps_the_options_of_both_sides() {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"net\"\nrepeats = 2\n[load]\nruntime = \"1s\"\n\
                 warmup = \"100ms\"\nserver-cpus = \"0\"\n[matrix]\nconnections = [4, 64]\n[[arm]]\nname = \"epoll\"\n\
                 engine = \"epoll\"\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n";
@@ -275,7 +275,7 @@ fn a_network_load_needs_no_target_and_keeps_both_sides_options() {
     let each = BESIDE_A_NET_LOAD + Duration::from_millis(1100);
     assert_eq!(planned(text).unwrap().estimate().stated, each * 12);
     let e = planned(&text.replace("coop_taskrun", "coop")).unwrap_err().to_string();
-    assert!(e.starts_with("x.toml:16:1: the combination 'connections 4 · arm coop' cannot be: "), "{e}");
+    assert!(e.starts_with("x.toml:16:1: the combination 'connections 4 · arm coop' is impossible: "), "{e}");
     let e = planned(&text.replace("server-cpus = \"0\"", "server-cpus = \"7\"")).unwrap_err().to_string();
     assert!(e.contains("CPU 7 is not there"), "{e}");
 }

@@ -1,5 +1,5 @@
-//! What is found out of a program before it is measured: one watched run as it is, which arms are legal for it, and one watched run of
-//! each of these. An arm that the kernel or the program cannot live with is named, with the reason, and not measured.
+//! Trials of a program before the measurement: one traced run as-is, the legality of the arms, and one traced run of
+//! each legal arm. An arm that fails in the kernel or the program is reported with the reason and not measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,30 +23,30 @@ use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_supervise::change::Params;
 use iotrail_supervise::{rules, supervisor};
 
-/// A run may take so many times as long as the one before it, and this much more.
+/// Time limit of a run: this factor times the previous run, plus this time.
 const LONGER: u32 = 20;
 const AT_LEAST: Duration = Duration::from_secs(10);
-/// What a timed run takes in addition to the program, about.
+/// Approximate overhead of a timed run.
 const BESIDE_A_RUN: Duration = Duration::from_millis(300);
-/// Another mix of requests than as it is: another path through the program.
+/// Share of requests with a changed opcode above which the program took a different code path.
 const MIX: f64 = 0.1;
-/// Of the completions: errors beyond those that there are as it is.
+/// Allowed share of completions with errors in addition to the as-is run.
 const ERRORS: f64 = 0.01;
 
-/// What is told while it goes on: what became of an arm.
+/// Progress: the result of an arm.
 pub type Tell<'a> = &'a mut dyn FnMut(&TriedArm);
 
-/// The program as it is.
+/// The as-is run.
 struct AsIs<'p> {
     name: &'p str,
     options: &'p ProgramOptions,
     run: Run,
-    /// What the probes saw of it; `None`: it was not watched.
+    /// Results of the probes; `None`: not traced.
     trace: Option<TraceRecord>,
     expected: Expected,
 }
 
-/// Looks at every arm of the plan; cells of arms that are not to be measured become untestable. `None`: it was stopped.
+/// Tries all arms of the plan; cells of excluded arms become untestable. `None`: stopped.
 pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Option<(Vec<TriedArm>, Expected)>> {
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
@@ -76,7 +76,7 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
         let arm = match hung {
             Some(hung) => like_hung(fine(name), hung),
             None if plan.budget.is_some_and(|budget| !budget.holds(each, measured + 1, trial)) => {
-                TriedArm { dropped: Some("the budget has no time left to try it".into()), ..fine(name) }
+                TriedArm { dropped: Some("no time left in the budget to try it".into()), ..fine(name) }
             }
             None => match look(name, options, &as_is, stop)? {
                 Some(arm) => arm,
@@ -104,13 +104,13 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     Ok(Some((tried, as_is.expected)))
 }
 
-/// An arm that is not run, since another one hung that has no settings but those of this arm.
+/// An arm that is not run, since an arm with a subset of its settings hung.
 pub fn like_hung(arm: TriedArm, hung: &TriedArm) -> TriedArm {
     let dropped = Some(format!("{} hung with the same settings", hung.name));
     TriedArm { dropped, hang: hung.hang.clone(), ..arm }
 }
 
-/// Its first run. `None`: it was stopped.
+/// Its first run. `None`: stopped.
 fn look_as_is<'p>(
     name: &'p str,
     options: &'p ProgramOptions,
@@ -124,10 +124,10 @@ fn look_as_is<'p>(
         usable => usable?,
     }
     let (wall, trial) = (Duration::from_nanos(run.wall_ns), began.elapsed());
-    // The probes of a trial take time of their own.
+    // The probes of a trial need additional time.
     let each = if options.watch == Watched::None { trial } else { trial.min(wall + BESIDE_A_RUN) };
     let patient = wall * LONGER + AT_LEAST;
-    // One arm that hangs leaves the others time.
+    // A hanging arm must leave time for the others.
     let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
     let patience = Patience { stall: options.stall, in_all: Some(in_all) };
     let expected = Expected { exit_status: run.exit_status, patience, trial, each };
@@ -136,7 +136,7 @@ fn look_as_is<'p>(
     Ok(Some((arm, AsIs { name, options, run, trace, expected })))
 }
 
-/// Another arm: judged, then run. `None`: it was stopped.
+/// Judges another arm, then runs it. `None`: stopped.
 fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBool) -> Result<Option<TriedArm>> {
     let rings = as_is.trace.as_ref().map_or(&[][..], |t| t.rings.as_slice());
     let arm = judged(name, options, rings, &as_is.run);
@@ -151,23 +151,23 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
             let hang = is_hung.then(|| Hang { arm: name.to_owned(), waited_ns: run.wall_ns });
             Ok(Some(TriedArm { dropped, hang, ..seen(arm, &run) }))
         }
-        // What the program or its check says of this arm says nothing of the others.
+        // A failure of the program or its check concerns only this arm.
         Err(e) if e.kind == error::Kind::Machine => Ok(Some(TriedArm { dropped: Some(e.what), ..arm })),
         Err(e) => Err(e),
     }
 }
 
-/// `None`: it was stopped.
+/// `None`: stopped.
 fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Result<Option<Run>> {
     let watched = options.watch != Watched::None;
     let run = run(options, 0, watched, patience, stop).map_err(|e| or_unwatched(e, watched))?;
     Ok(Some(run).filter(|r| r.end != Ended::Stopped && !stop.load(Ordering::Relaxed)))
 }
 
-/// Below this share of a CPU there is nothing that a thread could save by polling.
+/// CPU use of the program below which a polling thread cannot save CPU time.
 const WORTH_POLLING: f64 = 0.05;
 
-/// Of a search: arms that what was watched makes pointless are left out, with the reason.
+/// For a search: excludes arms that are pointless according to the trace, with the reason.
 pub fn spare(plan: &mut Plan) {
     let Some(seen) = plan.tried.first().and_then(|t| t.watched.as_ref()) else { return };
     let Some(cpu) = seen.cpu_per_io_ns else { return };
@@ -188,7 +188,7 @@ fn seen(arm: TriedArm, run: &Run) -> TriedArm {
     TriedArm { rings: ring_records(run), watched: run.trace.as_deref().map(summed), ..arm }
 }
 
-/// Flags are changed without the probes.
+/// Changing flags does not need the probes.
 fn or_unwatched(e: Error, watched: bool) -> Error {
     match e.kind {
         error::Kind::Machine if watched => {
@@ -206,7 +206,7 @@ fn arm_of(cell: &Cell) -> &str {
     }
 }
 
-/// Each arm with the options of its first cell, the first one first.
+/// Each arm with the options of its first cell, in order.
 fn firsts(plan: &Plan) -> Vec<(String, ProgramOptions)> {
     let of = |arm: &String| {
         let cell = plan.cells.iter().find(|c| arm_of(c) == arm)?;
@@ -230,24 +230,21 @@ fn fine(name: &str) -> TriedArm {
     }
 }
 
-/// Whether the run as it is can be measured at all.
+/// Whether the as-is run can be measured.
 fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> Result<()> {
-    // It may have been written meanwhile.
+    // The file may have been written in the meantime.
     input::no_pipe()?;
     let name = options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
-        return Err(Error::input(
-            format!("{name}, as it is: {why}"),
-            "give it something that ends, or --stall more time",
-        ));
+        return Err(Error::input(format!("{name}, unmodified: {why}"), "use a load that ends, or increase --stall"));
     }
-    // Its time is that of its start, and processes that are ended with it have done only part of their work.
+    // Its time is only the startup time, and its background processes are killed before they finish.
     let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);
     if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
         let left: Vec<String> = r.background.iter().map(numbered).collect();
         return Err(Error::input(
-            format!("{name} set up no io_uring before it ended and left in the background: {}", left.join(", ")),
-            "start it in the foreground; a server that stays: --server COMMAND --ready WHAT, with its client after --",
+            format!("{name} exited without setting up an io_uring, and left in the background: {}", left.join(", ")),
+            "start it in the foreground; for a server, use --server COMMAND --ready CONDITION, and its client after --",
         ));
     }
     for metric in &options.metrics {
@@ -255,24 +252,21 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             let status = if r.exit_status == 0 { String::new() } else { format!(", exit status {}", r.exit_status) };
             Error::input(
                 format!("--metric {}: {why} ({}{status})", metric.name, said_last(r)),
-                "run the program by hand and look",
+                "run the program by hand and check its output",
             )
         })?;
     }
-    // A program that fails at once is fast. What it prints, or a check, may prove that this is how it ends.
+    // A program that fails early looks fast. A metric or a check can prove that its exit status is normal.
     if r.exit_status != 0 && options.metrics.is_empty() && options.check.is_none() {
         return Err(Error::input(
-            format!("{name}, as it is, ended with status {} ({})", r.exit_status, said_last(r)),
-            "run it by hand and mend the command; if it ends so with its work done, name what proves it: --metric or --check",
+            format!("{name}, unmodified, exited with status {} ({})", r.exit_status, said_last(r)),
+            "run it by hand and fix the command; if this status is normal, prove it with --metric or --check",
         ));
     }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
-            format!(
-                "{name} set up no io_uring, so no flag can make a difference to it (exit status {})",
-                r.exit_status
-            ),
-            "see whether it is built for io_uring and told to use it: iotrail trace -- CMD",
+            format!("{name} set up no io_uring, so that flags have no effect (exit status {})", r.exit_status),
+            "check with iotrail trace -- CMD whether it is built and configured for io_uring",
         ));
     }
     Ok(())
@@ -286,7 +280,7 @@ fn changes_rings(plan: &Plan) -> bool {
     plan.cells.iter().any(|c| matches!(&c.load, Load::Program(o) if !o.change.is_none()))
 }
 
-/// By the kernel's rules and what the run as it is showed, before it is run.
+/// Judges an arm before its run, by the kernel's rules and the as-is run.
 fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run) -> TriedArm {
     let mut arm = fine(name);
     let change = options.change;
@@ -312,7 +306,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         let submitters = threads.map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
         if added & setup_flag::bit("single_issuer") != 0 && submitters > 1 {
             let reason = format!(
-                "single_issuer: {submitters} threads of {} submit to one ring, and the kernel takes requests of one (EEXIST)",
+                "single_issuer: {submitters} threads of {} submit to one ring, and the kernel accepts requests of only one (EEXIST)",
                 record.comm
             );
             return TriedArm { legal: Legal::No, reason, ..arm };
@@ -320,11 +314,13 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         if added & setup_flag::bit("iopoll") != 0
             && let Some(other) = record.opcodes.iter().find(|o| !opcode::is(&o.opcode, opcode::POLLED))
         {
-            let reason =
-                format!("iopoll: the program makes {} requests, and only reads and writes can be polled", other.opcode);
+            let reason = format!(
+                "iopoll: the program submits {} requests, and only reads and writes can be polled",
+                other.opcode
+            );
             return TriedArm { legal: Legal::No, reason, ..arm };
         }
-        // It waits by looking at the ring, or by poll or an eventfd.
+        // It polls the ring, or waits with poll or an eventfd.
         let looks = record.completions > 0 && threads.is_none_or(|t| t.waiting.is_none());
         if looks && added & setup_flag::bit("defer_taskrun") != 0 {
             risk(
@@ -332,23 +328,21 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             );
         }
         if looks && added & setup_flag::bit("coop_taskrun") != 0 && given.flags & setup_flag::bit("taskrun_flag") == 0 {
-            risk(
-                "it does not wait in io_uring_enter: with coop_taskrun alone, completions may wait for the timer tick",
-            );
+            risk("it does not wait in io_uring_enter: with coop_taskrun only, completions may wait for the timer tick");
         }
         if added & setup_flag::bit("sqpoll") != 0 {
-            risk("sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)");
+            risk("sqpoll: a program that does not check IORING_SQ_NEED_WAKEUP stalls (liburing checks it)");
         }
         if ring.asked.flags & !given.flags & setup_flag::bit("sqpoll") != 0 {
             risk(
-                "without sqpoll, nothing is submitted until the program enters the kernel: one that relies on it stalls",
+                "without sqpoll, requests are submitted only when the program enters the kernel: a program that relies on sqpoll stalls",
             );
         }
         if ring.asked.flags & !given.flags & setup_flag::bit("no_sqarray") != 0 {
-            risk("without no_sqarray, the program has to fill the array of the submission queue (liburing does)");
+            risk("without no_sqarray, the program must fill the array of the submission queue (liburing does)");
         }
         if added & setup_flag::bit("no_sqarray") != 0 {
-            risk("no_sqarray: the program has to know (liburing 2.6 and later do)");
+            risk("no_sqarray: the program must support it (liburing 2.6 and later do)");
         }
         if added & (setup_flag::bit("iopoll") | setup_flag::bit("hybrid_iopoll")) != 0 {
             risk("iopoll: needs O_DIRECT and a device with poll queues");
@@ -360,7 +354,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
     arm
 }
 
-/// Why its run is not one of the same program; `None`: it is.
+/// The reason why its run is not comparable with the as-is run; `None`: it is.
 fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<String> {
     let (base, expected) = (as_is.name, &as_is.expected);
     if let Ended::Stuck(why) = &r.end {
@@ -370,13 +364,13 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         let said = last_line(&r.output).map(|last| format!("; its last line: {last}")).unwrap_or_default();
         let interrupted = r.interrupted_setups().map(|why| format!("; {why}")).unwrap_or_default();
         let (status, expected) = (r.exit_status, expected.exit_status);
-        return Some(format!("it ended with status {status}, {base} with {expected}{said}{interrupted}"));
+        return Some(format!("it exited with status {status}, {base} with {expected}{said}{interrupted}"));
     }
     if let Some(why) = as_asked(r) {
         return Some(why);
     }
     let trace = r.trace.as_deref()?;
-    // Another command or environment may do its I/O in another way: that is what it is compared for.
+    // A different command or environment may do its I/O differently, which is the purpose of the comparison.
     let of = |o: &ProgramOptions| (o.argv.clone(), o.server.clone(), o.env.clone());
     if of(options) != of(as_is.options) {
         return None;
@@ -391,14 +385,14 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
     let (apart, opcode) = mix(&summed(before).opcodes, &summed(trace).opcodes);
     if apart > MIX {
         return Some(format!(
-            "not comparable: the program took another path ({} of its requests are others, {opcode} most)",
+            "not comparable: the program took a different code path ({} of its requests changed, mostly {opcode})",
             percent(apart)
         ));
     }
     None
 }
 
-/// None of its rings is as the arm says.
+/// None of its rings has the flags of the arm.
 fn as_asked(r: &Run) -> Option<String> {
     let first = r.rings.first()?.left_as_asked.as_ref()?;
     r.rings.iter().all(|ring| ring.left_as_asked.is_some()).then(|| first.clone())
@@ -408,7 +402,7 @@ fn error_share(trace: &TraceRecord) -> f64 {
     trace.total.errors as f64 / trace.total.ios.max(1) as f64
 }
 
-/// The share of requests that are of other opcodes, and the opcode whose share differs most.
+/// The share of requests with changed opcodes, and the opcode with the largest change.
 fn mix(a: &[(String, u64)], b: &[(String, u64)]) -> (f64, String) {
     let all = |of: &[(String, u64)]| of.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
     let (all_a, all_b) = (all(a), all(b));

@@ -1,23 +1,23 @@
-//! The order of a run: repeats are blocks, each block holds every cell once in an order of its own. What drifts during a run
-//! (temperature, a neighbour, the disk's own housekeeping) then falls on all arms alike, and each block is a set of pairs.
+//! The order of a run: repeats are blocks, and each block contains all cells once in a random order. Drift during a run
+//! (temperature, a neighbour, the disk's housekeeping) then affects all arms equally, and each block is a set of pairs.
 
 use iotrail_stats::random::SplitMix64;
 pub use iotrail_stats::random::fresh_seed;
 
-/// One measurement to make.
+/// One planned measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
     /// The block, from 1.
     pub repeat: u32,
-    /// The cell's number in the plan.
+    /// Index of the cell in the plan.
     pub cell: u32,
 }
 
-/// All slots of a run. The same seed gives the same order in every version.
+/// All slots of a run. A seed gives the same order in all versions.
 pub fn order(cells: &[u32], repeats: u32, seed: u32) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(cells.len() * repeats as usize);
     for repeat in 1..=repeats {
-        // Each block has a stream of its own, so that a run with more repeats begins like one with fewer.
+        // Each block has its own random stream, so that the first blocks do not depend on the number of repeats.
         let mut random = SplitMix64::new((u64::from(seed) << 32) | u64::from(repeat));
         let mut block = cells.to_vec();
         for i in (1..block.len()).rev() {
@@ -28,14 +28,14 @@ pub fn order(cells: &[u32], repeats: u32, seed: u32) -> Vec<Slot> {
     slots
 }
 
-/// The seed of the loads in one block of a run: all arms of a block do the same I/Os in the same order, and another block others.
+/// The seed of the loads in one block: all arms of a block do the same I/Os in the same order; other blocks do different ones.
 pub fn load_seed(seed: u32, repeat: u32) -> u32 {
-    // Apart from the stream that the block's order is drawn from.
+    // Independent of the stream for the block's order.
     SplitMix64::new(((u64::from(seed) << 32) | u64::from(repeat)) ^ 0x6c6f_6164_6c6f_6164).draw() as u32
 }
 
-/// A variable for the environment of a program that is started to be measured. The environment's size moves the program's stack,
-/// which by itself may make it faster or slower: it differs from block to block, and is the same for all arms of one.
+/// An environment variable for a measured program. The size of the environment moves the program's stack,
+/// which alone can change its speed. It differs between blocks and is the same for all arms of a block.
 pub fn padding(load_seed: u32) -> (&'static str, String) {
     ("IOTRAIL_PADDING", "x".repeat(SplitMix64::new(u64::from(load_seed) ^ 0x7061_6464).below(4096) as usize))
 }

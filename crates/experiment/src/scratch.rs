@@ -1,4 +1,4 @@
-//! Where a target is made when none is given: a file that stays, so that the next run need not lay it out again.
+//! The scratch file that is used if no target is specified. It is kept, so that the next run need not write it again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::own;
 use iotrail_base::units::Bytes;
 
-/// What the variable names; an empty one names nothing.
+/// The path in the variable; `None` if it is empty.
 pub fn named() -> Option<PathBuf> {
     std::env::var_os(TARGET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The scratch file for `size`; nothing is made yet. The size is in the name: a run that needs more makes its own.
+/// The path of the scratch file for `size`; does not create it. The name contains the size, so that a larger run uses another file.
 pub fn file(size: Bytes) -> Result<PathBuf> {
     let mut refused = Vec::new();
     for dir in places(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
@@ -28,20 +28,20 @@ pub fn file(size: Bytes) -> Result<PathBuf> {
             Err(why) => refused.push(format!("{}: {why}", dir.display())),
         }
     }
-    Err(Error::machine("no place for a scratch file", REMEDY).because(refused.join(", ")))
+    Err(Error::machine("no directory for a scratch file", REMEDY).because(refused.join(", ")))
 }
 
-const REMEDY: &str = "name a file on a disk with --file";
+const REMEDY: &str = "specify a file on a disk with --file";
 
-/// Makes the folder of a scratch file. A write experiment writes to what is there of that name without being asked: so folder
-/// and file have to be ours, and no link that somebody else has put there.
+/// Creates the directory of a scratch file. A write experiment overwrites an existing file of that name without --allow-write. Directory
+/// and file must therefore belong to this user and must not be symbolic links of other users.
 pub fn make_folder(file: &Path) -> Result<()> {
     let Some(dir) = file.parent() else { return Ok(()) };
     own::make(dir, REMEDY)?;
     own::check_file(file, REMEDY)
 }
 
-/// In the order of preference. A relative XDG_CACHE_HOME is to be ignored, says the XDG base directory specification.
+/// In order of preference. The XDG base directory specification requires ignoring a relative XDG_CACHE_HOME.
 fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
     let absolute = |p: &PathBuf| p.is_absolute();
     let cache = cache_home.map(PathBuf::from).filter(absolute);
@@ -49,9 +49,9 @@ fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> 
     cache.into_iter().map(|c| c.join("iotrail")).chain([PathBuf::from("/var/tmp/iotrail")]).collect()
 }
 
-/// Whether a file can be made there; refuses file systems in memory, which have no disk to wait for.
+/// Whether a file can be created there; rejects file systems in memory, which have no disk.
 fn usable(dir: &Path) -> std::result::Result<(), String> {
-    let there = dir.ancestors().find(|d| d.is_dir()).ok_or("it is not there")?;
+    let there = dir.ancestors().find(|d| d.is_dir()).ok_or("it does not exist")?;
     let why = |e: Errno| std::io::Error::from(e).to_string();
     access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(why)?;
     if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&statfs(there).map_err(why)?.f_type) {

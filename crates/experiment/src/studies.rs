@@ -1,11 +1,11 @@
-//! The published studies that come with the program, and the experiments that test them.
+//! The built-in published studies, and the experiments that test them.
 
 use super::builtin::nearest;
 use super::file::{Experiment, parse};
 use iotrail_answer::reproduce::study::{Part, Study};
 use iotrail_base::error::{Error, Result};
 
-/// A study's file, and the file of each of its parts.
+/// The file of a study, and the files of its parts.
 struct Files {
     study: &'static str,
     text: &'static str,
@@ -28,7 +28,7 @@ const ALL: [Files; 3] = [
     files!("systor22": "polling"),
 ];
 
-/// Name of each.
+/// Names of the studies.
 pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|files| files.study).collect()
 }
@@ -36,8 +36,8 @@ pub fn names() -> Vec<&'static str> {
 pub fn find(name: &str) -> Result<Study> {
     let Some(files) = ALL.iter().find(|files| files.study == name) else {
         let meant = nearest(name, &names()).map_or_else(String::new, |name| format!("did you mean {name}? "));
-        let remedy = format!("{meant}there are {}; `iotrail reproduce` lists them", names().join(", "));
-        return Err(Error::input(format!("there is no study '{name}'"), remedy));
+        let remedy = format!("{meant}available: {}; `iotrail reproduce` lists them", names().join(", "));
+        return Err(Error::input(format!("unknown study '{name}'"), remedy));
     };
     toml::from_str(files.text)
         .map_err(|e| Error::internal(format!("experiments/reproduce/{name}.toml: {}", e.message())))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::file::{Axis, to_json};
 
-    /// How many of the plan's cells have these values.
+    /// Number of cells of the plan with these values.
     fn cells(axes: &[Axis], at: &Place) -> usize {
         assert!(at.keys().all(|name| axes.iter().any(|a| a.name == *name)), "{at:?}");
         let of_axis = |axis: &Axis| match at.get(&axis.name) {

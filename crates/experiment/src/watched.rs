@@ -1,4 +1,4 @@
-//! Probes around a load, whosever: attached if they are wanted and can be, and what they saw in the measurement's words.
+//! Probes around any load: attaches them if requested and possible, and converts their results for the measurement.
 
 use super::follow;
 use iotrail_answer::warnings::doubt;
@@ -11,7 +11,7 @@ use iotrail_schema::measurement::{
     DeliveryPathCount, Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, Warning,
 };
 
-/// Attaches the probes as `trace` asks. Where it asks for what is possible, a warning says why they could not be attached.
+/// Attaches the probes according to `trace`. With `auto`, failure is a warning with the reason.
 pub(super) fn open<'room>(
     room: &'room mut ObjectSlot,
     subject: Subject,
@@ -25,7 +25,7 @@ pub(super) fn open<'room>(
         Ok(watch) => Ok(Some(watch)),
         Err(e) if trace == Trace::On => Err(e),
         Err(e) => {
-            let remedy = "`iotrail check` says what is missing and what restores it";
+            let remedy = "`iotrail check` lists missing features and how to enable them";
             warnings.push(Warning::new("not_watched", e.to_string(), remedy));
             Ok(None)
         }
@@ -37,20 +37,20 @@ fn or_unwatched(e: Error) -> Error {
     Error { remedy: format!("{}, or run with --trace off", e.remedy), ..e }
 }
 
-/// What the watched load says of itself.
+/// The load's own values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
-    /// What the ratios are to.
+    /// The base of the ratios.
     pub ios: u64,
-    /// Completions that it had from the kernel; `None`: its interface has none, only readiness.
+    /// Completions from the kernel; `None`: its interface reports only readiness.
     pub completions: Option<u64>,
-    /// Whether each of them leaves an event: buffered native aio is synchronous and leaves none.
+    /// Whether each completion has an event: buffered native AIO is synchronous and has none.
     pub leave_events: bool,
-    /// System calls; what the load counts itself is exact. `None`: the probes counted, or nobody.
+    /// System calls, if the load counts them itself (exact). `None`: counted by the probes, or not at all.
     pub syscalls: Option<u64>,
 }
 
-/// The part of a measurement that the probes give.
+/// The probes' part of a measurement.
 #[derive(Debug, Default)]
 pub(super) struct ProbeFigures {
     vehicles: Vec<DeliveryPathCount>,
@@ -63,7 +63,7 @@ pub(super) struct ProbeFigures {
     probe: Probe,
 }
 
-/// The programs that see completions, those of native aio on a file system included.
+/// The BPF programs for completions, including native AIO on a file system.
 const SEE_COMPLETIONS: [&str; 7] = [
     "ring_complete",
     "follow_complete",
@@ -75,8 +75,8 @@ const SEE_COMPLETIONS: [&str; 7] = [
 ];
 
 impl ProbeFigures {
-    /// `observed`: `None` where nothing was watched. Fewer than half of the completions seen: whatever was watched, it was not this load,
-    /// and all that was counted is void; with `Trace::On` that is an error.
+    /// `observed`: `None` without probes. If the probes saw fewer than half of the completions, they traced something else than this load,
+    /// and all counts are invalid; with `Trace::On` that is an error.
     pub fn of(observed: Option<Observed>, counted: Counted, trace: Trace) -> Result<Self> {
         let syscalls = counted.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
         let ratio = |n: Option<u64>| n.filter(|_| counted.ios > 0).map(|n| n as f64 / counted.ios as f64);
@@ -100,8 +100,8 @@ impl ProbeFigures {
             let had = counted.completions.unwrap_or(0);
             let what = format!("the probes saw {} of the load's {had} completions", o.seen);
             return match trace {
-                Trace::On => Err(Error::machine(what, "run it with --trace off, and report this")),
-                // Its own count of system calls stands.
+                Trace::On => Err(Error::machine(what, "run it with --trace off, and report this as a bug")),
+                // The load's own count of system calls stays valid.
                 _ => {
                     Ok(ProbeFigures { per_io: PerIo { syscalls: ratio(counted.syscalls), ..PerIo::default() }, ..seen })
                 }
@@ -126,7 +126,7 @@ impl ProbeFigures {
         Ok(seen)
     }
 
-    /// Puts it into the measurement.
+    /// Adds it to the measurement.
     pub fn tell(self, m: &mut Measurement) {
         m.vehicles = self.vehicles;
         m.per_io = self.per_io;
@@ -170,7 +170,7 @@ mod tests {
         let e = seen(0, Trace::On).err().unwrap();
         assert_eq!(
             (e.exit_status(), e.to_string().as_str()),
-            (3, "the probes saw 0 of the load's 5000 completions; run it with --trace off, and report this",)
+            (3, "the probes saw 0 of the load's 5000 completions; run it with --trace off, and report this as a bug",)
         );
     }
 

@@ -56,7 +56,7 @@ fn killed_sender() -> End {
     kill(sender.id(), libc::SIGKILL);
     assert_eq!(end(sender).status, 128 + libc::SIGKILL);
     let said = wait_for("the server's line", || Some(line(&mut server.child)).filter(|l| l.starts_with("iotrail: ")));
-    assert!(said.contains("the sender (4 connections) has gone in the middle of what was measured"), "{said}");
+    assert!(said.contains("the sender (4 connections) disconnected during a measurement"), "{said}");
     whole(&run(&mut server.load(&place, "--count 100")).ok().json());
     let (_, record) = server.stop();
     assert_eq!((number(&record["spans"]), number(&record["broken_spans"])), (1, 1));

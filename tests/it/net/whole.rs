@@ -142,7 +142,7 @@ fn unmeasured() -> End {
     let gone = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string();
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &gone, "--count", "1"]));
     assert_eq!(ended.status, 3);
-    assert!(ended.one_line().starts_with(&format!("no server of iotrail's answers at the control address {gone}: ")));
+    assert!(ended.one_line().starts_with(&format!("no iotrail server answers at the control address {gone}: ")));
     // A server that is not iotrail's is distinguished from a refusal; without a named address it is only not measured.
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = stranger.local_addr().expect("its address").to_string();
@@ -154,7 +154,7 @@ fn unmeasured() -> End {
     });
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &at, "--count", "1"]));
     assert_eq!(ended.status, 3);
-    assert!(ended.one_line().starts_with("no server of iotrail's answers at"), "{}", ended.stderr);
+    assert!(ended.one_line().starts_with("no iotrail server answers at"), "{}", ended.stderr);
     hand.join().expect("the hand was done");
     server.stop();
     End::Passed

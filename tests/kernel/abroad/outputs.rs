@@ -87,7 +87,7 @@ fn scratch() -> Result<(), Failed> {
         let out = writes(place.path(), &shared)?;
         assert_eq!(out.status.code(), Some(3), "{why}: {}", said(&out));
         let said = said(&out);
-        assert!(said.contains(why) && said.trim_end().ends_with("name a file on a disk with --file"), "{said}");
+        assert!(said.contains(why) && said.trim_end().ends_with("specify a file on a disk with --file"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         for file in [&victim, &at("other/scratch-64k")] {
             assert!(fs::read(file)? == VICTIM, "{} was written to: {why}", file.display());

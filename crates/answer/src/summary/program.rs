@@ -356,7 +356,7 @@ mod tests {
             legal: Legal::Risky,
             reason: "it may stall".into(),
             rings: Vec::new(),
-            dropped: Some("it had not ended after 12.0 s".into()),
+            dropped: Some("it was still running after 12.0 s".into()),
             watched: None,
             hang: hang.clone(),
         };
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(
             notes,
             [
-                "sqpoll hung: it had not ended after 12.0 s; not run, since they have the same settings: sqpoll · cpus irq and sqpoll \
+                "sqpoll hung: it was still running after 12.0 s; not run, since they have the same settings: sqpoll · cpus irq and sqpoll \
               sq-cpu 1"
             ]
         );

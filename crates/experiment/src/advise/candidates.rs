@@ -1,5 +1,5 @@
-//! The configurations that a search compares, each with what adopting it takes and what to write for it. The machine and the
-//! program say later which of them are legal.
+//! The configurations that a search compares, each with the effort of adopting it and the code or command for it. The machine and the
+//! program determine later which of them are legal.
 
 use toml::{Table, Value};
 
@@ -7,29 +7,29 @@ use iotrail_schema::search_record::{Candidate, Effort};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
 
-/// How rings are set up: those that exclude none of each other's reasons.
+/// Setup flags of rings; combinations are valid together.
 pub(super) const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", DEFER, "sqpoll"];
 
 pub(super) const DEFER: &str = "defer_taskrun,single_issuer";
 
-/// The name of what there is now.
+/// The name of the current configuration.
 pub const NOW: &str = AS_IS;
 
-/// A candidate, and the options that make its arm.
+/// A candidate, and the options of its arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposed {
     pub candidate: Candidate,
     pub options: Table,
 }
 
-/// CPUs to run on: `irq` or `non-irq`, and which these are.
+/// CPUs to run on: `irq` or `non-irq`, and their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     pub name: &'static str,
     pub cpus: Vec<u32>,
 }
 
-/// One thing that a candidate changes.
+/// A single change of a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Move {
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct Move {
     pub options: Table,
 }
 
-/// Of a program of the user's: its rings and its CPUs.
+/// Candidates for a user's program: its rings and its CPUs.
 pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
     let rings = RINGS.map(|ring| ring_move(ring, &[]));
     let last = iotrail_host::cpu::online().ok().and_then(|cpus| cpus.last().copied());
@@ -68,7 +68,7 @@ pub(super) fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
     Move { name: format!("{flags}{with}"), effort: Effort::Flag, how: code(flags, values), options }
 }
 
-/// The flags in C and for the crate io-uring, the kernel that they need, and what they ask of the program.
+/// The flags in C and for the crate io-uring, the required kernel, and the requirements on the program.
 fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
     let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
@@ -94,23 +94,23 @@ fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     .collect()
 }
 
-/// What a flag asks of the program.
+/// The requirement of a flag on the program.
 fn asks(flag: &str) -> Option<&'static str> {
     match flag {
         "taskrun_flag" => Some(
-            "who looks at the ring from user mode: enter the kernel where IORING_SQ_TASKRUN is set, as io_uring_peek_cqe does",
+            "if the program polls the ring in user mode: enter the kernel when IORING_SQ_TASKRUN is set, as io_uring_peek_cqe does",
         ),
         "defer_taskrun" => {
-            Some("wait with io_uring_enter, or call io_uring_get_events: nothing is delivered otherwise")
+            Some("wait with io_uring_enter, or call io_uring_get_events; otherwise no completion is delivered")
         }
         "sqpoll" => {
-            Some("enter with IORING_ENTER_SQ_WAKEUP where IORING_SQ_NEED_WAKEUP is set, as io_uring_submit does")
+            Some("enter with IORING_ENTER_SQ_WAKEUP when IORING_SQ_NEED_WAKEUP is set, as io_uring_submit does")
         }
         _ => None,
     }
 }
 
-/// What there is now; each of the one, each of the other, each pair.
+/// The current configuration, each single change, and each pair of changes.
 pub(super) fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     let mut all = vec![joined(&[])];
     all.extend(places.iter().map(|p| joined(&[p])));

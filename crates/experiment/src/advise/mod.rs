@@ -1,5 +1,5 @@
-//! The search for a better configuration: which candidates there are, and the experiments that search among them and confirm what
-//! was found. How a search goes on is `iotrail_answer::search`.
+//! The search for a better configuration: the candidates, and the experiments that search them and confirm the
+//! result. `iotrail_answer::search` has the algorithm.
 
 pub mod candidates;
 pub mod net;

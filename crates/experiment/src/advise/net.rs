@@ -1,4 +1,4 @@
-//! Configurations of our own server: how it waits, receives, and where it runs. What it is asked is the load, and stays.
+//! Configurations of iotrail's server: how it waits and receives, and its CPUs. The load of requests does not change.
 
 use toml::{Table, Value};
 
@@ -12,17 +12,17 @@ use iotrail_net::options::{Accept, Between, NetOptions, Receive, ServerEngine, S
 use iotrail_net::server::spec::ServerSpec;
 use iotrail_schema::search_record::{Effort, LeftOut};
 
-/// Zero-copy sends cost a second completion each: below a page there is nothing to be won.
+/// A zero-copy send costs a second completion, which does not pay off below one page.
 const PAGE: u64 = 4096;
-/// Completions that one wait asks for, at most, and how long it waits for them.
+/// Maximum number of completions per wait, and the maximum waiting time.
 const AT_ONCE: u32 = 16;
 const PATIENCE: &str = "50us";
-/// A buffer takes a request of this size whole.
+/// A request up to this size fits one buffer.
 const LARGE: u64 = 1 << 16;
-/// Where an SQPOLL thread has nothing to do at times: milliseconds until it sleeps.
+/// Idle time until an SQPOLL thread sleeps, in milliseconds, for loads with pauses.
 const IDLE_MS: u32 = 10;
 
-/// Candidates for the server of a described load, the given one first, and what is none. `given`: its options as they were written.
+/// Candidates for the server of a load, the specified one first, and the excluded ones. `given`: its options as written.
 pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed>, Vec<LeftOut>) {
     let server = &base.server;
     let is_ring = server.engine == ServerEngine::IoUring;
@@ -38,7 +38,7 @@ pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed
         true => {
             all.extend(rings.iter().map(|m| vec![m]));
             all.extend(own.iter().map(|m| vec![m]));
-            // What lines and settings buy beside the flags that cost least.
+            // Changes of code and settings, in addition to the cheapest flags.
             all.extend(defer.into_iter().flat_map(|d| places.iter().chain(&own).map(move |m| vec![d, m])));
             all.extend(engines.iter().map(|m| vec![m]));
             all.extend(engines.iter().take(1).flat_map(|m| places.iter().map(move |p| vec![m, p])));
@@ -66,7 +66,7 @@ pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed
     (proposed.collect(), left_out)
 }
 
-/// What cannot be here, by the server's own rules; what this machine does not allow is said when it is planned and measured.
+/// Candidates that the server's rules exclude. Limits of this machine are reported when the candidate is planned and measured.
 fn illegal(p: &Proposed, given: &Table, online: &[u32]) -> Option<String> {
     if p.options.is_empty() {
         return None;
@@ -82,12 +82,12 @@ fn illegal(p: &Proposed, given: &Table, online: &[u32]) -> Option<String> {
     }
 }
 
-/// What could be asked for, and is of no use here.
+/// Possible candidates without a benefit here.
 fn without_use(base: &NetOptions) -> Vec<LeftOut> {
     let out = |name: &str, reason: String| LeftOut { name: name.into(), reason };
     let mut all = Vec::new();
     if base.server.napi.is_none() {
-        let why = "loopback, veth and UNIX sockets have no device queue to poll; try it between two machines";
+        let why = "loopback, veth and UNIX sockets have no device queue to poll; test it between two machines";
         all.push(out("napi", why.into()));
     }
     if base.server.engine == ServerEngine::IoUring && base.server.zero_copy.is_none() {
@@ -110,14 +110,14 @@ fn without_use(base: &NetOptions) -> Vec<LeftOut> {
 fn rings(base: &NetOptions) -> Vec<Move> {
     let mut all: Vec<Move> =
         RINGS.iter().filter(|ring| **ring != base.server.ring).map(|ring| ring_move(ring, &[])).collect();
-    // A sender at full speed leaves its thread no time to sleep.
+    // With a sender at full speed, the SQPOLL thread never sleeps.
     if base.sender.rate.is_some() && base.server.sq_idle.is_none() {
         all.push(ring_move("sqpoll", &[("sq-idle", IDLE_MS)]));
     }
     all
 }
 
-/// Threads, and the CPUs that they are bound to.
+/// Number of threads, and their CPUs.
 fn places(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     let server = &base.server;
     let mut all = Vec::new();
@@ -142,20 +142,20 @@ fn engines(base: &NetOptions) -> Vec<Move> {
     let how_edge = "add EPOLLET in epoll_ctl, and receive until EAGAIN";
     match (base.server.engine, base.server.trigger) {
         (ServerEngine::IoUring, _) => {
-            let mut edge = epoll("engine epoll · edge", "serve through epoll: epoll_wait, recv, send");
+            let mut edge = epoll("engine epoll · edge", "serve with epoll: epoll_wait, recv, send");
             edge.how.push(how_edge.into());
             edge.options.insert("trigger".into(), "edge".into());
-            let level = epoll("engine epoll", "serve through epoll: epoll_wait, recv, send");
+            let level = epoll("engine epoll", "serve with epoll: epoll_wait, recv, send");
             vec![level, edge].into_iter().map(|m| without_rings(m, base)).collect()
         }
         (ServerEngine::Epoll, _) => {
-            let how = "serve through io_uring: one multishot accept, one multishot receive for each connection";
+            let how = "serve with io_uring: one multishot accept, one multishot receive per connection";
             vec![one("engine io_uring", Effort::Redesign, how, "engine", "io_uring")]
         }
     }
 }
 
-/// epoll reads none of a ring's options, and a trigger of edge was given for it.
+/// epoll ignores options of rings; with epoll, an edge trigger was specified.
 fn without_rings(mut m: Move, base: &NetOptions) -> Move {
     if base.server.trigger == Trigger::Edge && !m.options.contains_key("trigger") {
         m.options.insert("trigger".into(), "level".into());
@@ -163,7 +163,7 @@ fn without_rings(mut m: Move, base: &NetOptions) -> Move {
     m
 }
 
-/// What some lines of the server change.
+/// Changes of a few lines of the server.
 fn own_moves(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     let server = &base.server;
     let mut all = Vec::new();
@@ -174,7 +174,7 @@ fn own_moves(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     if server.engine == ServerEngine::Epoll {
         let (name, how, value) = match server.trigger {
             Trigger::Level => ("trigger edge", "add EPOLLET in epoll_ctl, and receive until EAGAIN", "edge"),
-            Trigger::Edge => ("trigger level", "leave EPOLLET out of epoll_ctl", "level"),
+            Trigger::Edge => ("trigger level", "remove EPOLLET from epoll_ctl", "level"),
         };
         all.push(one(name, Effort::Lines, how, "trigger", value));
         return all;
@@ -185,7 +185,7 @@ fn own_moves(base: &NetOptions, online: &[u32]) -> Vec<Move> {
             Accept::Single => {
                 ("accept multishot", "io_uring_prep_multishot_accept once; Linux 5.19 or later", "multishot")
             }
-            Accept::Multishot => ("accept single", "io_uring_prep_accept again for each connection", "single"),
+            Accept::Multishot => ("accept single", "io_uring_prep_accept once per connection", "single"),
         };
         all.push(one(name, Effort::Lines, how, "accept", value));
     }
@@ -197,7 +197,7 @@ fn own_moves(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     let each = in_flight(base, online);
     if server.wait_for == 1 && each >= 4 {
         let n = (each / 2).min(AT_ONCE);
-        let how = format!("wait for {n} completions, {PATIENCE} at most: io_uring_submit_and_wait_timeout");
+        let how = format!("wait for {n} completions, at most {PATIENCE}: io_uring_submit_and_wait_timeout");
         let mut wait = one(&format!("wait-for {n}"), Effort::Lines, &how, "wait-for", i64::from(n));
         wait.options.insert("wait-timeout".into(), PATIENCE.into());
         all.push(wait);
@@ -213,7 +213,7 @@ fn listed(list: Option<&str>, online: &[u32]) -> Vec<u32> {
     list.and_then(|list| cpus::resolve(list, None, online).ok()).unwrap_or_default()
 }
 
-/// Requests that one thread of the server has at a time, at most.
+/// Maximum number of requests in flight per server thread.
 fn in_flight(base: &NetOptions, online: &[u32]) -> u32 {
     let bound = listed(base.server.server_cpus.as_deref(), online).len();
     let each_cpu = if bound == 0 { online.len() } else { bound } as u32;
@@ -223,7 +223,7 @@ fn in_flight(base: &NetOptions, online: &[u32]) -> u32 {
 
 fn receives(now: Option<Receive>) -> Vec<Move> {
     let all = [
-        (Receive::Single, "io_uring_prep_recv for each receive, into the connection's own buffer", "opcode::Recv"),
+        (Receive::Single, "one io_uring_prep_recv per receive, into the connection's own buffer", "opcode::Recv"),
         (
             Receive::Provided,
             "io_uring_setup_buf_ring, then io_uring_prep_recv with IOSQE_BUFFER_SELECT; Linux 5.19 or later",
@@ -231,7 +231,7 @@ fn receives(now: Option<Receive>) -> Vec<Move> {
         ),
         (
             Receive::Multishot,
-            "io_uring_setup_buf_ring, then io_uring_prep_recv_multishot once for each connection; Linux 6.0 or later",
+            "io_uring_setup_buf_ring, then io_uring_prep_recv_multishot once per connection; Linux 6.0 or later",
             "opcode::RecvMulti",
         ),
         (
@@ -240,7 +240,7 @@ fn receives(now: Option<Receive>) -> Vec<Move> {
             "opcode::RecvMultiBundle",
         ),
     ];
-    // What comes with another engine is multishot already.
+    // Candidates that change the engine use multishot already.
     let now = now.unwrap_or(Receive::Multishot);
     let of = |(receive, c, rust): (Receive, &str, &str)| {
         let text = receive.to_string();
@@ -252,7 +252,7 @@ fn receives(now: Option<Receive>) -> Vec<Move> {
     all.into_iter().filter(|(receive, ..)| *receive != now).map(of).collect()
 }
 
-/// The command that serves so.
+/// The command of this server.
 fn with_command(mut p: Proposed, given: &Table) -> Proposed {
     let mut all = given.clone();
     all.extend(p.options.clone());

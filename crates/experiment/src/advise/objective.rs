@@ -1,4 +1,4 @@
-//! What a search is for, and what it must not break, as they are written on a command line.
+//! The objective and the constraints of a search, in the syntax of the command line.
 
 use iotrail_answer::compare::Metric;
 use iotrail_answer::figure::Unit;
@@ -6,7 +6,7 @@ use iotrail_answer::search::CPUS;
 use iotrail_base::units::Span;
 use iotrail_schema::search_record::Constraint;
 
-/// A metric by its name or its short one. `own`: the program's own, which come first. `cpu`: what that means here.
+/// A metric by its name or short name. `own`: the program's metrics, which take precedence. `cpu`: the metric that `cpu` means here.
 pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String> {
     if own.iter().any(|name| name == text) || text == CPUS {
         return Ok(text.to_owned());
@@ -23,12 +23,14 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
     }
 }
 
-/// Timed runs of a program are not watched.
+/// Timed runs of a program are not traced.
 fn not_seen(text: &str) -> String {
-    // iotrail's own names are taken.
+    // iotrail's names are reserved.
     let name =
         if Metric::ALL.iter().any(|metric| metric.name() == text) { format!("own_{text}") } else { text.to_owned() };
-    format!("{text} is not known of a program's timed runs: name where the program prints it, --metric '{name}=REGEX'")
+    format!(
+        "{text} is unknown in a program's timed runs: read it from the program's output with --metric '{name}=REGEX'"
+    )
 }
 
 /// One metric, or two with a comma between them.
@@ -37,7 +39,7 @@ pub fn objectives(text: &str, own: &[String], cpu: Metric) -> Result<(String, Op
         return Ok((metric(text, own, cpu)?, None));
     };
     if second.contains(',') {
-        return Err(format!("--objective {text}: two objectives at most"));
+        return Err(format!("--objective {text}: at most two objectives"));
     }
     let [first, second] = [metric(first.trim(), own, cpu)?, metric(second.trim(), own, cpu)?];
     if first == second {
@@ -74,7 +76,7 @@ mod tests {
         let own = ["tps".to_owned(), "p99".to_owned()];
         let of = |text: &str, own: &[String]| metric(text, own, Metric::CpuTime);
         assert_eq!(metric("p99", &[], Metric::CpuPerIo), Ok("latency_p99".into()));
-        assert_eq!(of("p99", &own), Ok("p99".into()), "the program's own comes first");
+        assert_eq!(of("p99", &own), Ok("p99".into()), "the program's metric takes precedence");
         assert_eq!(of("cpu", &own), Ok("cpu_time".into()));
         assert_eq!(of("cpus", &[]), Ok("cpus".into()));
         assert!(of("speed", &own).unwrap_err().ends_with("of the program: tps, p99"));
@@ -86,7 +88,8 @@ mod tests {
         for known in ["elapsed", "cpu", "cpu_time", "cpus", "tps"] {
             assert!(of(known).is_ok(), "{known}");
         }
-        let said = "p99 is not known of a program's timed runs: name where the program prints it, --metric 'p99=REGEX'";
+        let said =
+            "p99 is unknown in a program's timed runs: read it from the program's output with --metric 'p99=REGEX'";
         assert_eq!(of("p99").unwrap_err(), said);
         assert_eq!(constraint("p99<2ms", &[], Metric::CpuTime).unwrap_err(), said);
         assert!(of("iops").unwrap_err().ends_with("--metric 'own_iops=REGEX'"));
@@ -102,9 +105,9 @@ mod tests {
         let of = |text: &str| objectives(text, &own, Metric::CpuPerIo);
         assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_per_io".into()))));
         assert_eq!(of("tps"), Ok(("tps".into(), None)));
-        assert_eq!(of("a,b"), Ok(("a,b".into(), None)), "the program's own comes first");
+        assert_eq!(of("a,b"), Ok(("a,b".into(), None)), "the program's metric takes precedence");
         assert_eq!(of("cpu,cpu_per_io").unwrap_err(), "--objective cpu,cpu_per_io names one metric twice");
-        assert_eq!(of("p50,p99,cpu").unwrap_err(), "--objective p50,p99,cpu: two objectives at most");
+        assert_eq!(of("p50,p99,cpu").unwrap_err(), "--objective p50,p99,cpu: at most two objectives");
         assert!(of("p99,").is_err() && of("p99,speed").is_err());
     }
 

@@ -1,4 +1,4 @@
-//! Configurations of a load on storage: its rings, how it submits and waits, its engine, its CPUs, and the queue of its disk.
+//! Configurations of a load on storage: rings, submission, waiting, engine, CPUs, and the queue of the disk.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -15,22 +15,22 @@ use iotrail_load::options::{EngineKind, LoadOptions, Rw, Wait};
 use iotrail_schema::measurement::Target;
 use iotrail_schema::search_record::{Effort, LeftOut};
 
-/// Threads that a load of one I/O each may have.
+/// Maximum number of threads with one I/O each.
 const THREADS: u32 = 64;
-/// The shortest idle time of an SQPOLL thread, milliseconds.
+/// The shortest idle time of an SQPOLL thread, in milliseconds.
 const IDLE_MS: u32 = 1;
 
-/// What is around a load on this machine.
+/// The environment of a load on this machine.
 pub struct HostContext<'a> {
     pub placements: &'a [Placement],
     pub online: &'a [u32],
     pub target: Option<&'a Target>,
-    /// The queue of its disk, or why there is none to be set; `None`: the host stays as it is.
+    /// The queue of its disk, or the reason why it cannot be set; `None`: the host is not changed.
     pub queue: Option<error::Result<Queue>>,
     pub refusal: Refusal<'a>,
 }
 
-/// Candidates for a load that is described, what there is now first, and what is none. `given`: its options as they were written.
+/// Candidates for a load, the current configuration first, and the excluded ones. `given`: its options as written.
 pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (Vec<Proposed>, Vec<LeftOut>) {
     let mut out = Vec::new();
     let has_ring = base.engine.engine().ring.is_some();
@@ -45,14 +45,14 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (
     if has_ring {
         polling(base, around, &mut out).iter().for_each(|m| add(&[m]));
         for (place, at) in places.iter().zip(around.placements).filter(|_| base.sq_cpu.is_none()) {
-            // The thread beside the load.
+            // The SQPOLL thread on a CPU without a job.
             if let Some(cpu) = around.online.iter().rev().find(|cpu| !at.cpus.contains(cpu)) {
                 add(&[&ring_move("sqpoll", &[("sq-cpu", *cpu)]), place]);
             }
         }
         let own = own_moves(base);
         own.iter().for_each(|m| add(&[m]));
-        // What lines and the host's settings buy beside the flags that cost least.
+        // Changes of code and of the host's settings, in addition to the cheapest flags.
         defer.iter().for_each(|d| own.iter().for_each(|m| add(&[d, m])));
         hosts.iter().for_each(|m| add(&[m]));
         defer.iter().for_each(|d| hosts.iter().for_each(|m| add(&[d, m])));
@@ -76,7 +76,7 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (
     (all, out)
 }
 
-/// What cannot be, by the load's own rules. What this machine does not allow is said when it is planned.
+/// Candidates that the load's rules exclude. Limits of this machine are reported when the candidate is planned.
 fn illegal(p: &Proposed, given: &Table, around: &HostContext<'_>) -> Option<String> {
     if p.options.is_empty() {
         return None;
@@ -95,7 +95,7 @@ fn rings(base: &LoadOptions) -> Vec<Move> {
     RINGS.iter().filter(|ring| **ring != base.ring).map(|ring| ring_move(ring, &[])).collect()
 }
 
-/// SQPOLL's thread bound to a CPU, and put to sleep early.
+/// Candidates with a bound SQPOLL thread, and with a shorter idle time.
 fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     let mut all = Vec::new();
     let online = around.online;
@@ -104,9 +104,10 @@ fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>)
     if base.sq_cpu.is_none() {
         match free {
             Some(cpu) => all.push(ring_move("sqpoll", &[("sq-cpu", *cpu)])),
-            None => {
-                out.push(left_out("sqpoll sq-cpu", "the load runs on every CPU: none is left for the thread alone"))
-            }
+            None => out.push(left_out(
+                "sqpoll sq-cpu",
+                "the load runs on all CPUs, so that none is free for the SQPOLL thread",
+            )),
         }
     }
     if base.sq_idle.is_none() {
@@ -115,11 +116,11 @@ fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>)
             Some(rate) if rate < 1e3 / f64::from(IDLE_MS) => all.push(ring_move("sqpoll", &[("sq-idle", IDLE_MS)])),
             Some(_) => out.push(left_out(
                 "sqpoll sq-idle",
-                "requests come more often than every millisecond, the shortest idle time",
+                "the interval between requests is shorter than the minimum idle time of 1 ms",
             )),
             None => out.push(left_out(
                 "sqpoll sq-idle",
-                "without --rate a load submits all the time: its thread does not sleep",
+                "without --rate the load submits continuously, so that the SQPOLL thread does not sleep",
             )),
         }
     }
@@ -130,12 +131,12 @@ fn left_out(name: &str, reason: &str) -> LeftOut {
     LeftOut { name: name.into(), reason: reason.into() }
 }
 
-/// What some lines of a program change.
+/// Changes of a few lines of a program.
 fn own_moves(base: &LoadOptions) -> Vec<Move> {
     let mut all = Vec::new();
     if base.batch == 1 && base.depth >= 4 {
         let batch = (base.depth / 2).min(16);
-        let how = format!("submit {batch} requests with each io_uring_enter: io_uring_submit once for them");
+        let how = format!("submit {batch} requests per io_uring_enter: call io_uring_submit once per batch");
         all.push(one(&format!("batch {batch}"), Effort::Lines, &how, "batch", i64::from(batch)));
     }
     if base.wait == Wait::Peek {
@@ -149,16 +150,16 @@ fn own_moves(base: &LoadOptions) -> Vec<Move> {
     all
 }
 
-/// Other ways of doing the same I/O on the same file, with as much in flight.
+/// Other engines for the same I/O on the same file and the same number in flight.
 fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
     let now = base.engine.engine();
     if now.target != TargetKind::File {
-        out.push(left_out("engine", &format!("{} reads and writes what no other engine does", now.name)));
+        out.push(left_out("engine", &format!("no other engine supports the operations of {}", now.name)));
         return Vec::new();
     }
     let other = |engine: &EngineKind| engine.engine().target == TargetKind::File && *engine != base.engine;
     if base.rw == Rw::Nop && now.nop != Nop::Refused {
-        out.push(left_out("engine", "a no-op is io_uring's: no other engine of files has one"));
+        out.push(left_out("engine", "no other engine has no-ops"));
         return Vec::new();
     }
     let in_flight = base.depth.saturating_mul(base.jobs);
@@ -185,7 +186,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
                 let threads = plural(in_flight as usize, "thread");
                 out.push(left_out(
                     &m.name,
-                    &format!("one I/O a thread: it would take {threads}, and more than {THREADS} are not tried"),
+                    &format!("one I/O per thread would need {threads}, and at most {THREADS} are tried"),
                 ));
                 continue;
             }
@@ -198,7 +199,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
     all
 }
 
-/// Settings of the disk's queue that can be had.
+/// Available settings of the disk's queue.
 fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     const NAME: &str = "scheduler, nr-requests";
     let queue = match &around.queue {
@@ -207,7 +208,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
             return Vec::new();
         }
         None => {
-            out.push(left_out(NAME, "they are of the whole disk, whoever uses it: --host-settings tries them"));
+            out.push(left_out(NAME, "they affect all users of the disk; --host-settings tries them"));
             return Vec::new();
         }
         Some(Err(e)) => {
@@ -230,7 +231,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
         all.push(host(queue, "nr-requests", ("nr_requests", &number.to_string()), value));
     } else {
         let why = format!(
-            "{} in flight: the queue holds {now}, and fewer or more of them change nothing",
+            "{} in flight: the queue holds {now}, and another limit has no effect",
             plural(in_flight as usize, "I/O")
         );
         out.push(left_out("nr-requests", &why));
@@ -247,14 +248,14 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
     all
 }
 
-/// One file of each queue below the target; with what sets it now, and what at each start.
+/// One file per queue below the target, with the commands that set it now and at each boot.
 fn host(queue: &Queue, option: &str, (file, text): (&str, &str), value: Value) -> Move {
     let mut m = one(&format!("{option} {text}"), Effort::HostSetting, "", option, value);
     m.how = queue.folders.iter().map(|folder| format!("echo {text} > {}/{file}", folder.display())).collect();
     let disks = queue.folders.iter().filter_map(|folder| folder.parent()?.file_name()?.to_str());
     let disks: Vec<&str> = disks.collect();
     m.how.push(format!(
-        "to keep it, a rule of udev: ACTION==\"add|change\", KERNEL==\"{}\", ATTR{{queue/{file}}}=\"{text}\"",
+        "permanently, as a udev rule: ACTION==\"add|change\", KERNEL==\"{}\", ATTR{{queue/{file}}}=\"{text}\"",
         disks.join("|")
     ));
     m
@@ -321,11 +322,11 @@ mod tests {
         assert_eq!(
             reasons,
             [
-                "scheduler, nr-requests: they are of the whole disk, whoever uses it: --host-settings tries them",
-                "sqpoll sq-idle: without --rate a load submits all the time: its thread does not sleep",
+                "scheduler, nr-requests: they affect all users of the disk; --host-settings tries them",
+                "sqpoll sq-idle: without --rate the load submits continuously, so that the SQPOLL thread does not sleep",
             ]
         );
-        // A placement that was asked for stays, and the thread has the other CPU.
+        // A requested placement is kept, and the SQPOLL thread gets the other CPU.
         let (all, _) = of("file = \"/data/f\"\ncpus = \"1\"", None, None);
         assert!(!all.iter().any(|p| p.candidate.name.contains("cpus")));
         assert!(self::names(&all).contains(&"sqpoll sq-cpu 0"));
@@ -341,18 +342,15 @@ mod tests {
             mq.candidate.how,
             [
                 "echo mq-deadline > /sys/block/vda/queue/scheduler",
-                "to keep it, a rule of udev: ACTION==\"add|change\", KERNEL==\"vda\", ATTR{queue/scheduler}=\"mq-deadline\"",
+                "permanently, as a udev rule: ACTION==\"add|change\", KERNEL==\"vda\", ATTR{queue/scheduler}=\"mq-deadline\"",
             ]
         );
         assert_eq!(of_name("defer_taskrun,single_issuer · nr-requests 512").options["nr-requests"], Value::from(512));
         let reason = |name: &str| out.iter().find(|o| o.name == name).map(|o| o.reason.as_str());
         assert_eq!(reason("scheduler bfq"), Some("no; as root"));
         assert!(!names(&all).iter().any(|name| name.contains("bfq")));
-        assert_eq!(
-            reason("engine sync"),
-            Some("one I/O a thread: it would take 300 threads, and more than 64 are not tried")
-        );
-        // Few in flight: fewer or more room is no difference; a quarter is, where it is less than they are.
+        assert_eq!(reason("engine sync"), Some("one I/O per thread would need 300 threads, and at most 64 are tried"));
+        // With few in flight, another queue size has no effect; a quarter has one if it is below the number in flight.
         let (_, out) = of("file = \"/data/f\"", Some(Ok(queue())), None);
         assert!(
             out.iter()
@@ -380,7 +378,7 @@ mod tests {
         assert!(names.contains(&"engine io_uring · defer_taskrun,single_issuer · batch 8"), "{names:?}");
         let (all, out) = of("rw = \"nop\"\nrate = 500.0", None, None);
         assert!(all.iter().any(|p| p.candidate.name == "sqpoll sq-idle 1"));
-        let nop = left_out("engine", "a no-op is io_uring's: no other engine of files has one");
+        let nop = left_out("engine", "no other engine has no-ops");
         assert_eq!(out, std::slice::from_ref(&nop));
         let (_, out) = of("rw = \"nop\"\nrate = 500.0", Some(Ok(queue())), None);
         assert_eq!(out, [left_out("scheduler, nr-requests", "the load has no target"), nop]);

@@ -12,21 +12,21 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
 use iotrail_schema::search_record::SearchRecord;
 
-/// Blocks of a search, at most.
+/// Maximum number of blocks of a search.
 const BLOCKS: u32 = 40;
-/// Of a confirmation.
+/// Maximum number of blocks of a confirmation.
 const FRESH: u32 = advice::FRESH as u32;
-/// What the experiments are called.
+/// Names of the experiments.
 pub const SEARCH: &str = "advise";
 const CONFIRM: &str = "advise-confirm";
 
-/// What is searched in.
+/// The subject of a search.
 #[derive(Debug)]
 pub struct Subject {
     pub kind: Kind,
     pub load: Table,
     pub proposed: Vec<Proposed>,
-    /// What the search goes by.
+    /// The criteria of the search.
     pub search: SearchRecord,
     pub metrics: Vec<String>,
 }
@@ -37,7 +37,7 @@ impl Subject {
         Self { kind, load, proposed, search: SearchRecord { candidates, ..search }, metrics }
     }
 
-    /// Measurements of one block of the confirmation, at most, and those of them that the probes watch.
+    /// Maximum number of measurements per block of the confirmation, and the number of them with probes.
     pub fn fresh(&self) -> (u32, u32) {
         let arms = if self.search.second.is_some() { 4 } else { 2 };
         if self.kind == Kind::Program { (arms, 0) } else { (2 * arms, arms) }
@@ -58,7 +58,7 @@ impl Subject {
         Ok(plan)
     }
 
-    /// The experiment as its file says it.
+    /// The experiment file.
     pub fn text(&self, chosen: Option<&[String]>) -> Result<String> {
         let mut file = Table::new();
         let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
@@ -66,11 +66,11 @@ impl Subject {
         say(
             "title",
             match chosen {
-                Some(chosen) => format!("{} against what there was", list(chosen)).into(),
+                Some(chosen) => format!("{} against the current configuration", list(chosen)).into(),
                 None => "The best legal configuration".into(),
             },
         );
-        say("question", "Which configuration serves best?".into());
+        say("question", "Which configuration is best?".into());
         say("expect", "".into());
         match self.kind {
             Kind::Storage => {}
@@ -86,7 +86,7 @@ impl Subject {
         let mut load = self.load.clone();
         match (self.kind == Kind::Program, chosen) {
             (true, _) => {}
-            // What the probes cost is in no figure; a second round with them tells the reasons.
+            // No metric includes the cost of the probes; a second round with probes explains the result.
             (false, None) => _ = load.insert("trace".into(), "off".into()),
             (false, Some(_)) => {
                 let matrix: Table = [("trace".to_owned(), Value::from(vec!["off", "auto"]))].into_iter().collect();
@@ -104,7 +104,7 @@ impl Subject {
         });
         say("load", load.into());
         say("arm", Value::Array(arms.collect()));
-        toml::to_string(&file).map_err(|e| Error::internal(format!("an experiment cannot be written: {e}")))
+        toml::to_string(&file).map_err(|e| Error::internal(format!("cannot format the experiment: {e}")))
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!((all.len(), file["repeats"].as_integer()), (subject.proposed.len(), Some(i64::from(BLOCKS))));
         let (file, some) = arms(Some(&["sqpoll".into(), "batch 8".into()]));
         assert_eq!(some, [NOW, "sqpoll", "batch 8"]);
-        assert_eq!(file["title"].as_str(), Some("sqpoll and batch 8 against what there was"));
+        assert_eq!(file["title"].as_str(), Some("sqpoll and batch 8 against the current configuration"));
         assert_eq!((file["name"].as_str(), file["repeats"].as_integer()), (Some(CONFIRM), Some(i64::from(FRESH))));
     }
 }

@@ -1,8 +1,8 @@
-//! What is measured beyond the plan, since others disturbed what was planned.
+//! Measurements beyond the plan, after disturbances.
 //!
-//! A measurement that was disturbed is made again. Where most of those are disturbed again, others disturb the machine throughout:
-//! nothing more is made again then, and whole blocks are added behind the last. All is decided by what was seen of the machine,
-//! never by a result; and by what the store holds, so that a resumed run decides as the whole one had.
+//! A disturbed measurement is repeated. If most repetitions are disturbed again, the machine is disturbed permanently:
+//! then no further measurement is repeated, and complete blocks are added at the end. The decision depends on the state of the machine,
+//! never on a result, and only on stored data, so that a resumed run decides as an uninterrupted one.
 
 use std::collections::HashSet;
 
@@ -14,31 +14,31 @@ use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
 
-/// Of the planned measurements, so many may be made beyond them.
+/// Maximum number of additional measurements, as a share of the planned ones.
 const SHARE: f64 = 0.5;
 
-/// Of what is left of that, the last block takes what is missing of it: no more than such a part of a block.
+/// The last added block may exceed the limit by this share of a block.
 const MISSING: f64 = 0.25;
 
-/// One measurement is made again so often at most.
+/// Maximum number of repetitions per measurement.
 const TIMES: u32 = 2;
 
-/// Measurements made again that tell whether it is in vain: as many of the share, within these limits.
+/// Number of repetitions after which repeating is judged: this share of the allowed ones, within these limits.
 const TELLS: (usize, usize, f64) = (3, 8, 1.0 / 12.0);
 
-/// Blocks are added where more than such a part of what was planned is disturbed in the end: a single burst may have spoilt the few
-/// that told.
+/// Blocks are added if more than this share of the planned measurements is disturbed at the end; a single burst may have disturbed the few
+/// repetitions that were judged.
 const MANY: f64 = 0.25;
 
-/// What is made beyond the plan, so far.
+/// Additional measurements so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Beyond {
-    /// Measurements that may be made again, or as many in whole blocks.
+    /// Allowed number of repetitions, or of measurements in complete added blocks.
     share: usize,
     again: usize,
-    /// Of those, disturbed again.
+    /// Number of repetitions that were disturbed again.
     in_vain: usize,
-    /// A search has no use for a disturbed measurement, and makes it again whatever that costs.
+    /// A search cannot use a disturbed measurement and repeats it without this limit.
     gives_up: bool,
 }
 
@@ -47,20 +47,20 @@ impl Beyond {
         let gives_up = plan.searches().is_none();
         let mut beyond = Self { share: (SHARE * planned as f64) as usize, again: 0, in_vain: 0, gives_up };
         for m in record.measurements().filter(|m| m.thrown_away > 0) {
-            // Each but the last was disturbed: why else was it made again.
+            // All except the last were disturbed, since only disturbed ones are repeated.
             beyond.again += m.thrown_away as usize;
             beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(&m));
         }
         beyond
     }
 
-    /// One more was made again.
+    /// Records one repetition.
     pub fn take(&mut self, disturbed: bool) {
         self.again += 1;
         self.in_vain += usize::from(disturbed);
     }
 
-    /// Whether a measurement that was made `times` times is made once more.
+    /// Whether a measurement that was made `times` times is repeated.
     pub fn again(&self, times: u32) -> bool {
         times <= TIMES && self.again < self.share && !self.is_in_vain()
     }
@@ -71,7 +71,7 @@ impl Beyond {
         self.gives_up && self.again >= tells && 2 * self.in_vain > self.again
     }
 
-    /// Whole blocks of so many cells in place of what would have been made again.
+    /// Number of complete blocks of that many cells that replace the remaining repetitions.
     fn blocks(&self, cells: usize) -> u32 {
         if !self.is_in_vain() || cells == 0 {
             return 0;
@@ -81,14 +81,14 @@ impl Beyond {
     }
 }
 
-/// The most that is measured beyond a plan, as a share of it.
+/// Maximum share of additional measurements, relative to the plan.
 pub fn most_beyond(plan: &Plan) -> f64 {
     let blocks = f64::from(plan.repeats.max(1));
     let adds_blocks = may_add(plan) && (SHARE * blocks + MISSING).floor() >= 1.0;
     SHARE + if adds_blocks { MISSING / blocks } else { 0.0 }
 }
 
-/// A stopping rule and a search decide by themselves when enough was measured, and a confirmation has the blocks that its search promised.
+/// Not for runs with a stopping rule or a search, which decide themselves, nor for confirmations, whose blocks are fixed.
 fn may_add(plan: &Plan) -> bool {
     plan.stop.is_none() && plan.search.is_none()
 }
@@ -97,14 +97,14 @@ pub(super) fn is_disturbed(m: &Measurement) -> bool {
     !disturbances(m).is_empty()
 }
 
-/// Whether much of the first `repeats` of all cells is disturbed.
+/// Whether a large share of the first `repeats` of all cells is disturbed.
 fn is_much_disturbed(record: &RunRecord, repeats: u32) -> bool {
     let planned = || record.cells.iter().flat_map(|c| c.measurements.each().take(repeats as usize));
     planned().filter(|m| is_disturbed(m)).count() as f64 > MANY * planned().count() as f64
 }
 
 impl Slots<'_, '_> {
-    /// The blocks behind the planned ones. `Some`: the run ends here.
+    /// The blocks after the planned ones. `Some`: the run ends here.
     pub(super) fn added(&mut self) -> Result<Option<Outcome>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
         let Some(record) = store.load(started.run)?.filter(|_| may_add(plan)) else { return Ok(None) };

@@ -13,7 +13,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, CONTROL};
 
 impl File<'_> {
-    /// The matrix's axes in the order of the file, with the place of each name.
+    /// The axes of the matrix in file order, with the position of each name.
     pub(super) fn matrix(&self, raw: &RawMatrix) -> Result<Vec<(Axis, Range<usize>)>> {
         let mut axes = Vec::new();
         for (key, values) in raw {
@@ -24,7 +24,7 @@ impl File<'_> {
             for value in values.get_ref() {
                 self.option(key, value)?;
                 if points.iter().any(|p| p.value == *value.get_ref()) {
-                    return Err(self.refuse(value.span(), format!("{} stands twice among the values", value.get_ref())));
+                    return Err(self.refuse(value.span(), format!("{} is listed twice", value.get_ref())));
                 }
                 let options = [(key.get_ref().clone(), value.get_ref().clone())].into_iter().collect();
                 points.push(Point { value: value.get_ref().clone(), options, at: self.place(value.span()) });
@@ -51,10 +51,10 @@ impl File<'_> {
                 return Err(self.refuse(entry.span(), format!("this [[{what}]] has no name")));
             };
             if name.get_ref().as_str().is_none_or(str::is_empty) {
-                return Err(self.refuse(name.span(), "a name is a text that is not empty"));
+                return Err(self.refuse(name.span(), "a name must be a non-empty string"));
             }
             if points.iter().any(|p| p.value == *name.get_ref()) {
-                return Err(self.refuse(name.span(), format!("two of [[{what}]] are called {}", name.get_ref())));
+                return Err(self.refuse(name.span(), format!("two entries of [[{what}]] are named {}", name.get_ref())));
             }
             for key in fields.keys() {
                 if matrix.iter().any(|(a, _)| a.name == *key.get_ref()) {
@@ -65,7 +65,7 @@ impl File<'_> {
                 }
             }
             let options = self.options(fields, &["name"])?;
-            // What does not go together is refused by the plan, with the reason.
+            // The plan rejects incompatible options, with the reason.
             let this = self.settled_over(load, &options);
             let same = |p: &&Point| this.is_some() && self.settled_over(load, &p.options) == this;
             if let Some(twin) = points.iter().find(same) {
@@ -83,7 +83,7 @@ impl File<'_> {
         Ok((!points.is_empty()).then(|| Axis { name: axis.into(), points }))
     }
 
-    /// Puts the axis of the arms last, whichever way they are given.
+    /// Moves the axis of the arms to the end.
     pub(super) fn with_arms(
         &self,
         raw: &Raw,
@@ -105,7 +105,9 @@ impl File<'_> {
                 }
             }
             if arms.points.len() == 1 {
-                return Err(self.refuse(raw.arm[0].span(), "one [[arm]] alone has nothing to be compared with"));
+                return Err(
+                    self.refuse(raw.arm[0].span(), "a single [[arm]] has nothing to be compared with: add another")
+                );
             }
         }
         let mut axes: Vec<Axis> = variants.into_iter().chain(matrix.into_iter().map(|(a, _)| a)).collect();
@@ -114,7 +116,7 @@ impl File<'_> {
                 let Some(i) = axes.iter().position(|a| a.name == *compare.get_ref()) else {
                     return Err(self.refuse(
                         compare.span(),
-                        format!("'compare' names no parameter of [matrix] and not 'variant': '{}'", compare.get_ref()),
+                        format!("'compare' must be 'variant' or a parameter of [matrix], not '{}'", compare.get_ref()),
                     ));
                 };
                 if axes[i].points.len() == 1 {
@@ -126,24 +128,24 @@ impl File<'_> {
             }
             (None, Some(arms)) => arms,
             (Some(compare), Some(_)) => {
-                return Err(self.refuse(compare.span(), "'compare' and [[arm]] both say what is compared: keep one"));
+                return Err(self.refuse(compare.span(), "'compare' and [[arm]] both define the arms: keep one"));
             }
             (None, None) => {
                 return Err(self.refuse(
                     raw.name.span(),
-                    "nothing says what is compared: add two or more [[arm]], or 'compare' with a parameter's name",
+                    "no arms to compare: add two or more [[arm]], or 'compare' with the name of a parameter",
                 ));
             }
         };
         if let Some(point) = arms.points.iter().find(|p| p.value.as_str() == Some(CONTROL)) {
-            let what = format!("{}: '{CONTROL}' is the first arm measured again: call this one otherwise", point.at);
+            let what = format!("{}: '{CONTROL}' is reserved for the repeated first arm: choose another name", point.at);
             return Err(Error::input(what, self.kind.remedy()));
         }
         axes.push(arms);
         Ok(axes)
     }
 
-    /// Options as the load and the host will see them: `base`, then `over`. `None` where they don't go together.
+    /// Options of the load and the host: `base`, overridden by `over`. `None` if they are incompatible.
     fn settled_over(&self, base: &Options, over: &Options) -> Option<Settled> {
         let mut merged = base.clone();
         overlay(&mut merged, over);

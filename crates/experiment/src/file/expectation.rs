@@ -1,4 +1,4 @@
-//! `[[expectation]]`: what the comparisons are expected to say, so that a run can be told whether they did.
+//! `[[expectation]]`: expected results of the comparisons, checked after the run.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,7 @@ impl File<'_> {
             .filter_map(|p| p.value.as_str())
             .collect();
         if !arms.contains(&raw.arm.get_ref().as_str()) {
-            let what =
-                format!("no arm that is compared is called '{}': there are {}", raw.arm.get_ref(), arms.join(", "));
+            let what = format!("no compared arm is named '{}': the arms are {}", raw.arm.get_ref(), arms.join(", "));
             return Err(self.refuse(raw.arm.span(), what));
         }
         let mut at = serde_json::Map::new();
@@ -55,7 +54,7 @@ impl File<'_> {
         }
         let ratio = |raw: &Option<Spanned<f64>>| match raw {
             Some(x) if !(*x.get_ref() > 0.0 && x.get_ref().is_finite()) => {
-                Err(self.refuse(x.span(), "a ratio is a number above 0"))
+                Err(self.refuse(x.span(), "a ratio must be above 0"))
             }
             x => Ok(x.as_ref().map(|x| *x.get_ref())),
         };

@@ -1,7 +1,7 @@
-//! The experiment file: TOML → [`Experiment`], everything that can be refused from the text alone refused with line and column.
+//! The experiment file: TOML → [`Experiment`]. Errors in the text are reported with line and column.
 //!
-//! Load options have the names they have on the command line of `bench` or `net bench`. Their values are checked one by one, where they stand,
-//! so that a wrong one is pointed at; how they go together is for the plan, which knows the host.
+//! Load options have the names of the command line of `bench` or `net bench`. Values are checked one by one
+//! at their position; the plan, which knows the host, checks their combinations.
 
 mod axes;
 mod expectation;
@@ -27,10 +27,10 @@ use iotrail_answer::compare::Metric;
 use iotrail_base::error::Result;
 use iotrail_schema::run_record::{Stop, VARIANT};
 
-/// Cells times repeats; beyond it a file is a slip of the pen and its plan would not fit in memory.
+/// Maximum of cells times repeats; a larger plan is most likely a typing error and would not fit in memory.
 pub const MOST_MEASUREMENTS: usize = 100_000;
 
-/// Reads an experiment; `origin` is the file's name in messages, and what files that it names are looked for beside.
+/// Reads an experiment. `origin`: the file's name in messages; files that it names are relative to its directory.
 pub fn parse(text: &str, origin: &str) -> Result<Experiment> {
     let file = File { text, origin, kind: Kind::default() };
     let raw: Raw = toml::from_str(text).map_err(|e| file.refuse(e.span().unwrap_or(0..0), e.message()))?;
@@ -41,7 +41,7 @@ impl File<'_> {
     fn experiment(&self, raw: Raw) -> Result<Experiment> {
         let name = raw.name.get_ref();
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
-            return Err(self.refuse(raw.name.span(), "a name is made of letters, digits, '-' and '_'"));
+            return Err(self.refuse(raw.name.span(), "a name consists of letters, digits, '-' and '_'"));
         }
         self.of_storage_alone(&raw)?;
         let size = raw.size.as_ref().map(|s| self.size(s)).transpose()?;
@@ -56,16 +56,15 @@ impl File<'_> {
             }
         }
         overlay(&mut load, &own);
-        // The program's own figures can be named from here on.
+        // From here, the program's own metrics can be named.
         if let Ok(Load::Program(program)) = settled(self.kind, load.clone()).map(|s| s.load) {
             program.metrics.iter().for_each(|m| _ = Metric::own(&m.name, m.less_is_better));
         }
         let variants = self.named("variant", VARIANT, &raw.variant, &load, &matrix)?;
         let axes = self.with_arms(&raw, matrix, variants, &load)?;
         let length = self.length(raw.repeats.as_ref(), raw.stop.as_ref(), "stop")?;
-        let (repeats, stop) = length.ok_or_else(|| {
-            self.refuse(raw.name.span(), "nothing says how many blocks there are: add 'repeats' or [stop]")
-        })?;
+        let (repeats, stop) = length
+            .ok_or_else(|| self.refuse(raw.name.span(), "the number of blocks is missing: add 'repeats' or [stop]"))?;
         let expectations = raw.expectation.iter().map(|e| self.expectation(e, &axes)).collect::<Result<_>>()?;
         let full = Scale { repeats, stop, load, axes };
         let quick = raw.quick.as_ref().map(|q| self.quick(q, &full)).transpose()?;
@@ -101,7 +100,7 @@ impl File<'_> {
         })
     }
 
-    /// `repeats`, or the table `name`: blocks, at most, and the rule. `None`: neither is there.
+    /// `repeats`, or the table `name`: maximum number of blocks, and the rule. `None`: neither is present.
     fn length(
         &self,
         repeats: Option<&Spanned<u32>>,
@@ -112,7 +111,7 @@ impl File<'_> {
             (Some(n), None) => Ok(Some((self.at_least_1("repeats", n)?, None))),
             (None, Some(stop)) => self.stop(stop.get_ref()).map(|(n, stop)| Some((n, Some(stop)))),
             (Some(n), Some(_)) => {
-                let what = format!("'repeats' and [{name}] both say how many blocks there are: keep one");
+                let what = format!("'repeats' and [{name}] both define the number of blocks: keep one");
                 Err(self.refuse(n.span(), what))
             }
             (None, None) => Ok(None),

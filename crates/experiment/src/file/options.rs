@@ -1,5 +1,5 @@
-//! What an experiment sets: options of the load, under `bench`'s names, and conditions of the host, under theirs. One key is one
-//! or the other, wherever it stands.
+//! The settings of an experiment: options of the load, with `bench`'s names, and conditions of the host. A key is either one
+//! or the other in all tables.
 
 use std::path::Path;
 
@@ -26,18 +26,20 @@ impl File<'_> {
     pub(super) fn fixed(&self, load: &RawOptions, host: &RawOptions) -> Result<Options> {
         let mut all = self.options(load, &[])?;
         if let Some(key) = load.keys().find(|k| is_condition(k.get_ref())) {
-            return Err(self.refuse(key.span(), format!("'{}' is the host's: set it under [host]", key.get_ref())));
+            return Err(
+                self.refuse(key.span(), format!("'{}' is a condition of the host: set it under [host]", key.get_ref()))
+            );
         }
         if let Some(key) = host.keys().find(|k| !is_condition(k.get_ref())) {
             let known = Conditions::NAMES.join(", ");
-            let what = format!("no condition of the host is called '{}': there are {known}", key.get_ref());
+            let what = format!("unknown condition of the host '{}': the conditions are {known}", key.get_ref());
             return Err(self.refuse(key.span(), what));
         }
         all.extend(self.options(host, &[])?);
         Ok(all)
     }
 
-    /// Checks each option where it stands; `skip` are keys that are no options.
+    /// Checks each option at its position; `skip`: keys that are not options.
     pub(super) fn options(&self, raw: &RawOptions, skip: &[&str]) -> Result<Options> {
         let mut out = Options::new();
         for (key, value) in raw.iter().filter(|(k, _)| !skip.contains(&k.get_ref().as_str())) {
@@ -53,16 +55,18 @@ impl File<'_> {
         if !known.contains(name) && !is_condition(name) {
             let known = known.join(", ");
             let conditions = Conditions::NAMES.join(", ");
-            let what = format!("no load option is called '{name}': there are {known}; and of the host {conditions}");
+            let what = format!(
+                "unknown load option '{name}': the options are {known}, and the conditions of the host are {conditions}"
+            );
             return Err(self.refuse(key.span(), what));
         }
         let alone: Options = [(name.clone(), value.get_ref().clone())].into_iter().collect();
         settled(self.kind, alone)
             .map(drop)
-            .map_err(|why| self.refuse(value.span(), format!("'{name}' does not take {}: {why}", value.get_ref())))
+            .map_err(|why| self.refuse(value.span(), format!("'{name}' does not accept {}: {why}", value.get_ref())))
     }
 
-    /// The options of a fio job file, beside this one, and what of it is not in them.
+    /// The options of a fio job file in the same directory, and its unmapped options.
     pub(super) fn fio(&self, path: &Spanned<String>) -> Result<(Options, Vec<String>)> {
         let name = path.get_ref();
         let beside = Path::new(self.origin).parent().unwrap_or(Path::new("")).join(name);
@@ -78,7 +82,7 @@ fn is_condition(name: &str) -> bool {
     Conditions::NAMES.contains(&name)
 }
 
-/// Options → what the load and the host take, defaults where they don't speak. Errors: what does not go together.
+/// Options → settings of the load and the host, with defaults. Errors: incompatible options.
 pub fn settled(kind: Kind, options: Options) -> std::result::Result<Settled, String> {
     let (host, load): (Options, Options) = options.into_iter().partition(|(name, _)| is_condition(name));
     let host = Conditions::deserialize(Value::Table(host)).map_err(|e| e.message().to_owned())?;

@@ -1,4 +1,4 @@
-//! Single values, each checked where it stands.
+//! Single values, checked at their position.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -15,7 +15,7 @@ impl File<'_> {
     pub(super) fn band(&self, share: &Spanned<f64>) -> Result<f64> {
         let within = *share.get_ref();
         if !(within > 0.0 && within < 1.0) {
-            let what = "'equivalent-within' is a share above 0 and below 1: 0.05 is 5 %";
+            let what = "'equivalent-within' must be above 0 and below 1: 0.05 is 5 %";
             return Err(self.refuse(share.span(), what));
         }
         Ok(within)
@@ -31,10 +31,10 @@ impl File<'_> {
         let name = named.get_ref().as_str();
         let Some(table) = Table::named(name) else {
             let all: Vec<&str> = Table::names().collect();
-            return Err(self.refuse(named.span(), format!("no table is called '{name}': there are {}", all.join(", "))));
+            return Err(self.refuse(named.span(), format!("unknown table '{name}': the tables are {}", all.join(", "))));
         };
         let wrong = match self.kind {
-            Kind::Program if name != usual => "a program's run has a table of its own: leave 'table' out",
+            Kind::Program if name != usual => "the run of a program has a fixed table: omit 'table'",
             Kind::Storage | Kind::Net if name == table::PROGRAM => {
                 "this table is for programs: add kind = \"program\", or use another"
             }
@@ -51,13 +51,13 @@ impl File<'_> {
         let name = named.get_ref();
         if Column::named(name).is_none() {
             let all: Vec<&str> = Column::names().collect();
-            let what = format!("no column is called '{name}': there are {}", all.join(", "));
+            let what = format!("unknown column '{name}': the columns are {}", all.join(", "));
             return Err(self.refuse(named.span(), what));
         }
         Ok(name.clone())
     }
 
-    /// What means nothing to a load over the network.
+    /// Settings that do not apply to a load over the network.
     pub(super) fn of_storage_alone(&self, raw: &Raw) -> Result<()> {
         let spans = [
             ("size", raw.size.as_ref().map(Spanned::span)),
@@ -66,7 +66,7 @@ impl File<'_> {
         ];
         match spans.into_iter().find_map(|(name, span)| Some((name, span?))) {
             Some((name, at)) if raw.kind != Kind::Storage => {
-                Err(self.refuse(at, format!("'{name}' is for loads on storage: leave it out with this kind")))
+                Err(self.refuse(at, format!("'{name}' is for loads on storage: omit it with this kind")))
             }
             _ => Ok(()),
         }
@@ -79,7 +79,7 @@ impl File<'_> {
 
     pub(super) fn at_least_1(&self, key: &str, n: &Spanned<u32>) -> Result<u32> {
         match n.get_ref() {
-            0 => Err(self.refuse(n.span(), format!("'{key}' is at least 1"))),
+            0 => Err(self.refuse(n.span(), format!("'{key}' must be at least 1"))),
             n => Ok(*n),
         }
     }

@@ -1,11 +1,11 @@
-//! The text of the file, and places in it.
+//! The text of the file, and positions in it.
 
 use std::ops::Range;
 
 use crate::load::Kind;
 use iotrail_base::error::Error;
 
-/// Bytes that an experiment may have, and a job file that it names.
+/// Maximum size in bytes of an experiment and of its fio job file.
 pub const LONGEST: u64 = 1 << 20;
 
 /// The text that spans point into.

@@ -1,4 +1,4 @@
-//! An experiment as its file states it.
+//! The parsed experiment file.
 
 use toml::Value;
 
@@ -7,7 +7,7 @@ use crate::load::Kind;
 use iotrail_base::units::Bytes;
 use iotrail_schema::run_record::{Expectation, Stop};
 
-/// An experiment as its file states it.
+/// The parsed experiment file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     pub name: String,
@@ -18,41 +18,41 @@ pub struct Experiment {
     pub table: String,
     /// Columns instead of the table's; empty: the table's.
     pub columns: Vec<String>,
-    /// The CPUs are sampled in every cell.
+    /// Sample the CPUs in all cells.
     pub profile: bool,
-    /// One of io_uring's requests in so many is followed whole in every cell.
+    /// Trace 1 in N io_uring requests end to end in all cells.
     pub follow: Option<u32>,
-    /// What the arms are compared on; empty: what the table is about.
+    /// Metrics of the comparisons; empty: the metrics of the table.
     pub metrics: Vec<String>,
-    /// Arms that differ by no more, as a factor less 1, are equivalent; null: what is usual.
+    /// Arms that differ by at most this share are equivalent; null: the default.
     pub equivalent_within: Option<f64>,
     pub expectations: Vec<Expectation>,
-    /// The first arm is measured again in every block.
+    /// Measure the first arm twice in each block.
     pub control: bool,
-    /// What a fio job file asks for and this cannot do, with its place.
+    /// Unmapped options of a fio job file, with their positions.
     pub unmapped: Vec<String>,
     pub seed: Option<u32>,
-    /// Of the target that is made when none is given.
+    /// Size of the scratch file that is created if no target is specified.
     pub size: Option<Bytes>,
     pub full: Scale,
-    /// What `--quick` runs; null: the file has no quick form.
+    /// The size for `--quick`; null: the file has none.
     pub quick: Option<Scale>,
 }
 
-/// One size of the experiment: the whole, or the quick one.
+/// One size of the experiment: full or quick.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
-    /// Blocks; with `stop`, at most.
+    /// Number of blocks; with `stop`, the maximum.
     pub repeats: u32,
     pub stop: Option<Stop>,
-    /// Options that hold in every cell.
+    /// Options of all cells.
     pub load: Options,
-    /// In the order of the file; the arms' axis is the last one, so that arms stand beside each other.
+    /// In file order; the axis of the arms is last, so that arms are adjacent.
     pub axes: Vec<Axis>,
 }
 
 impl Scale {
-    /// The largest size that a load is told to use of its target; what is no size is refused where the cell is planned.
+    /// The largest size that a load uses of its target; planning the cell rejects an invalid size.
     pub fn largest_size(&self) -> Option<Bytes> {
         let points = self.axes.iter().flat_map(|axis| &axis.points);
         let sizes = std::iter::once(&self.load).chain(points.map(|p| &p.options)).filter_map(|o| o.get("size"));
@@ -72,11 +72,11 @@ pub struct Axis {
     pub points: Vec<Point>,
 }
 
-/// One value of a parameter: what it is called, and the options it sets.
+/// One value of a parameter: its name, and the options it sets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub value: Value,
     pub options: Options,
-    /// `FILE:LINE:COLUMN` of it.
+    /// Its position as `FILE:LINE:COLUMN`.
     pub at: String,
 }

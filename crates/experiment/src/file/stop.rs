@@ -1,4 +1,4 @@
-//! `[stop]`: blocks are measured until the intervals are narrow enough, or no more may be.
+//! `[stop]`: measure blocks until the intervals are narrow enough, or the maximum is reached.
 
 use std::time::Duration;
 
@@ -14,28 +14,29 @@ use iotrail_stats::bootstrap::FEWEST;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as stop = { within = 0.05 }")]
 pub(super) struct RawStop {
-    /// Relative half-width of every comparison's interval.
+    /// Maximum relative half-width of the comparisons' intervals.
     within: Spanned<f64>,
     at_least: Option<Spanned<u32>>,
     at_most: Option<Spanned<u32>>,
     budget: Option<Spanned<toml::Value>>,
 }
 
-/// Blocks of a run that says only how narrow its intervals are to be. Fewer know their own spread too badly to stop by it.
+/// Minimum number of blocks if only `within` is set. With fewer, the spread is not known well enough.
 const AT_LEAST: u32 = 5;
 const AT_MOST: u32 = 50;
 
 impl File<'_> {
-    /// Blocks at most, and the rule.
+    /// The maximum number of blocks, and the rule.
     pub(super) fn stop(&self, raw: &RawStop) -> Result<(u32, Stop)> {
         let within = *raw.within.get_ref();
         if !(within > 0.0 && within < 1.0) {
-            return Err(self.refuse(raw.within.span(), "'within' is a share above 0 and below 1: 0.02 is 2 %"));
+            return Err(self.refuse(raw.within.span(), "'within' must be above 0 and below 1: 0.02 is 2 %"));
         }
         let fewest = FEWEST as u32;
         let at_least = match &raw.at_least {
             Some(n) if *n.get_ref() < fewest => {
-                return Err(self.refuse(n.span(), format!("'at-least' is {fewest} or more: fewer have no interval")));
+                return Err(self
+                    .refuse(n.span(), format!("'at-least' must be {fewest} or more: fewer blocks have no interval")));
             }
             Some(n) => *n.get_ref(),
             None => AT_LEAST,
@@ -48,7 +49,7 @@ impl File<'_> {
             None => None,
             Some(value) => match Span::deserialize(value.get_ref().clone()) {
                 Ok(Span(time)) if time > Duration::ZERO => Some(time),
-                Ok(_) => return Err(self.refuse(value.span(), "'budget' is a time above 0")),
+                Ok(_) => return Err(self.refuse(value.span(), "'budget' must be a time above 0")),
                 Err(e) => return Err(self.refuse(value.span(), format!("'budget': {}", e.message()))),
             },
         };

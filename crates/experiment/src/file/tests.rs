@@ -35,7 +35,7 @@ fn with(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn the_built_in_ones_are_read() {
+fn built_in_experiments_parse() {
     for (name, _) in builtin::ALL {
         let e = builtin::find(name).unwrap();
         assert_eq!(e.name, name);
@@ -45,7 +45,7 @@ fn the_built_in_ones_are_read() {
 }
 
 #[test]
-fn the_documents_example_is_read() {
+fn the_example_in_the_documentation_parses() {
     let doc = include_str!("../../../../docs/formats.md");
     let example = doc.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let e = parse(example, "docs/formats.md").unwrap();
@@ -60,7 +60,7 @@ fn the_documents_example_is_read() {
 }
 
 #[test]
-fn an_experiment_is_read_as_written() {
+fn an_experiment_keeps_the_order_and_values_of_its_file() {
     let e = parse(GOOD, "x.toml").unwrap();
     assert_eq!((e.full.repeats, e.table.as_str(), e.quick, e.seed), (2, "delivery", None, None));
     assert_eq!(e.full.axes.iter().map(|a| a.points.len()).collect::<Vec<_>>(), [2, 2]);
@@ -69,50 +69,51 @@ fn an_experiment_is_read_as_written() {
 }
 
 #[test]
-fn unknown_keys_are_refused_where_they_stand() {
+fn unknown_keys_are_rejected_with_their_position() {
     assert_eq!(
         refused(&with("repeats = 2", "repeets = 2")).split(',').next(),
         Some("x.toml:5:1: unknown field `repeets`")
     );
     assert!(
-        refused(&with("bs = ", "sb = ")).starts_with("x.toml:7:1: no load option is called 'sb': there are engine, ")
+        refused(&with("bs = ", "sb = ")).starts_with("x.toml:7:1: unknown load option 'sb': the options are engine, ")
     );
-    assert!(refused(&with("depth =", "dpeth =")).starts_with("x.toml:9:1: no load option is called 'dpeth'"));
-    assert!(refused(&with("ring =", "rnig =")).starts_with("x.toml:14:1: no load option is called 'rnig'"));
+    assert!(refused(&with("depth =", "dpeth =")).starts_with("x.toml:9:1: unknown load option 'dpeth'"));
+    assert!(refused(&with("ring =", "rnig =")).starts_with("x.toml:14:1: unknown load option 'rnig'"));
 }
 
 #[test]
-fn values_that_no_option_takes_are_refused_where_they_stand() {
+fn invalid_values_are_rejected_with_their_position() {
     assert_eq!(
         refused(&with("\"8k\"", "\"8q\"")),
-        "x.toml:7:6: 'bs' does not take \"8q\": 'q' is no unit of size: use k, m, g or t"
+        "x.toml:7:6: 'bs' does not accept \"8q\": 'q' is no unit of size: use k, m, g or t"
     );
-    assert!(refused(&with("[1, 4]", "[1, -4]")).starts_with("x.toml:9:13: 'depth' does not take -4: "));
+    assert!(refused(&with("[1, 4]", "[1, -4]")).starts_with("x.toml:9:13: 'depth' does not accept -4: "));
     assert!(
-        refused(&with("bs = \"8k\"", "wait = \"sleep\"")).starts_with("x.toml:7:8: 'wait' does not take \"sleep\": ")
+        refused(&with("bs = \"8k\"", "wait = \"sleep\"")).starts_with("x.toml:7:8: 'wait' does not accept \"sleep\": ")
     );
-    assert_eq!(refused(&with("repeats = 2", "repeats = 0")), "x.toml:5:11: 'repeats' is at least 1");
+    assert_eq!(refused(&with("repeats = 2", "repeats = 0")), "x.toml:5:11: 'repeats' must be at least 1");
     assert!(refused(&with("repeats = 2", "repeats = 2\nsize = \"big\"")).starts_with("x.toml:6:8: 'size': "));
     assert_eq!(refused(&with("[1, 4]", "[]")), "x.toml:9:9: 'depth' has no values");
-    assert_eq!(refused(&with("[1, 4]", "[4, 4]")), "x.toml:9:13: 4 stands twice among the values");
+    assert_eq!(refused(&with("[1, 4]", "[4, 4]")), "x.toml:9:13: 4 is listed twice");
 }
 
 #[test]
-fn arms_that_do_not_differ_are_refused() {
+fn identical_arms_are_rejected() {
     let same = "[[arm]] \"b\" does not differ from \"a\": all options are the same";
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "")), format!("x.toml:12:1: {same}"));
-    // The default by name is the default.
+    // An explicit default equals the default.
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "wait = \"block\"")), format!("x.toml:12:1: {same}"));
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "bs = 8192")), format!("x.toml:12:1: {same}"));
-    assert!(refused(&with("name = \"b\"", "name = \"a\"")).ends_with("two of [[arm]] are called \"a\""));
+    assert!(refused(&with("name = \"b\"", "name = \"a\"")).ends_with("two entries of [[arm]] are named \"a\""));
     assert!(
-        refused(&GOOD[..GOOD.rfind("[[arm]]").unwrap()]).ends_with("one [[arm]] alone has nothing to be compared with")
+        refused(&GOOD[..GOOD.rfind("[[arm]]").unwrap()])
+            .ends_with("a single [[arm]] has nothing to be compared with: add another")
     );
-    assert!(refused(&GOOD[..GOOD.find("[[arm]]").unwrap()]).starts_with("x.toml:1:8: nothing says what is compared"));
+    assert!(refused(&GOOD[..GOOD.find("[[arm]]").unwrap()]).starts_with("x.toml:1:8: no arms to compare"));
 }
 
 #[test]
-fn an_option_set_twice_is_refused() {
+fn an_option_set_twice_is_rejected() {
     assert!(
         refused(&with("bs = \"8k\"", "depth = 2")).starts_with("x.toml:9:1: 'depth' is fixed under [load] and varied")
     );
@@ -125,7 +126,7 @@ fn an_option_set_twice_is_refused() {
 }
 
 #[test]
-fn a_parameter_or_the_variants_can_be_the_arms() {
+fn a_parameter_or_variants_can_be_the_arms() {
     let arms = &GOOD[GOOD.find("[[arm]]").unwrap()..];
     let text =
         GOOD.replace(arms, "ring = [\"\", \"coop_taskrun\"]\n").replace("repeats", "compare = \"ring\"\nrepeats");
@@ -138,13 +139,16 @@ fn a_parameter_or_the_variants_can_be_the_arms() {
     let variants = text.replace("\"ring\"", "\"variant\"").replace("ring = [\"\", \"coop_taskrun\"]\n", "")
         + &arms.replace("arm", "variant");
     assert_eq!(parse(&variants, "x.toml").unwrap().full.axes.len(), 2);
-    assert!(refused(&text.replace("\"ring\"", "\"wait\"")).starts_with("x.toml:5:11: 'compare' names no parameter"));
-    assert!(refused(&with("repeats", "compare = \"depth\"\nrepeats")).contains("both say what is compared"));
+    assert!(
+        refused(&text.replace("\"ring\"", "\"wait\""))
+            .starts_with("x.toml:5:11: 'compare' must be 'variant' or a parameter")
+    );
+    assert!(refused(&with("repeats", "compare = \"depth\"\nrepeats")).contains("both define the arms"));
 }
 
 #[test]
-fn no_arm_takes_the_controls_name_whichever_way_arms_are_given() {
-    let what = "'control' is the first arm measured again: call this one otherwise";
+fn the_name_of_the_control_is_reserved() {
+    let what = "'control' is reserved for the repeated first arm: choose another name";
     assert_eq!(refused(&with("name = \"b\"", "name = \"control\"")), format!("x.toml:12:1: {what}"));
     let arms = &GOOD[GOOD.find("[[arm]]").unwrap()..];
     let compared =
@@ -153,12 +157,12 @@ fn no_arm_takes_the_controls_name_whichever_way_arms_are_given() {
     assert_eq!(refused(&(compared("variant") + &variants)), format!("x.toml:13:1: {what}"));
     let values = "governor = [\"control\", \"performance\"]\n";
     assert_eq!(refused(&(compared("governor") + values)), format!("x.toml:11:13: {what}"));
-    // Where they are no arms, variants are called as one likes.
+    // Variants that are not arms can have any name.
     assert!(parse(&format!("{GOOD}[[variant]]\nname = \"control\"\nwait = \"peek\"\n"), "x.toml").is_ok());
 }
 
 #[test]
-fn quick_overrides_what_it_names() {
+fn quick_overrides_only_the_keys_that_it_sets() {
     let quick = format!("{GOOD}[quick]\nrepeats = 1\n[quick.load]\nruntime = \"1s\"\n[quick.matrix]\ndepth = [4]\n");
     let scale = parse(&quick, "x.toml").unwrap().quick.unwrap();
     assert_eq!((scale.repeats, scale.axes[0].points.len(), scale.axes[1].points.len()), (1, 1, 2));
@@ -168,17 +172,17 @@ fn quick_overrides_what_it_names() {
     );
     assert!(refused(&quick.replace("runtime = \"1s\"", "depth = 4")).contains("'depth' is a parameter"));
     let both = quick.replace("repeats = 1", "repeats = 1\n[quick.stop]\nwithin = 0.1\nat-least = 2\nat-most = 3");
-    assert!(refused(&both).ends_with("'repeats' and [quick.stop] both say how many blocks there are: keep one"));
+    assert!(refused(&both).ends_with("'repeats' and [quick.stop] both define the number of blocks: keep one"));
 }
 
 #[test]
-fn a_plan_too_large_for_any_machine_is_refused() {
+fn a_plan_with_too_many_measurements_is_rejected() {
     assert!(refused(&with("repeats = 2", "repeats = 4000000000")).contains("more than 100000 measurements"));
 }
 
-/// Cut or changed anywhere, a good file is read or refused with a place; nothing panics.
+/// A valid file, cut or changed anywhere, is parsed or rejected with a position, without a panic.
 #[test]
-fn damaged_files_are_refused_with_a_place() {
+fn damaged_files_are_rejected_with_a_position() {
     let text = builtin::ALL[0].1;
     let mut refusals = 0;
     let mut look = |t: &str| {
@@ -214,7 +218,7 @@ name = "io_uring"
 "#;
 
 #[test]
-fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
+fn a_network_experiment_accepts_options_of_servers_and_senders() {
     let e = parse(NET, "x.toml").unwrap();
     assert_eq!((e.kind, e.table.as_str(), e.full.axes.len()), (Kind::Net, "net", 2));
     let with = |from: &str, to: &str| {
@@ -222,14 +226,15 @@ fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
         NET.replacen(from, to, 1)
     };
     assert!(refused(&with("window = 2", "depth = 2")).starts_with(
-        "x.toml:8:1: no load option is called 'depth': there are engine, server-threads, server-cpus, trigger, ring, "
+        "x.toml:8:1: unknown load option 'depth': the options are engine, server-threads, server-cpus, trigger, ring, "
     ));
     assert!(
         refused(&with("engine = \"epoll\"", "engine = \"libaio\""))
-            .starts_with("x.toml:13:10: 'engine' does not take \"libaio\": ")
+            .starts_with("x.toml:13:10: 'engine' does not accept \"libaio\": ")
     );
     assert!(
-        refused(&with("[4, 64]", "[4, \"many\"]")).starts_with("x.toml:10:19: 'connections' does not take \"many\": ")
+        refused(&with("[4, 64]", "[4, \"many\"]"))
+            .starts_with("x.toml:10:19: 'connections' does not accept \"many\": ")
     );
     let same = "[[arm]] \"io_uring\" does not differ from \"epoll\"";
     assert!(refused(&with("engine = \"epoll\"", "engine = \"io_uring\"")).starts_with(&format!("x.toml:14:1: {same}")));
@@ -241,7 +246,7 @@ fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
     assert!(
         refused(&with("repeats", "table = \"cost\"\nrepeats")).starts_with("x.toml:6:9: this table is for loads on st")
     );
-    assert!(refused(&with("kind = \"net\"\n", "")).contains("no load option is called 'window'"));
+    assert!(refused(&with("kind = \"net\"\n", "")).contains("unknown load option 'window'"));
     assert!(refused(&GOOD.replacen("repeats", "table = \"order\"\nrepeats", 1)).contains("add kind = \"net\""));
     let e = parse(&with("engine = \"epoll\"", "engine = \"epol\""), "x.toml").unwrap_err().to_string();
     assert!(
@@ -251,23 +256,23 @@ fn an_experiment_over_the_network_takes_the_options_of_servers_and_senders() {
 }
 
 #[test]
-fn an_experiment_names_the_columns_of_its_table() {
+fn an_experiment_can_select_the_columns_of_its_table() {
     let with = |columns: &str| GOOD.replacen("repeats", &format!("columns = [{columns}]\nrepeats"), 1);
     let e = parse(&with("\"iops\", \"kicks:7\""), "x.toml").unwrap();
     assert_eq!((e.table.as_str(), e.columns), ("delivery", vec!["iops".to_owned(), "kicks:7".into()]));
     for unknown in ["kick", "kicks:wide"] {
         let e = parse(&with(&format!("\"{unknown}\"")), "x.toml").unwrap_err().to_string();
         assert!(
-            e.contains(&format!("no column is called '{unknown}': there are iops, requests, bytes, range, ")),
+            e.contains(&format!("unknown column '{unknown}': the columns are iops, requests, bytes, range, ")),
             "{e}"
         );
     }
     let e = parse(&GOOD.replacen("repeats", "table = \"kick\"\nrepeats", 1), "x.toml").unwrap_err().to_string();
-    assert!(e.contains("no table is called 'kick': there are commits, cost, delays, delivery, kicks, "), "{e}");
+    assert!(e.contains("unknown table 'kick': the tables are commits, cost, delays, delivery, kicks, "), "{e}");
 }
 
 #[test]
-fn a_programs_own_figures_are_metrics_of_its_experiment() {
+fn metrics_of_a_program_are_metrics_of_its_experiment() {
     let text = "name='p'\ntitle='P'\nquestion='?'\nexpect=''\nkind='program'\nrepeats=2\nmetrics=['own_of_test']\n\
                 [load]\nprogram=['x']\nmetric=['own_of_test=/(a)/']\n[[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'";
     assert_eq!(parse(text, "x").unwrap().metrics, ["own_of_test"]);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use toml::{Spanned, Value};
 
-/// Name → value, without the dashes in front.
+/// Name → value, without leading dashes.
 pub type Options = toml::Table;
 
 pub(super) type RawOptions = BTreeMap<Spanned<String>, Spanned<Value>>;
 pub(super) type RawMatrix = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Value>>>>;
 
-/// Puts `over` in place of what `base` says. A run ends by time or by number: one takes the other's place, and so do the two ways to
-/// read.
+/// Overrides `base` with `over`. `runtime` and `count` replace each other, and so do `direct` and
+/// `buffered`.
 pub fn overlay(base: &mut Options, over: &Options) {
     const EITHER: [(&str, &str); 2] = [("runtime", "count"), ("direct", "buffered")];
     for (one, other) in EITHER.into_iter().chain(EITHER.map(|(a, b)| (b, a))) {
@@ -30,7 +30,7 @@ pub fn to_json(value: &Value) -> serde_json::Value {
         Value::Float(x) => serde_json::json!(x),
         Value::Boolean(b) => serde_json::json!(b),
         Value::Array(items) => items.iter().map(to_json).collect(),
-        // No option takes these, so none gets here; their text is as good as any.
+        // No option accepts these types, so that they do not occur here.
         other => serde_json::json!(other.to_string()),
     }
 }

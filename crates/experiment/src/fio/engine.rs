@@ -1,4 +1,4 @@
-//! fio's engines, and what they ask the kernel for.
+//! fio's engines, and the kernel features that they use.
 
 use toml::Value;
 
@@ -10,7 +10,7 @@ use super::Fault;
 use super::job::{Setting, no_value};
 use super::map::Mapping;
 
-/// fio's names of the engines that both have, those without a target last.
+/// fio's names of the common engines, those without a target last.
 fn names() -> String {
     let of = |kind: &EngineKind| {
         let engine = kind.engine();
@@ -25,13 +25,16 @@ impl Mapping {
     pub(super) fn engine(&mut self) -> Result<&'static Engine, Fault> {
         let engine = match self.take("ioengine") {
             None => {
-                self.note("without ioengine fio uses psync: plain reads and writes");
+                self.note("without ioengine, fio uses psync: plain reads and writes");
                 EngineKind::Sync
             }
             Some(s) => {
                 let name = s.value.clone().unwrap_or_default();
                 EngineKind::of_fio(&name).ok_or_else(|| {
-                    Fault::line(s.line, format!("ioengine={name} has no counterpart: there are {}", names()))
+                    Fault::line(
+                        s.line,
+                        format!("ioengine={name} has no counterpart: the supported engines are {}", names()),
+                    )
                 })?
             }
         };
@@ -62,15 +65,15 @@ impl Mapping {
         let (line, depth) = read("iodepth", depth, self.kb_base)?;
         let (batch_line, batch) = read("iodepth_batch", batch, self.kb_base)?;
         self.set_number("depth", line, depth)?;
-        // As fio: 0 means all of them.
+        // As in fio, 0 means all.
         let batch = if batch == 0 || batch > depth { depth } else { batch };
         self.set_number("batch", batch_line, batch)
     }
 
-    /// What fio's io_uring engine asks the kernel for (engines/io_uring.c), said or not.
+    /// Features that fio's io_uring engine uses (engines/io_uring.c), by options or by default.
     pub(super) fn ring(&mut self, engine: &Engine) -> Result<(), Fault> {
         if engine.ring.is_none() {
-            return Ok(()); // what is left is named by `rest`
+            return Ok(()); // `rest` reports the remaining options
         }
         let sqpoll = self.flag("sqthread_poll")?.unwrap_or(false);
         let cpu = self.number("sqthread_poll_cpu")?;
@@ -85,7 +88,7 @@ impl Mapping {
             if let Some((line, cpu)) = cpu {
                 self.set_number("sq-cpu", Some(line), cpu)?;
             }
-            // fio waits for the thread's completions by looking at the ring.
+            // With SQPOLL, fio polls the ring for completions.
             self.set("wait", "peek");
             self.note(
                 "with sqthread_poll fio registers the file, looks at the ring instead of waiting in the kernel, and falls back \
@@ -108,7 +111,7 @@ impl Mapping {
             register.push("buffers");
         }
         self.note(
-            "fio registers the ring's descriptor and makes the completion queue as large as iodepth, unasked; so does this load",
+            "by default, fio registers the ring's descriptor and sizes the completion queue to iodepth; this load does the same",
         );
         self.set("ring", ring.join(","));
         self.set("register", register.join(","));
@@ -121,7 +124,11 @@ impl Mapping {
         if let Some(s) = self.take("nonvectored")
             && s.flag() != Some(true)
         {
-            self.unmapped("nonvectored", &s, "reads and writes are not vectored, as fio's where the kernel has them");
+            self.unmapped(
+                "nonvectored",
+                &s,
+                "reads and writes are not vectored, as in fio if the kernel supports them",
+            );
         }
         Ok(())
     }

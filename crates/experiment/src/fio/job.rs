@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Fault;
 
-/// An option as it stands in the file.
+/// An option of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     pub line: usize,
@@ -13,14 +13,14 @@ pub struct Setting {
     pub value: Option<String>,
 }
 
-/// One job with the global options before it; its own take their place, and later ones that of earlier ones.
+/// One job with the preceding global options; the job's options override them, and later options override earlier ones.
 #[derive(Debug, Default)]
 pub struct Job {
-    /// By the name that fio's manual lists them under.
+    /// By the canonical name in fio's manual.
     pub settings: BTreeMap<String, Setting>,
 }
 
-/// Second names of options.
+/// Aliases of options.
 const ALIASES: &[(&str, &str)] = &[
     ("readwrite", "rw"),
     ("blocksize", "bs"),
@@ -49,7 +49,7 @@ pub fn read(text: &str) -> Result<Job, Fault> {
             let Some(name) = rest.strip_suffix(']') else {
                 return Err(Fault::line(line, "a section's name ends with ']'"));
             };
-            // As fio: any name that begins so.
+            // As in fio: any name with this prefix.
             (in_section, in_job) = (true, !name.starts_with("global"));
             if in_job {
                 jobs.push((line, name));
@@ -57,23 +57,23 @@ pub fn read(text: &str) -> Result<Job, Fault> {
             continue;
         }
         if !in_section {
-            return Err(Fault::line(line, format!("'{content}' stands before the first [section]")));
+            return Err(Fault::line(line, format!("'{content}' precedes the first [section]")));
         }
         if content == "include" || content.starts_with("include ") {
-            return Err(Fault::line(line, "include: another file's lines are not taken; put them here"));
+            return Err(Fault::line(line, "include is not supported: copy the lines here"));
         }
         if content.contains("${") {
-            return Err(Fault::line(line, format!("'{content}' has a variable of the environment; write its value")));
+            return Err(Fault::line(line, format!("'{content}' uses an environment variable: write its value")));
         }
         let (key, value) = match content.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
             None => (content, None),
         };
-        // fio's own: $jobname, $ncpus, $pagesize, $mb_memory.
+        // fio's keywords: $jobname, $ncpus, $pagesize, $mb_memory.
         if value.as_deref().is_some_and(|v| v.contains('$')) {
-            return Err(Fault::line(line, format!("'{content}' has a keyword of fio's; write its value")));
+            return Err(Fault::line(line, format!("'{content}' uses a keyword of fio: write its value")));
         }
-        // What follows a job's section and is global again is for jobs after it.
+        // A [global] section after a job applies to later jobs.
         if jobs.is_empty() || jobs.len() == 1 && in_job {
             let name = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name);
             job.settings.insert(name.to_owned(), Setting { line, value });
@@ -81,13 +81,10 @@ pub fn read(text: &str) -> Result<Job, Fault> {
     }
     match jobs.as_slice() {
         [_] => Ok(job),
-        [] => Err(Fault { line: None, what: "there is no job in it, only [global] options at most".into() }),
+        [] => Err(Fault { line: None, what: "it has no job section".into() }),
         [_, (line, _), ..] => {
             let names: Vec<&str> = jobs.iter().map(|(_, name)| *name).collect();
-            Err(Fault::line(
-                *line,
-                format!("there are {} jobs ({}); a load is one: keep one of them", jobs.len(), names.join(", ")),
-            ))
+            Err(Fault::line(*line, format!("it has {} jobs ({}): keep one", jobs.len(), names.join(", "))))
         }
     }
 }
@@ -106,12 +103,12 @@ impl Setting {
         }
     }
 
-    /// A number, with a suffix of sizes if any; `kb_base` is what a `k` stands for.
+    /// A number with an optional size suffix; `kb_base`: the value of `k`.
     pub fn number(&self, kb_base: u64) -> Option<u64> {
         number(self.text(), kb_base)
     }
 
-    /// A span in microseconds; `seconds`: what a number without a unit is in, instead of microseconds.
+    /// A time in microseconds; `seconds`: numbers without a unit are in seconds instead of microseconds.
     pub fn span_us(&self, seconds: bool) -> Option<u64> {
         let text = self.text().to_ascii_lowercase();
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -135,7 +132,7 @@ impl Setting {
     }
 }
 
-/// fio's sizes: with its usual `kb_base` of 1024, `4k` is 4096 and `4kib` is 4000; with 1000 it is the other way round.
+/// fio's sizes: with its usual `kb_base` of 1024, `4k` is 4096 and `4kib` is 4000; with 1000 it is the reverse.
 pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (digits, radix) = match text.strip_prefix("0x") {
@@ -163,7 +160,7 @@ pub fn number(text: &str, kb_base: u64) -> Option<u64> {
 pub(super) fn no_value(name: &str, s: &Setting, wanted: &str) -> Fault {
     match &s.value {
         Some(value) => Fault::line(s.line, format!("{name}={value}: not {wanted}")),
-        None => Fault::line(s.line, format!("{name} wants {wanted}")),
+        None => Fault::line(s.line, format!("{name} needs {wanted}")),
     }
 }
 

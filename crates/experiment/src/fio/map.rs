@@ -1,4 +1,4 @@
-//! One job's options → `bench`'s. Whatever has no counterpart is named, unless it says nothing of the load.
+//! One job's options → `bench`'s. Options without a counterpart are reported, unless they do not affect the load.
 
 use toml::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn map(job: Job) -> Result<Imported, Fault> {
     let jobs = m.number("numjobs")?.map_or(1, |(_, n)| n);
     m.set_number("jobs", None, jobs)?;
     if jobs > 1 && (rw == "read" || rw == "write") {
-        m.note("fio's jobs each go through the same part of the file; this load's each through a part of their own");
+        m.note("fio's jobs all use the same part of the file; the jobs of this load use separate parts");
     }
     let bs = m.block_size(&rw)?;
     m.depth(engine)?;
@@ -54,7 +54,7 @@ impl Mapping {
     }
 
     pub(super) fn set_number(&mut self, option: &str, line: Option<usize>, n: u64) -> Result<(), Fault> {
-        let n = i64::try_from(n).map_err(|_| Fault { line, what: format!("{n} is more than any load has") })?;
+        let n = i64::try_from(n).map_err(|_| Fault { line, what: format!("{n} is too large") })?;
         self.set(option, n);
         Ok(())
     }
@@ -93,13 +93,15 @@ impl Mapping {
         if !["read", "write", "randread", "randwrite", "randrw"].contains(&name) {
             return Err(Fault::line(
                 s.line,
-                format!("rw={value} has no counterpart: there are read, write, randread, randwrite and randrw"),
+                format!(
+                    "rw={value} has no counterpart: the supported patterns are read, write, randread, randwrite and randrw"
+                ),
             ));
         }
         if sequence.is_some() {
             let why = match name {
-                "read" | "write" => "a sequential load takes one block after the other",
-                _ => "every random offset is drawn anew, none is followed by a sequence",
+                "read" | "write" => "a sequential load accesses consecutive blocks",
+                _ => "each offset is random, without sequential accesses after it",
             };
             self.unmapped("rw", &s, why);
         }
@@ -107,7 +109,7 @@ impl Mapping {
         Ok(name.to_owned())
     }
 
-    /// fio's `reads,writes,trims`: the one that the pattern uses, as text. `None`: it uses both, and they differ.
+    /// The value of fio's `reads,writes,trims` that the pattern uses. `None`: it uses two different ones.
     fn of_direction(s: &Setting, rw: &str) -> Option<String> {
         let value = s.value.clone().unwrap_or_default();
         let mut parts = value.split(',');
@@ -153,10 +155,10 @@ impl Mapping {
             }
             None => {
                 if let Some(d) = &directory {
-                    self.unmapped("directory", d, "fio names a file of its own in it; name one with filename");
+                    self.unmapped("directory", d, "fio chooses a file name in it: set filename");
                 }
                 self.note(
-                    "without filename fio makes a file for each job; this load has one, for all: name it with --file",
+                    "without filename, fio creates one file per job; this load uses one file for all jobs: name it with --file",
                 );
             }
         }
@@ -178,20 +180,20 @@ impl Mapping {
             Some(s) => s.flag().map(Some).ok_or_else(|| no_value(name, s, "0 or 1")),
         };
         let (is_direct, is_buffered) = (value("direct", &direct)?, value("buffered", &buffered)?);
-        // Of both, the later one holds; of neither, the page cache.
+        // The later of the two applies; without either, the page cache is used.
         let by_buffered = is_buffered.is_some() && line(&buffered) > line(&direct);
         let direct = if by_buffered { is_buffered == Some(false) } else { is_direct.unwrap_or(false) };
         self.set(if direct { "direct" } else { "buffered" }, true);
         let invalidate = self.flag("invalidate")?.unwrap_or(true);
         if !direct && invalidate && engine.target != TargetKind::Nothing {
             self.note(
-                "fio drops the file's pages from the page cache before it begins (invalidate=1); this load does not",
+                "fio drops the file's pages from the page cache before it starts (invalidate=1); this load does not",
             );
         }
         Ok(())
     }
 
-    /// How long is measured: fio ends by time, by number, or when `size` has been moved, whichever comes first.
+    /// The end of the load: fio ends by time, by number, or after `size` bytes, whichever comes first.
     fn length(&mut self, jobs: u64, bs: u64, size: Option<u64>) -> Result<(), Fault> {
         let span = |m: &mut Self, name: &str| match m.take(name) {
             None => Ok(None),
@@ -212,7 +214,7 @@ impl Mapping {
             (Some((_, us)), None) => {
                 self.set("runtime", span_text(us));
                 if !time_based {
-                    self.note("without time_based fio ends before its runtime when all of size has been moved; this load does not");
+                    self.note("without time_based, fio ends before its runtime after `size` bytes; this load does not");
                 }
             }
             (Some((_, us)), Some(_)) if time_based => {
@@ -221,14 +223,14 @@ impl Mapping {
             }
             (runtime, Some(n)) => {
                 if let Some((s, _)) = runtime {
-                    self.unmapped("runtime", &s, "a load ends by time or by number, and a number is given");
+                    self.unmapped("runtime", &s, "a load ends by time or by number, and a number is set");
                 }
                 self.set_count(n, jobs)?;
             }
             (None, None) => match size {
                 Some(bytes) => self.set_count(bytes / bs, jobs)?,
                 None => self.note(
-                    "without runtime and size fio goes over the whole target once; this load ends after bench's 5 s",
+                    "without runtime and size, fio accesses the entire target once; this load ends after 5 s, the default of bench",
                 ),
             },
         }
@@ -238,7 +240,7 @@ impl Mapping {
     fn set_count(&mut self, of_each: u64, jobs: u64) -> Result<(), Fault> {
         let all = of_each.checked_mul(jobs).filter(|n| *n > 0);
         let all =
-            all.ok_or_else(|| Fault { line: None, what: format!("{jobs} jobs of {of_each} I/Os are no load") })?;
+            all.ok_or_else(|| Fault { line: None, what: format!("{jobs} jobs of {of_each} I/Os are too many") })?;
         self.set_number("count", None, all)
     }
 
@@ -279,13 +281,11 @@ impl Mapping {
         if let Some((s, us)) = span(self, "thinktime")?.filter(|(_, us)| *us > 0) {
             let computing = spin.map_or(0, |(_, us)| us).min(us);
             if computing < us {
-                self.unmapped("thinktime", &s, "fio sleeps but for thinktime_spin of it; a load that thinks computes");
+                self.unmapped("thinktime", &s, "fio sleeps except for thinktime_spin; a load with think time computes");
             }
             if computing > 0 {
                 self.set_number("think", Some(s.line), computing.saturating_mul(1000))?;
-                self.note(
-                    "fio thinks after each I/O that it has submitted; this load once between reaping and submitting",
-                );
+                self.note("fio thinks after each submitted I/O; this load thinks once between reaping and submitting");
             }
         }
         Ok(())
@@ -295,13 +295,13 @@ impl Mapping {
         match self.take("verify") {
             Some(s) if !matches!(s.value.as_deref(), Some("0" | "none" | "null") | None) => {
                 self.set("verify", true);
-                self.note("blocks are verified by this load's own mark and checksum, whatever fio's verify asks for");
+                self.note("blocks are verified by iotrail's own header and checksum, whatever the value of verify");
             }
             _ => {}
         }
     }
 
-    /// What nothing above has taken.
+    /// Reports the options that were not mapped.
     fn rest(&mut self) {
         for (name, setting) in std::mem::take(&mut self.job.settings) {
             if SAYS_NOTHING.contains(&name.as_str()) {
@@ -320,12 +320,12 @@ fn span_text(us: u64) -> String {
     if us.is_multiple_of(1_000_000) { format!("{}s", us / 1_000_000) } else { format!("{us}us") }
 }
 
-/// fio's file names: separated by ':', which a backslash makes part of a name.
+/// fio's file names, separated by ':' unless escaped by a backslash.
 fn split_unescaped(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
-        // There is one to push to, from the start.
+        // The list starts with one empty name.
         let Some(last) = names.last_mut() else { break };
         match c {
             '\\' => last.extend(chars.next()),

@@ -1,13 +1,13 @@
-//! fio's job files: what of one is a load that `bench` can make, and what is not (docs/formats.md).
+//! fio's job files: the options that map to `bench`, and those that do not (docs/formats.md).
 //!
 //! | file | responsible for |
 //! |---|---|
 //! | `job` | the text: sections, comments, values with fio's units |
-//! | `map`, `engine` | one job's options → `bench`'s; its engine and what that asks the kernel for |
+//! | `map`, `engine` | one job's options → `bench`'s; its engine and the kernel features that it uses |
 //! | `passed_over` | options that need no counterpart |
 //!
-//! What fio does by default and without saying is part of its load: buffered I/O, a depth of 1, ring flags that were not asked
-//! for. The import says so and asks for the same.
+//! fio's defaults are part of its load: buffered I/O, a depth of 1, ring flags that were not
+//! requested. The import sets the same and reports it.
 
 mod engine;
 mod job;
@@ -19,31 +19,31 @@ use serde::Deserialize;
 use iotrail_base::error::{Error, Result};
 use iotrail_load::options::LoadOptions;
 
-/// A job, as far as it can be had.
+/// The mapped part of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
-    /// `bench`'s options by name, without the dashes in front.
+    /// `bench`'s options by name, without leading dashes.
     pub options: toml::Table,
-    /// Line and text of each option that is not in the load, with the reason.
+    /// Line and text of each unmapped option, with the reason.
     pub unmapped: Vec<(usize, String)>,
-    /// What is in the load though the file does not say it, and what differs though it does.
+    /// Defaults that were added to the load, and differences in mapped options.
     pub notes: Vec<String>,
 }
 
 /// Reads the one job of a file; `origin` is the file's name in messages.
 ///
-/// Errors (input, with the line): no job or several, an `include`, a variable, an engine or an access pattern that there is
-/// no counterpart of, a value that is none.
+/// Errors (input, with the line): no job or several, an `include`, a variable, an engine or an access pattern without a
+/// counterpart, an invalid value.
 pub fn import(text: &str, origin: &str) -> Result<Imported> {
     let job = job::read(text).map_err(|at| refuse(origin, &at))?;
     let imported = map::map(job).map_err(|at| refuse(origin, &at))?;
-    // What the mapping makes is checked as what a user writes.
+    // The mapped options are checked like options of a user.
     LoadOptions::deserialize(toml::Value::Table(imported.options.clone()))
         .map_err(|e| refuse(origin, &Fault { line: None, what: e.message().to_owned() }))?;
     Ok(imported)
 }
 
-/// What is wrong, and where.
+/// The error and its position.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: Option<usize>,
@@ -60,7 +60,7 @@ fn refuse(origin: &str, at: &Fault) -> Error {
     let line = at.line.map_or_else(String::new, |n| format!(":{n}"));
     Error::input(
         format!("{origin}{line}: {}", at.what),
-        "docs/formats.md says what of a fio job can be had; `iotrail trace -- fio JOB` watches fio itself",
+        "docs/formats.md lists the supported fio options; `iotrail trace -- fio JOB` traces fio itself",
     )
 }
 

@@ -1,7 +1,7 @@
-//! fio's options that need no counterpart here.
+//! fio's options that need no counterpart.
 
-/// Options that change neither what is submitted nor how: names and notes, the order of jobs, output, logs, and how a file that
-/// is missing is made.
+/// Options that do not affect submission: names and notes, the order of jobs, output, logs, and the creation of a
+/// missing file.
 pub const SAYS_NOTHING: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -61,19 +61,19 @@ pub const SAYS_NOTHING: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options whose default is the only value that there is a counterpart of.
+/// Options of which only the default has a counterpart.
 pub const ONLY: &[(&str, &str, &str)] = &[
     ("loops", "1", "a load runs once"),
     ("nrfiles", "1", "a load has one file"),
     ("offset", "0", "a load begins at the start of its target"),
     ("rwmixread", "50", "randrw is half reads, half writes"),
     ("rwmixwrite", "50", "randrw is half reads, half writes"),
-    ("iodepth_batch_complete_min", "1", "a load waits for as many completions as its next submission has room for"),
+    ("iodepth_batch_complete_min", "1", "a load waits for the number of completions that its next submission needs"),
     ("random_distribution", "random", "random offsets are uniform"),
     ("verify_fatal", "1", "a mismatch ends the load with an error"),
-    ("do_verify", "1", "reads of a load with --verify are checked as they come"),
+    ("do_verify", "1", "reads of a load with --verify are checked when they complete"),
     ("rate_process", "linear", "intended times are evenly spaced"),
-    ("thinktime_blocks", "1", "a load thinks between reaping and submitting, whatever was reaped"),
+    ("thinktime_blocks", "1", "a load thinks between reaping and submitting, independent of the number reaped"),
     ("fsync", "0", "a load has no fsync"),
     ("fdatasync", "0", "a load has no fdatasync"),
     ("sync", "0", "a load opens its target without O_SYNC"),

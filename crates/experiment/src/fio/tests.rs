@@ -1,4 +1,4 @@
-//! Job files as people write them, and what they become.
+//! Typical job files and their mapped options.
 
 use super::*;
 use iotrail_stats::random::SplitMix64;
@@ -70,12 +70,12 @@ fn refused(text: &str) -> String {
     let e = import(text, "x.fio").unwrap_err();
     assert_eq!(e.exit_status(), 2);
     let line = e.to_string();
-    let remedy = "; docs/formats.md says what of a fio job can be had; `iotrail trace -- fio JOB` watches fio itself";
+    let remedy = "; docs/formats.md lists the supported fio options; `iotrail trace -- fio JOB` traces fio itself";
     line.strip_suffix(remedy).unwrap_or_else(|| panic!("{line}")).to_owned()
 }
 
 #[test]
-fn a_random_read_job() {
+fn a_random_read_job_is_mapped_completely() {
     let got = import(ONE_NVME, "x.fio").unwrap();
     assert_eq!(
         got.options,
@@ -90,7 +90,7 @@ fn a_random_read_job() {
 }
 
 #[test]
-fn what_has_no_counterpart_is_named_with_its_line() {
+fn unmapped_options_are_reported_with_their_line() {
     let got = import(DATABASE, "x.fio").unwrap();
     assert_eq!(
         got.options,
@@ -111,7 +111,7 @@ fn what_has_no_counterpart_is_named_with_its_line() {
 }
 
 #[test]
-fn a_polled_job_has_the_flags_that_the_kernel_leaves_it() {
+fn a_polled_job_has_the_flags_that_the_kernel_allows() {
     let got = import(POLLED, "x.fio").unwrap();
     assert_eq!(got.options["ring"].as_str(), Some("iopoll,sqpoll,cqsize=16"));
     assert_eq!(got.options["register"].as_str(), Some("ring,files"));
@@ -120,7 +120,7 @@ fn a_polled_job_has_the_flags_that_the_kernel_leaves_it() {
 }
 
 #[test]
-fn fios_defaults_are_part_of_its_load() {
+fn defaults_of_fio_are_part_of_its_load() {
     let got = import("[a]\nfilename=f\nsize=1m\n", "x.fio").unwrap();
     assert_eq!(
         got.options,
@@ -130,11 +130,11 @@ fn fios_defaults_are_part_of_its_load() {
         )
     );
     let notes = got.notes.join("\n");
-    assert!(notes.contains("without ioengine fio uses psync") && notes.contains("(invalidate=1)"), "{notes}");
+    assert!(notes.contains("without ioengine, fio uses psync") && notes.contains("(invalidate=1)"), "{notes}");
 }
 
 #[test]
-fn values_by_direction_the_later_of_two_and_globals_for_later_jobs() {
+fn later_values_and_later_globals_take_precedence() {
     let of = |text: &str| import(text, "x.fio").unwrap();
     let got = of("[a]\nrw=randwrite\nbs=4k,8k\ndirect=1\nbuffered=1\n[global]\nbs=64k\n");
     assert_eq!(got.options["bs"].as_integer(), Some(8192));
@@ -149,38 +149,38 @@ fn values_by_direction_the_later_of_two_and_globals_for_later_jobs() {
     assert_eq!(lines, [2, 3, 4, 5]);
     assert!(got.unmapped[1].1.contains("fio sleeps"), "{:?}", got.unmapped);
     let step = of("[a]\nrw=write:112k\nruntime=1500ms\n");
-    assert_eq!(step.unmapped, [(2, "rw=write:112k: a sequential load takes one block after the other".to_owned())]);
+    assert_eq!(step.unmapped, [(2, "rw=write:112k: a sequential load accesses consecutive blocks".to_owned())]);
     assert_eq!(step.options["runtime"].as_str(), Some("1500000us"));
     assert!(!got.options.contains_key("think") && !got.options.contains_key("file"));
 }
 
 #[test]
-fn what_cannot_be_a_load_is_refused_with_its_line() {
-    assert_eq!(refused(""), "x.fio: there is no job in it, only [global] options at most");
-    assert_eq!(refused("bs=4k\n"), "x.fio:1: 'bs=4k' stands before the first [section]");
+fn unsupported_jobs_are_rejected_with_their_line() {
+    assert_eq!(refused(""), "x.fio: it has no job section");
+    assert_eq!(refused("bs=4k\n"), "x.fio:1: 'bs=4k' precedes the first [section]");
     assert_eq!(refused("[a\n"), "x.fio:1: a section's name ends with ']'");
-    assert_eq!(refused("[a]\n\n[b]\n[c]\n"), "x.fio:3: there are 3 jobs (a, b, c); a load is one: keep one of them");
-    assert_eq!(
-        refused("[global]\ninclude other.fio\n"),
-        "x.fio:2: include: another file's lines are not taken; put them here"
-    );
+    assert_eq!(refused("[a]\n\n[b]\n[c]\n"), "x.fio:3: it has 3 jobs (a, b, c): keep one");
+    assert_eq!(refused("[global]\ninclude other.fio\n"), "x.fio:2: include is not supported: copy the lines here");
     assert_eq!(
         refused("[a]\nfilename=${DISK}\n"),
-        "x.fio:2: 'filename=${DISK}' has a variable of the environment; write its value"
+        "x.fio:2: 'filename=${DISK}' uses an environment variable: write its value"
     );
-    assert_eq!(refused("[a]\nnumjobs=$ncpus\n"), "x.fio:2: 'numjobs=$ncpus' has a keyword of fio's; write its value");
-    assert!(refused("[a]\nioengine=mmap\n").starts_with("x.fio:2: ioengine=mmap has no counterpart: there are "));
-    assert!(refused("[a]\nrw=trim\n").starts_with("x.fio:2: rw=trim has no counterpart: there are "));
+    assert_eq!(refused("[a]\nnumjobs=$ncpus\n"), "x.fio:2: 'numjobs=$ncpus' uses a keyword of fio: write its value");
+    assert!(
+        refused("[a]\nioengine=mmap\n")
+            .starts_with("x.fio:2: ioengine=mmap has no counterpart: the supported engines are ")
+    );
+    assert!(refused("[a]\nrw=trim\n").starts_with("x.fio:2: rw=trim has no counterpart: the supported patterns are "));
     assert_eq!(refused("[a]\nbs=4q\n"), "x.fio:2: bs=4q: not a size above 0");
-    assert_eq!(refused("[a]\nioengine=null\niodepth\n"), "x.fio:3: iodepth wants a number");
+    assert_eq!(refused("[a]\nioengine=null\niodepth\n"), "x.fio:3: iodepth needs a number");
     let deep = |n: &str| refused(&format!("[a]\nioengine=libaio\niodepth={n}\n"));
-    assert_eq!(deep("8388608t"), "x.fio:3: 9223372036854775808 is more than any load has");
+    assert_eq!(deep("8388608t"), "x.fio:3: 9223372036854775808 is too large");
     assert!(deep("8388607t").starts_with("x.fio: invalid value: integer `922337"), "{}", deep("8388607t"));
 }
 
-/// Whatever stands in a file, it is read or refused, and what is read is a load.
+/// Any file is either rejected, or read as a valid load.
 #[test]
-fn ten_thousand_mutated_files_are_read_or_refused() {
+fn ten_thousand_mutated_files_are_parsed_or_rejected() {
     let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
     let mut below = |n: usize| random.below(n.max(1) as u64) as usize;
     let pieces = [

@@ -1,5 +1,5 @@
-//! Both ends: the server in a process of its own, which the kernel kills when ours ends, and the sender in this one; or the server on another
-//! node, where a step of Slurm's has it.
+//! Both ends: the sender in this process and the server in a child process, which the kernel kills when this process ends; or the server
+//! on another node, in a Slurm job step.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
@@ -32,14 +32,14 @@ use iotrail_net::namespace::{self, Namespaces, SERVER};
 use iotrail_net::options::{Between, NetOptions, ServerEngine, ServerOptions};
 use iotrail_net::sender::spec::SenderSpec;
 
-/// What a server that was started from here says once it serves, on a line of its standard output.
+/// The line that a started server prints on standard output when it is ready.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Announced {
     pub address: String,
     pub control: String,
 }
 
-/// What lies between the two ends; the same for all measurements of a run.
+/// The connection between the two ends, the same for all measurements of a run.
 enum Link {
     Namespaces(Namespaces),
     Loopback,
@@ -53,8 +53,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// One measurement. `options` are those of `load` that were set, as written; the server takes its own from there. `follow`: one of its
-    /// requests in so many.
+    /// One measurement. `options`: the options of `load` as written, from which the server takes its own. `follow`: trace 1 in N
+    /// of its requests.
     pub fn run(
         &mut self,
         load: &NetOptions,
@@ -66,7 +66,7 @@ impl Ends {
         let spec = SenderSpec::resolve(&load.sender, &iotrail_host::cpu::online()?)?;
         descriptors::raise()?;
         let way = self.way(load.between)?;
-        // An epoll server makes no requests that could be followed.
+        // An epoll server has no requests to trace.
         let follow = follow.filter(|_| load.server.engine == ServerEngine::IoUring);
         let mut server = Server::start(way, options, load.trace, follow, padding(spec.seed))?;
         let inside = match way {
@@ -78,7 +78,7 @@ impl Ends {
         drop(inside);
         let Loaded { measurement, histogram, interrupted, broken_off } = loaded?;
         match broken_off {
-            // A server that failed says why.
+            // A failed server reports the reason.
             Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure(None).unwrap_or_else(|| server.left(e))),
             _ => Ok(Measured { measurement, histogram, samples: vec![], interrupted }),
         }
@@ -98,13 +98,13 @@ impl Ends {
         }
         match &self.way {
             Some((_, way)) => Ok(way),
-            None => Err(Error::machine("there is nothing between the two ends", "report this")),
+            None => Err(Error::machine("the two ends are not connected", "report this")),
         }
     }
 }
 
 impl Link {
-    /// Where the server listens for requests and for what is agreed on.
+    /// The addresses of the server for requests and for control.
     fn addresses(&self) -> (String, String) {
         match self {
             Link::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
@@ -117,7 +117,7 @@ impl Link {
         }
     }
 
-    /// Starts the server with these words. It ends when this process does.
+    /// Starts the server with these arguments. It ends with this process.
     fn command(&self, words: &[String]) -> io::Result<Command> {
         let namespace = match self {
             Link::Second(server) => {
@@ -130,28 +130,28 @@ impl Link {
         };
         let enter = move || namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()));
         let mut command = ourselves::command(Signal::KILL, enter);
-        // A terminal's Ctrl-C is for this process, which then ends at a point where nothing is in flight.
+        // Ctrl-C must reach only this process, which then ends when nothing is in flight.
         command.args(words).process_group(0);
         Ok(command)
     }
 }
 
-/// `iotrail net serve` in a process of its own; ended when this is dropped.
+/// `iotrail net serve` as a child process, ended on drop.
 struct Server {
     child: Child,
-    /// Of one on another node, which ends with it.
+    /// Standard input of a server on another node, which ends when it closes.
     input: Option<ChildStdin>,
     address: Address,
     control: Address,
-    /// Its standard output: what it announces, and its outcome.
+    /// Its standard output: the ready line and the outcome.
     out: Option<BufReader<ChildStdout>>,
     printed: Vec<u8>,
-    /// Standard error of one on another node: what srun says.
+    /// Standard error of a server on another node: srun's messages.
     said: File,
 }
 
 impl Server {
-    /// It serves when this returns. Errors: what it says itself.
+    /// The server is ready on return. Errors: the server's own.
     fn start(
         way: &Link,
         options: &Map<String, Value>,
@@ -177,7 +177,7 @@ impl Server {
         let input = child.stdin.take();
         let (mut out, mut printed) = (child.stdout.take().map(BufReader::new), Vec::new());
         if let Some(out) = &mut out {
-            // A server that cannot serve ends, and then this ends.
+            // A server that cannot start exits, which ends this loop.
             out.read_until(b'\n', &mut printed).map_err(cannot)?;
         }
         let nowhere = Address::Unix(PathBuf::new());
@@ -187,17 +187,18 @@ impl Server {
             Some((address, control)) => (server.address, server.control) = (address, control),
             None => {
                 let status = server.child.wait().map_err(cannot)?;
-                let ended = || Error::machine(format!("the server's process ended before it served ({status})"), "");
+                let ended =
+                    || Error::machine(format!("the server's process exited before it was ready ({status})"), "");
                 return Err(server.failure(status.code()).unwrap_or_else(ended));
             }
         }
         Ok(server)
     }
 
-    /// The error that the server has reported last; `code`: its exit status, where it has one.
+    /// The last error that the server reported; `code`: its exit status, if any.
     fn failure(&mut self, code: Option<i32>) -> Option<Error> {
         if let Some(out) = &mut self.out {
-            // It may serve still: what it has printed by now.
+            // The server may still run: take its output so far.
             ioctl_fionbio(out.get_ref(), true).ok()?;
             _ = out.read_to_end(&mut self.printed);
         }
@@ -211,14 +212,14 @@ impl Server {
         far_failure(own, &said, code)
     }
 
-    /// The sender lost it, and it says nothing itself.
+    /// The sender lost the connection, and the server reported no error.
     fn left(&self, e: Error) -> Error {
         if self.input.is_some() { second::lost(e) } else { e }
     }
 }
 
-/// Of one on another node. What the server reports itself is of the machine; what srun says of a step that it lost, or cannot start, is not:
-/// no cell is untestable for that.
+/// Errors of a server on another node. An error that the server reports concerns the machine; an error of srun (step lost or not started)
+/// does not, and makes no cell untestable.
 fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Error> {
     if let Some(own) = own {
         return Some(match own.errno {
@@ -230,7 +231,7 @@ fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Erro
     }
     let last = iotrail_base::words::last_line(said)?;
     Some(match code {
-        // A shell's: there is no such program, or it cannot be executed.
+        // The shell's status: the program does not exist, or cannot be executed.
         Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship brings iotrail to its node"),
         _ => second::lost(last),
     })
@@ -245,26 +246,26 @@ impl Drop for Server {
                 std::thread::sleep(FAR / 1000);
             }
         }
-        // One that has ended already needs only to be waited for.
+        // A process that has exited only has to be reaped.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }
 }
 
-/// What a server on another node has to end in.
+/// Time limit for the exit of a server on another node.
 const FAR: Duration = Duration::from_secs(10);
 
-/// A file in memory: takes what is written to it, however much, and is gone with its descriptors.
+/// A file in memory without a size limit, freed with its descriptors.
 fn memory_file() -> io::Result<File> {
     Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// For the sockets of a run. What a killed run has left is removed by the next one.
+/// A directory for the sockets of a run. The next run removes those of a killed run.
 fn folder() -> Result<Folder> {
     let place = std::env::temp_dir();
     Folder::make(&place, "iotrail-net-bench-").map_err(|e| {
-        let what = format!("cannot make a folder for the sockets in {}", place.display());
-        Error::machine(what, "set TMPDIR to a folder that can be written").because(e)
+        let what = format!("cannot create a directory for the sockets in {}", place.display());
+        Error::machine(what, "set TMPDIR to a writable directory").because(e)
     })
 }
 

@@ -1,4 +1,4 @@
-//! A sender's run against a server, with the server's half of the measurement where it can be had.
+//! A sender's run against a server, with the server's part of the measurement if available.
 
 use std::cell::RefCell;
 use std::net::UdpSocket;
@@ -22,18 +22,18 @@ use iotrail_schema::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning
 use iotrail_schema::net_record::{NetRecord, ServerCounts, ServerRecord};
 use iotrail_stats::quantile;
 
-/// What one run of a sender yields.
+/// The result of one run of a sender.
 pub struct Loaded {
     pub measurement: Measurement,
     /// Latencies in nanoseconds, all connections together.
     pub histogram: Histogram<u64>,
-    /// The user stopped it.
+    /// Stopped by the user.
     pub interrupted: bool,
-    /// The other side was lost; the measurement is of what was until then.
+    /// The peer was lost; the measurement covers the time until then.
     pub broken_off: Option<Error>,
 }
 
-/// The control connection in the course of a run.
+/// The control connection during a run.
 struct ControlSession {
     guest: Guest,
     begun: bool,
@@ -52,8 +52,8 @@ impl ControlSession {
     }
 }
 
-/// Sends to a server, and measures both sides. Where nobody of ours answers beside its address, the server is not measured, and a
-/// warning says so; at an address that was named somebody has to answer.
+/// Sends to a server and measures both sides. If no iotrail server answers at the default control address, the server is not measured and a
+/// warning is added; at an explicit control address, no answer is an error.
 pub fn run(
     spec: &SenderSpec,
     address: &Address,
@@ -71,7 +71,7 @@ pub fn run(
         match at {
             Boundary::Ready => {}
             Boundary::MeasureBegins => {
-                // A server that is measured reads its own machine's.
+                // A measured server reads the state of its own machine.
                 let of = circumstances::Subject { target: None, bytes: None, cpus: &cpus };
                 before = alone.then(|| circumstances::before(of));
                 if let Some(talk) = talk.as_mut() {
@@ -97,7 +97,7 @@ pub fn run(
     };
     let mut sent = sender::run(spec, address, &mut boundary, &mut progress, stop)?;
     let mut talk = talk.into_inner();
-    // A load that broke off has not come to its end's boundary.
+    // An aborted load has not reached its final boundary.
     talk.iter_mut().for_each(ControlSession::end);
     let mut broken_off = sent.broken_off.take();
 
@@ -114,8 +114,8 @@ pub fn run(
                 let seconds = half.as_ref().map_or(0, |h| h.server.seconds.len());
                 warnings.push(Warning::new(
                     "server_lost",
-                    format!("the server was lost: of its side there is what it had told, {seconds} seconds"),
-                    "see whether it still runs, and what it said",
+                    format!("the server was lost: its side covers only the first {seconds} seconds"),
+                    "check whether it still runs, and its messages",
                 ));
                 broken_off = broken_off.or(lost);
                 half
@@ -134,8 +134,8 @@ pub fn run(
     if sent.interrupted {
         measurement.warnings.push(Warning::new(
             "interrupted",
-            "the load was stopped before its end: the numbers are of the part that ran",
-            "run it again to measure all of it",
+            "the load was stopped early: the numbers cover only the part that ran",
+            "run it again for a complete measurement",
         ));
     }
     let doubts: Vec<Warning> = doubts(&measurement).into_iter().chain(comparable::warnings(&measurement)).collect();
@@ -153,7 +153,7 @@ fn greet(
         Warning::new(
             "server_unmeasured",
             why,
-            "`iotrail net serve` measures its side; --control ADDRESS says where it listens",
+            "`iotrail net serve` measures its side; name its control address with --control ADDRESS",
         )
     };
     let Some(at) = control.of(address)? else {
@@ -165,12 +165,12 @@ fn greet(
         Err(Unmet::Refused(e)) => Err(e),
         Err(Unmet::NotOurs(why)) if *control == Place::Beside => {
             warnings.push(unmeasured(format!(
-                "the server's side was not measured: no server of iotrail's answers at {at} ({why})"
+                "the server's side was not measured: no iotrail server answers at {at} ({why})"
             )));
             Ok(None)
         }
         Err(Unmet::NotOurs(why)) => {
-            let what = format!("no server of iotrail's answers at the control address {at}");
+            let what = format!("no iotrail server answers at the control address {at}");
             Err(Error::machine(what, "start `iotrail net serve` with that --control, or use --control none")
                 .because(why))
         }
@@ -178,10 +178,10 @@ fn greet(
 }
 
 fn stopped(address: &Address) -> Error {
-    Error::machine(format!("the server at {address} was stopped"), "let it run for as long as the load")
+    Error::machine(format!("the server at {address} was stopped"), "keep it running until the load ends")
 }
 
-/// What a server that is gone had told: its seconds. `None`: not one.
+/// The seconds that a lost server had reported. `None`: none.
 fn lost_half(guest: &Guest) -> Option<Measured> {
     let (first, rest) = guest.seconds().split_first()?;
     let mut total: ServerCounts = first.clone();
@@ -213,7 +213,7 @@ fn between(address: &Address, welcome: Option<&Welcome>) -> &'static str {
         (Address::Unix(_), _) => "unix",
         (Address::Tcp(_), Some(welcome)) => Machine::of_this_process().between(&welcome.machine),
         (Address::Tcp(at), None) => {
-            // Towards an address of its own the kernel sends from that address. Nothing is sent here.
+            // For a local destination, the kernel selects that address as the source. No packet is sent.
             let any = if at.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
             let source = UdpSocket::bind(any).and_then(|s| s.connect(at).and_then(|()| s.local_addr()));
             if source.is_ok_and(|source| source.ip() == at.ip()) { "loopback" } else { "hosts" }

@@ -1,12 +1,12 @@
-//! A network load, measured: the server's side, the sender's side, and the measurement that the two make together.
+//! Measures a network load: the server's side, the sender's side, and the combined measurement.
 //!
 //! | file | responsible for |
 //! |---|---|
-//! | `served` | a server's life: seconds told, senders measured one after the other |
+//! | `served` | the server's main loop: prints seconds, measures one sender at a time |
 //! | `span` | one measured span of a server: its counts and the probes around it |
 //! | `ends` | both ends on this machine: a server started, in a network of its own, and a sender |
-//! | `second` | the server on another node of a job of Slurm's |
-//! | `loaded` | a sender's run against a server, with the server's half where it can be had |
+//! | `second` | the server on another node of a Slurm job |
+//! | `loaded` | a sender's run against a server, with the server's part if available |
 
 pub mod ends;
 pub mod loaded;

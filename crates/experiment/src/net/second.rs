@@ -1,4 +1,4 @@
-//! The server on the second node of a job that `net bench --slurm` made: a step starts it, and it ends with its input.
+//! The server on the second node of a job of `net bench --slurm`: a job step starts it, and it exits at the end of its input.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 use iotrail_base::error::{Error, Kind, Result};
 use iotrail_slurm::pair;
 
-/// What the process of the batch script tells the one that measures.
+/// Data from the process of the batch script for the measuring process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Second {
-    /// Of the server's node: a name or a number.
+    /// Name or address of the server's node.
     pub address: String,
-    /// Of this name there, or in PATH.
+    /// Path of iotrail there, or a name in PATH.
     pub program: PathBuf,
 }
 
-/// An environment variable, since it is no part of the plan.
+/// An environment variable, since it is not part of the plan.
 pub const VARIABLE: &str = "IOTRAIL_SECOND_NODE";
 
-/// The server's node, or its step, is gone: the process that started this one may begin again where the run was.
+/// The server's node or job step was lost: the parent process can resume the run.
 pub fn lost(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Kind::Lost, "the server's node or its job step is lost", "").because(why)
 }
 
-/// It can be reached at this address.
+/// The address under which it can be reached.
 pub struct Server {
     at: IpAddr,
     program: PathBuf,
 }
 
 impl Server {
-    /// Where `--slurm` says that it is to be.
+    /// The node that `--slurm` assigned.
     pub fn named() -> Result<Self> {
         let said = std::env::var(VARIABLE).ok().and_then(|text| serde_json::from_str::<Second>(&text).ok());
         let Second { address, program } = said.ok_or_else(|| {
             Error::input(
-                "between hosts the server is on another node, and --slurm starts it there",
+                "with `between = hosts`, the server runs on another node, where --slurm starts it",
                 "add --slurm, or run `iotrail net serve` there and `iotrail net load` here",
             )
         })?;
@@ -51,7 +51,7 @@ impl Server {
         Ok(Self { at, program })
     }
 
-    /// With a port that the kernel there chooses.
+    /// With a port chosen by the kernel.
     pub fn listen_at(&self) -> String {
         SocketAddr::new(self.at, 0).to_string()
     }

@@ -1,4 +1,4 @@
-//! A server's life: seconds told as they end, senders measured one after the other over the control connection.
+//! The server's main loop: prints seconds as they end, and measures one sender at a time over the control connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,31 +17,31 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two looks at what was followed.
+/// Interval between reads of the traced requests.
 const ROOM: Duration = Duration::from_millis(20);
-/// Between two looks at whether it is to stop, where nothing wakes the thread.
+/// Interval between checks of the stop flag, if nothing wakes the thread.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How it is served.
+/// The options of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether the probes watch the spans that are measured.
+    /// Whether measured spans are traced.
     pub trace: Trace,
-    /// One of io_uring's requests in so many is followed whole.
+    /// Trace 1 in N io_uring requests end to end.
     pub follow: Option<u32>,
-    /// `None`: until it is stopped.
+    /// `None`: serve until stopped.
     pub duration: Option<Duration>,
 }
 
-/// What is told as it happens.
+/// Events for display.
 pub enum ServeNews<'a> {
-    /// A second is over; so many connections are open now.
+    /// A second ended; the number of open connections.
     Second(&'a ServerCounts, u64),
-    /// Of the control connection.
+    /// The control connection.
     Message(String),
 }
 
-/// What the next look brings.
+/// The result of the next wait.
 enum Next {
     Happened(Event),
     Time,
@@ -66,9 +66,9 @@ struct Serving<'a> {
     accept_failures: u64,
 }
 
-/// Serves until it is to end. The calling thread waits, tells, and measures; the server's threads are others.
+/// Serves until stopped. The calling thread waits, reports and measures; other threads serve.
 ///
-/// Errors: a thread of the server that failed; probes that `--trace on` wants and cannot be loaded.
+/// Errors: a failed server thread; probes that `--trace on` requires and that cannot be loaded.
 pub fn serve(
     server: &Server,
     host: Option<Host>,
@@ -79,7 +79,7 @@ pub fn serve(
     let resident_before_bytes = span::resident();
     let started = iotrail_host::clock::unix_s();
     if how.trace == Trace::On {
-        // Said now, and not to the first sender.
+        // Reported at startup, not to the first sender.
         Probes::attach(&mut ObjectSlot::default(), server, how.trace, how.follow)?;
     }
     let spec = server.spec();
@@ -105,7 +105,7 @@ pub fn serve(
     loop {
         match serving.next(now + Duration::from_secs(u32::MAX.into()))? {
             Next::Happened(Event::Hello(hello)) => serving.measure(&hello)?,
-            // Of one who has gone meanwhile.
+            // From a sender that has disconnected.
             Next::Happened(_) | Next::Time => {}
             Next::Stop => return serving.record(started),
         }
@@ -113,7 +113,7 @@ pub fn serve(
 }
 
 impl Serving<'_> {
-    /// Waits, tells what is due meanwhile.
+    /// Waits, and reports due events.
     fn next(&mut self, until: Instant) -> Result<Next> {
         loop {
             let now = Instant::now();
@@ -173,7 +173,7 @@ impl Serving<'_> {
         }
     }
 
-    /// One sender, from its hello until it has gone.
+    /// One sender, from its hello until it disconnects.
     fn measure(&mut self, hello: &Hello) -> Result<()> {
         let mut room = ObjectSlot::default();
         let resident = span::resident();
@@ -181,7 +181,7 @@ impl Serving<'_> {
             Ok(probes) => probes,
             Err(e) => return self.give_up(&e.to_string()),
         };
-        // What the probes take is no connection's.
+        // The cost of the probes is not part of a connection.
         let taken = span::resident().zip(resident).map(|(after, before)| after.saturating_sub(before));
         let resident_before = self.resident_before_bytes.zip(taken).map(|(before, taken)| before + taken);
         self.say(&FromServer::Welcome(Box::new(Welcome {
@@ -217,20 +217,20 @@ impl Serving<'_> {
                     }
                     (measured, self.spans) = (true, self.spans + 1);
                 }
-                Next::Happened(Event::Begin | Event::End) => self.send_away("what was said was not to be said now"),
+                Next::Happened(Event::Begin | Event::End) => self.send_away("unexpected message"),
                 Next::Happened(Event::Left) => {
                     if let Some(span) = span {
                         self.broken_spans += 1;
                         let asked = &hello.asked;
                         (self.tell)(ServeNews::Message(format!(
-                            "the sender ({} connections) has gone in the middle of what was measured: {} requests until then",
+                            "the sender ({} connections) disconnected during a measurement, after {} requests",
                             asked.connections,
                             span.requests()
                         )));
                     }
                     return Ok(());
                 }
-                // One at a time: the host gives the place to no other.
+                // One sender at a time: the host accepts no other.
                 Next::Happened(Event::Hello(_)) => {}
                 Next::Time => {
                     if let Some(span) = &mut span {
@@ -245,7 +245,7 @@ impl Serving<'_> {
                 Next::Stop => {
                     if let Some(span) = span {
                         self.broken_spans += 1;
-                        // Nobody is told what cannot be had at the very end.
+                        // Errors at the final boundary are not reported.
                         if let Ok(part) = span.end(&mut probes, false, resident_before) {
                             self.say(&FromServer::Measured(Box::new(part)));
                         }
@@ -256,7 +256,7 @@ impl Serving<'_> {
         }
     }
 
-    /// The server cannot measure for this sender; it goes on serving.
+    /// The server cannot measure for this sender, but continues to serve.
     fn give_up(&mut self, why: &str) -> Result<()> {
         (self.tell)(ServeNews::Message(format!("a sender could not be measured: {why}")));
         self.send_away(why);

@@ -1,4 +1,4 @@
-//! One measured span of a server: its counts and the probes around it. Both ends lie where no request is under way and all threads
+//! One measured span of a server: its counts and its probes. At both ends no request is in flight and all threads
 //! sleep.
 
 use iotrail_schema::setup_flag;
@@ -19,11 +19,11 @@ use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{Memory, ServerCounts, ServerRecord};
 
-/// A server's threads come to rest within this, once nothing is asked of them.
+/// Time limit for the threads of an idle server to sleep.
 const REST: Duration = Duration::from_millis(500);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The probes on this process's server, for one sender.
+/// The probes on the server of this process, for one sender.
 pub struct Probes<'room> {
     watch: Option<(Watch<'room>, Option<Requests>)>,
     trace: Trace,
@@ -31,17 +31,17 @@ pub struct Probes<'room> {
 }
 
 impl<'room> Probes<'room> {
-    /// Attaches them; the calling thread is not watched.
+    /// Attaches them; the calling thread is not traced.
     pub fn attach(room: &'room mut ObjectSlot, server: &Server, trace: Trace, follow: Option<u32>) -> Result<Self> {
         let mut warnings = Vec::new();
         let is_ring = server.spec().options.engine == ServerEngine::IoUring;
         let how = follow.filter(|_| is_ring && trace != Trace::Off).map(|one_in| follow::follow(one_in.max(1)));
         if follow.is_some() && how.is_none() {
-            let why = if is_ring { "the probes are off" } else { "only io_uring's can be" };
+            let why = if is_ring { "the probes are off" } else { "only io_uring requests can be traced" };
             warnings.push(Warning::new(
                 "not_followed",
-                format!("no request was followed: {why}"),
-                "leave --follow out",
+                format!("no request was traced end to end: {why}"),
+                "omit --follow",
             ));
         }
         let subject = Subject {
@@ -57,22 +57,22 @@ impl<'room> Probes<'room> {
         Ok(Self { watch: watch.map(|watch| (watch, how.map(Requests::new))), trace, warnings })
     }
 
-    /// Requests are followed: room has to be made for them now and then.
+    /// Requests are traced, so that the ring buffer has to be read regularly.
     pub fn follow(&self) -> bool {
         matches!(self.watch, Some((_, Some(_))))
     }
 }
 
-/// A span that has begun.
+/// A running span.
 pub struct Span<'a> {
     server: &'a Server,
     began: Look,
     seconds: Vec<ServerCounts>,
-    /// At the end of the last of them.
+    /// At the end of the last second.
     seen: Look,
     next: Instant,
     before: circumstances::Before<'a>,
-    /// CPU time so far: of all threads but the calling one, and of the SQPOLL threads.
+    /// CPU time so far of all threads except the calling one, and of the SQPOLL threads.
     others_ns: Option<u64>,
     sqpoll_ns: Option<u64>,
     started_unix_s: u64,
@@ -80,7 +80,7 @@ pub struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
-    /// `cpus`: those whose state bears on the server.
+    /// `cpus`: the CPUs whose state affects the server.
     pub fn begin(server: &'a Server, probes: &mut Probes<'_>, cpus: &'a [u32]) -> Result<Self> {
         let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus });
         let rested = server.settle(REST);
@@ -104,18 +104,18 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// When the next second is over.
+    /// End of the current second.
     pub fn next(&self) -> Instant {
         self.next
     }
 
-    /// The second that is over, if one is.
+    /// The last second, if it has ended.
     pub fn second(&mut self) -> Option<ServerCounts> {
         let now = Instant::now();
         if now < self.next {
             return None;
         }
-        // One that comes late is longer, and says so.
+        // A late one is longer, and has its real duration.
         while self.next <= now {
             self.next += SECOND;
         }
@@ -131,13 +131,13 @@ impl<'a> Span<'a> {
         self.server.look().since(&self.began).1.counts.requests
     }
 
-    /// Takes out what was followed, before it has no more room.
+    /// Reads the traced requests before the ring buffer is full.
     pub fn make_room(&self, probes: &mut Probes<'_>) -> Result<()> {
         let Some((watch, Some(requests))) = &mut probes.watch else { return Ok(()) };
         requests.make_room(watch, self.server.look().since(&self.began).1.counts.completions)
     }
 
-    /// `whole`: the sender has said that the span ends, and nothing is under way.
+    /// `whole`: the sender has ended the span, and nothing is under way.
     pub fn end(mut self, probes: &mut Probes<'_>, whole: bool, resident_before_bytes: Option<u64>) -> Result<Measured> {
         let rested = whole && self.server.settle(REST);
         let look = self.server.look();
@@ -169,8 +169,8 @@ impl<'a> Span<'a> {
         if whole && !(self.rested && rested) {
             warnings.push(Warning::new(
                 "not_at_rest",
-                "a thread of the server was not at rest at an end of the span: what it did then is counted on one side of it",
-                "take the counts per request as right to some requests, or give it less else to do",
+                "a server thread was running at a boundary of the span: its work there may be counted on the wrong side",
+                "counts per request are off by a few requests; stop other work of the server to avoid this",
             ));
         }
         warnings.extend(refused_connections(server.total.counts.accept_failures));
@@ -200,14 +200,14 @@ pub fn refused_connections(failures: u64) -> Option<Warning> {
         Warning::new(
             "accept_failed",
             format!(
-                "connections could not be accepted {failures} times for want of file descriptors or memory; they waited"
+                "accepting a connection failed {failures} times for lack of file descriptors or memory; the connections waited"
             ),
             "raise the hard limit of open files (ulimit -Hn) for the server, or use fewer connections",
         )
     })
 }
 
-/// Time that the threads could have run and something else had their CPU: what is neither CPU time nor idle.
+/// Time that the threads were runnable but not running: neither CPU time nor idle.
 fn waited(server: &ServerRecord) -> Option<u64> {
     let t = &server.total;
     let wall = t.wall_ns * server.threads.len() as u64;
@@ -229,7 +229,7 @@ pub fn resident() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// What the server itself knows; the sender adds its half.
+/// The server's part of the measurement; the sender adds its own.
 fn measured(
     server: &Server,
     record: &ServerRecord,
@@ -243,18 +243,18 @@ fn measured(
     if record.total.user_ns.is_none() {
         warnings.push(Warning::new(
             "cpu_unknown",
-            "this kernel keeps no CPU time of single threads (CONFIG_SCHED_INFO): the server's, and CPU time per request, are not known",
-            "use a kernel that does",
+            "this kernel lacks CPU times of threads (CONFIG_SCHED_INFO): the CPU time of the server and per request is unknown",
+            "use a kernel with CONFIG_SCHED_INFO",
         ));
     }
     if spec.options.zero_copy.is_some() && counts.sends > 0 && counts.zero_copy_sends == 0 {
         warnings.push(Warning::new(
             "zero_copy_unused",
-            format!("no send of {} was zero-copy: none was as large as --zero-copy asks for", counts.sends),
-            "responses are sent in parts where a request does not fit one receive buffer: raise --buffer-size, or lower --zero-copy",
+            format!("none of {} sends used zero-copy: all were below the size of --zero-copy", counts.sends),
+            "responses are sent in parts if a request does not fit one receive buffer: increase --buffer-size, or decrease --zero-copy",
         ));
     }
-    // What is not known of one thread is not another's.
+    // If a value is unknown for one thread, the sum is unknown.
     let has_sqpoll = setup_flag::is_set(&spec.setup.names(), "sqpoll");
     let sqpoll = sqpoll_ns.or((!has_sqpoll).then_some(0));
     let known_ns = || Some(record.total.user_ns? + record.total.system_ns? + sqpoll?);

@@ -32,8 +32,8 @@ pub(super) fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>
     }
 }
 
-/// The options of one combination: what is fixed, and over it what each point sets. What two points set does not take each
-/// other's place.
+/// The options of one combination: the fixed ones, overridden by those of each point. Options of different points do not override each
+/// other.
 pub(super) fn merged(scale: &Scale, points: &Combination<'_>) -> Options {
     let set = points.iter().flat_map(|(_, point)| point.options.clone()).collect();
     let mut options = scale.load.clone();
@@ -48,16 +48,16 @@ pub(super) fn label(params: &Map<String, Value>, axes: &Combination<'_>) -> Stri
 
 pub(super) fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn std::fmt::Display) -> Error {
     let params = params(points);
-    let what = format!("the combination '{}' cannot be: {why}", label(&params, points));
+    let what = format!("the combination '{}' is impossible: {why}", label(&params, points));
     Error { place: place(points), ..Error::input(what, kind.remedy()) }
 }
 
-/// As [`refuse_combination`], of an error that has a remedy of its own.
+/// As [`refuse_combination`], for an error with its own remedy.
 pub(super) fn refuse_in(points: &Combination<'_>, e: Error) -> Error {
     Error { place: place(points), what: format!("{}: {}", label(&params(points), points), e.what), ..e }
 }
 
-/// Every combination has an arm, the last of it.
+/// The last point of a combination is its arm.
 fn place(points: &Combination<'_>) -> Option<String> {
     points.last().map(|(_, point)| point.at.clone())
 }

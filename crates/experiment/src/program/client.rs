@@ -1,4 +1,4 @@
-//! The load of a server: a command that runs once the server is ready, and whose output holds the figures.
+//! The client of a server: a command that runs when the server is ready, and whose output has the metrics.
 
 use std::fs::File;
 use std::process::Command;
@@ -17,11 +17,11 @@ use iotrail_host::limits;
 use iotrail_watch::command::cannot_run;
 use iotrail_watch::guardian::Guardian;
 
-/// So long a server may take until it is ready.
+/// Time limit for a server to become ready.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A client that waits for its server, or runs.
+/// A waiting or running client.
 #[derive(Debug)]
 pub struct Client {
     thread: JoinHandle<Result<Done>>,
@@ -29,19 +29,20 @@ pub struct Client {
     give_up: Arc<AtomicBool>,
 }
 
-/// What a client did.
+/// The result of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    /// 128 + the signal that killed it.
+    /// 128 + signal if it was killed.
     pub status: i32,
     pub wall_ns: u64,
 }
 
 impl Client {
-    /// `log`: what the server prints; `output`: where the client's goes.
+    /// `log`: the server's output; `output`: destination of the client's output.
     pub fn start(options: &ProgramOptions, ready: Ready, log: &File, output: &File) -> Result<Self> {
         let twice = |file: &File| {
-            file.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))
+            file.try_clone()
+                .map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))
         };
         let (log, out, err) = (twice(log)?, twice(output)?, twice(output)?);
         let (over, give_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -66,7 +67,7 @@ impl Client {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Ends it where it still runs.
+    /// Ends it if it still runs.
     pub fn end(self) -> Result<Done> {
         self.give_up.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|payload| Err(Error::of_panic("the client's thread", payload.as_ref())))
@@ -103,6 +104,6 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
             guardian.end();
         }
     }
-    let ended = guardian.ended().ok_or_else(|| Error::internal("a client that has ended has no end"))?;
+    let ended = guardian.ended().ok_or_else(|| Error::internal("an exited client has no exit status"))?;
     Ok(Done { status: ended.status, wall_ns: ended.wall_ns })
 }

@@ -1,24 +1,24 @@
-//! Which way a figure is better, by the words of its name. A guess: it is said before anything is measured, and `:less` or `:more`
-//! overrules it.
+//! Guesses from the name of a metric whether more or less is better. The guess is printed before the measurement, and `:less` or `:more`
+//! overrides it.
 
-/// Nobody wants more of them, in all or a second.
+/// Less is better, in total and per second.
 const BAD: &str = "err errs miss misses missed retry retries retried drop drops dropped stall stalls stalled timeout timeouts abort \
     aborts aborted lost loss losses rejected conflicts collisions faults";
 
-/// Rates and sizes of what is got.
+/// Rates: more is better.
 const RATES: &str = "tps qps rps iops ops pps bps mbps gbps fps throughput bandwidth bw rate speed score";
 
-/// Times and their spread, and what is used up.
+/// Times, their spread, and consumed resources: less is better.
 const COSTS: &str = "times elapsed duration delay delays rtt ttfb wall wait waits jitter stddev percentile quantile s sec secs \
     second seconds ms msec msecs us usec usecs ns nsec nsecs minutes hours rss pss mem memory heap cost";
 
-/// What of a second is behind what is counted in it: `mb_s`.
+/// Suffixes for "per second": `mb_s`.
 const SECONDS: &str = "s sec secs second seconds";
 
-/// What is counted in a second; so are plurals.
+/// Units that are counted per second, including plurals.
 const COUNTED: &str = "b kb mb gb tb kib mib gib tib bit kbit mbit gbit byte op io req tx txn msg row";
 
-/// Pieces of work: what is there for each of them is what it costs.
+/// Units of work: a value per unit is a cost.
 const WORK: &str = "op ops io ios req reqs request requests call tx txn transaction query msg message row packet byte item event \
     instruction iteration";
 
@@ -26,7 +26,7 @@ fn is_of(list: &str, word: &str) -> bool {
     list.split(' ').any(|of| of == word)
 }
 
-/// By what programs call their figures.
+/// Judges the names that programs use.
 pub fn less_is_better(name: &str) -> bool {
     let words = words(name);
     let per = words.iter().position(|word| word == "per");
@@ -35,10 +35,10 @@ pub fn less_is_better(name: &str) -> bool {
         return true;
     }
     match of {
-        // The most of what was waited for.
+        // The maximum of a waiting time.
         [only] if only == "max" => true,
         [.., counted, last] if is_of(SECONDS, last) && is_counted(counted) => false,
-        // The last word is what the others tell more of: max_tps, tps_latency.
+        // The last word decides; the others qualify it: max_tps, tps_latency.
         _ => of.iter().rev().find_map(|word| costs(word)).unwrap_or(false),
     }
 }
@@ -47,7 +47,7 @@ fn is_bad(word: &str) -> bool {
     is_of(BAD, word) || word.starts_with("error") || word.starts_with("fail")
 }
 
-/// `None`: the word says neither.
+/// `None`: the word does not decide.
 fn costs(word: &str) -> Option<bool> {
     // p99, p99us.
     let of_quantile = word.strip_prefix('p').map(|rest| rest.trim_end_matches(|c: char| c.is_ascii_alphabetic()));

@@ -1,4 +1,4 @@
-//! What every run of a program is held against.
+//! The reference for all runs of a program.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::guard::Patience;
 pub struct Expected {
     pub exit_status: i32,
     pub patience: Patience,
-    /// A trial, with the probes and the commands of the user's around it.
+    /// A trial, with the probes and the user's commands before and after it.
     pub trial: Duration,
     /// A timed run.
     pub each: Duration,

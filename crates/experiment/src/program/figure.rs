@@ -1,4 +1,4 @@
-//! A figure that the program prints: where in its output it stands, and which way is better.
+//! A metric that the program prints: its position in the output, and its direction.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -18,11 +18,11 @@ use iotrail_schema::program_record::OwnFigure;
 #[derive(Debug, Clone)]
 pub struct OwnMetric {
     pub name: String,
-    /// As it was given.
+    /// As specified.
     text: String,
     place: Place,
     pub less_is_better: bool,
-    /// Which way is better is guessed by its name.
+    /// The direction is guessed from its name.
     is_guessed: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct OwnMetric {
 enum Place {
     /// The first group of the last match.
     Match(Regex),
-    /// A JSON pointer into the last JSON value of the output that has it.
+    /// A JSON pointer into the last JSON value of the output that contains it.
     Json(String),
 }
 
@@ -47,7 +47,7 @@ impl FromStr for OwnMetric {
         let (name, rest) = text.split_once('=').ok_or_else(|| format!("'{text}' is not NAME=REGEX"))?;
         let name = name.trim();
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./%".contains(c)) {
-            return Err(format!("'{name}' is no name: letters, digits, _ - . / %"));
+            return Err(format!("'{name}' is not a name: use letters, digits, _ - . / %"));
         }
         let (rest, said) = match (rest.strip_suffix(":less"), rest.strip_suffix(":more")) {
             (Some(rest), _) => (rest, Some(true)),
@@ -56,14 +56,14 @@ impl FromStr for OwnMetric {
         };
         let place = match rest.strip_prefix('$') {
             Some(path) => {
-                Place::Json(pointer(path).ok_or_else(|| format!("'{rest}' is no path into JSON: $.a[0].\"b\""))?)
+                Place::Json(pointer(path).ok_or_else(|| format!("'{rest}' is not a JSON path such as $.a[0].\"b\""))?)
             }
             None => {
                 let pattern = rest.strip_prefix('/').and_then(|r| r.strip_suffix('/')).unwrap_or(rest);
                 if pattern.is_empty() {
                     return Err(format!("'{text}' has no regular expression"));
                 }
-                let regex = Regex::new(pattern).map_err(|e| format!("'{pattern}' is no regular expression: {e}"))?;
+                let regex = Regex::new(pattern).map_err(|e| format!("'{pattern}' is not a regular expression: {e}"))?;
                 if regex.captures_len() < 2 {
                     return Err(format!("'{pattern}' has no group: put the number in one, as in 'tps = ([0-9.]+)'"));
                 }
@@ -98,7 +98,7 @@ fn pointer(path: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// `tps: more is better; add :less if it is not`: of the figures whose metrics do not say which way. `None`: all say.
+/// `tps: more is better; add :less if it is not`: for metrics without an explicit direction. `None`: all have one.
 pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
     let way = |less: bool| if less { "less" } else { "more" };
     let of = |m: &OwnMetric| format!("{}: {} is better", m.name, way(m.less_is_better));
@@ -108,13 +108,13 @@ pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
         [one] => Some(format!("{}; add :{} if it is not", of(one), way(!one.less_is_better))),
         several => {
             let each: Vec<String> = several.iter().map(|m| of(m)).collect();
-            Some(format!("{}; add :less or :more where it is not so", each.join(", ")))
+            Some(format!("{}; add :less or :more to override", each.join(", ")))
         }
     }
 }
 
 impl OwnMetric {
-    /// In what the program printed; an error says what was looked for. A raised `stop` ends it with an error.
+    /// Searches the program's output; errors contain the pattern. `stop` ends it with an error.
     pub fn find(&self, output: &str, stop: &AtomicBool) -> Result<OwnFigure, String> {
         let value = match &self.place {
             Place::Match(pattern) => matched(pattern, output, LIMIT, stop)?,
@@ -124,7 +124,7 @@ impl OwnMetric {
     }
 }
 
-/// The ranges of the last match and of its first group. `None`: nothing matches.
+/// The ranges of the last match and of its first group. `None`: no match.
 type LastMatch = Option<(Range<usize>, Range<usize>)>;
 
 fn last_match(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) -> Result<LastMatch, String> {
@@ -144,7 +144,7 @@ fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) ->
     match longer(output, &its, open) {
         None => Ok(value),
         Some(longer) => Err(format!(
-            "/{pattern}/ cuts a number in two at '{}': let the group take all of it, as ([0-9.]+[kKMGT]?i?), or name what follows it",
+            "/{pattern}/ splits a number at '{}': extend the group to the full number, as ([0-9.]+[kKMGT]?i?), or match the text after it",
             quoted(longer)
         )),
     }
@@ -152,12 +152,12 @@ fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) ->
 
 fn no_number(text: &str) -> &'static str {
     match text.contains(',') {
-        true => "which is no number: a comma parts thousands; for a decimal point run it with LC_ALL=C",
-        false => "which is no number",
+        true => "which is not a number: a comma separates thousands; for a decimal point run it with LC_ALL=C",
+        false => "which is not a number",
     }
 }
 
-/// At a JSON pointer in the last value of the output that has it.
+/// The value at a JSON pointer in the last JSON value of the output that contains it.
 fn json_number(pointer: &str, output: &str) -> Result<f64, String> {
     let (mut any, mut found) = (false, None);
     for value in json_values(output) {
@@ -167,13 +167,13 @@ fn json_number(pointer: &str, output: &str) -> Result<f64, String> {
     let found = match found {
         Some(found) => found,
         None if any => return Err(format!("the JSON has nothing at {pointer}")),
-        None => return Err("the output holds no JSON".into()),
+        None => return Err("the output contains no JSON".into()),
     };
     let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
     number(&text).ok_or_else(|| format!("{pointer} is {}, {}", quoted(&text), no_number(&text)))
 }
 
-/// The JSON objects and arrays of the output that are part of no other, whatever is printed around them.
+/// The top-level JSON objects and arrays of the output, whatever text surrounds them.
 fn json_values(output: &str) -> impl Iterator<Item = Value> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -183,14 +183,14 @@ fn json_values(output: &str) -> impl Iterator<Item = Value> {
             let end = match values.next() {
                 Some(Ok(value)) => {
                     at = start + values.byte_offset();
-                    // A part of a value that is not JSON itself, such as one with a NaN, is not a value of its own.
+                    // A part of an invalid value, such as one with a NaN, is not a top-level value.
                     let before = output[..start].trim_end();
                     if before.ends_with([',', '[']) || before.ends_with("\":") {
                         continue;
                     }
                     return Some(value);
                 }
-                // A value that is cut short has parts, too.
+                // A truncated value has parts, too.
                 Some(Err(e)) if e.is_eof() => output.len(),
                 Some(Err(e)) => start + place(rest, e.line(), e.column()).max(1),
                 None => output.len(),
@@ -201,7 +201,7 @@ fn json_values(output: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Where the parser stopped: lines count from 1, columns are bytes.
+/// The position where the parser stopped: lines count from 1, columns are bytes.
 fn place(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
     (before + column).saturating_sub(1)
@@ -230,7 +230,7 @@ mod tests {
     fn which_way_is_better_is_told_or_said() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
         assert!(less("lat_avg=/(x)/") && less("elapsed_s=/(x)/") && !less("qps=/(x)/") && !less("bandwidth=/(x)/"));
-        // Rates, whatever their unit is.
+        // Rates of any unit.
         assert!(
             !less("req_per_s=/(x)/") && !less("mb_per_sec=/(x)/") && less("errors_per_s=/(x)/") && less("wall_s=/(x)/")
         );
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(said(&["tps=/(x)/"]).as_deref(), Some("tps: more is better; add :less if it is not"));
         assert_eq!(
             said(&["tps=/(x)/", "p99=/(x)/", "y=/(x)/:less"]).as_deref(),
-            Some("tps: more is better, p99: less is better; add :less or :more where it is not so")
+            Some("tps: more is better, p99: less is better; add :less or :more to override")
         );
         assert_eq!(said(&["tps=/(x)/:more"]), None);
     }
@@ -248,14 +248,17 @@ mod tests {
     fn a_number_is_taken_whole_or_not_at_all() {
         let of = |metric: &str, output: &str| found(metric, output).map(|(x, _)| x);
         let said = of("riops=/IOPS=([0-9.]+)/", "IOPS=10.2k, BW").unwrap_err();
-        assert!(said.starts_with("/IOPS=([0-9.]+)/ cuts a number in two at '10.2k': let the group take all"), "{said}");
+        assert!(
+            said.starts_with("/IOPS=([0-9.]+)/ splits a number at '10.2k': extend the group to the full number"),
+            "{said}"
+        );
         assert_eq!(of("riops=/IOPS=([0-9.]+)/", "IOPS=9950, BW"), Ok(9950.0));
         let whole = "riops=/IOPS=([0-9.]+[kKMGT]?i?)/";
         assert_eq!((of(whole, "IOPS=10.2k, BW"), of(whole, "IOPS=9950, BW")), (Ok(10_200.0), Ok(9950.0)));
         assert_eq!(of("bw=/BW=([0-9.]+[kKMGT]?i?)/", "BW=12.5MiB/s (13.1MB/s)"), Ok(12.5 * 1024.0 * 1024.0));
         assert!(of("req=/.*([0-9.]+) req/", "1523 req").unwrap_err().contains("at '1523'"));
         assert!(of("t=/took (.*) s/", "took 0,998213 s").unwrap_err().contains("LC_ALL=C"));
-        // Who names what follows has seen it.
+        // A pattern that matches the following text is intentional.
         assert_eq!(of("row=/^([0-9]+),/", "1523,77,12"), Ok(1523.0));
         assert_eq!(of("row=/^[0-9]+,([0-9]+)/", "1523,77 ms"), Ok(77.0));
     }
@@ -264,12 +267,12 @@ mod tests {
     fn what_is_not_there_is_said() {
         let said = |metric: &str, output: &str| found(metric, output).unwrap_err();
         assert_eq!(said("tps=/tps = ([0-9.]+)/", "none"), "nothing in the output matches /tps = ([0-9.]+)/");
-        assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is no number");
+        assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is not a number");
         assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has nothing at /a/b");
-        assert_eq!(said("p99=$.a", "no json"), "the output holds no JSON");
+        assert_eq!(said("p99=$.a", "no json"), "the output contains no JSON");
         assert_eq!(said("tps", ""), "'tps' is not NAME=REGEX");
-        assert!(said("tps=/(/", "").starts_with("'(' is no regular expression"));
-        assert!(said("p99=$..", "").contains("is no path into JSON"));
+        assert!(said("tps=/(/", "").starts_with("'(' is not a regular expression"));
+        assert!(said("p99=$..", "").contains("is not a JSON path"));
     }
 
     #[test]
@@ -288,13 +291,13 @@ mod tests {
             assert_eq!(of(output), Ok(1000.0), "{output}");
         }
         for (output, why) in [
-            ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", "the output holds no JSON"),
-            ("{\"b\": {\"tps\": 5}, \"cut", "the output holds no JSON"),
+            ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", "the output contains no JSON"),
+            ("{\"b\": {\"tps\": 5}, \"cut", "the output contains no JSON"),
             ("[{\"tps\": 5}]", "the JSON has nothing at /tps"),
         ] {
             assert_eq!(of(output).unwrap_err(), why, "{output}");
         }
-        // Quadratic time would be hours.
+        // Quadratic time would take hours.
         assert!(of(&"[".repeat(2 << 20)).is_err() && of(&"{ [x".repeat(1 << 18)).is_err());
     }
 
@@ -314,7 +317,7 @@ mod tests {
         assert_eq!(at(LIMIT, true), "it was stopped");
         assert_eq!(
             at(Duration::from_millis(1), false),
-            "/((?:a{0,50}){50})b/ takes longer than 1ms on 97.7 KiB of output; name more of its line"
+            "/((?:a{0,50}){50})b/ takes longer than 1ms on 97.7 KiB of output; match more of its line"
         );
     }
 

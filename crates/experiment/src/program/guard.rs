@@ -1,4 +1,4 @@
-//! Sees to it that a run comes to an end.
+//! Ends runs that do not end by themselves.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use iotrail_base::words::span;
 use iotrail_watch::session::Counts;
 
-/// When a run is ended that does not end by itself.
+/// Limits after which a run is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Patience {
-    /// So long it may have requests in flight and complete none; of watched runs.
+    /// Maximum time with requests in flight and no completion; for traced runs.
     pub stall: Duration,
-    /// So long it may take in all; `None`: as long as it wants.
+    /// Maximum total time; `None`: unlimited.
     pub in_all: Option<Duration>,
 }
 
-/// Why a run was ended, as the cause of an error.
+/// The reason for killing a run, as the cause of an error.
 #[derive(Debug)]
 pub struct Hung {
     pub why: String,
@@ -30,10 +30,10 @@ impl fmt::Display for Hung {
 
 impl std::error::Error for Hung {}
 
-/// Sees that a watched program gets on.
+/// Detects a traced program without progress.
 pub struct Guard {
     pub patience: Patience,
-    /// The counts that were seen last, and since when they are the same.
+    /// The last counts, and the time of their last change.
     pub last: Option<(Counts, Duration)>,
     pub stuck: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Guard {
         if let Some(most) = self.patience.in_all
             && elapsed > most
         {
-            self.stuck.get_or_insert(format!("it had not ended after {}", span(elapsed.as_nanos() as f64)));
+            self.stuck.get_or_insert(format!("it was still running after {}", span(elapsed.as_nanos() as f64)));
         }
         let Some(now @ Counts { requests, in_flight, .. }) = counts else { return };
         match self.last {

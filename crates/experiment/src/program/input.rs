@@ -1,4 +1,4 @@
-//! The standard input of a program's runs: each of them has the same.
+//! The standard input of a program's runs, the same for each.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Seek as _, SeekFrom};
@@ -12,7 +12,7 @@ fn kind() -> Option<FileType> {
     Some(FileType::from_raw_mode(fstat(io::stdin()).ok()?.st_mode))
 }
 
-/// A redirected file, from where it is at; nothing in place of what only one run could read.
+/// A redirected file from its current offset; empty input if only one run could read it.
 pub fn again() -> Result<Stdio> {
     let stdin = io::stdin();
     match kind() {
@@ -21,22 +21,22 @@ pub fn again() -> Result<Stdio> {
         Some(_) => {}
     }
     let again = File::open("/proc/self/fd/0").and_then(|mut file| {
-        // A device has no place in it.
+        // A device has no offset.
         tell(&stdin).map_or(Ok(0), |at| file.seek(SeekFrom::Start(at)))?;
         Ok(file)
     });
     let again = again.map_err(|e| {
-        Error::machine("cannot open standard input again for each run", "let it be a file that can be read").because(e)
+        Error::machine("cannot open standard input again for each run", "redirect it from a readable file").because(e)
     });
     again.map(Stdio::from)
 }
 
-/// Errors: somebody writes to a pipe what no run would get. An empty pipe is what ssh and services leave there.
+/// Errors: a pipe with data, which no run would read. ssh and services leave an empty pipe.
 pub fn no_pipe() -> Result<()> {
     let waits = ioctl_fionread(io::stdin()).is_ok_and(|bytes| bytes > 0);
     if !waits || !matches!(kind(), Some(FileType::Fifo | FileType::Socket)) {
         return Ok(());
     }
-    let what = "standard input is a pipe, and each run would need the same input";
-    Err(Error::input(what, "write it to a file and redirect that: iotrail try … < FILE; or leave it out: < /dev/null"))
+    let what = "standard input is a pipe, but all runs need the same input";
+    Err(Error::input(what, "write it to a file and redirect that (iotrail try … < FILE), or use < /dev/null"))
 }

@@ -9,14 +9,14 @@ use regex_lite::Regex;
 
 use iotrail_base::words::bytes;
 
-/// The matches of one expression may take this long. One match takes time in proportion to the output and to the expression, all of them
+/// Time limit for the matches of one expression. One match takes time proportional to the output and the expression; all matches take
 /// quadratic time.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// How often `stop` is read.
+/// Interval of checking `stop`.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// In a thread of its own, because nothing interrupts a match; beyond the limit or after `stop` that thread ends after its match. `work`
+/// Runs in a separate thread, because a match cannot be interrupted; after the limit or `stop`, the thread ends after its match. `work`
 /// reads the flag between two matches.
 pub fn limited<T: Send + 'static>(
     pattern: &Regex,
@@ -29,7 +29,7 @@ pub fn limited<T: Send + 'static>(
     let (own, text, given_up) = (pattern.clone(), output.to_owned(), Arc::new(AtomicBool::new(false)));
     let gives_up = Arc::clone(&given_up);
     std::thread::spawn(move || {
-        // Past the limit there is no receiver.
+        // After the limit there is no receiver.
         let _ = sender.send(work(&own, &text, &given_up));
     });
     let until = Instant::now() + limit;
@@ -43,7 +43,7 @@ pub fn limited<T: Send + 'static>(
             Err(RecvTimeoutError::Disconnected) => break format!("/{pattern}/ cannot be matched"),
             Err(RecvTimeoutError::Timeout) if left.is_zero() => {
                 let output = bytes(output.len() as u64);
-                break format!("/{pattern}/ takes longer than {limit:?} on {output} of output; name more of its line");
+                break format!("/{pattern}/ takes longer than {limit:?} on {output} of output; match more of its line");
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

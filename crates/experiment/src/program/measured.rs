@@ -19,10 +19,10 @@ use iotrail_schema::trace_record::TraceRecord;
 use iotrail_stats::expansion::is_narrow;
 use iotrail_stats::histogram;
 
-/// What a load's engine is called where it is a program.
+/// The engine name of programs.
 const ENGINE: &str = "program";
 
-/// Runs it once. `expected`: what its runs are held against.
+/// Runs it once. `expected`: the reference for its runs.
 pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
     let cpus = iotrail_host::cpu::online()?;
     let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus: &cpus });
@@ -30,18 +30,23 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     let watched = options.watch == Watched::All;
     let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;
     let mut around = before.after();
-    // It ran beside the readings' own span, and how long its threads waited for a CPU is not known.
+    // Its time differs from the span of the readings, and the time that its threads waited for a CPU is unknown.
     around.run_queue_wait_ns = None;
     let name = || options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
         let hung = Hung { why: why.clone(), waited_ns: r.wall_ns };
-        return Err(Error::machine(name(), "see whether it can live with this arm").because(hung));
+        return Err(Error::machine(name(), "check whether it works with this arm").because(hung));
     }
     let mut interrupted = r.end == Ended::Stopped;
     if !interrupted && r.exit_status != expected.exit_status {
         let last = last_line(&r.output).unwrap_or_else(|| "it printed nothing".into());
         return Err(Error::machine(
-            format!("{} ended with status {}, and before with {}: {last}", name(), r.exit_status, expected.exit_status),
+            format!(
+                "{} exited with status {}, previously with {}: {last}",
+                name(),
+                r.exit_status,
+                expected.exit_status
+            ),
             "run it by hand with the same settings",
         ));
     }
@@ -54,7 +59,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
         }
         Err(_) if interrupted => Vec::new(),
         Err((metric, why)) => {
-            return Err(Error::machine(format!("--metric {}: {why}", metric.name), "see what it prints with this arm"));
+            return Err(Error::machine(format!("--metric {}: {why}", metric.name), "check its output with this arm"));
         }
     };
     let program = ProgramRecord {
@@ -85,7 +90,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     if !watched {
         m.warnings.push(Warning::new(
             "not_traced",
-            "the probes did not trace this run: its I/Os, their bytes and errors, and the counts per I/O are not known",
+            "this run was not traced: its I/Os, bytes, errors and counts per I/O are unknown",
             "trace the timed runs as well: --watch all",
         ));
     }
@@ -98,7 +103,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     Ok(Measured { measurement: m, histogram: histogram::new(), samples: vec![], interrupted })
 }
 
-/// What makes the arm, as options of `try`.
+/// The arm as options of `try`.
 fn settings(options: &ProgramOptions) -> Vec<String> {
     let change = &options.change;
     let number = |n: Option<u32>| n.map(|n| n.to_string());
@@ -131,7 +136,7 @@ fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
     }
 }
 
-/// What the probes saw of it.
+/// Results of the probes.
 fn seen(m: &mut Measurement, trace: TraceRecord) {
     traced::fill(m, trace.total);
     // Pages and tables print no interval.
@@ -144,22 +149,22 @@ fn seen(m: &mut Measurement, trace: TraceRecord) {
     }
 }
 
-/// Processes that were killed, and run on in the kernel.
+/// Processes that were killed but have not exited.
 fn remaining(r: &Run) -> Option<Warning> {
     (!r.remaining.is_empty()).then(|| {
-        let text = format!("the run left processes that do not end when they are killed: {}", r.remaining.join(", "));
-        Warning::new("still_running", text, "see what they wait for: cat /proc/PID/stack")
+        let text = format!("the run left processes that do not exit after SIGKILL: {}", r.remaining.join(", "));
+        Warning::new("still_running", text, "check where they wait: cat /proc/PID/stack")
     })
 }
 
-/// Rings that were not set up as the arm says: it is another arm then.
+/// Rings without the flags of the arm: the run measures a different arm.
 fn left_as_asked(r: &Run) -> Option<Warning> {
     let left: Vec<&str> = r.rings.iter().filter_map(|ring| ring.left_as_asked.as_deref()).collect();
     let first = left.first()?;
     Some(Warning::new(
         "ring_as_asked",
-        format!("{} of {} rings were set up as the program asked: {first}", left.len(), r.rings.len()),
-        "this arm is in part the program as it is",
+        format!("{} of {} rings were set up as the program requested: {first}", left.len(), r.rings.len()),
+        "this arm partly measures the unmodified program",
     ))
 }
 

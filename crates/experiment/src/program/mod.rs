@@ -1,4 +1,4 @@
-//! A program of the user's as a load, unchanged: its rings set up with other flags than it asks for, its CPUs and environment chosen.
+//! An unmodified user program as a load, with rewritten ring flags and selected CPUs and environment.
 
 mod client;
 mod direction;

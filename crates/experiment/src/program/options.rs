@@ -1,5 +1,5 @@
-//! What a program's run is: its command, what is changed of its rings, and where it runs. In an experiment file under `[load]`, and
-//! what `iotrail try` is given.
+//! The options of a program's run: its command, the changes of its rings, and its CPUs. In an experiment file under `[load]`, and
+//! on the command line of `iotrail try`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::ready::Ready;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
 
-/// Until a run that gets nothing done is ended.
+/// Time until a run without progress is killed.
 const STALL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -48,11 +48,11 @@ fn yes() -> bool {
     true
 }
 
-/// Which runs the probes watch: their cost is in what is timed.
+/// The runs that are traced; their times include the cost of the probes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Watched {
-    /// One of each arm, before the others: it says how completions come, and is not timed.
+    /// One untimed run per arm, before the others: it shows the delivery paths.
     #[default]
     OnePerArm,
     All,
@@ -63,7 +63,7 @@ fn as_is() -> String {
     iotrail_supervise::change::AS_IS.into()
 }
 
-/// A command: words, or a line for the shell.
+/// A command: arguments, or a line for the shell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Argv {
@@ -86,32 +86,32 @@ impl Default for Argv {
     }
 }
 
-/// As it will run.
+/// The arguments of execve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramOptions {
     pub argv: Vec<String>,
     pub change: Change,
-    /// The CPUs that it may use, and all that it starts; `None`: those that it would.
+    /// The CPUs of the program and its children; `None`: unrestricted.
     pub cpus: Option<String>,
     pub env: Vec<(String, String)>,
     pub metrics: Vec<OwnMetric>,
-    /// A file that it writes its figures into; `None`: they are in its output.
+    /// A file to which it writes its metrics; `None`: they are in its output.
     pub metric_file: Option<PathBuf>,
-    /// Shell commands: whether its results are right; before each run; after it.
+    /// Shell commands: a check of its results; before each run; after each run.
     pub check: Option<String>,
     pub prepare: Option<String>,
     pub cleanup: Option<String>,
     pub stall: Duration,
     pub watch: Watched,
-    /// Whose client the program is: what is changed and counted is of this one.
+    /// The server of which the program is the client: changes and counts apply to the server.
     pub server: Option<Server>,
-    /// Where the measuring is stopped, or killed, it goes on with the rings that it has.
+    /// If iotrail is stopped or killed, the program continues with its existing rings.
     pub leave_running: bool,
-    /// Its rings go through the supervisor. Without, nothing is changed and no ring is seen: for what the supervisor itself costs.
+    /// Its rings are set up by the supervisor. Without it, nothing is changed and no ring is seen, which measures the supervisor's cost.
     pub supervised: bool,
-    /// The flags of its rings, if they are known and none is changed: it needs no supervisor then.
+    /// The flags of its rings, if known and unchanged: then it needs no supervisor.
     pub known_flags: Option<Vec<String>>,
-    /// Of the block.
+    /// The seed of the block.
     pub seed: Option<u32>,
 }
 
@@ -122,12 +122,12 @@ pub struct Server {
 }
 
 impl ProgramOptions {
-    /// What is run under the arm's settings.
+    /// The command that runs with the arm's settings.
     pub fn subject(&self) -> &[String] {
         self.server.as_ref().map_or(&self.argv, |server| &server.argv)
     }
 
-    /// Which way its figures are taken to be better, where that is guessed.
+    /// The assumed direction of its metrics, if guessed.
     pub fn directions(&self) -> Option<String> {
         guessed(&self.metrics)
     }
@@ -173,21 +173,21 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     let metrics = raw.metric.iter().map(|m| m.parse()).collect::<Result<Vec<OwnMetric>, String>>()?;
     for (i, metric) in metrics.iter().enumerate() {
         if metrics[..i].iter().any(|m| m.name == metric.name) {
-            return Err(format!("two metrics are called {}", metric.name));
+            return Err(format!("two metrics are named {}", metric.name));
         }
         if metric.name.parse::<iotrail_answer::compare::Metric>().is_ok_and(|m| !is_own(m)) {
-            return Err(format!("{} is a metric of iotrail's: choose another name", metric.name));
+            return Err(format!("{} is a metric of iotrail: choose another name", metric.name));
         }
     }
     let ready = raw.ready.as_deref().map(str::parse::<Ready>).transpose()?;
     let server = match (raw.server, ready) {
         (Some(argv), Some(ready)) => Some(Server { argv: argv.words(), ready }),
-        // Each is looked at alone where it stands, too.
+        // Each is also checked individually at its position.
         (Some(argv), None) => Some(Server { argv: argv.words(), ready: Ready::Port(0) }),
         (None, _) => None,
     };
     if !raw.supervised && !change.is_none() {
-        return Err("a program that is not supervised has the rings that it asks for".into());
+        return Err("ring flags cannot be changed without the supervisor".into());
     }
     Ok(ProgramOptions {
         argv: raw.program.words(),
@@ -231,8 +231,8 @@ mod tests {
     fn what_does_not_go_together_is_refused() {
         let said = |text: &str| of(text).unwrap_err();
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
-        assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are called a");
-        assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail's: choose another name");
+        assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are named a");
+        assert_eq!(said("metric = ['iops=/(x)/']"), "iops is a metric of iotrail: choose another name");
         for entries in [0, 65537] {
             let limit = "the kernel allows completion queues of 1 to 65536 entries";
             assert_eq!(said(&format!("ring = 'coop_taskrun'\ncq-entries = {entries}")), limit);

@@ -1,11 +1,11 @@
-//! What the kernel itself says of the rings that a run was given: its io_uring_create event, beside what the supervisor wrote.
+//! Checks the flags that the supervisor wrote against the kernel's io_uring_create event.
 
 use iotrail_base::error::{Error, Result};
 use iotrail_probe::created::{Created, CreatedRing};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::supervisor::Ring;
 
-/// What looks during a run; nothing where it may not.
+/// The event's probe during a run; empty without permission.
 #[derive(Debug)]
 pub struct Proof(Option<Created>);
 
@@ -14,9 +14,9 @@ impl Proof {
         Proof(Created::open().ok())
     }
 
-    /// Of each ring whether the kernel made it with these flags; `None`: nobody looked, or its event may be among those not kept.
+    /// For each ring, whether the kernel created it with these flags; `None`: not probed, or its event may be among the dropped ones.
     ///
-    /// Errors: a process of the program has a ring with other flags than any that it was given.
+    /// Errors: a process of the program has a ring with flags that the supervisor did not write.
     pub fn end(self, rings: &[Ring]) -> Result<Vec<Option<bool>>> {
         let Some(created) = self.0 else { return Ok(vec![None; rings.len()]) };
         let (made, more) = created.end()?;
@@ -24,16 +24,16 @@ impl Proof {
         let Some(other) = others.first() else { return Ok(proven) };
         Err(Error::machine(
             format!(
-                "process {} has a ring with flags that it was not given: {}",
+                "process {} has a ring with flags that iotrail did not set: {}",
                 other.tgid,
                 setup_flag::names(other.flags, None).join(",")
             ),
-            "the program changes its parameters while it asks: leave this arm out",
+            "the program changes its parameters during the call: omit this arm",
         ))
     }
 }
 
-/// Each event proves one ring of its process. Of the rings' processes: events that prove none. `more`: events that were not kept.
+/// Each event confirms one ring of its process. Returns the events of these processes without a ring. `more`: number of dropped events.
 fn prove(rings: &[Ring], made: &[CreatedRing], more: u64) -> (Vec<Option<bool>>, Vec<CreatedRing>) {
     let mut left: Vec<CreatedRing> = made.iter().filter(|m| rings.iter().any(|r| r.tgid == m.tgid)).copied().collect();
     let mut proven = |ring: &Ring| {
@@ -63,12 +63,12 @@ mod tests {
             prove(&rings, &[made(2, 2), made(1, 256), made(7, 0), made(1, 256)], 0),
             (vec![Some(true), Some(true), Some(true)], vec![])
         );
-        // One was refused by the kernel; another program's ring proves nothing.
+        // The kernel rejected one; a ring of another program confirms nothing.
         let first_alone = |others| (vec![Some(true), others, others], vec![]);
         assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 0), first_alone(Some(false)));
-        // Their events may be among those that were not kept.
+        // Their events may be among the dropped ones.
         assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 1), first_alone(None));
-        // It has one that it was not given.
+        // It has a ring without an entry of the supervisor.
         let (_, others) = prove(&rings, &[made(1, 256), made(1, 0)], 1);
         assert_eq!(others, [made(1, 0)]);
         let known = (vec![Some(true), Some(false), Some(false)], vec![made(1, 0)]);

@@ -1,4 +1,4 @@
-//! When a server may be asked.
+//! The readiness condition of a server.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -13,17 +13,17 @@ use regex_lite::Regex;
 use super::limited::limited;
 use iotrail_base::error::{Error, Result};
 
-/// What the server of the run before has to take away what told of it.
+/// Time for the previous server to release its port or file.
 const LEAVES_WITHIN: Duration = Duration::from_secs(2);
-/// A server that accepts nobody takes few connections.
+/// A server that does not accept has a short backlog.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a server is known to be ready.
+/// The conditions for a ready server.
 #[derive(Debug, Clone)]
 pub enum Ready {
-    /// Somebody answers on this port of the loopback.
+    /// A process accepts connections on this port of the loopback.
     Port(u16),
-    /// The file is there.
+    /// The file exists.
     File(PathBuf),
     /// The server has printed this.
     Log(Regex),
@@ -33,7 +33,7 @@ impl FromStr for Ready {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let port = |text: &str| text.parse().map(Ready::Port).map_err(|_| format!("'{text}' is no port"));
+        let port = |text: &str| text.parse().map(Ready::Port).map_err(|_| format!("'{text}' is not a port"));
         match text.split_once(':') {
             Some(("port", rest)) => port(rest),
             Some(("file", rest)) => Ok(Ready::File(rest.into())),
@@ -51,7 +51,7 @@ impl PartialEq for Ready {
 }
 
 impl Ready {
-    /// Errors: the log takes too long to match, or `stop` was raised meanwhile.
+    /// Errors: matching the log takes too long, or `stop` was set.
     pub fn is_there(&self, log: &File, limit: Duration, stop: &AtomicBool) -> Result<bool> {
         Ok(match self {
             Ready::Port(port) => answers(*port),
@@ -66,17 +66,17 @@ impl Ready {
         })
     }
 
-    /// Errors: what tells of the server is there without it, so that its client would ask somebody else, or too early.
+    /// Errors: the condition holds before the server starts, so that its client would reach another process, or start too early.
     pub fn is_not_there_yet(&self) -> Result<()> {
         let until = Instant::now() + LEAVES_WITHIN;
         loop {
             let (what, remedy) = match self {
                 Ready::Port(port) if answers(*port) => (
-                    format!("port {port} of --ready answers before the server was started"),
-                    "stop what listens there, or choose another port".into(),
+                    format!("port {port} of --ready accepts connections before the server starts"),
+                    "stop the process that listens there, or choose another port".into(),
                 ),
                 Ready::File(path) if path.exists() => (
-                    format!("{} of --ready is there before the server was started", path.display()),
+                    format!("{} of --ready exists before the server starts", path.display()),
                     format!("remove it before each run: --prepare 'rm -f {}'", path.display()),
                 ),
                 _ => return Ok(()),
@@ -89,12 +89,12 @@ impl Ready {
     }
 }
 
-/// A connection to itself is no answer: the kernel may choose the asked port for its own end.
+/// Ignores a connection to itself: the kernel can choose the requested port for the local end.
 fn answers(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok_and(|s| s.local_addr().ok() != s.peer_addr().ok())
 }
 
-/// What was written so far, wherever its writers are.
+/// The output so far, independent of the writers' offsets.
 pub fn text_of(file: &File) -> String {
     let length = file.metadata().map_or(0, |m| m.len());
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(16 << 20)];
@@ -146,11 +146,15 @@ mod tests {
         assert_eq!(of(format!("file:{}", path.display())), Ok(()));
         std::fs::write(&path, "").unwrap();
         let e = of(format!("file:{}", path.display())).unwrap_err();
-        assert!(e.contains(" is there before the server was started; remove it before each run: "), "{e}");
+        assert!(e.contains(" exists before the server starts; remove it before each run: "), "{e}");
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
-        assert!(of(format!("port:{port}")).unwrap_err().starts_with(&format!("port {port} of --ready answers ")));
-        // One that is still going down is waited for.
+        assert!(
+            of(format!("port:{port}"))
+                .unwrap_err()
+                .starts_with(&format!("port {port} of --ready accepts connections "))
+        );
+        // A server that is shutting down is waited for.
         let goes = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200));
             drop(server);

@@ -1,4 +1,4 @@
-//! One run of a program: under its supervisor, alone or watched, from its start to the end of all that it started.
+//! One run of a program under its supervisor, with or without probes, until all of its processes have exited.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -36,37 +36,37 @@ use iotrail_watch::namespace::Numbers;
 use iotrail_watch::session::{self, Extra, News, Options, Stop, Until};
 use iotrail_watch::subject;
 
-/// What of its output is kept, from the end.
+/// Maximum size of the kept output, from its end.
 const OUTPUT: u64 = 16 << 20;
-/// Between two looks whether it is to be stopped.
+/// Interval between checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a run yields.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub wall_ns: u64,
-    /// User and system time of the command and all that it started; `None`: not known.
+    /// User and system time of the command and its children; `None`: unknown.
     pub cpu_ns: Option<(u64, u64)>,
-    /// 128 + the signal where one killed it.
+    /// 128 + signal if it was killed.
     pub exit_status: i32,
-    /// Both its outputs, as they came.
+    /// Standard output and standard error, interleaved.
     pub output: String,
     pub rings: Vec<Ring>,
     /// Ring set-ups that a signal ended before the supervisor received them.
     pub interrupted: u64,
-    /// Of each ring whether the kernel's own event showed it with its flags; `None`, or none: nobody can tell.
+    /// For each ring, whether the kernel's event confirmed its flags; `None` or empty: unknown.
     pub proven: Vec<Option<bool>>,
-    /// What the probes saw; `None`: it was not watched.
+    /// Results of the probes; `None`: not traced.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
-    /// Processes that ran on when the command itself had ended, by number and name: they were ended too.
+    /// Processes that outlived the command, by PID and name; they were killed.
     pub background: Vec<(u32, String)>,
-    /// Those that do not end even when they are killed.
+    /// Processes that do not exit after SIGKILL.
     pub remaining: Vec<String>,
 }
 
 impl Run {
-    /// One of which nothing is known.
+    /// A run without known values.
     fn stopped() -> Self {
         Run {
             wall_ns: 0,
@@ -84,19 +84,19 @@ impl Run {
     }
 }
 
-/// Why a run was over.
+/// The reason for the end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
     ByItself,
-    /// Somebody asked for it.
+    /// Stopped on request.
     Stopped,
-    /// It got nothing done, or took too long: what was seen.
+    /// It made no progress or took too long; the observation.
     Stuck(String),
 }
 
-/// Runs it as `options` say. `seed` is the block's.
+/// Runs it according to `options`. `seed`: the seed of the block.
 pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
-    // A server that it leaves in the background is for this run, and ends with it.
+    // A server that it leaves in the background belongs to this run and ends with it.
     let prepared = shell(options, options.prepare.as_deref(), "--prepare", "", stop)?;
     if stop.load(Ordering::Relaxed) {
         cleanup(options)?;
@@ -105,7 +105,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     options.server.as_ref().map_or(Ok(()), |server| server.ready.is_not_there_yet())?;
     let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
-        .map_err(|e| Error::machine("cannot make a file for the output", "see TMPDIR").because(e))?;
+        .map_err(|e| Error::machine("cannot create a file for the output", "see TMPDIR").because(e))?;
     let proof = (options.supervised && options.known_flags.is_none()).then(Proof::open);
     let run = match watched {
         true => run_watched(options, seed, patience, stop, &output),
@@ -114,7 +114,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     let mut run = run?;
     let output = match (run.end == Ended::ByItself, &options.metric_file) {
         (true, Some(path)) => figures(path, before).map_err(|e| with_status(e, run.exit_status)),
-        // It did not come to the place where it writes them.
+        // It did not reach the code that prints them.
         (false, Some(_)) => Ok(String::new()),
         (_, None) => tail(output),
     };
@@ -122,7 +122,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     cleanup(options)?;
     run.output = output?;
     if let (Ended::Stuck(why), [_, ..]) = (&mut run.end, &run.remaining[..]) {
-        *why += &format!("; killed, and still there: {}", run.remaining.join(", "));
+        *why += &format!("; killed, and still not exited: {}", run.remaining.join(", "));
     }
     if run.end == Ended::ByItself {
         shell(options, options.check.as_deref(), "--check", &run.output, stop)?;
@@ -136,12 +136,12 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     Ok(run)
 }
 
-/// Also after a stop: the next run finds what this one left.
+/// Also after a stop, since the next run depends on it.
 fn cleanup(options: &ProgramOptions) -> Result<()> {
     shell(options, options.cleanup.as_deref(), "--cleanup", "", &AtomicBool::new(false)).map(drop)
 }
 
-/// A command of the user's next to the program: its shell is waited for, and ended with all that it started when it is to stop.
+/// A user's command before or after the program. Waits for its shell; on stop, kills the shell and its children.
 fn shell(
     options: &ProgramOptions,
     line: Option<&str>,
@@ -156,7 +156,7 @@ fn shell(
     file.seek(SeekFrom::Start(0)).map_err(|e| failed(e.to_string()))?;
     let said = tempfile::tempfile().map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new("/bin/sh");
-    // No pipe: its end would be that of all that the shell leaves in the background.
+    // Not a pipe: background processes of the shell would keep it open.
     let errors = said.try_clone().map_err(|e| failed(e.to_string()))?;
     command.arg("-c").arg(line).stdin(file).stdout(Stdio::null()).stderr(errors);
     let guardian = Guardian::over(&mut command, options.leave_running)?;
@@ -180,23 +180,23 @@ fn shell(
 }
 
 fn unreadable(what: &str, cause: std::io::Error) -> Error {
-    Error::machine(format!("cannot read {what}"), "see whether it is written").because(cause)
+    Error::machine(format!("cannot read {what}"), "check whether the program writes it").because(cause)
 }
 
-/// When a file was last changed, its size and its number.
+/// Modification time, size and inode number of a file.
 type Written = (SystemTime, u64, u64);
 
-/// The clock of files goes on by ticks: what is written within one leaves the same time.
+/// Granularity of file times: two writes within one tick have the same time.
 const TICK: Duration = Duration::from_millis(20);
 
-/// `None`: there is no such file.
+/// `None`: the file does not exist.
 fn written(path: &Path) -> Option<Written> {
     let of = std::fs::metadata(path).ok()?;
     let since = Duration::new(u64::try_from(of.ctime()).ok()?, u32::try_from(of.ctime_nsec()).ok()?);
     Some((UNIX_EPOCH + since, of.size(), of.ino()))
 }
 
-/// The same; what was written just now is left to grow older, so that a write after this one shows.
+/// As above; waits if the file was just written, so that a later write changes its time.
 fn aged(path: &Path) -> Option<Written> {
     let now = written(path)?;
     if now.0.elapsed().is_ok_and(|age| age < TICK) {
@@ -205,51 +205,52 @@ fn aged(path: &Path) -> Option<Written> {
     Some(now)
 }
 
-/// What the run has written; `before`: what was there before it.
+/// The file written by the run; `before`: its state before the run.
 fn figures(path: &Path, before: Option<Written>) -> Result<String> {
     let name = path.display();
     let bytes = bytes(path, OUTPUT).map_err(|e| unreadable(&name.to_string(), e))?;
     if before.is_some() && before == written(path) {
         return Err(Error::machine(
-            format!("this run did not write {name}, the file of --metric-file: its figures are of an earlier run"),
-            format!("see whether the program writes there; --prepare 'rm -f {name}' takes it away before each run"),
+            format!("this run did not write {name} (--metric-file): its metrics are from an earlier run"),
+            format!("check whether the program writes it; --prepare 'rm -f {name}' removes it before each run"),
         ));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A program that failed writes nothing.
+/// A failed program may write nothing.
 fn with_status(e: Error, exit_status: i32) -> Error {
-    let status = if exit_status == 0 { String::new() } else { format!(" (it ended with status {exit_status})") };
+    let status = if exit_status == 0 { String::new() } else { format!(" (it exited with status {exit_status})") };
     Error { what: e.what + &status, ..e }
 }
 
-/// The end of what it printed.
+/// The end of its output.
 fn tail(mut output: File) -> Result<String> {
     let cannot = |e| unreadable("the output", e);
     let mut bytes = Vec::new();
     let length = output.seek(SeekFrom::End(0)).map_err(cannot)?;
-    // On a full file system the output is cut, which a program rarely reports.
+    // On a full file system the output is truncated, which programs rarely report.
     output.write_all(&[0; 4096]).and_then(|()| output.set_len(length)).map_err(|e| {
         let remedy = "set TMPDIR to a directory with free space";
-        Error::machine("the output may be cut: cannot write to its temporary file", remedy).because(e)
+        Error::machine("the output may be truncated: cannot write to its temporary file", remedy).because(e)
     })?;
     output.seek(SeekFrom::Start(length.saturating_sub(OUTPUT))).map_err(cannot)?;
     output.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Everything that a run's process is before it becomes the program.
+/// Setup of the run's process before execve.
 fn configure(
     command: &mut Command,
     options: &ProgramOptions,
     seed: u32,
     output: &File,
 ) -> Result<(Guardian, Option<Supervisor>)> {
-    let to_file =
-        || output.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e));
+    let to_file = || {
+        output.try_clone().map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))
+    };
     command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?);
-    // First of all: what follows is of the program's process.
+    // First, since the following calls affect the program's process.
     let guardian = Guardian::over(command, options.leave_running)?;
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
@@ -257,7 +258,7 @@ fn configure(
     if let Some(cpus) = cpus {
         let mut set = CpuSet::new();
         cpus.iter().for_each(|cpu| set.set(*cpu as usize));
-        // SAFETY: one system call, which takes no lock and allocates nothing.
+        // SAFETY: one system call, without locks or allocation.
         unsafe { command.pre_exec(move || Ok(sched_setaffinity(None, &set)?)) };
     }
     let supervisor = match &options.known_flags {
@@ -271,7 +272,7 @@ fn configure(
     Ok((guardian, supervisor))
 }
 
-/// `irq` and `non-irq` are of the disk below the working directory.
+/// `irq` and `non-irq` refer to the disk of the working directory.
 pub fn cpus_named(text: &str) -> Result<Vec<u32>> {
     let target = iotrail_host::block::target(Path::new(".")).ok();
     cpus::resolve(text, target.as_ref(), &iotrail_host::cpu::online()?)
@@ -292,7 +293,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         None => None,
     };
     let mut end = Ended::ByItself;
-    // A server that goes into the background has ended when no process of it is left.
+    // A daemon has ended when none of its processes is left.
     let is_over = |patience| match &client {
         Some(client) => guardian.wait_for_all(patience) || client.is_over(),
         None => guardian.wait(patience),
@@ -302,7 +303,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         if stop.load(Ordering::Relaxed) {
             end = Ended::Stopped;
         } else if patience.in_all.is_some_and(|most| spent > most) {
-            end = Ended::Stuck(format!("it had not ended after {}", span(spent.as_nanos() as f64)));
+            end = Ended::Stuck(format!("it was still running after {}", span(spent.as_nanos() as f64)));
         } else {
             continue;
         }
@@ -331,8 +332,8 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     })
 }
 
-/// Ends all processes of a run, or lets them go; the supervisor answers them until then. Returns those that ran on in the background,
-/// and those that do not end.
+/// Kills all processes of a run, or releases them; the supervisor serves them until then. Returns those that ran in the background,
+/// and those that do not exit.
 fn close(guardian: &Guardian, options: &ProgramOptions, end: &Ended) -> (Vec<(u32, String)>, Vec<String>) {
     if *end == Ended::Stopped && options.leave_running {
         guardian.leave();
@@ -348,16 +349,16 @@ pub fn numbered((pid, name): &(u32, String)) -> String {
     format!("{pid} ({name})")
 }
 
-/// Its client's thread has taken the time by then.
+/// The client's thread has recorded the time by then.
 const CLIENTS_LOOK: Duration = Duration::from_millis(50);
 
-/// What a server prints is not what its client prints.
+/// The outputs of server and client are separate.
 fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
     let file = match options.server {
         Some(_) => tempfile::tempfile(),
         None => output.try_clone(),
     };
-    file.map_err(|e| Error::machine("cannot make a file for what the program prints", "see TMPDIR").because(e))
+    file.map_err(|e| Error::machine("cannot create a file for the program's output", "see TMPDIR").because(e))
 }
 
 fn run_watched(
@@ -375,7 +376,9 @@ fn run_watched(
     let log = log_of(options, output)?;
     let prepare = {
         let (supervisor, guardian, options) = (Rc::clone(&supervisor), Rc::clone(&guardian), options.clone());
-        let log = log.try_clone().map_err(|e| Error::machine("cannot use a file twice", "see ulimit -n").because(e))?;
+        let log = log
+            .try_clone()
+            .map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))?;
         Prepare(Rc::new(move |command| {
             let (of_program, attends) = configure(command, &options, seed, &log)?;
             let of_program = Rc::new(of_program);
@@ -395,7 +398,7 @@ fn run_watched(
         stdout_apart: false,
         prepare: Some(prepare),
         tell_counts: true,
-        // A server may go into the background.
+        // A server may daemonise.
         until: if options.server.is_some() { Until::Last } else { Until::Command },
         spare: true,
         light_after: None,
@@ -475,7 +478,7 @@ impl Run {
     }
 }
 
-/// As they are recorded.
+/// In the form of the record.
 pub fn ring_records(run: &Run) -> Vec<ProgramRing> {
     let record = |(i, ring): (usize, &Ring)| ProgramRing {
         pid: ring.tgid,
@@ -503,7 +506,7 @@ mod tests {
         let r = alone("program = 'echo out; echo err >&2; sleep 0.2; exit 3'\nenv = ['A=1']", None).unwrap();
         assert_eq!((r.exit_status, r.output.as_str(), &r.end), (3, "out\nerr\n", &Ended::ByItself));
         assert!(r.wall_ns >= 200_000_000 && r.rings.is_empty());
-        // Half a second of computing in a child counts.
+        // The CPU time of a child is included.
         let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
         let (user, system) = r.cpu_ns.unwrap();
         assert!(user + system > 10_000_000 && r.output == "1\n", "{r:?}");
@@ -520,15 +523,15 @@ mod tests {
     fn output_on_a_full_file_system_is_an_error() {
         let full = File::options().read(true).write(true).open("/dev/full").unwrap();
         let why = tail(full).unwrap_err();
-        assert!(why.to_string().starts_with("the output may be cut"), "{why}");
+        assert!(why.to_string().starts_with("the output may be truncated"), "{why}");
     }
 
     #[test]
     fn what_takes_too_long_is_ended_with_all_that_it_started() {
         let r = alone("program = 'sleep 600 & sleep 600'", Some(Duration::from_millis(300))).unwrap();
-        assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it had not ended after 3")), "{:?}", r.end);
+        assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it was still running after 3")), "{:?}", r.end);
         assert_eq!(r.exit_status, 128 + libc::SIGTERM);
-        assert!(r.wall_ns < 2_000_000_000, "none of them had to be killed");
+        assert!(r.wall_ns < 2_000_000_000, "SIGTERM was sufficient");
     }
 
     #[test]
@@ -563,7 +566,7 @@ mod tests {
             alone(&format!("program = '{program} {at}'\nmetric-file = '{at}'\n{more}"), None)
         };
         assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
-        // The same once more is another write of it.
+        // Writing the same content again counts as a write.
         assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
         let e = of("true", "").unwrap_err().to_string();
         assert!(e.starts_with("this run did not write ") && e.contains("--prepare 'rm -f "), "{e}");

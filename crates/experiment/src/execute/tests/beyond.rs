@@ -1,11 +1,11 @@
-//! What is measured beyond the plan.
+//! Measurements beyond the plan.
 
 use super::*;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
-/// A machine that others disturb, or not: what the store has in the end, how many measurements that took, and what was told of blocks
-/// that were added.
+/// Runs on a machine with or without disturbances. Returns the stored run, the number of measurements, and the progress messages on
+/// added blocks.
 fn on(plan: &Plan, is_disturbed: &dyn Fn(usize, u32) -> bool) -> (RunRecord, usize, Vec<(usize, u32, u32)>) {
     let (_dir, mut store) = fresh();
     let started = start(plan, 7, &mut store).unwrap();
@@ -37,7 +37,7 @@ fn still_disturbed(record: &RunRecord) -> usize {
 }
 
 #[test]
-fn what_was_disturbed_once_is_made_again_and_no_block_is_added() {
+fn a_measurement_disturbed_once_is_repeated_without_additional_blocks() {
     let plan = two_by_two();
     let (record, made, added) = on(&plan, &|_, _| false);
     assert_eq!((record.done(), made, added), (12, 12, vec![]));
@@ -48,20 +48,20 @@ fn what_was_disturbed_once_is_made_again_and_no_block_is_added() {
 }
 
 #[test]
-fn where_others_disturb_everything_blocks_are_added_and_nothing_is_made_again() {
-    // Three of the six that may be made again tell that it is in vain; the other three, and a quarter of a block, are a block.
+fn permanent_disturbance_adds_blocks_instead_of_repetitions() {
+    // After three of six allowed repetitions, repeating is judged useless; the other three and a quarter of a block make one block.
     let plan = two_by_two();
     let (record, made, added) = on(&plan, &|_, _| true);
     assert_eq!((made, added), (12 + 3 + 4, vec![(16, 4, 3)]));
     assert_eq!((record.repeats, record.blocks(), record.added_blocks()), (3, 4, 1));
     assert_eq!((record.done(), record.planned(), still_disturbed(&record)), (16, 16, 16));
     assert!(record.cells.iter().all(|c| c.measurements.len() == 4));
-    // With twice the blocks, twice the share.
+    // Twice the blocks allow twice the number of repetitions.
     let six = Plan { repeats: 6, ..two_by_two() };
     let (record, made, added) = on(&six, &|_, _| true);
     assert_eq!((record.done(), made, added), (32, 24 + 3 + 8, vec![(32, 8, 6)]));
     assert!(made as f64 <= 24.0 * (1.0 + most_beyond(&six)), "{made}");
-    // One repeat has no room for another.
+    // A share of one repeat is less than a block.
     let one = Plan { repeats: 1, ..two_by_two() };
     let (record, made, added) = on(&one, &|_, _| true);
     assert_eq!((record.done(), made, added), (4, 6, vec![]));
@@ -76,16 +76,16 @@ fn a_neighbour_of_some_cells_adds_blocks_for_all_of_them() {
 }
 
 #[test]
-fn one_burst_adds_no_block() {
+fn a_single_burst_adds_no_block() {
     let plan = two_by_two();
-    // The first two, and all three that were made again; 2 of 12 are disturbed in the end.
+    // The first two, and all three repetitions; 2 of 12 are disturbed at the end.
     let (record, made, added) = on(&plan, &|n, _| [1, 2, 5, 6, 7].contains(&n));
     assert_eq!((record.done(), made, added, still_disturbed(&record)), (12, 15, vec![], 2));
 }
 
 #[test]
-fn a_stopping_rule_decides_alone_when_a_run_ends() {
-    // No interval is so narrow.
+fn a_stopping_rule_prevents_additional_blocks() {
+    // No interval reaches this width.
     let stop = Some(Stop { within: -1.0, at_least: 2, budget_s: None });
     let plan = Plan { stop, ..two_by_two() };
     let (record, made, added) = on(&plan, &|_, _| true);
@@ -93,7 +93,7 @@ fn a_stopping_rule_decides_alone_when_a_run_ends() {
 }
 
 #[test]
-fn a_run_that_is_resumed_adds_the_blocks_that_the_whole_one_had() {
+fn a_resumed_run_adds_the_same_blocks_as_an_uninterrupted_one() {
     let plan = two_by_two();
     let (whole, made, _) = on(&plan, &|_, _| true);
     for end in 1..=made {
@@ -111,7 +111,7 @@ fn a_run_that_is_resumed_adds_the_blocks_that_the_whole_one_had() {
         assert_eq!(untold(&plan, &again, &mut store, &stop, &mut measure).unwrap(), Outcome::Finished, "{end}");
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.blocks()), (whole.done(), 4), "{end}");
-        // What was cut short was not kept.
+        // The interrupted measurement was dropped.
         assert!(n <= made + 1, "{n} {end}");
     }
 }

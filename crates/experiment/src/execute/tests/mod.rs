@@ -15,7 +15,7 @@ fn measured(interrupted: bool) -> Measured {
     Measured { measurement: sample::measurement(), histogram: sample::histogram(), samples: vec![], interrupted }
 }
 
-/// Executes what is to come, and nobody is told of it.
+/// Executes the remaining slots without progress output.
 fn untold(
     plan: &Plan,
     started: &Started,
@@ -27,7 +27,7 @@ fn untold(
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_is_whole_and_resumes_with_the_rest_in_the_same_order() {
+fn an_interrupted_run_keeps_complete_measurements_and_resumes_in_order() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 7, &mut store).unwrap();
@@ -67,11 +67,11 @@ fn an_interrupted_run_keeps_what_is_whole_and_resumes_with_the_rest_in_the_same_
     let record = store.load(started.run).unwrap().unwrap();
     assert_eq!(record.done(), 12);
     assert!(record.finished_unix_s.is_some());
-    assert!(resume(&plan, &store, None).unwrap_err().to_string().contains("waits to be resumed"));
+    assert!(resume(&plan, &store, None).unwrap_err().to_string().contains("no unfinished run of "));
 }
 
 #[test]
-fn a_run_is_not_resumed_under_another_plan_or_kernel() {
+fn a_run_is_not_resumed_with_another_plan_or_kernel() {
     let (_dir, mut store) = fresh();
     let mut plan = two_by_two();
     let started = start(&plan, 7, &mut store).unwrap();
@@ -85,7 +85,7 @@ fn a_run_is_not_resumed_under_another_plan_or_kernel() {
 }
 
 #[test]
-fn what_the_machine_refuses_is_noted_and_the_rest_is_measured() {
+fn untestable_cells_are_recorded_and_the_others_are_measured() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -107,13 +107,13 @@ fn what_the_machine_refuses_is_noted_and_the_rest_is_measured() {
 }
 
 #[test]
-fn what_failed_is_tried_again_by_a_run_that_is_resumed() {
+fn a_resumed_run_retries_failed_cells() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
     let stop = AtomicBool::new(false);
     let mut n = 0;
-    // In the second block, two cells; one of them cannot be tested later either.
+    // Two cells fail in the second block; one of them also fails later.
     let mut measure = |cell: &Cell| {
         n += 1;
         match (n, cell.number) {
@@ -138,7 +138,7 @@ fn what_failed_is_tried_again_by_a_run_that_is_resumed() {
 }
 
 #[test]
-fn somebody_elses_change_ends_the_run_and_leaves_no_cell_untestable() {
+fn a_foreign_change_of_settings_ends_the_run_without_untestable_cells() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -160,7 +160,7 @@ fn somebody_elses_change_ends_the_run_and_leaves_no_cell_untestable() {
 }
 
 #[test]
-fn corruption_ends_the_run_and_what_was_measured_before_stays_with_it() {
+fn corruption_ends_the_run_and_keeps_earlier_measurements() {
     for good in [0, 5] {
         let (_dir, mut store) = fresh();
         let plan = two_by_two();
@@ -183,7 +183,7 @@ fn corruption_ends_the_run_and_what_was_measured_before_stays_with_it() {
         let listed = store.list().unwrap().remove(0);
         assert_eq!((listed.done, listed.planned, listed.corruption), (good as u64, 12, Some(found)));
         assert!(record.cells.iter().all(|c| c.untestable.is_none()));
-        assert!(resume(&plan, &store, None).is_err(), "it has ended");
+        assert!(resume(&plan, &store, None).is_err(), "the run has ended");
     }
 }
 
@@ -200,7 +200,7 @@ fn corruption() -> Corruption {
 }
 
 #[test]
-fn a_fault_of_ours_ends_the_run_and_says_nothing_of_the_cell() {
+fn an_internal_error_ends_the_run_without_an_untestable_cell() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -217,7 +217,7 @@ fn a_fault_of_ours_ends_the_run_and_says_nothing_of_the_cell() {
 }
 
 #[test]
-fn what_a_cell_measured_before_it_was_refused_counts_as_planned() {
+fn measurements_before_a_cell_fails_count_as_planned() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -232,7 +232,7 @@ fn what_a_cell_measured_before_it_was_refused_counts_as_planned() {
 }
 
 #[test]
-fn all_arms_of_a_block_have_one_seed_and_another_run_of_the_same_seed_has_the_same() {
+fn all_arms_of_a_block_share_a_seed_derived_from_the_seed_of_the_run() {
     let seeds = |seed| {
         let (_dir, mut store) = fresh();
         let plan = two_by_two();
@@ -254,7 +254,7 @@ fn all_arms_of_a_block_have_one_seed_and_another_run_of_the_same_seed_has_the_sa
 }
 
 #[test]
-fn wrong_input_ends_the_run_and_a_machine_that_can_do_nothing_is_an_error() {
+fn invalid_input_ends_the_run_and_no_testable_cell_is_an_error() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let stop = AtomicBool::new(false);
@@ -276,7 +276,7 @@ fn a_stop_before_the_first_cell_measures_nothing() {
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
     let stop = AtomicBool::new(true);
-    let mut never = |_: &Cell| -> Result<Measured> { unreachable!("nothing is to be measured") };
+    let mut never = |_: &Cell| -> Result<Measured> { unreachable!("no slot is left") };
     let outcome = untold(&plan, &started, &mut store, &stop, &mut never).unwrap();
     assert_eq!(outcome, Outcome::Interrupted);
 }

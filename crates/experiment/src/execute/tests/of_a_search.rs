@@ -1,11 +1,11 @@
-//! A search as it is resumed.
+//! Resuming a search.
 
 use super::*;
 use crate::plan::tests::of_a_program;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::search_record::{Constraint, SearchRecord};
 
-/// Three arms, in 40 blocks at most; the second is the best.
+/// Three arms in at most 40 blocks; the second is the best.
 fn search_of_three() -> Plan {
     let mut plan = two_by_two();
     plan.cells.truncate(2);
@@ -27,7 +27,7 @@ fn search_of_three() -> Plan {
     plan
 }
 
-/// The `n`th measurement of a cell, as it is each time that it is made.
+/// The `n`th measurement of a cell, deterministic.
 fn nth(cell: u32, n: u32) -> Measured {
     let noise = 0.004 * f64::from((7 * n + 3 * cell + n * cell) % 11) + 0.03 * f64::from(n % 3);
     let iops = 1e5 * [1.0, 1.04, 0.8][cell as usize - 1] * (1.0 + noise);
@@ -35,13 +35,13 @@ fn nth(cell: u32, n: u32) -> Measured {
 }
 
 #[test]
-fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
+fn a_resumed_search_equals_an_uninterrupted_one() {
     let plan = search_of_three();
     let iops = |store: &Store, run: i64| -> Vec<Vec<f64>> {
         let record = store.load(run).unwrap().unwrap();
         record.cells.iter().map(|c| c.measurements.all().iter().filter_map(|m| m.iops).collect()).collect()
     };
-    // Each measurement in its order; the `stop_at`th is cut short.
+    // Records each measurement; the `stop_at`th is interrupted.
     let go_on = |store: &mut Store, started: &Started, stop_at: Option<usize>| {
         let mut counts: Vec<u32> = iops(store, started.run).iter().map(|of| of.len() as u32).collect();
         let mut order = Vec::new();
@@ -62,10 +62,10 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
     assert_eq!(outcome, Outcome::Finished);
     let end = search::state(&store.load(whole.run).unwrap().unwrap()).unwrap();
     assert_eq!((end.set(), end.measurements), (vec![1], order.len() as u64));
-    // Someone went before the end.
+    // An arm was eliminated before the end.
     assert!((6..40).contains(&end.blocks) && order.len() < 3 * end.blocks, "{end:?}");
     let values = iops(&store, whole.run);
-    // Between two blocks, in one of the first, and in one after the first was taken out.
+    // Between two blocks, within an early block, and within a block after the first elimination.
     for stop_at in [9, 4, order.len() - 3] {
         let (dir, mut store) = fresh();
         let begun = start(&plan, 7, &mut store).unwrap();
@@ -73,7 +73,7 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
         assert_eq!((outcome, first.len()), (Outcome::Interrupted, stop_at));
         let stopped = search::state(&store.load(begun.run).unwrap().unwrap()).unwrap();
         assert!(stopped.ended.is_none() && stopped.measurements <= stop_at as u64, "{stopped:?}");
-        // Another process.
+        // As in a new process.
         drop(store);
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let again = resume(&plan, &store, Some("6.18.0")).unwrap();
@@ -87,7 +87,7 @@ fn a_search_that_was_interrupted_goes_on_as_if_it_had_not_been() {
 }
 
 #[test]
-fn an_arm_that_hangs_takes_those_with_its_settings_out() {
+fn a_hanging_arm_excludes_arms_with_its_settings() {
     let mut plan = of_a_program();
     plan.search = search_of_three().search;
     plan.tried = plan
@@ -134,7 +134,7 @@ fn a_search_is_not_resumed_for_another_objective() {
     let started = start(&plan, 7, &mut store).unwrap();
     store.save(started.run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
     plan.search.as_mut().unwrap().budget_s = 1.0;
-    assert!(resume(&plan, &store, None).is_ok(), "more time is no other search");
+    assert!(resume(&plan, &store, None).is_ok(), "a larger budget does not change the search");
     plan.search.as_mut().unwrap().second = Some("cpu_per_io".into());
     let e = resume(&plan, &store, None).unwrap_err().to_string();
     assert!(e.contains("objective was iops and is iops,cpu_per_io"), "{e}");

@@ -79,14 +79,14 @@ fn the_first_lines_of_a_program_match() {
     let illegal = TriedArm {
         legal: Legal::No,
         reason:
-            "single_issuer: 4 threads of postgres submit to one ring, and the kernel takes requests of one (EEXIST)"
+            "single_issuer: 4 threads of postgres submit to one ring, and the kernel accepts requests of only one (EEXIST)"
                 .into(),
         rings: vec![],
         ..tried(DEFER, "", None)
     };
     let stalled = TriedArm {
         legal: Legal::Risky,
-        reason: "sqpoll: a program that does not look at IORING_SQ_NEED_WAKEUP stalls (liburing looks)".into(),
+        reason: "sqpoll: a program that does not check IORING_SQ_NEED_WAKEUP stalls (liburing checks it)".into(),
         dropped: Some("it stalled: 4 of 4 requests in flight, and none was delivered for 5.10 s".into()),
         ..tried("sqpoll", "sqpoll", None)
     };
