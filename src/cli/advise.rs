@@ -128,7 +128,7 @@ struct SearchArgs {
 
 impl Args for AdviseArgs {
     fn augment_args(command: Command) -> Command {
-        // The probes watch what they have to.
+        // advise decides which runs are traced.
         let own = OwnArgs::augment_args(command).next_help_heading("A load that is described");
         let own = LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>);
         own.subcommand(net::command()).disable_help_subcommand(true)
@@ -201,7 +201,7 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
         store.abandon();
     }
     let Some(Answered { stopped, search: searched, confirmation }) = done? else {
-        terminal::say("stopped before anything was measured");
+        terminal::say("stopped before the first measurement");
         return Ok(1);
     };
     let is_confirmed = confirmation.is_some();
@@ -221,19 +221,19 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
                 "stopped: the answer is from the measurements so far; continue with the same options and --resume",
             );
         }
-        (true, true) => terminal::say("stopped while it was confirmed: the answer is from the blocks that are there"),
+        (true, true) => terminal::say("stopped during the confirmation: the answer is from the complete blocks"),
     }
     Ok(u8::from(stopped))
 }
 
-/// What became of it.
+/// The outcome of the command.
 struct Answered {
     stopped: bool,
     search: RunRecord,
     confirmation: Option<RunRecord>,
 }
 
-/// Searches, then confirms. `None`: it was stopped before anything was measured.
+/// Searches, then confirms. `None`: stopped before the first measurement.
 fn advised(
     args: &SearchArgs,
     subject: &Subject,
@@ -282,7 +282,7 @@ fn advised(
     }
     let mut confirm = subject.plan(Some(&chosen))?;
     let Some(blocks) = budget.fresh_blocks(pace) else {
-        terminal::say("the budget has no time left to confirm what led the search");
+        terminal::say("no time left in the budget to confirm the leader of the search");
         return Ok(Some(Answered { stopped, search: searched, confirmation: None }));
     };
     confirm.repeats = blocks;
@@ -295,7 +295,7 @@ fn advised(
     Ok(Some(Answered { stopped, search: searched, confirmation: Some(confirmation) }))
 }
 
-/// Measures until this time is up; then what is there is all. True: a signal stopped it.
+/// Measures until this time, then stops. True: a signal stopped it.
 fn in_time(time: Duration, plan: &Plan, started: &Started, store: &mut Store) -> Result<(bool, RunRecord)> {
     let alarm = Alarm::after(time)?;
     let (outcome, mut record) = runner::measured(plan, started, store)?;
@@ -315,7 +315,7 @@ fn each(plan: &Plan) -> Duration {
 }
 
 fn used_up(budget: Budget) -> Error {
-    let what = format!("--budget {} was over before the program had been tried", span(budget.whole.as_nanos() as f64));
+    let what = format!("--budget {} ended before the trials of the program", span(budget.whole.as_nanos() as f64));
     Error::input(what, "use a longer --budget, or a shorter run of the program")
 }
 
@@ -348,7 +348,7 @@ fn as_given(kind: Kind, given: &[OptionValues]) -> Result<Table> {
     Ok(load)
 }
 
-/// How long a measurement takes, where nothing is said.
+/// Default time of a measurement.
 fn takes(load: &mut Table, runtime: &str, warmup: &str) {
     if !load.contains_key("runtime") && !load.contains_key("count") {
         load.insert("runtime".into(), runtime.into());
@@ -358,7 +358,7 @@ fn takes(load: &mut Table, runtime: &str, warmup: &str) {
     }
 }
 
-/// What is searched for, without its candidates, and the metrics that are compared. `own`: the program's; `cpu`: what that means here.
+/// The objective, without its candidates, and the compared metrics. `own`: the program's metrics; `cpu`: the metric that `cpu` means here.
 fn searched_for(
     args: &SearchArgs,
     usual: &str,
@@ -387,7 +387,7 @@ fn searched_for(
     Ok((search, metrics))
 }
 
-/// `irq` and `non-irq`, where they are some of the CPUs and not all.
+/// `irq` and `non-irq`, if they are a proper subset of the CPUs.
 fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
     let online = iotrail_host::cpu::online()?;
     let target = below.and_then(|path| iotrail_host::block::target(path).ok());
@@ -404,15 +404,15 @@ fn program(args: &AdviseArgs) -> Result<Table> {
     if let Some(other) = args.given.iter().find(|g| g.name != "cpus") {
         return Err(Error::input(
             format!("--{} describes a load, and a program brings its own", other.name),
-            "leave one of them out",
+            "omit one of them",
         ));
     }
     iotrail_watch::command::find(&own.command)?;
     let mut load = own.program.load(&own.command)?;
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
-    // Flags are changed and compared without the probes.
+    // Changing and comparing flags does not need the probes.
     if !iotrail_host::privileges::may_watch() {
-        terminal::say("not watched: this user may not load the probes, so the answer has no reasons");
+        terminal::say("not traced: this user may not load the probes, so the answer has no reasons");
         load.insert("watch".into(), "none".into());
     }
     Ok(load)

@@ -1,4 +1,4 @@
-//! What was measured, as a command line names it: a run of the store by its number, the last one, or a JSON file.
+//! A run on the command line: its number in the store, `last`, or a JSON file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use iotrail_schema::run_record::{self, RunRecord};
 use iotrail_schema::stored_trace;
 use iotrail_store::{Store, default_path};
 
-/// Names the run that was begun last.
+/// The name of the most recently started run.
 const LAST: &str = "last";
 
-/// The store and what was read of it: each run is read once.
+/// The store and its cached runs: each run is read once.
 pub struct Stored {
     path: Option<PathBuf>,
     opened: Option<Store>,
@@ -40,7 +40,7 @@ impl Stored {
     pub fn number(&mut self, text: &str) -> Result<Option<i64>> {
         if fleet_record::number(text).is_some() {
             return Err(Error::input(
-                format!("{text} is a fleet, and one run is asked for"),
+                format!("{text} is a fleet, and a run is expected"),
                 format!("`iotrail report {text}` answers for all of its machines; `--full` lists their runs"),
             ));
         }
@@ -72,7 +72,7 @@ impl Stored {
         Ok(record)
     }
 
-    /// The same with its measurements packed; nothing of it is kept.
+    /// As above with packed measurements; not cached.
     pub fn run_packed(&mut self, run: i64) -> Result<RunRecord> {
         let store = self.store(&format!("no run {run}"))?;
         packed(store, run)?.ok_or_else(|| unknown_run(run, store.path()))
@@ -85,7 +85,7 @@ impl Stored {
         Ok((record, store))
     }
 
-    /// All that is stored.
+    /// Summaries of all stored runs.
     pub fn all(self) -> Result<Store> {
         open(self.path.as_deref(), "no run")
     }
@@ -112,7 +112,7 @@ pub fn packed(store: &Store, run: i64) -> Result<Option<RunRecord>> {
     Ok(Some(record))
 }
 
-/// What a JSON file holds.
+/// The content of a JSON file.
 pub enum Document {
     Measurement(Box<Measurement>),
     /// Of `bench --repeats`: each was made by itself.
@@ -131,27 +131,27 @@ impl Document {
         let value: Value = serde_json::from_str(&text).map_err(|e| {
             // There is no way to write a number that is not finite but one too large for any.
             let what = match e.is_eof() {
-                true => "is cut short".to_owned(),
+                true => "is truncated".to_owned(),
                 false if e.to_string().starts_with("number out of range") => {
                     match field_before(&text, e.line(), e.column()) {
-                        Some(field) => format!("holds a number in {field} that is not finite"),
-                        None => "holds a number that is not finite".to_owned(),
+                        Some(field) => format!("has a number in {field} that is not finite"),
+                        None => "has a number that is not finite".to_owned(),
                     }
                 }
-                false => "is no JSON".to_owned(),
+                false => "is not JSON".to_owned(),
             };
             Error::input(format!("{shown} {what}"), "make it again with `bench --json` or `run --json`").because(e)
         })?;
         let foreign = |e: serde_json::Error| {
-            Error::input(format!("{shown} cannot be read as what it says it is"), "use the iotrail that wrote it")
+            Error::input(format!("{shown} does not match its schema"), "use the version of iotrail that wrote it")
                 .because(e)
         };
         if let Some(found) = unknown_schema(&value) {
-            return Err(Error::input(format!("{shown}: {found}"), "use the iotrail that wrote it"));
+            return Err(Error::input(format!("{shown}: {found}"), "use the version of iotrail that wrote it"));
         }
         if let Some((field, number)) = negative_figure(&value) {
             return Err(Error::input(
-                format!("{shown}: {field} is {number}, and no measurement has a figure below 0"),
+                format!("{shown}: {field} is {number}, and measurements have no negative values"),
                 "make the file again with `bench --json` or `run --json`, or leave it out",
             ));
         }
@@ -170,8 +170,8 @@ impl Document {
             Some(run_record::SCHEMA) => serde_json::from_value(value).map(Document::Run).map_err(foreign),
             other => Err(Error::input(
                 format!(
-                    "{shown} holds {}, and neither a measurement nor a run",
-                    other.unwrap_or("no schema of iotrail")
+                    "{shown} contains {}, and neither a measurement nor a run",
+                    other.unwrap_or("no iotrail schema")
                 ),
                 format!(
                     "give what `bench --json` ({}) or `run --json` ({}) printed",
@@ -195,15 +195,15 @@ fn unknown_schema(document: &Value) -> Option<String> {
     let family = |schema: &str| schema.split('/').next().map(str::to_owned);
     let whole = of(document).filter(|s| !known.contains(&s.as_str()) && known.iter().any(|k| family(k) == family(s)));
     if let Some(other) = whole {
-        return Some(format!("it is {other}, which this iotrail does not know"));
+        return Some(format!("it is {other}, which this version of iotrail does not support"));
     }
     each_measurement(document).into_iter().find_map(|(at, m)| {
         let other = of(m).filter(|s| s != measurement::SCHEMA)?;
-        Some(format!("{at}schema is {other}, which this iotrail does not know"))
+        Some(format!("{at}schema is {other}, which this version of iotrail does not support"))
     })
 }
 
-/// Figures of one measurement that were rounded, and no more than that, agree within it.
+/// Tolerance for rounding when values of one measurement are compared.
 const ROUNDED: f64 = 0.01;
 
 /// The first measurement whose `iops` is not what its `ios` and `elapsed_ns` make.
@@ -218,7 +218,7 @@ fn contradiction(document: &Value) -> Option<String> {
     each_measurement(document).into_iter().find_map(of_one)
 }
 
-/// All that a document has, each after where it is.
+/// All values of a document, with their paths.
 fn each_measurement(document: &Value) -> Vec<(String, &Value)> {
     if let Some(list) = document.as_array() {
         return list.iter().zip(0..).map(|(m, i): (_, usize)| (format!("[{i}]."), m)).collect();
@@ -266,17 +266,14 @@ pub fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
     Store::open(&path)?.ok_or_else(|| {
         Error::input(
-            format!("there is {lacking}: there is no store {}", path.display()),
+            format!("{lacking}: store {} does not exist", path.display()),
             "name the store with --store, or give JSON files",
         )
     })
 }
 
 pub fn unknown_run(run: i64, store: &Path) -> Error {
-    Error::input(
-        format!("there is no run {run} in {}", store.display()),
-        "`iotrail list` shows the runs that are stored",
-    )
+    Error::input(format!("no run {run} in {}", store.display()), "`iotrail list` shows the stored runs")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct ProfileArgs {
     #[arg(long)]
     profile: bool,
 
-    /// Take N samples per second and CPU
+    /// Take N samples per second per CPU
     #[arg(long, value_name = "HZ", default_value_t = DEFAULT_HZ, requires = "profile",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HZ)))]
     profile_hz: u32,
@@ -63,7 +63,7 @@ impl ProfileArgs {
         self.profile.then_some(Sampling { clock, hz: self.profile_hz })
     }
 
-    /// The files that were asked for, found to be usable before anything is measured.
+    /// The requested files, checked for writability before the measurement.
     pub fn files(&self, existing: Existing) -> Result<Files> {
         let reserve = |path: &Option<PathBuf>, option| {
             path.as_deref().map(|path| Reserved::new(path, existing, option)?.apart()).transpose()
@@ -99,7 +99,7 @@ impl Files {
             output::write(file, text.as_bytes())?;
         }
         if let Some(file) = self.flamegraph {
-            let subtitle = format!("kernel stacks by thread, {} samples a second and CPU, {} lost", how.hz, how.lost);
+            let subtitle = format!("kernel stacks by thread, {} samples per second per CPU, {} lost", how.hz, how.lost);
             let svg = flamegraph::svg(&lines, of, &subtitle).map_err(|e| {
                 let remedy = "measure for longer, or other --stacks";
                 Error::machine(format!("cannot draw {}", file.path().display()), remedy).because(e)

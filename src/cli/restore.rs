@@ -54,13 +54,11 @@ pub fn run(args: &RestoreArgs) -> Result<u8> {
 fn text(restored: &Restored) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let Some(tgid) = restored.tgid else {
-        out.line("nothing to put back: no run has left settings changed");
+        out.line("nothing to restore: no run has left settings changed");
         return out;
     };
     if restored.restarted {
-        out.line(&format!(
-            "nothing to put back: what process {tgid} had changed went with the restart of this machine"
-        ));
+        out.line(&format!("nothing to restore: the reboot reset the changes of process {tgid}"));
         return out;
     }
     // What came along and is as before need not be told.
@@ -70,9 +68,9 @@ fn text(restored: &Restored) -> Screen {
     told.for_each(|i| out.line(&i.text()));
     let left = restored.items.iter().filter(|i| !i.is_done()).count();
     match left {
-        0 => out.line(&format!("all that process {tgid} had changed is as it was")),
+        0 => out.line(&format!("all changes of process {tgid} are restored")),
         n => out.line(&format!(
-            "{n} of {} changes are still to be put back; {} keeps them, and removing it leaves all as it is now",
+            "{n} of {} changes are not restored yet; {} records them, and removing it keeps the current settings",
             restored.items.len(),
             restored.journal.display()
         )),

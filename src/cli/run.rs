@@ -129,7 +129,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     plan.check_leave()?;
     if !runner::checked(&mut plan)? {
-        terminal::say("stopped before anything was measured");
+        terminal::say("stopped before the first measurement");
         return Ok(1);
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;

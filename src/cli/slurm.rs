@@ -1,4 +1,4 @@
-//! `--slurm` and `--attach` of the commands that have them: the answer of all nodes, as `report f3` has it, and what became of them.
+//! `--slurm` and `--attach` of the commands that have them: the answer of all nodes, as `report f3` prints it, and their states.
 
 use super::{fleet, report};
 use crate::runner::Shown;
@@ -18,7 +18,7 @@ const STATES: [NodeState; 6] = [
     NodeState::Waiting,
 ];
 
-/// Exit status: 0 when every node measured all that it can; 1 when some did not.
+/// Exit status: 0 if all nodes measured all that they can; 1 if some did not.
 pub fn run(fleet: &Fleet, work: &Work<'_>, how: Shown<'_>) -> Result<u8> {
     iotrail_cluster::run(fleet, work, how.store)?.map_or(Ok(0), |collected| show(&collected, how))
 }
@@ -42,12 +42,13 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let runs: Vec<i64> = record.runs().map(|(_, run)| run).collect();
     let opened = || {
-        Store::open(&path)?
-            .ok_or_else(|| Error::machine(format!("store {} is gone", path.display()), "another program removed it"))
+        Store::open(&path)?.ok_or_else(|| {
+            Error::machine(format!("store {} no longer exists", path.display()), "another program removed it")
+        })
     };
     match (&runs[..], record.nodes.len()) {
         ([], _) => {}
-        // One node alone is a run like any other.
+        // A single node is an ordinary run.
         ([run], 1) => report::stored(&opened()?, *run, how)?,
         _ => {
             let shown = fleet::Options { full: how.full, json: false, store: how.store, output: None };
@@ -57,7 +58,7 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
     terminal::show(&nodes(collected, how.full))
 }
 
-/// What became of the nodes: a line, and a table of those that have not done it all (`--full`: of all).
+/// The states of the nodes: a line, and a table of the incomplete ones (`--full`: of all).
 fn nodes(Collected { record, nodes, attach }: &Collected, full: bool) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let of = |state| record.nodes.iter().filter(|n| n.state == state).count();
@@ -83,7 +84,7 @@ fn nodes(Collected { record, nodes, attach }: &Collected, full: bool) -> Screen 
     }
     if record.finished_unix_s.is_none() {
         out.blank();
-        out.sentence(&format!("what is missing: {}", attach));
+        out.sentence(&format!("to measure the missing part: {}", attach));
     }
     out
 }

@@ -1,4 +1,4 @@
-//! `iotrail stalls`: what the monitor captured.
+//! `iotrail stalls`: the captures of the monitor.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub fn run(args: &StallsArgs) -> Result<u8> {
     };
     let stall = stalls.get(number as usize - 1).ok_or_else(|| {
         Error::input(
-            format!("there is no stall {number} of {} in {}", stalls.len(), dir.display()),
+            format!("no stall {number} of {} in {}", stalls.len(), dir.display()),
             "`iotrail stalls` lists them",
         )
     })?;

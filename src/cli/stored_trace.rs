@@ -1,4 +1,4 @@
-//! A trace that a command line names: one of the store (`t12`), or a JSON file of `trace --json`.
+//! A trace on the command line: its name in the store (`t12`), or a JSON file of `trace --json`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ fn loaded(store: &mut Store, trace: i64) -> Result<TraceRecord> {
 
 fn unknown(store: &Store, trace: i64) -> Error {
     Error::input(
-        format!("there is no trace {} in {}", id(trace), store.path().display()),
+        format!("no trace {} in {}", id(trace), store.path().display()),
         "`iotrail list` shows the stored traces",
     )
 }

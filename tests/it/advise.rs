@@ -45,7 +45,7 @@ fn candidates() -> End {
     assert_eq!(file[file.len() - 3..], ["engine libaio", "engine posix_aio", "engine sync · jobs 8"]);
     let plan = ["advise", "--plan", "--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"];
     let text = run(&mut place.tool(plan)).ok().stdout;
-    assert!(text.contains("\nleft out     scheduler, nr-requests: they are of the whole disk"), "{text}");
+    assert!(text.contains("\nleft out     scheduler, nr-requests: they affect all users of the disk"), "{text}");
     assert!(!text.contains("\nchanges") && text.contains("engine libaio (a redesign)"), "{text}");
     End::Passed
 }
@@ -184,8 +184,8 @@ fn refused() -> End {
         (&["advise", "--rw", "nop", "--objective", "iops,"], 2, "no metric is called ''"),
         (&["advise", "--rw", "nop", "--constraint", "p99<2"], 2, "has no unit"),
         (&["advise", "--rw", "nop", "--constraint", "p99"], 2, "is not NAME<LIMIT"),
-        (&["advise", "--constraint", "p99<2ms", "--", "true"], 2, "p99 is not known of a program's timed runs"),
-        (&["advise", "--objective", "iops", "--", "true"], 2, "iops is not known of a program's timed runs"),
+        (&["advise", "--constraint", "p99<2ms", "--", "true"], 2, "p99 is unknown in a program's timed runs"),
+        (&["advise", "--objective", "iops", "--", "true"], 2, "iops is unknown in a program's timed runs"),
         (&["advise", "--rw", "nop", "--resume"], 2, "no unfinished run of "),
         (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is a folder"),
     ] {

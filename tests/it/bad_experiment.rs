@@ -58,11 +58,11 @@ fn refused() -> End {
             format!(
                 "{HEAD}[load]\nrw = \"nop\"\n[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nring = \"defer_taskrun\"\n"
             ),
-            "x.toml:10:1: the combination 'arm b' cannot be: ring flag defer_taskrun is refused by the kernel without single_issuer; add single_issuer",
+            "x.toml:10:1: the combination 'arm b' is impossible: ring flag defer_taskrun is refused by the kernel without single_issuer; add single_issuer",
         ),
         (
             format!("{HEAD}[load]\nrw = \"nop\"\n[matrix]\nbatch = [1, 32]\n{ARMS}"),
-            "x.toml:10:1: the combination 'batch 32 · arm a' cannot be: --batch 32 with --depth 16: *",
+            "x.toml:10:1: the combination 'batch 32 · arm a' is impossible: --batch 32 with --depth 16: *",
         ),
     ];
     let all = cases.into_iter().chain(plain.map(|(text, line)| (text, format!("{line}{REMEDY}"))));

@@ -208,7 +208,7 @@ fn refused() -> End {
     place.write("bare.json", "{}");
     place.write("empty.json", "{\"schema\": \"iotrail.run/1\"}");
     for (args, says) in [
-        ("9 1", "there is no run 9 in s.db; `iotrail list` shows the runs that are stored"),
+        ("9 1", "no run 9 in s.db; `iotrail list` shows the stored runs"),
         ("1:dept=4 1", "'1:dept=4' has no parameter 'dept'; there are arm, depth"),
         ("1:depth=3 1", "'1:depth=3': nothing is measured with depth=3; values of depth are 1, 4"),
         ("1 1", "'1' and '1' are the same measurements; give two runs, or select cells of one: "),
@@ -218,14 +218,14 @@ fn refused() -> End {
         ),
         ("1:deep 1", "cannot read 1:deep: "),
         ("none.json 1", "cannot read none.json: "),
-        ("cut.json run.json", "cut.json is cut short: "),
-        ("text.json 1", "text.json is no JSON: "),
+        ("cut.json run.json", "cut.json is truncated: "),
+        ("text.json 1", "text.json is not JSON: "),
         (
             "other.json 1",
             "other.json holds iotrail.trace/1, and neither a measurement nor a run; give what `bench --json` ",
         ),
-        ("bare.json 1", "bare.json holds no schema of iotrail, and neither a measurement nor a run; "),
-        ("empty.json 1", "empty.json cannot be read as what it says it is: "),
+        ("bare.json 1", "bare.json contains no iotrail schema, and neither a measurement nor a run; "),
+        ("empty.json 1", "empty.json does not match its schema: "),
         ("1 run.json --metric speed", "no metric is called 'speed': the metrics are iops, "),
         ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),
     ] {
@@ -237,7 +237,7 @@ fn refused() -> End {
     assert_eq!((ended.status, place.join("none.db").exists()), (2, false));
     assert_eq!(
         ended.one_line(),
-        "there is no run 1: there is no store none.db; name the store with --store, or give JSON files"
+        "no run 1: store none.db does not exist; name the store with --store, or give JSON files"
     );
     End::Passed
 }
@@ -266,7 +266,7 @@ fn named_twice() -> End {
     files(&place, &["b1.json", "b2.json", "b3.json"]);
     std::os::unix::fs::symlink(place.join("b1.json"), place.join("link.json")).expect("a link");
     std::fs::hard_link(place.join("b1.json"), place.join("other.json")).expect("a link");
-    let once = "name each once: repeats have to be measurements of their own";
+    let once = "name each once: repeats must be separate measurements";
     for (args, says) in [
         ("b1.json,b1.json,b1.json b1.json,b1.json,b1.json", format!("'b1.json,b1.json,b1.json' names b1.json twice; {once}")),
         ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' names one file as b2.json and as ./b2.json; {once}")),
@@ -307,10 +307,10 @@ fn impossible() -> End {
     let large = std::fs::read_to_string(place.join("large.json")).expect("written").replace("\"HERE\"", "1e999");
     place.write("large.json", large);
     for (file, says) in [
-        ("iops.json", "iops.json: iops is -5.0, and no measurement has a figure below 0; make the file again "),
-        ("p50.json", "p50.json: latency_ns.p50 is -1, and no measurement has a figure below 0; make the file again "),
+        ("iops.json", "iops.json: iops is -5.0, and measurements have no negative values; make the file again "),
+        ("p50.json", "p50.json: latency_ns.p50 is -1, and measurements have no negative values; make the file again "),
         ("rate.json", "rate.json: iops is "),
-        ("large.json", "large.json holds a number in iops that is not finite: "),
+        ("large.json", "large.json has a number in iops that is not finite: "),
     ] {
         let ended = run(&mut compare(&place, &format!("good.json {file}")));
         assert_eq!(ended.status, 2, "{file}: {}{}", ended.stdout, ended.stderr);

@@ -72,7 +72,7 @@ fn of_a_file() -> End {
     place.write("reads.json", reads.to_string());
     let made = run(&mut place.tool(["export", "m.json", "--parquet", "p", "--csv", "-"])).ok();
     assert_eq!(made.stdout.lines().count(), 2);
-    assert!(made.stderr.contains("a JSON file holds no histograms"), "{}", made.stderr);
+    assert!(made.stderr.contains("a JSON file has no histograms"), "{}", made.stderr);
     assert!(!place.join("p/histogram").exists() && place.join("p/measurements").exists());
     run(&mut place.tool(["export", "reads.json", "--fio", "f"])).ok();
     let file = std::fs::read(place.join("f/all/repeat-1/randread-4-1.json")).expect("fio's file");
@@ -112,25 +112,22 @@ fn refused() -> End {
     for (args, line) in [
         (&["1"] as &[&str], "the following required arguments were not provided: *"),
         (&["1", "--csv"], "a value is required for '--csv <OUT>' but none was supplied; *"),
-        (&["7", "--csv", "x"], "there is no run 7 in s.db; `iotrail list` shows the runs that are stored"),
+        (&["7", "--csv", "x"], "no run 7 in s.db; `iotrail list` shows the stored runs"),
         (&["missing", "--csv", "x"], "cannot read missing: No such file or directory (os error 2); *"),
         (&["other.json", "--csv", "x"], "other.json holds x\\u{1b}[31m, and neither a measurement nor a run; *"),
-        (&["m.json", "--hdr", "x"], "m.json holds no histograms, and --hdr is of these; they are in the store: *"),
-        (
-            &["m.json", "--csv", "x", "--table", "histogram"],
-            "m.json holds no histograms, and --table histogram is of these; *",
-        ),
+        (&["m.json", "--hdr", "x"], "m.json has no histograms for --hdr; they are in the store: *"),
+        (&["m.json", "--csv", "x", "--table", "histogram"], "m.json has no histograms for --table histogram; *"),
         (&["1", "--csv", "x", "--table", "rows"], "invalid value 'rows' for '--table <TABLE>' *"),
-        (&["1", "--perfetto", "x"], "run 1 holds no single I/Os, and --perfetto is of these; record them: *"),
-        (&["1", "--folded", "x"], "run 1 holds no samples, and --folded is of these; measure with --profile, *"),
-        (&["1", "--fio", "x"], "run 1 holds no load that fio's JSON can tell; *"),
+        (&["1", "--perfetto", "x"], "run 1 has no single I/Os for --perfetto; record them: *"),
+        (&["1", "--folded", "x"], "run 1 has no samples for --folded; measure with --profile, *"),
+        (&["1", "--fio", "x"], "run 1 has no load that fio's JSON can represent; *"),
         (
             &["1", "--parquet", "-"],
             "--parquet writes many files, and cannot write to standard output; name a directory",
         ),
         (&["1", "--csv", "-", "--json", "-"], "--json and --csv would be mixed on standard output; *"),
         (&["1", "--csv", "."], ". is a folder; name a file with --csv"),
-        (&["1", "--parquet", "m.json"], "m.json is no folder; name a folder"),
+        (&["1", "--parquet", "m.json"], "m.json is not a directory; name a directory"),
         (
             &["1", "--csv", "no/where"],
             "cannot make no/where: No such file or directory *; make the folder no, or name a place that can be written with --csv",

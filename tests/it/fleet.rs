@@ -163,14 +163,14 @@ fn wrong_use() -> End {
         ("fleet x 1", "a fleet has at least two machines, and this is 1 machine"),
         ("fleet x 1 b=2", "run 1 is of tiny, and run 2 of other; name runs of one experiment"),
         ("fleet x 1 1", "give each machine its own name: NAME=1"),
-        ("fleet x 1 b=99", "there is no run 99 in c1.db"),
+        ("fleet x 1 b=99", "no run 99 in c1.db"),
         ("fleet x 1 none.db", "none.db is neither a run nor a store"),
         ("fleet x 1 c1.db:two", "'two' is not the number of a run; write PATH:12"),
         ("report f7", "there is no fleet f7 in c1.db; `iotrail list` lists the stored fleets"),
-        ("report f7 1 -o x.html", "f7 is a fleet, and one run is asked for"),
-        ("compare f7 1", "f7 is a fleet, and one run is asked for"),
+        ("report f7 1 -o x.html", "f7 is a fleet, and a run is expected"),
+        ("compare f7 1", "f7 is a fleet, and a run is expected"),
         ("compare f7 f8", "there is no fleet f7 in c1.db"),
-        ("export f7 --csv -", "f7 is a fleet, and one run is asked for"),
+        ("export f7 --csv -", "f7 is a fleet, and a run is expected"),
     ] {
         let ended = run(place.tool(args.split(' ')).args(["--store", "c1.db"]));
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args}: {}", ended.stderr);

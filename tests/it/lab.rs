@@ -26,17 +26,17 @@ fn wrong_use() -> End {
     for (options, expected) in [
         ("--cpus 0", "invalid value '0' for '--cpus <N>'"),
         ("--cpus 4 --sockets 3", "4 CPUs cannot be in 3 sockets; give --sockets a divisor of --cpus"),
-        ("--memory 1m", "1 MiB of memory is too little to boot"),
+        ("--memory 1m", "1 MiB of memory is not enough to boot"),
         ("--nvme queue=1", "there is no 'queue'"),
         ("--nvme queues=0", "one of them with an interrupt at least"),
         ("--nvme data=keep,latency=1ms", "only a drive that discards its data"),
         ("--nvme poll=1 --nvme poll=2", "the drives ask for different numbers of polled queues (1 and 2)"),
-        ("--kernel ./vmlinux", "its modules are not; name lib/modules/RELEASE with --modules"),
+        ("--kernel ./vmlinux", "its modules are unknown; name lib/modules/RELEASE with --modules"),
         ("--kernel ./no-such --modules .", "cannot read ./no-such"),
         ("--timeout 5", "'5' has no unit of time"),
         ("--accel hvf", "possible values: auto, kvm, tcg"),
         ("--arch riscv64", "possible values: amd64, arm64"),
-        (&format!("--arch {OTHER} --accel kvm"), "on this machine's processor; leave --accel out"),
+        (&format!("--arch {OTHER} --accel kvm"), "on this machine's processor; omit --accel"),
         (&format!("--arch {OTHER}"), "does not run on"),
         (&format!("--arch {OTHER} --program ./no-such"), "cannot read the program ./no-such"),
         ("--root ./no-such", "cannot read the folder ./no-such"),
@@ -62,7 +62,7 @@ fn no_registry() -> End {
     let place = Place::new();
     std::fs::create_dir_all(place.join("cache/kernels/6.1.0-1-made")).expect("a folder of our own");
     let ended = run(&mut bare(&place, &["lab", "kernels", "--json", "--cache", "cache"])).ok();
-    assert!(ended.stderr.contains("the registry cannot be asked"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("cannot query the registry"), "{}", ended.stderr);
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).expect("JSON");
     assert_eq!(json["schema"], "iotrail.lab-kernels/1");
     let kernels = json["kernels"].as_array().expect("a list");

@@ -56,7 +56,7 @@ fn no_stalls() -> End {
     let json = run(&mut place.tool(["stalls", "--json", "--store", "s.db"])).ok().stdout;
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["schema"], &json["stalls"]), (&"iotrail.stalls/1".into(), &Value::Array(vec![])));
-    let line = "there is no stall 1 of 0 in d; `iotrail stalls` lists them";
+    let line = "no stall 1 of 0 in d; `iotrail stalls` lists them";
     assert_refused(&run(&mut place.tool(["stalls", "1", "--dir", "d"])), 2, line);
     End::Passed
 }

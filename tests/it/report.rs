@@ -57,14 +57,14 @@ fn refused() -> End {
     };
     assert_eq!(
         line(&["report", "last"]),
-        "there is no run: there is no store s.db; name the store with --store, or give JSON files"
+        "no run: store s.db does not exist; name the store with --store, or give JSON files"
     );
     assert_eq!(
         line(&["report", "nothing.json", "-o", "p.html"]),
         "cannot read nothing.json: No such file or directory (os error 2); give a stored run's number (`iotrail list`) or a JSON file"
     );
     run(&mut place.tool(["run", "x.toml", "--store", "s.db"])).ok();
-    assert_eq!(line(&["report", "7"]), "there is no run 7 in s.db; `iotrail list` shows the runs that are stored");
+    assert_eq!(line(&["report", "7"]), "no run 7 in s.db; `iotrail list` shows the stored runs");
     assert!(line(&["report", "1", "1", "-o", "p.html"]).starts_with("'1' and '1' are the same measurements"));
     assert!(line(&["report", "1", "1"]).contains("--output"), "two runs are a page");
     assert!(!place.join("p.html").exists());

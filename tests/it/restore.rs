@@ -40,7 +40,7 @@ fn read(place: &Place, file: &str) -> String {
 fn nothing() -> End {
     let place = Place::new();
     let ended = run(&mut place.tool(["restore"])).ok();
-    assert_eq!(ended.stdout, "nothing to put back: no run has left settings changed\n");
+    assert_eq!(ended.stdout, "nothing to restore: no run has left settings changed\n");
     let json = run(&mut place.tool(["restore", "--json"])).ok().json();
     assert_eq!((json["schema"].as_str(), json["tgid"].as_u64()), (Some("iotrail.restore/1"), None));
     assert_eq!(json["settings"].as_array().map(Vec::len), Some(0));
@@ -87,7 +87,7 @@ fn changed_since() -> End {
             "{}: put back to 1 (it was set to 0)\n\
              {}: is 128 now, changed by somebody else since it was set to 64; it is left alone; \
              `iotrail restore --force` puts back 256\n\
-             1 of 2 changes are still to be put back; {} keeps them, and removing it leaves all as it is now\n",
+             1 of 2 changes are not restored yet; {} records them, and removing it keeps the current settings\n",
             b.display(),
             a.display(),
             journal.display()
@@ -95,7 +95,7 @@ fn changed_since() -> End {
     );
     assert_eq!((read(&place, "a").as_str(), read(&place, "b").as_str()), ("128\n", "1"));
     let ended = run(&mut place.tool(["restore", "--force"])).ok();
-    assert!(ended.stdout.ends_with("all that process 4194304 had changed is as it was\n"), "{}", ended.stdout);
+    assert!(ended.stdout.ends_with("all changes of process 4194304 are restored\n"), "{}", ended.stdout);
     assert_eq!(read(&place, "a"), "256");
     End::Passed
 }

@@ -70,7 +70,7 @@ fn refused() -> End {
         assert_eq!(ended.status, 2, "{}", ended.stderr);
         ended.one_line().to_owned()
     };
-    assert_eq!(line(&["report", "t9"]), "there is no trace t9 in s.db; `iotrail list` shows the stored traces");
+    assert_eq!(line(&["report", "t9"]), "no trace t9 in s.db; `iotrail list` shows the stored traces");
     assert!(line(&["explain", "t1"]).starts_with("no requests of trace t1 are stored; "));
     assert!(line(&["compare", "t1", "1"]).contains("t1 is a trace"), "{}", line(&["compare", "t1", "1"]));
     End::Passed

@@ -97,7 +97,7 @@ fn refused() -> End {
         (&["--server", "true", "--ready", "soon", "--", "true"], "is not port:N, file:PATH or log:REGEX"),
         (&["--metric", "tps", "--", "true"], "'tps' is not NAME=REGEX"),
         (&["--metric", "tps=tps = [0-9]+", "--", "true"], "'tps = [0-9]+' has no group: put the number in one"),
-        (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail's"),
+        (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
         (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two entries of [[arm]] are named"),
         (&[], "CMD"),

@@ -133,10 +133,7 @@ fn of_threads() -> Result<(), Failed> {
     let defer = arm(&run, "defer_taskrun,single_issuer");
     assert_eq!((&defer["legal"], &defer["rings"]), (&"no".into(), &serde_json::json!([])), "{defer}");
     let why = defer["reason"].as_str().expect("a reason");
-    assert_eq!(
-        why,
-        "single_issuer: 3 threads of ground submit to one ring, and the kernel accepts requests of only one (EEXIST)"
-    );
+    assert_eq!(why, "single_issuer: 3 threads of ground submit to one ring, which the kernel rejects (EEXIST)");
     assert_eq!(done(&run, "coop_taskrun"), [150.0, 150.0]);
     // By the kernel's own rules, without looking at the program.
     let run =

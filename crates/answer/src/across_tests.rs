@@ -81,7 +81,7 @@ fn what_differs_stands_apart_from_what_is_the_same() {
 }
 
 #[test]
-fn order_is_told_in_exact_counts() {
+fn order_is_reported_in_exact_counts() {
     let kernels = two_kernels();
     let run = merged(&kernels, &|_, _, _| None).unwrap();
     let said = sentences(&kernels, &run.comparisons);

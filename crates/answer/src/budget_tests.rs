@@ -38,7 +38,7 @@ fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
 }
 
 #[test]
-fn a_broken_limit_says_by_how_much() {
+fn a_broken_limit_reports_its_excess() {
     let t = with_ring(|r| r.errors = 0);
     assert_eq!(one("requests = 80000", &t), (BudgetOutcome::Kept, "requests: 80000".into()));
     assert_eq!(

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_told_by_its_name_and_seed() {
+    fn a_run_is_identified_by_name_and_seed() {
         let run = sample::run();
         assert_eq!(of_run(&run, true).unwrap(), "iotrail run x --seed 7 --repeats 1");
         assert_eq!(

@@ -253,7 +253,7 @@ mod tests {
 
     /// Of cells of normal repeats, one in a hundred may have an outlier, and one run in fifty a drift.
     #[test]
-    fn chance_is_called_out_as_seldom_as_it_says() {
+    fn the_false_positive_rate_is_the_nominal_one() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for n in [5, 8, 12, 20] {
             let mut hits = 0;

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_when_by_how_much_and_with_what() {
+    fn a_change_reports_its_run_size_and_facts() {
         let all = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0)));
         let history = all.history("e", 0.01);
         let [series] = &history.series[..] else { panic!("{history:?}") };

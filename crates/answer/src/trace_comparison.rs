@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_count_is_no_change() {
+    fn an_unknown_count_does_not_count_as_a_change() {
         let mut b = clean();
         b.total.per_io.kicks = None;
         let c = compared(&b);

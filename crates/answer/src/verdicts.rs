@@ -191,7 +191,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_verdict_by_differences_says_that_it_has_no_interval() {
+    fn a_verdict_by_differences_has_no_interval() {
         let cell = |n: u32, arm: &str, kicks: f64| {
             let mut m = sample::measurement();
             m.warnings.clear();

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_up_to_its_limit_and_refused_beyond() {
+    fn a_file_larger_than_the_limit_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "12345678").unwrap();

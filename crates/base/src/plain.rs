@@ -196,7 +196,7 @@ pub mod tests {
     }
 
     #[test]
-    fn json_says_the_same_in_other_letters() {
+    fn json_has_the_same_content() {
         let value = serde_json::json!({"name": HOSTILE, "世": 1});
         let text = json(serde_json::to_string_pretty(&value).unwrap());
         assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");

@@ -306,7 +306,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         let submitters = threads.map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
         if added & setup_flag::bit("single_issuer") != 0 && submitters > 1 {
             let reason = format!(
-                "single_issuer: {submitters} threads of {} submit to one ring, and the kernel accepts requests of only one (EEXIST)",
+                "single_issuer: {submitters} threads of {} submit to one ring, which the kernel rejects (EEXIST)",
                 record.comm
             );
             return TriedArm { legal: Legal::No, reason, ..arm };

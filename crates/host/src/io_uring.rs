@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_names_what_it_lacks_and_numbers_what_has_no_name() {
+    fn a_kind_names_missing_flags_and_numbers_unnamed_ones() {
         let kind = Kind::of("enter flags", uring::ENTER_FLAGS, true, 0x7f | 1 << 8 | 1 << 63);
         assert_eq!(kind.unnamed, [8, 63]);
         let missing: Vec<_> =

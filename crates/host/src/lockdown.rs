@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_tell_no_more_than_they_show() {
+    fn effects_claim_only_significant_differences() {
         let mode = |i, c| by_effects(i, c).mode;
         assert_eq!(mode(Some(true), Some(false)).as_deref(), Some("integrity"));
         assert_eq!(mode(Some(true), Some(true)).as_deref(), Some("confidentiality"));

@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_a_later_kernel_says_which() {
+    fn a_flag_of_a_later_kernel_names_its_release() {
         let c = with((5, 15, 0), None, 0, Seccomp::Off);
         assert_eq!(c.flag(libc::EINVAL, (6, 1, 0)).restore, "Linux 6.1 or later");
         assert!(c.flag(libc::EINVAL, (5, 5, 0)).why.contains("though Linux 5.5 has it"));
     }
 
     #[test]
-    fn aio_that_is_used_up_says_by_how_much() {
+    fn exhausted_aio_contexts_are_reported_with_their_number() {
         let mut c = with((6, 1, 0), None, 0, Seccomp::Off);
         (c.settings.aio_nr, c.settings.aio_max_nr) = (Some(65536), Some(65536));
         assert!(c.native_aio(libc::EAGAIN).why.ends_with("(65536 of 65536)"));

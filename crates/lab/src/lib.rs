@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_back_what_was_quoted() {
+    fn a_shell_restores_quoted_text() {
         let odd = "two words, 'quotes', \"more\", $HOME `x` \\ and\na line";
         let script = format!("printf %s {}", quoted(odd));
         let said = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused_and_little_is_not() {
+    fn requests_beyond_the_available_amount_are_rejected() {
         assert_eq!(available_kib("MemTotal: 9 kB\nMemAvailable:   1234 kB\n"), Some(1234));
         assert_eq!(available_kib("MemTotal: 9 kB\n"), None);
         check_room(1, 16, 4096).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everyone_passes_together_and_a_failure_keeps_nobody() {
+    fn a_barrier_releases_all_threads_together_or_on_failure() {
         let gate = Gate::new(3);
         std::thread::scope(|s| {
             let workers: Vec<_> = (0..2)

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_time_are_counted_as_they_are() {
+    fn timely_samples_are_counted_unmodified() {
         let mut s = Series::default();
         assert_eq!(s.next(), ms(50));
         s.look(ms(50), 10);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn late_looks_are_shared_out() {
+    fn late_samples_are_distributed() {
         let mut s = Series::default();
         s.look(ms(200), 400);
         assert_eq!(s.throughput(None).unwrap().ios, [100, 100, 100, 100]);

@@ -34,7 +34,7 @@ fn refused(o: &LoadOptions) -> Error {
 }
 
 #[test]
-fn every_engine_does_exactly_what_was_asked_for() {
+fn each_engine_does_exactly_the_requested_operations() {
     let dir = tempfile::tempdir().unwrap();
     let base = options(&dir.path().join("f"));
     for &engine in EngineKind::ALL.iter().filter(|kind| !kind.engine().target.is_past_files()) {
@@ -202,7 +202,7 @@ fn the_boundaries_come_in_order_on_the_calling_thread() {
 }
 
 #[test]
-fn a_stopped_load_keeps_what_was_measured() {
+fn a_stopped_load_keeps_its_measurement() {
     let stop = AtomicBool::new(false);
     let long = LoadOptions {
         engine: EngineKind::Null,

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_as_they_are_written() {
+    fn addresses_parse_in_all_notations() {
         for text in ["127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }

@@ -263,7 +263,7 @@ mod tests {
         [(64, 64), (1, 9), (9, 1), (200, 64), (64, 200), (1, 1), (3, 0), (1000, 1000), (70, 1000)];
 
     #[test]
-    fn any_pieces_in_any_room_make_the_same_responses() {
+    fn any_fragmentation_gives_the_same_responses() {
         let (asked, answered) = stream(&SIZES);
         for piece in [1, 2, 3, 7, 8, 9, 64, 100, 1000, asked.len()] {
             for room in [1, 5, 64, 333, 100_000] {

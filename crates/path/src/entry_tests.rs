@@ -93,7 +93,7 @@ fn kicks_by_site() {
 }
 
 #[test]
-fn on_arm64_what_was_done_in_an_interrupt_tells() {
+fn the_work_in_an_interrupt_decides_on_arm64() {
     // What 6.1, 6.12 and 7.3 have as the outermost return address of an interrupt: `el0t_64_irq` calls its handler.
     for symbol in ["el0t_64_irq", "el0t_64_irq_handler", "el0t_64_fiq", "el0t_32_irq"] {
         let by = |fired: &Fired, line| of(Some(symbol), Some(fired), line);
@@ -121,7 +121,7 @@ fn on_arm64_an_exception_has_a_function_of_its_own() {
 }
 
 #[test]
-fn a_compilers_copy_is_told_as_its_function() {
+fn a_compiler_clone_is_reported_as_its_function() {
     assert!(is_system_call("el0_svc.isra.0") && is_system_call("el0_svc.cold"));
     assert!(!is_system_call("el0_svc_something.isra.0"));
     assert_eq!(of(Some("el0_da.constprop.0"), None, None), Some(Entry::PageFault));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_one_whatever_it_is_named_by() {
+    fn names_of_the_same_file_are_one_file() {
         let mut files = Files::default();
         for (fd, opcode, result) in [(3, "read", 4096), (4, "readv", 100), (3, "write", 512), (3, "fsync", 0)] {
             files.take(&on(77, fd, opcode, result), true, 1);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_told_by_process_and_descriptor() {
+    fn sockets_are_identified_by_process_and_descriptor() {
         let mut files = Files::default();
         let recv =
             |tgid, fd, more| RequestTrace { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };

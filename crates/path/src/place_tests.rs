@@ -98,7 +98,7 @@ fn older_names_are_known() {
 }
 
 #[test]
-fn no_name_stands_twice_and_none_carries_what_is_left_off() {
+fn names_are_unique_and_without_prefixes() {
     let mut seen = BTreeSet::new();
     for name in RULES.iter().flat_map(|r| r.names.iter().chain(r.prefixes)) {
         assert!(seen.insert(name), "{name} stands twice");

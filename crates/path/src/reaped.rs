@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_what_was_seen() {
+    fn bounds_are_observed_values() {
         let r = of(&[stay(899, Some(903), Some(100)); 20]);
         let within = |ns: Option<u64>, ms: u64| ns.is_some_and(|ns| ns >= ms * MS && ns < (ms + 1) * MS);
         assert!(within(r.at_least_ns.p50, 799) && within(r.at_most_ns.p50, 803), "{r:?}");

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_requests_nothing_is_told() {
+    fn few_requests_give_no_finding() {
         let limits = of(&[("read", spans(&[(8, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert_eq!(limits["read"], Limit::None);
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_count_as_often_as_they_stand_for() {
+    fn requests_count_with_their_weight() {
         let mut sampled = spans(&[(40, 5_000 * MS, true)]);
         for _ in 0..30 {
             sampled.latency.take(power(90_000), 100);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_are_divided_as_the_sampled_ones_of_their_call() {
+    fn short_sleeps_have_the_causes_of_sampled_sleeps_of_their_call() {
         let sleeps = [
             sleep(READ, SAMPLED, 30, 3, Some(Reason::PipeEmpty)),
             sleep(READ, SAMPLED, 10, 1, Some(Reason::SocketData)),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_the_frames_have_is_no_other() {
+    fn a_caller_already_in_the_frames_is_not_added() {
         let mut raw = user_stack { hash: 1, tgid: 5, ..user_stack::default() };
         raw.frames[..2].copy_from_slice(&[0x10, 0x20]);
         raw.callers[0] = 0x20;

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_burst_all_are_followed_again() {
+    fn all_requests_are_traced_again_after_a_burst() {
         let mut chooser = Chooser::new(Choice::adaptive(100), 1);
         let busy: u32 = (1000..1050).flat_map(|now| [now; 1000]).map(|now| u32::from(chooser.weight(now) == 1)).sum();
         assert_eq!(busy, 200, "those of the first window");

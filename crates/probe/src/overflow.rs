@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn results_go_with_completions_of_one_opcode_alone() {
+    fn results_are_matched_if_completions_have_one_opcode() {
         let results = op_count { bytes: 4096, errors: 2, ..op(0, 3) };
         let mut one = Counted::default();
         one.op(READ, &op_count { bytes: 100, ..op(5, 2) });

@@ -222,7 +222,7 @@ fn sync(tid: u32, at: u64) -> ReplayEvent {
 }
 
 #[test]
-fn preparations_and_threads_of_few_calls_are_left_out() {
+fn preparations_and_threads_with_few_calls_are_excluded() {
     let mut all = vec![file(1), sync(1, 10), sync(2, 20)];
     all.extend(steady(60));
     all.push(sync(2, 9_000));

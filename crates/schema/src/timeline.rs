@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_sum_to_the_latency_whatever_is_known() {
+    fn spans_always_sum_to_the_latency() {
         let at = |t: &RequestTrace, ns| Some(Stamp { ns: t.submitted.ns + ns, cpu: 3 });
         let mut t = trail();
         assert_eq!(

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_its_remedy() {
+    fn a_missing_program_is_reported_with_its_remedy() {
         let absent = ask("no-such-program-of-slurm", [""; 0]).unwrap_err();
         let line = absent.error("cannot submit").to_string();
         assert!(
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_handed_over() {
+    fn standard_input_is_passed_on() {
         assert_eq!(ask_with("cat", [""; 0], "a\nb").map(|(out, _)| out), Ok("a\nb".into()));
         assert_eq!(ask("sh", ["-c", "exit 3"]), Err(Failure::Failed("sh ended with exit status: 3".into())));
     }

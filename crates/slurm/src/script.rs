@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_run_is_told_from_another_version() {
+    fn a_program_that_cannot_run_is_distinguished_from_another_version() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("iotrail");

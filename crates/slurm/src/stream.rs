@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_whole_whatever_is_in_them() {
+    fn frames_with_any_content_read_back_complete() {
         let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
         let mut sent = b"Welcome to n3\n".to_vec();
         write(&mut sent, Item::Store, &bytes).unwrap();

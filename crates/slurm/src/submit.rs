@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_another_cluster_is_told_from_one_of_ours() {
+    fn a_job_of_another_cluster_is_distinguished() {
         assert_eq!(elsewhere("4\n", None), None);
         assert_eq!(elsewhere("4;big\n", Some("big")), None);
         assert_eq!(elsewhere("4;big\n", None), Some(("4", "big")));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_counts_as_often_as_it_stands_for() {
+    fn each_value_counts_with_its_weight() {
         let mut all = Durations::default();
         (0..48).for_each(|_| all.take(100, 1));
         assert_eq!((all.latency(100).count, all.latency(100).mean, all.latency(100).p50), (48, Some(100.0), Some(100)));

@@ -152,7 +152,7 @@ mod tests {
 
     /// In 5,000 draws the interval has to contain the true value in at least 95 %.
     #[test]
-    fn the_interval_holds_what_it_says() {
+    fn the_interval_has_its_nominal_coverage() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         // 400 single requests, and 800 in calls of 8: 500 calls.
         let holds = (0..5_000)

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_slowed_down_in_windows_has_no_phase_that_they_missed() {
+    fn a_slower_program_in_windows_has_no_missed_phase() {
         // Half as many operations per time as outside.
         let windows = [window(20.0, 10.0); 40];
         let width = |slowed| {

@@ -69,7 +69,7 @@ fn shapes() -> Vec<(&'static str, f64, Draw)> {
 /// In 1,500 draws of 500 values with weight 100, the interval has to contain the mean in at least 95 %; also in addition to others
 /// of which all were taken.
 #[test]
-fn the_interval_holds_what_it_says() {
+fn the_interval_has_its_nominal_coverage() {
     const SAMPLES: u32 = 1_500;
     let alone = Mean::default();
     let beside = of((0..30_000).map(|i| (0.5 + f64::from(i % 5) / 4.0, 1)));

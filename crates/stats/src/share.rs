@@ -69,7 +69,7 @@ mod tests {
 
     /// Drawn 20,000 times, the interval must hold the truth about 95 times in 100.
     #[test]
-    fn the_interval_holds_what_it_says() {
+    fn the_interval_has_its_nominal_coverage() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for p in [0.02, 0.2, 0.7] {
             let holds = (0..20_000)

@@ -37,7 +37,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
 }
 
 #[test]
-fn losses_are_named_and_what_is_not_known_is_null() {
+fn losses_are_reported_and_unknown_values_are_null() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
@@ -80,7 +80,7 @@ fn a_slot_is_stored_once_and_only_for_a_cell_that_is_planned() {
 
 /// A killed process leaves the same files as an open connection: the file and, during a transaction, its journal.
 #[test]
-fn a_kill_in_the_middle_of_a_transaction_loses_that_one_alone() {
+fn a_kill_within_a_transaction_loses_only_that_transaction() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
@@ -155,7 +155,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn files_that_are_no_store_are_refused_and_left_alone() {
+fn files_that_are_not_stores_are_rejected_unmodified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, "a letter to a friend\n").unwrap();
@@ -170,7 +170,7 @@ fn files_that_are_no_store_are_refused_and_left_alone() {
 }
 
 #[test]
-fn a_newer_store_is_refused_and_left_alone() {
+fn a_newer_store_is_rejected_unmodified() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = begun(&dir);
     store.db.pragma_update(None, "user_version", VERSION + 1).unwrap();
@@ -181,7 +181,7 @@ fn a_newer_store_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_version_that_no_store_has_is_no_stores() {
+fn an_unknown_version_is_not_a_store() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _) = begun(&dir);
     store.db.pragma_update(None, "user_version", -1).unwrap();
@@ -204,7 +204,7 @@ fn nineteen(dir: &tempfile::TempDir) -> (PathBuf, i64, Vec<u8>) {
 }
 
 #[test]
-fn a_truncated_store_is_refused_and_left_alone() {
+fn a_truncated_store_is_rejected_unmodified() {
     let dir = tempfile::tempdir().unwrap();
     let (path, run, whole) = nineteen(&dir);
     for length in [whole.len() - 4096, whole.len() / 2, 4096, 1000, 50] {
@@ -216,7 +216,7 @@ fn a_truncated_store_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_store_cut_short_loses_what_was_written_last() {
+fn a_truncated_store_loses_only_the_last_writes() {
     let dir = tempfile::tempdir().unwrap();
     let (path, run, whole) = nineteen(&dir);
     // Within the last measurement's pages: that one at most.
@@ -238,7 +238,7 @@ fn a_store_cut_short_loses_what_was_written_last() {
 }
 
 #[test]
-fn no_store_yet_is_no_error_for_a_reader_and_makes_no_file() {
+fn a_missing_store_is_empty_for_a_reader_and_is_not_created() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("none.db");
     assert!(Store::open(&path).unwrap().is_none());

@@ -392,7 +392,7 @@ mod tests {
     const COOP: u32 = 1 << 8;
 
     #[test]
-    fn a_programs_rings_have_the_flags_that_were_asked_for() {
+    fn rings_of_a_program_have_the_requested_flags() {
         allowed().unwrap();
         let (got, rings) = rings_of("coop_taskrun", "0 16 4096");
         // clamp is the program's own; single_issuer is tunable, and was not requested.
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_the_kernel_refuses_is_as_the_program_asked() {
+    fn a_ring_that_the_kernel_rejects_gets_the_original_flags() {
         let (got, rings) = rings_of("+taskrun_flag", "0 256");
         assert_eq!(got, [0, 256 | 512]);
         let why = rings[0].left_as_asked.as_deref().unwrap();
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
     }
 
-    /// Not a test: what [`a_program_that_is_left_alone_gets_no_eintr`] starts.
+    /// Not a test: what [`an_unsupervised_program_gets_no_eintr`] starts.
     #[test]
     fn child_that_is_interrupted() {
         extern "C" fn nothing(_: libc::c_int) {}
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_left_alone_gets_no_eintr() {
+    fn an_unsupervised_program_gets_no_eintr() {
         let mut command = interrupted_child();
         leave_alone(&mut command);
         let mut child = command.spawn().unwrap();

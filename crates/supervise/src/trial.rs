@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_exclude_each_other_are_refused_whatever_the_sizes() {
+    fn exclusive_flags_are_rejected_for_all_sizes() {
         let of = |flags| refusal(&Params { flags, cq_entries: u32::MAX, ..Params::default() });
         assert!(of(0).is_none() && of(bit("cqsize")).is_none() && of(bit("sqpoll")).is_none());
         let refused = of(bit("defer_taskrun")).unwrap();
@@ -109,7 +109,7 @@ mod tests {
 
     /// A limit of three pages holds one smallest ring; since Linux 6.14 a second one would fail.
     #[test]
-    fn a_ring_that_was_tried_counts_against_no_limit_afterwards() {
+    fn a_tried_ring_releases_its_locked_memory() {
         // SAFETY: only asks.
         if unsafe { libc::geteuid() } != 0 {
             // A user who has other rings meanwhile cannot have one so close to the limit.
@@ -117,7 +117,7 @@ mod tests {
         }
         if std::env::var_os(LIMITED).is_none() {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-            let name = "trial::tests::a_ring_that_was_tried_counts_against_no_limit_afterwards";
+            let name = "trial::tests::a_tried_ring_releases_its_locked_memory";
             let out = again.args(["--exact", name, "--nocapture"]).env(LIMITED, "1").output().unwrap();
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
             return;

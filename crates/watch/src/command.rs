@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_processes_is_no_fault_of_the_command() {
+    fn a_process_limit_is_not_an_error_of_the_command() {
         let said = |errno| cannot_run("x", io::Error::from_raw_os_error(errno));
         assert_eq!((said(libc::ENOEXEC).exit_status(), said(libc::EAGAIN).exit_status()), (2, 3));
         assert!(said(libc::EAGAIN).to_string().ends_with("see the limits of processes and files: ulimit -a"));

@@ -112,7 +112,7 @@ fn read(path: &Path) -> (Vec<ReplayEvent>, Ending) {
 }
 
 #[test]
-fn events_are_read_as_they_were_written() {
+fn events_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written = events();

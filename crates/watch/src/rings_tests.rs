@@ -61,7 +61,7 @@ fn several_descriptors_of_one_ring() {
 }
 
 #[test]
-fn a_ring_found_locked_posts_what_comes_after_its_first_reading() {
+fn a_ring_found_locked_counts_after_its_first_reading() {
     let mut seen = SeenRings::default();
     let at = |cq_tail| FdInfo { cq_tail, ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(None));
@@ -134,7 +134,7 @@ fn fds(counts: &[RingCounts], seen: &[SeenRing], sq_tids: &[(u32, u32)]) -> Vec<
 }
 
 #[test]
-fn rings_of_different_shape_are_told_apart() {
+fn rings_of_different_sizes_are_distinguished() {
     let counts = [counted(0, 7, 8, 0, 5), counted(1, 7, 16, 0, 5), counted(2, 8, 8, 0, 5), counted(3, 9, 8, 0, 5)];
     let seen = [ring(8, 30, 8, None, 0), ring(7, 20, 16, None, 0), ring(7, 10, 8, None, 0)];
     // The last one's descriptor is registered and closed.

@@ -1,4 +1,4 @@
-//! `iotrail advise net`: the best legal configuration of our own server for a described load.
+//! `iotrail advise net`: the best legal configuration of iotrail's server for a described load.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -13,7 +13,7 @@ use iotrail_experiment::load::{Kind, Load};
 use iotrail_net::options::NetOptions;
 use iotrail_schema::search_record::SearchRecord;
 
-/// What a load measures, where nothing is said.
+/// Default options of a load.
 const RUNTIME: &str = "400ms";
 const WARMUP: &str = "100ms";
 
@@ -42,7 +42,7 @@ pub(super) fn command() -> Command {
     let own = SearchArgs::augment_args(Command::new("net")).mut_arg("objective", |arg| arg.help(objective));
     let load =
         NetOptions::augment_args(own.next_help_heading("The server and its load")).next_help_heading(None::<&str>);
-    // The probes watch what they have to.
+    // advise decides which runs are traced.
     let load = load.mut_arg("trace", |arg| arg.hide(true));
     load.about("Find the best legal configuration of `net serve` for a network load, and confirm it").after_help(
         "The server's options say what there is now. What the sender does stays as it is. Examples:
@@ -57,7 +57,7 @@ pub(super) fn subject(args: &NetArgs) -> Result<Subject> {
     let base = NetOptions::from_table(load.clone())
         .map_err(|e| Error::input(e.message().to_owned(), "see `iotrail advise net --help`"))?;
     let online = iotrail_host::cpu::online()?;
-    // What there is now has to be able to run: everything is compared with it.
+    // The current configuration must be able to run, since all candidates are compared with it.
     Load::Net(base.clone()).check(None, &online)?;
     let (proposed, left_out) = of_net(&base, &load, &online);
     takes(&mut load, RUNTIME, WARMUP);

@@ -24,17 +24,17 @@ fn flag(name: &str, text: &str) -> Item {
     Item::ok(Section::IoUring, &format!("io_uring.flag.{name}"), name, text).in_group(FLAGS)
 }
 
-/// Nothing can be asked for, so nothing is claimed to be missing but the ring.
+/// Without a ring nothing can be queried, so that only the ring is reported as missing.
 fn without_rings(refusal: &Refusal) -> Vec<Item> {
     let ring = Item::ok(Section::IoUring, "io_uring.ring", "ring", "");
     let mut items = vec![refused(ring, refusal, "the io_uring engine")];
     items.extend(io_uring::flag_names().map(|name| Item {
         state: State::Unknown,
         restore: Some("see ring".into()),
-        ..flag(name, "can't be asked for without a ring")
+        ..flag(name, "cannot be queried without a ring")
     }));
     let unasked = |id: &str, name: &str| {
-        Item::unknown(Section::IoUring, id, name, "can't be asked for without a ring", "see ring")
+        Item::unknown(Section::IoUring, id, name, "cannot be queried without a ring", "see ring")
     };
     items.push(unasked("io_uring.register", REGISTERED));
     items.push(unasked("io_uring.opcodes", OPCODES));
@@ -55,8 +55,8 @@ fn answered(item: Item, answer: &Result<(), Refusal>, lost: &str) -> Item {
 
 fn rings(circumstances: &Circumstances) -> Vec<Item> {
     let open_to = match circumstances.settings.io_uring_disabled {
-        Some(0) => "made; kernel.io_uring_disabled is 0: everyone may",
-        Some(1) => "made; kernel.io_uring_disabled is 1: this process may, others may not",
+        Some(0) => "available; kernel.io_uring_disabled is 0: allowed for all processes",
+        Some(1) => "available; kernel.io_uring_disabled is 1: allowed for this process, not for unprivileged ones",
         _ => "made",
     };
     let mut items = vec![Item::ok(Section::IoUring, "io_uring.ring", "ring", open_to)];
@@ -117,7 +117,7 @@ fn kinds(circumstances: &Circumstances) -> Vec<Item> {
     items
 }
 
-/// An engine that can or can't be had.
+/// The availability of an engine.
 fn engine(name: &str, answer: Result<String, Refusal>) -> Item {
     let item = Item::ok(Section::Engines, &format!("engine.{name}"), name, "");
     match answer {

@@ -1,4 +1,4 @@
-//! The probe programs: each is loaded here and taken out again, or what is lost without it.
+//! The BPF programs: each is loaded and unloaded; without it, the lost features are reported.
 
 use iotrail_probe::survey::{self, ProgramCheck};
 use iotrail_report::check::{Item, Section};
@@ -24,7 +24,7 @@ mod tests {
     use iotrail_report::check::State;
 
     #[test]
-    fn a_program_that_does_not_load_says_what_is_lost() {
+    fn a_program_that_fails_to_load_reports_lost_features() {
         let program = |state| ProgramCheck { name: "interrupt_ipi_send", purpose: "IPIs sent", state };
         assert_eq!(item(program(survey::State::Loads)).state, State::Ok);
         let (why, restore) = ("no tracepoint ipi_send_cpu".to_owned(), "Linux 6.4 or later".to_owned());

@@ -1,4 +1,4 @@
-//! Privileges: who asks, with which capabilities, behind which filter, and how much memory may be locked.
+//! Privileges: user, capabilities, seccomp filter, and the limit of locked memory.
 
 use iotrail_host::privileges::{Capability, Privileges, Seccomp};
 use iotrail_report::check::{Item, Section::Privileges as HERE};
@@ -26,7 +26,7 @@ fn probing(p: &Privileges) -> Item {
     if has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon) {
         return Item::ok(HERE, id, name, format!("{who}, with {}", held.join(", ")));
     }
-    let with = if held.is_empty() { "no capability that matters here".to_owned() } else { held.join(", ") };
+    let with = if held.is_empty() { "no relevant capability".to_owned() } else { held.join(", ") };
     let restore = if p.initial_namespace == Some(false) {
         "run it outside this user namespace (a rootless container's), as root or with CAP_BPF and CAP_PERFMON"
             .to_owned()
@@ -46,7 +46,7 @@ fn probing(p: &Privileges) -> Item {
         id,
         name,
         format!("{who}, with {with}"),
-        "the probes: loads run and are timed, but how completions were delivered is not seen",
+        "the probes: loads run and are timed, but delivery paths are unknown",
         restore,
     )
 }
@@ -55,13 +55,10 @@ fn filter(p: &Privileges) -> Item {
     let (id, name) = ("privileges.seccomp", "seccomp");
     match p.seccomp {
         Some(Seccomp::Off) => Item::ok(HERE, id, name, "no filter on this process's system calls"),
-        Some(Seccomp::Filter | Seccomp::Strict) => Item::fact(
-            HERE,
-            id,
-            name,
-            "system calls of this process are filtered; what the filter refuses of what is needed shows below",
-        ),
-        None => Item::unknown(HERE, id, name, "whether system calls are filtered can't be read", "mount /proc"),
+        Some(Seccomp::Filter | Seccomp::Strict) => {
+            Item::fact(HERE, id, name, "system calls of this process are filtered; rejected features are listed below")
+        }
+        None => Item::unknown(HERE, id, name, "unknown whether system calls are filtered", "mount /proc"),
     }
 }
 
@@ -74,7 +71,7 @@ fn memlock(p: &Privileges) -> Item {
     }
     let raise = "ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or CAP_IPC_LOCK";
     match p.memlock_bytes {
-        None => Item::unknown(HERE, id, name, "the limit can't be read", "let getrlimit through the seccomp filter"),
+        None => Item::unknown(HERE, id, name, "the limit is unreadable", "let getrlimit through the seccomp filter"),
         Some((None, _)) => Item::ok(HERE, id, name, "no limit"),
         Some((Some(bytes), _)) if bytes >= DEFAULT_LOAD => Item::ok(
             HERE,
@@ -98,13 +95,13 @@ pub(super) fn open_files(limit: Option<u64>, needed: Option<u64>) -> Item {
     let (id, name) = ("privileges.open_files", "open files");
     match (limit, needed) {
         (None, _) => {
-            Item::unknown(HERE, id, name, "the limit can't be read", "let getrlimit through the seccomp filter")
+            Item::unknown(HERE, id, name, "the limit is unreadable", "let getrlimit through the seccomp filter")
         }
         (Some(limit), Some(needed)) if limit < needed => Item::missing(
             HERE,
             id,
             name,
-            format!("{limit} at most, and the probes take up to {needed}"),
+            format!("at most {limit}, and the probes need up to {needed}"),
             "the probes, or some of them; loads of many jobs or connections",
             format!("raise the hard limit: ulimit -Hn {needed}, or LimitNOFILE={needed} of the service"),
         ),
@@ -153,7 +150,7 @@ mod tests {
     fn few_open_files_are_judged_by_what_the_probes_take() {
         assert_eq!(open_files(Some(1024), Some(300)).state, State::Ok);
         let item = open_files(Some(64), Some(300));
-        assert_eq!((item.state, item.text.as_str()), (State::Missing, "64 at most, and the probes take up to 300"));
+        assert_eq!((item.state, item.text.as_str()), (State::Missing, "at most 64, and the probes need up to 300"));
         assert!(item.restore.unwrap().contains("ulimit -Hn 300"));
         assert_eq!(open_files(Some(64), None).state, State::Ok);
         assert_eq!(open_files(None, Some(300)).state, State::Unknown);

@@ -1,4 +1,4 @@
-//! One side as it is written on the command line: stored runs or JSON files, and which of their cells.
+//! One side of a comparison on the command line: stored runs or JSON files, and a selection of their cells.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text
 use iotrail_stats::bootstrap::Counts;
 use iotrail_store::Store;
 
-/// What the user gave, read.
+/// A parsed side.
 pub struct Input {
     pub text: String,
     sources: Vec<Source>,
@@ -22,16 +22,16 @@ pub struct Input {
     pub fixed: Vec<(String, String)>,
     /// The cells that it selects.
     pub cells: Vec<Cell>,
-    /// All cells: the control arm's and its twin's are among them.
+    /// All cells, including those of the control arm and of the arm that it repeats.
     all: Vec<Cell>,
-    /// What the control arm is the twin of.
+    /// The arm that the control repeats.
     first_arm: Option<String>,
 }
 
 #[derive(Debug, Clone)]
 enum Source {
     Run(i64),
-    /// As it was named; device and inode, which are the same under another name.
+    /// Name, device and inode; the latter identify a file under another name.
     File(String, (u64, u64)),
 }
 
@@ -64,20 +64,20 @@ impl Source {
 pub struct Cell {
     pub params: Map<String, Value>,
     repeats: Vec<Measured>,
-    /// Of runs in which it failed in the middle.
+    /// From runs in which the cell failed.
     failures: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Measured {
     measurement: Measurement,
-    /// What it was read from, and its cell and repeat in there.
+    /// Its source, and its cell and repeat there.
     source: (Source, u32, u32),
-    /// Which of the runs of that source it is of.
+    /// Index of its run in the source.
     run: u32,
-    /// Its run, cell and repeat in the store; `None`: it is of a file, which has no histograms.
+    /// Its run, cell and repeat in the store; `None`: from a file, which has no histograms.
     stored: Option<(i64, u32, u32)>,
-    /// Read where it is needed.
+    /// Read on demand.
     latency: Option<Arc<Counts>>,
 }
 
@@ -100,7 +100,7 @@ impl Cell {
         &self.failures
     }
 
-    /// A measurement that is a repeat of both: what it was read from.
+    /// The source of a measurement that belongs to both sides.
     fn shared_with(&self, other: &Cell) -> Option<String> {
         let both = |m: &&Measured| other.repeats.iter().any(|o| o.source == m.source);
         self.repeats.iter().find(both).map(|m| m.source.0.words())
@@ -151,13 +151,13 @@ impl Input {
         Ok(given)
     }
 
-    /// What a program's measurements are compared on; `None`: they are a load's. Afterwards its own metrics are known by their names.
+    /// Metrics of a program's measurements; `None`: a load. Registers the names of the program's metrics.
     pub fn of_program(&self) -> Option<Vec<Metric>> {
         let all = || self.all.iter().flat_map(|c| c.repeats.iter().map(|r| &r.measurement));
         all().next().filter(|m| m.program.is_some()).map(|_| compare::of_program(all()))
     }
 
-    /// Of the selected cells, and of those that tell what they differ from themselves.
+    /// Of the selected cells, and of their control cells.
     fn read_latencies(&mut self, selected: &[usize], store: &Store) -> Result<()> {
         let tells_noise = |cell: &Cell| {
             let arm = cell.arm();
@@ -169,7 +169,7 @@ impl Input {
         needed.into_iter().try_for_each(|i| self.all[i].read_latencies(store))
     }
 
-    /// Each file and each run once: a measurement that is counted twice is no second one.
+    /// Rejects duplicate files and runs, since a measurement must not count twice.
     fn take_source(&mut self, source: Source) -> Result<()> {
         if let Some(before) = self.sources.iter().find(|s| **s == source) {
             let (before, now) = (before.words(), source.words());
@@ -177,7 +177,7 @@ impl Input {
                 true => format!("'{}' names {now} twice", self.text),
                 false => format!("'{}' names one file as {before} and as {now}", self.text),
             };
-            let remedy = "name each once: repeats have to be measurements of their own";
+            let remedy = "name each once: repeats must be separate measurements";
             return Err(Error::input(what, remedy));
         }
         self.sources.push(source);
@@ -214,7 +214,7 @@ impl Input {
         Ok(())
     }
 
-    /// Each is a run of its own.
+    /// Each is a separate run.
     fn take_measurements(&mut self, all: Vec<Measurement>, source: &Source) {
         let one = |(measurement, run): (Measurement, u32)| Measured {
             measurement,
@@ -260,7 +260,7 @@ impl Input {
             }
         }
         if cells.is_empty() {
-            return Err(Error::input(format!("'{}' holds no measurement", self.text), "see `iotrail list`"));
+            return Err(Error::input(format!("'{}' contains no measurement", self.text), "see `iotrail list`"));
         }
         Ok(cells)
     }
@@ -270,17 +270,17 @@ impl Input {
         self.sources.len() == 1 && self.sources == other.sources
     }
 
-    /// Errors: a measurement of the one cell is one of the other, too.
+    /// Errors: a measurement belongs to both cells.
     pub fn apart(&self, other: &Input, own: &Cell, others: &Cell) -> Result<()> {
         own.shared_with(others).map_or(Ok(()), |source| {
             Err(Error::input(
                 format!("a measurement of {source} is on both sides, in '{}' and in '{}'", self.text, other.text),
-                "give each side measurements of its own: compared with itself a measurement shows no difference",
+                "give each side separate measurements: a measurement does not differ from itself",
             ))
         })
     }
 
-    /// What the load at the cell's place differs from itself, where there is a control arm.
+    /// The noise of the cell's load, if there is a control arm.
     pub fn noise_floor(&self, metric: Metric, cell: &Cell) -> Option<f64> {
         let beside = |arm: &str| self.all.iter().find(|c| c.arm() == Some(arm) && c.is_beside(cell));
         let (twin, control) = (beside(self.first_arm.as_deref()?)?, beside(CONTROL)?);
@@ -314,7 +314,7 @@ fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
             (None, Some((_, value))) => *value = format!("{value},{part}"),
             (None, None) => {
                 return Err(Error::input(
-                    format!("'{part}' in '{text}' is no selection"),
+                    format!("'{part}' in '{text}' is not a selection"),
                     "write RUN:parameter=value,parameter=value",
                 ));
             }
@@ -325,9 +325,10 @@ fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
         false => items.split(',').filter(|i| !i.is_empty()).collect(),
     };
     match items.is_empty() {
-        true => {
-            Err(Error::input(format!("'{text}' names no run and no file"), "give a stored run's number or a JSON file"))
-        }
+        true => Err(Error::input(
+            format!("'{text}' is neither a run nor a file"),
+            "give a stored run's number or a JSON file",
+        )),
         false => Ok((items, fixed)),
     }
 }
@@ -337,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_files_and_selections_are_told_apart() {
+    fn runs_files_and_selections_are_distinguished() {
         let of = |text: &str| {
             let (items, fixed) = parsed(text).unwrap();
             let fixed: Vec<String> = fixed.iter().map(|(n, v)| format!("{n} {v}")).collect();

@@ -17,7 +17,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     const TAKEN: [&str; 4] = ["--json", "--csv", "--iolog", "--perfetto"];
     if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| !TAKEN.contains(option)) {
         return Err(Error::input(
-            format!("{} is a recording of single I/Os, and {option} is of measurements", source.display()),
+            format!("{} is a recording of single I/Os, and {option} exports measurements", source.display()),
             format!("give a stored run's number or what `bench --json` printed; of a recording, {}", TAKEN.join(", ")),
         ));
     }
@@ -27,7 +27,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
             "leave out --table",
         ));
     }
-    // Names of rings, processes and files are at the recording's end, and wanted at its beginning.
+    // The names of rings, processes and files are at the end of a recording, and needed at the start of the export.
     let is_for_replay = Reader::open(source)?.header().is_for_replay();
     let mut ending = Reader::open(source)?.skip_to_ending()?;
     let place = |p: &Path| p.canonicalize().ok();
@@ -55,7 +55,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     match ending {
         Ending::Whole(_) => (),
         Ending::Cut { at_byte } | Ending::Damaged { at_byte } => terminal::say(&format!(
-            "iotrail: warning: the recording breaks off at byte {at_byte}; what is before is exported"
+            "iotrail: warning: the recording ends at byte {at_byte}; the part before it is exported"
         )),
     }
     Ok(0)
@@ -91,13 +91,13 @@ fn iolog(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> 
     let header = reader.header();
     if header.one_in > 1 || header.adaptive || header.slowest.is_some() || header.windows.is_some() {
         return Err(Error::input(
-            "the recording holds a sample of the requests, and fio would replay another load",
+            "the recording is a sample of the requests, and fio would replay a different load",
             "record all of them: iotrail trace --one-in 1 --record FILE",
         ));
     }
     let Some(end) = end else {
-        let what = "the recording breaks off before the names of its files";
-        return Err(Error::input(what, "record again; --csv and --json hold what is there"));
+        let what = "the recording ends before the names of its files";
+        return Err(Error::input(what, "record again; --csv and --json export the readable part"));
     };
     let refused = file.refusal();
     let mut log = requests::IoLog::new(end);

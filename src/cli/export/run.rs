@@ -1,4 +1,4 @@
-//! A run's measurements, in the formats that were asked for.
+//! A run's measurements in the requested formats.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use iotrail_report::terminal;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
-/// What is exported, and where from.
+/// The source of an export.
 struct Exported<'a> {
     run: Run<'a>,
-    /// As `--json` writes it, piece by piece.
+    /// Writes the JSON of `--json` in parts.
     json: &'a dyn Fn(&mut Piece<'_>) -> Result<()>,
     has_histograms: bool,
     called: String,
@@ -62,7 +62,7 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
     let run = outline.run;
     let json = |take: &mut Piece<'_>| {
         let mut record = packed(store, run)?
-            .ok_or_else(|| Error::machine(format!("run {run} is no longer there"), "another program removed it"))?;
+            .ok_or_else(|| Error::machine(format!("run {run} no longer exists"), "another program removed it"))?;
         record.comparisons = compared(&record, store)?;
         printed::pieces(record, store, take)
     };
@@ -70,7 +70,7 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
     Exported { run: Run::new(outline, InStore { store, run }), json: &json, has_histograms: true, called }.export(args)
 }
 
-/// `run`: what the JSON file at `path` holds.
+/// `run`: the content of the JSON file at `path`.
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = |take: &mut Piece<'_>| {
         let text = input::text(path, LONGEST).map_err(|e| {
@@ -87,14 +87,14 @@ impl Exported<'_> {
         let of_requests = [("--perfetto", &args.perfetto), ("--iolog", &args.iolog)];
         if let Some((option, _)) = of_requests.iter().find(|(_, path)| path.is_some()) {
             return Err(Error::input(
-                format!("{} holds no single I/Os, and {option} is of these", self.called),
+                format!("{} has no single I/Os for {option}", self.called),
                 "record them: iotrail trace --record FILE -- CMD",
             ));
         }
         if self.run.count()? == 0 {
-            return Err(Error::input(format!("{} holds no measurement", self.called), "see `iotrail list`"));
+            return Err(Error::input(format!("{} contains no measurement", self.called), "see `iotrail list`"));
         }
-        // The parser knows no other tables.
+        // The parser rejects other names.
         let table = table::all().find(|t| t.name == args.table).unwrap_or(table::MEASUREMENTS);
         let needs_histograms = match &args.hdr {
             Some(_) => Some("--hdr"),
@@ -102,18 +102,18 @@ impl Exported<'_> {
         };
         if let (Some(option), false) = (needs_histograms, self.has_histograms) {
             return Err(Error::input(
-                format!("{} holds no histograms, and {option} is of these", self.called),
+                format!("{} has no histograms for {option}", self.called),
                 "they are in the store: give a stored run's number; `bench --store PATH` keeps a single measurement",
             ));
         }
         let samples = if args.folded.is_some() { folded::places(&self.run)? } else { vec![] };
         if args.folded.is_some() && samples.is_empty() {
             return Err(Error::input(
-                format!("{} holds no samples, and --folded is of these", self.called),
+                format!("{} has no samples for --folded", self.called),
                 "measure with --profile, in an experiment file profile = true; `bench --profile --folded FILE` keeps the kernel's stacks",
             ));
         }
-        // What cannot be made is found out before anything is.
+        // Errors are reported before the first file is written.
         let existing = args.existing();
         let open =
             |path: &Option<PathBuf>, option| path.as_deref().map(|p| Output::open(p, existing, option)).transpose();
@@ -132,8 +132,8 @@ impl Exported<'_> {
             })?;
             if !told {
                 return Err(Error::input(
-                    format!("{} holds no load that fio's JSON can tell", self.called),
-                    "it is of reads or of writes alone; --json, --csv and --parquet are of all loads",
+                    format!("{} has no load that fio's JSON can represent", self.called),
+                    "fio's JSON needs only reads or only writes; --json, --csv and --parquet support all loads",
                 ));
             }
             self.are_free(folder, places.into_iter(), existing)?;
@@ -168,7 +168,7 @@ impl Exported<'_> {
 
     fn are_free(&self, folder: &Path, mut places: impl Iterator<Item = PathBuf>, existing: Existing) -> Result<()> {
         if folder.exists() && !folder.is_dir() {
-            return Err(Error::input(format!("{} is no folder", folder.display()), "name a folder"));
+            return Err(Error::input(format!("{} is not a directory", folder.display()), "name a directory"));
         }
         places.try_for_each(|place| output::free(&folder.join(place), existing))
     }
@@ -187,7 +187,7 @@ impl Exported<'_> {
         for table in table::all() {
             let of_table = || parts.iter().filter(|p| p.table == table.name);
             let rows: u64 = of_table().map(|p| p.rows).sum();
-            // An empty table would say that there were no I/Os.
+            // An empty table would mean that there were no I/Os.
             if table.name == HISTOGRAM.name && !self.has_histograms {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Exported<'_> {
         out.finish();
         self.say(&output::shown(folder), &format!("rows of {}", told.join(", ")));
         if !self.has_histograms {
-            terminal::say("iotrail: note: a JSON file holds no histograms: there is no table of them");
+            terminal::say("iotrail: note: a JSON file has no histograms: their table is omitted");
         }
         Ok(())
     }
@@ -228,11 +228,11 @@ impl Exported<'_> {
             out.put(made, place)?;
         }
         out.finish();
-        self.say(&output::shown(folder), &format!("{} in folders by cell and repeat", plural(files.len(), "file")));
+        self.say(&output::shown(folder), &format!("{} in directories by cell and repeat", plural(files.len(), "file")));
         if without > 0 {
             let n = plural(without, "measurement");
             terminal::say(&format!(
-                "iotrail: note: {n} left out: fio's JSON tells reads from writes, and knows no other loads"
+                "iotrail: note: {n} left out: fio's JSON separates reads from writes, and represents no other loads"
             ));
         }
         Ok(())

@@ -13,7 +13,7 @@ pub fn export(args: &ExportArgs, trace: &NamedTrace) -> Result<u8> {
     const TAKEN: [&str; 2] = ["--folded", "--pprof"];
     if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| !TAKEN.contains(option)) {
         return Err(Error::input(
-            format!("{} is a trace, and {option} is of measurements or recordings", trace.name),
+            format!("{} is a trace, and {option} exports measurements or recordings", trace.name),
             format!("of a trace, {}; `iotrail report {} --json` prints all of it", TAKEN.join(", "), trace.name),
         ));
     }

@@ -1,4 +1,4 @@
-//! `iotrail lab fetch`: a kernel of Debian's into the cache.
+//! `iotrail lab fetch`: downloads a Debian kernel into the cache.
 
 use super::{ArchArgs, CacheArgs, tell};
 use iotrail_base::error::Result;
@@ -7,7 +7,7 @@ use iotrail_report::terminal;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct FetchArgs {
-    /// A release (6.1.0-50-amd64), the beginning of one (6.1), or newest
+    /// A release (6.1.0-50-amd64), a release prefix (6.1), or newest
     #[arg(value_name = "VERSION")]
     version: String,
 

@@ -1,4 +1,4 @@
-//! `iotrail lab guest`: what the lab's machine starts. Nobody else does.
+//! `iotrail lab guest`: started only inside the lab's virtual machine.
 
 use iotrail_base::error::{Error, Result};
 use iotrail_lab::guest::{Ports, end_all_others, keep};

@@ -1,4 +1,4 @@
-//! `iotrail lab kernels`: what can be booted, and with how much effort.
+//! `iotrail lab kernels`: the kernels that can be booted, and where they are.
 
 use serde::Serialize;
 
@@ -25,17 +25,17 @@ pub struct KernelsArgs {
 struct Printed {
     /// `iotrail.lab-kernels/1`.
     schema: &'static str,
-    /// The folder of fetched kernels.
+    /// The directory of fetched kernels.
     cache: String,
     /// The newest first.
     kernels: Vec<Listed>,
 }
 
-/// Without a network, those that are here.
+/// Without a network, only the local ones.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
     if let Err(e) = refresh(&cache, args.arch.arch(), &tell) {
-        tell(&format!("the registry cannot be asked: {e}"));
+        tell(&format!("cannot query the registry: {e}"));
     }
     let kernels = kernel::list(&cache, args.arch.arch())?;
     if args.json {
@@ -48,12 +48,12 @@ pub fn run(args: &KernelsArgs) -> Result<u8> {
         let place = match k.place {
             Place::Installed => "installed",
             Place::Fetched => "fetched",
-            Place::Registry => "to be had",
+            Place::Registry => "available",
         };
         out.sentence(&format!("{:<32} {place}", k.release));
     }
     if kernels.is_empty() {
-        out.sentence("no kernel is here, and the registry cannot be asked");
+        out.sentence("no local kernel, and the registry cannot be queried");
     }
     terminal::show(&out)?;
     Ok(0)

@@ -21,21 +21,21 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Boot a kernel with NVMe drives and run a command there on a copy-on-write view of this machine's files; bring its results back
+    /// Boot a kernel with NVMe drives and run a command there on a copy-on-write view of this machine's files; copy its results back
     Run(Box<run::RunArgs>),
     /// List kernels: installed, fetched, available
     Kernels(kernels::KernelsArgs),
     /// Fetch a Debian kernel
     Fetch(fetch::FetchArgs),
-    /// In the guest: run the command that was handed over
+    /// In the guest: run the given command
     #[command(hide = true)]
     Guest,
 }
 
-/// Where fetched kernels and tools are.
+/// The directory of fetched kernels and tools.
 #[derive(Debug, Clone, Args)]
 pub struct CacheArgs {
-    /// Keep fetched files here (default: $XDG_CACHE_HOME/iotrail/lab, else ~/.cache/iotrail/lab)
+    /// Keep fetched files here (default: $XDG_CACHE_HOME/iotrail/lab, otherwise ~/.cache/iotrail/lab)
     #[arg(long = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -75,7 +75,7 @@ pub fn run(args: &LabArgs) -> Result<u8> {
     }
 }
 
-/// What takes time, or what the user should know: standard output is for results.
+/// Progress and messages; standard output is for results.
 fn tell(what: &str) {
     terminal::say(&format!("iotrail lab: {what}"));
 }

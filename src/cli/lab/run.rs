@@ -1,4 +1,4 @@
-//! `iotrail lab run`: a command in a machine of its own.
+//! `iotrail lab run`: a command in a separate virtual machine.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,18 +24,18 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// Boot this kernel: a release or its beginning (6.1, 6.12-rt), newest, or a vmlinux or vmlinuz (default: the newest that is here)
+    /// Boot this kernel: a release or a release prefix (6.1, 6.12-rt), newest, or a vmlinux or vmlinuz (default: the newest local one)
     #[arg(long, value_name = "VERSION|FILE")]
     kernel: Option<String>,
 
-    /// Take modules from this folder (lib/modules/RELEASE), for a kernel given as a file
+    /// Take modules from this directory (lib/modules/RELEASE), for a kernel specified as a file
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
 
     #[command(flatten)]
     arch: ArchArgs,
 
-    /// Use this folder as the guest's root file system, not this machine's
+    /// Use this directory as the guest's root file system instead of this machine's
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
@@ -76,11 +76,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Copy files that the command writes to $IOTRAIL_LAB_OUT to this new or empty folder
+    /// Copy files that the command writes to $IOTRAIL_LAB_OUT to this new or empty directory
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
 
-    /// Copy them to a folder that is not empty, and replace files of the same names
+    /// Copy them to a non-empty directory, and replace files of the same names
     #[arg(long, requires = "artifacts")]
     force: bool,
 
@@ -113,7 +113,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     if args.memory.0 < LEAST_MEMORY {
         return Err(Error::input(
-            format!("{} of memory is too little to boot", bytes(args.memory.0)),
+            format!("{} of memory is not enough to boot", bytes(args.memory.0)),
             format!("give --memory {} or more", bytes(LEAST_MEMORY)),
         ));
     }
@@ -125,7 +125,10 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         ));
     }
     if args.append.contains(['\n', '\0']) {
-        return Err(Error::input("--append holds a line end", "write the parameters on one line, with spaces between"));
+        return Err(Error::input(
+            "--append contains a line end",
+            "write the parameters on one line, with spaces between",
+        ));
     }
     if args.command.first().is_none_or(|name| name.is_empty()) {
         return Err(Error::input("the command has no name", "name a program after --"));
@@ -138,7 +141,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Accel::Kvm if arch != Arch::host() => {
             return Err(Error::input(
                 format!("KVM cannot run {arch} on this machine's processor"),
-                "leave --accel out: the lab then emulates it",
+                "omit --accel: the lab then emulates it",
             ));
         }
         Accel::Auto if arch != Arch::host() => Acceleration::Emulation,
@@ -171,7 +174,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),
     });
     let stop = || stop.load(Ordering::Relaxed).then(|| interrupt::sent_to_us_alone().unwrap_or(libc::SIGINT));
-    // From here on a second signal kills nothing: what was stored has to come home, and the machine is ended in 20 s at most.
+    // From here on, a second signal kills nothing: stored data must be copied, and the machine ends within 20 s.
     interrupt::hold()?;
     let ended = session::run(&mut prepared, &Options { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == iotrail_base::error::Kind::Machine) {
@@ -179,14 +182,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
             terminal::say(&format!("| {line}"));
         }
     }
-    // Whatever became of the command.
+    // Independent of the command's outcome.
     let kept = keep(&prepared, args);
     let status = ended?;
     kept?;
     Ok(status)
 }
 
-/// Less does not hold a kernel of a distribution and its files.
+/// Minimum memory for a distribution's kernel and its files.
 const LEAST_MEMORY: u64 = 256 << 20;
 
 fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
@@ -196,14 +199,14 @@ fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
     }
     if name.contains('/') || name.starts_with("vmlinu") {
         return Err(Error::input(
-            format!("the kernel {name} is named by its file, and its modules are not"),
+            format!("the kernel {name} is a file, and its modules are unknown"),
             "name lib/modules/RELEASE with --modules",
         ));
     }
     Ok(if name == "newest" { KernelChoice::Newest } else { KernelChoice::Release(name.clone()) })
 }
 
-/// Brings home what the command has stored and left.
+/// Copies the stored runs and output files of the command.
 fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
     if let Some(from) = prepared.store() {
         let path = args.store.clone().map_or_else(default_path, Ok)?;
@@ -212,7 +215,7 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
             Ok(runs) if runs.is_empty() => store.abandon(),
             Ok(runs) => {
                 let numbers: Vec<String> = runs.iter().map(i64::to_string).collect();
-                // In another process's store it has a number of its own.
+                // A run has a different number in each store.
                 if !ourselves::is_asked() {
                     tell(&format!("stored here as run {}", list(&numbers)));
                 }
@@ -225,7 +228,7 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
     }
     if let Some(to) = &args.artifacts {
         let files = prepared.bring(to, Existing::forced(args.force))?;
-        tell(&format!("{} brought to {}", iotrail_base::words::plural(files, "file"), to.display()));
+        tell(&format!("{} copied to {}", iotrail_base::words::plural(files, "file"), to.display()));
     }
     Ok(())
 }

@@ -27,15 +27,15 @@ use iotrail_report::terminal;
 use iotrail_schema::measurement::Measurement;
 use iotrail_store::Store;
 
-/// Blocks of an experiment, where nothing is said.
+/// Default number of blocks of an experiment.
 const REPEATS: u32 = 5;
 const QUICK_REPEATS: u32 = 4;
-/// What `--quick` takes for what is not given.
+/// Defaults of `--quick`.
 const QUICK: [(&str, &str); 2] = [("runtime", "500ms"), ("warmup", "100ms")];
 
 #[derive(Debug)]
 pub struct BenchArgs {
-    /// What was given of the load, and nothing else of it.
+    /// The specified options of the load, without defaults.
     given: Vec<OptionValues>,
     run: RunArgs,
 }
@@ -54,7 +54,7 @@ struct RunArgs {
     #[arg(long, conflicts_with_all = ["slurm", "attach"])]
     plan: bool,
 
-    /// Seed what is sent, and the order of several combinations (default: random; printed and stored)
+    /// Seed the sent data, and the order of several combinations (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
@@ -74,7 +74,7 @@ struct RunArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Resume the last unfinished run: what --slurm does on a node that was lost
+    /// Resume the last unfinished run, as --slurm does after the loss of a node
     #[arg(long, hide = true, conflicts_with_all = ["plan", "seed"])]
     resume: bool,
 
@@ -90,7 +90,7 @@ struct RunArgs {
     server_address: Option<String>,
 }
 
-/// What the options of Slurm mean of two ends.
+/// The help of Slurm's options for two ends.
 const OF_TWO: [(&str, &str); 2] = [
     ("slurm", "Run the server on one node of a Slurm cluster and the sender on another, as one exclusive job"),
     ("nodes", "Run on these two nodes, the server's first: n1,n2 (default: two that Slurm chooses)"),
@@ -152,14 +152,14 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
 }
 
-/// What the sender's node runs of it; it starts the server on the other.
+/// The command on the sender's node, which starts the server on the other node.
 fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
     if args.given.iter().any(|given| given.name == "between") {
-        return Err(Error::input("--between is of one machine, and --slurm takes two nodes", "leave it out"));
+        return Err(Error::input("--between is for one machine, and --slurm uses two nodes", "omit it"));
     }
     let hosts = OptionValues { name: "between".into(), values: vec!["hosts".into()] };
     let given: Vec<OptionValues> = args.given.iter().cloned().chain([hosts]).collect();
-    // What is wrong is said here, and not by a node.
+    // Errors are reported here, not on a node.
     experiment(args, &given)?;
     let seed = args.run.seed.unwrap_or_else(fresh_seed);
     let mut words = vec!["net".to_owned(), "bench".into(), format!("--seed={seed}")];
@@ -216,7 +216,7 @@ fn experiment(args: &BenchArgs, given: &[OptionValues]) -> Result<Experiment> {
 }
 
 fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
-    // A store that can't be written is found out before the load, not after it.
+    // A store that is not writable is reported before the load, not after it.
     let mut store = args.run.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure_one(plan, args.run.seed, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {
@@ -231,7 +231,7 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
 }
 
 fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Result<Measurement> {
-    let [cell] = &plan.cells[..] else { return Err(Error::input("nothing is to be measured", "give options")) };
+    let [cell] = &plan.cells[..] else { return Err(Error::input("no combination to measure", "give options")) };
     if let Some(why) = &cell.untestable {
         return Err(Error::machine(why, "choose other options"));
     }
@@ -244,7 +244,7 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
     if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before a request was measured", "let it run longer"),
-            false => Error::machine("not one request was measured", "give it more time with --runtime"),
+            false => Error::machine("no request was measured", "give it more time with --runtime"),
         });
     }
     if let Some(store) = store {

@@ -25,7 +25,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     sender: SenderOptions,
 
-    /// Seed what is sent: the same seed sends the same bytes (default: random; printed and stored)
+    /// Seed the sent data: the same seed sends the same bytes (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
@@ -50,7 +50,7 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<u8> {
     let sender = SenderOptions { seed: args.seed, ..args.sender.clone() };
     let spec = SenderSpec::resolve(&sender, &iotrail_host::cpu::online()?)?;
-    // A store that can't be written is found out before the load, not after it.
+    // A store that is not writable is reported before the load, not after it.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());
     let kept = loaded.as_ref().is_ok_and(|loaded| loaded.broken_off.is_none());
@@ -83,10 +83,10 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
             Loaded { interrupted: true, .. } => {
                 Error::machine("stopped before an answer was measured", "let it run longer")
             }
-            _ => Error::machine("not one answer was measured", "give it more time with --runtime"),
+            _ => Error::machine("no response was measured", "give it more time with --runtime"),
         });
     }
-    // What broke off is no measurement to compare others with.
+    // An aborted measurement must not be compared with others.
     if let Some(store) = store
         && loaded.broken_off.is_none()
     {
@@ -95,11 +95,11 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
     Ok(loaded)
 }
 
-/// What the load is at, for a terminal's one line.
+/// The load's progress, for one line of a terminal.
 fn words(p: Progress) -> String {
     let seconds = p.elapsed.as_secs_f64();
     match p.doing {
-        // A sender lays nothing out.
+        // A sender has no layout phase.
         Doing::LayingOut | Doing::WarmingUp => format!("warming up: {seconds:.1} s"),
         Doing::Measuring => format!("measuring: {seconds:.1} s, {} answers", p.done),
     }

@@ -33,7 +33,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
-    /// Watch what a sender measures with the probes: where they can be loaded, always, never
+    /// Trace the measured spans with the probes: if they can be loaded, always, or never
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     trace: Trace,
 
@@ -49,7 +49,7 @@ pub struct ServeArgs {
     #[arg(long, hide = true)]
     announce: bool,
 
-    /// Print at the end what it did as JSON; the seconds go to standard error
+    /// Print a summary as JSON at exit; the seconds go to standard error
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +57,7 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<u8> {
     let spec = ServerSpec::resolve(&args.server, &iotrail_host::cpu::online()?)?;
     descriptors::raise()?;
-    // Before there is anything that a signal would leave behind.
+    // Before anything is created that a signal would leave behind.
     let stop = interrupt::raise_flag()?;
     let server = Server::start(spec, &args.address)?;
     let control =

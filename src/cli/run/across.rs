@@ -1,7 +1,7 @@
-//! `run --kernels`: the same plan in a virtual machine for each kernel, and the kernels compared.
+//! `run --kernels`: runs the same plan in a virtual machine per kernel, and compares the kernels.
 //!
-//! Each boot is a `lab run` of this program, so that whatever befalls one machine leaves the others alone. Kernels take turns (A B A B):
-//! what a kernel differs from itself, from boot to boot, is then seen beside what it differs from the others.
+//! Each boot is a separate `lab run`, so that a failing machine does not affect the others. Kernels alternate (A B A B), which separates
+//! the differences between boots of a kernel from the differences between kernels.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,11 @@ use iotrail_store::{Store, default_path};
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --kernels")]
 pub struct Machines {
-    /// Run the same plan on each of these kernels in a virtual machine, and compare them: releases, beginnings of such (6.1), newest
+    /// Run the same plan on each of these kernels in a virtual machine, and compare them: releases, release prefixes (6.1), newest
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet", "slurm", "attach"])]
     pub kernels: Vec<String>,
 
-    /// Boot each kernel N times, in turns
+    /// Boot each kernel N times, alternately
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
     rounds: u32,
 
@@ -98,7 +98,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
         ));
     }
     if args.quick && experiment.quick.is_none() {
-        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "leave out --quick"));
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "omit --quick"));
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = Store::create_or_open(&path)?;
@@ -106,7 +106,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let mut boots: Vec<Vec<Boot>> = asked.iter().map(|_| Vec::new()).collect();
     for round in 1..=machines.rounds {
         for (kernel, boots) in asked.iter().zip(&mut boots) {
-            // What could not be booted once is not tried again.
+            // A kernel that failed to boot is not tried again.
             if stop.load(Ordering::Relaxed) || boots.iter().any(|b| b.run.is_none()) {
                 continue;
             }
@@ -126,7 +126,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let measured: Vec<Boots> = measured.into_iter().flatten().collect();
     if !have_one_plan(&measured) {
         return Err(Error::disturbed(
-            "the runs do not have the same cells: the experiment's file was changed meanwhile",
+            "the runs do not have the same cells: the experiment's file was changed between them",
             "`iotrail list` shows them; run it again",
         ));
     }
@@ -162,11 +162,11 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
 
 fn none_measured(kernels: &[KernelRecord], interrupted: bool) -> Error {
     let why: Vec<String> = kernels.iter().flat_map(|k| k.failed.iter().map(|f| format!("{}: {f}", k.asked))).collect();
-    let remedy = if interrupted { "run it again" } else { "`iotrail lab kernels` lists what can be booted" };
-    Error::machine("nothing was measured on any of the kernels", remedy).because(list(&why))
+    let remedy = if interrupted { "run it again" } else { "`iotrail lab kernels` lists the bootable kernels" };
+    Error::machine("no kernel has a measurement", remedy).because(list(&why))
 }
 
-/// What the store has of a kernel's boots.
+/// The stored runs of a kernel's boots.
 fn read(asked: &str, boots: &[Boot], store: &Store) -> Result<(KernelRecord, Option<Boots>)> {
     let mut runs = Vec::new();
     for run in boots.iter().filter_map(|b| b.run) {
@@ -194,7 +194,7 @@ fn one(
 ) -> Boot {
     let went = (|| {
         let folder = tempfile::tempdir().map_err(|e| {
-            Error::machine("cannot make a temporary folder", "check the room in TMPDIR or /tmp").because(e)
+            Error::machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp").because(e)
         })?;
         let brought = folder.path().join("brought.db");
         let failed = lab_run(command(args, plan, kernel, &brought), name, stop)?;
@@ -202,7 +202,7 @@ fn one(
     })();
     match went {
         Ok((run, failed)) => {
-            let nothing = || "it ended and had stored nothing".to_owned();
+            let nothing = || "it ended without storing a run".to_owned();
             Boot { run, failed: failed.or_else(|| run.is_none().then(nothing)) }
         }
         Err(e) => Boot { run: None, failed: Some(e.to_string()) },

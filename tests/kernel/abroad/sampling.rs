@@ -13,7 +13,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_program_of_48_requests_is_followed_whole", few),
     ("of_many_requests_the_followed_ones_stand_for_all", many),
     ("one_in_n_is_kept_where_it_was_asked_for", asked),
-    ("after_a_burst_all_are_followed_again", after_a_burst),
+    ("all_requests_are_traced_again_after_a_burst", after_a_burst),
     ("what_costs_a_busy_program_much_is_looked_at_in_windows", windows_while_busy),
     ("requests_that_come_while_a_window_finishes_are_counted", windows),
     ("what_is_told_a_second_is_over_counted_time", over_counted_time),

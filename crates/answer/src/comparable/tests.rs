@@ -55,7 +55,7 @@ fn a_healthy_measurement_and_one_without_circumstances_say_nothing() {
 }
 
 #[test]
-fn the_disk_did_more_than_was_asked_for() {
+fn the_disk_did_more_than_requested() {
     // 5 % of 400 MiB are 20 MiB; 512 KiB, and 128 KiB for each of 2 s.
     let allowed = (20 << 20) + (768 << 10);
     nothing(moved_bytes((400 << 20) + allowed, 0));
@@ -116,7 +116,7 @@ fn writes_and_mixtures_are_judged_by_what_they_move() {
 }
 
 #[test]
-fn the_disk_did_less_than_was_asked_for() {
+fn the_disk_did_less_than_requested() {
     nothing(moved_bytes(380 << 20, 0));
     assert_eq!(
         text("not_from_device", moved_bytes(10 << 20, 0)),

@@ -195,7 +195,7 @@ fn quantiles_are_of_the_merged_histograms_and_otherwise_said_to_be_medians() {
 }
 
 #[test]
-fn counts_of_0_are_told_by_their_differences() {
+fn counts_of_0_are_compared_by_difference() {
     let kicks = |values: &[f64]| {
         let mut all = measured(&A.into_iter().cycle().take(values.len()).collect::<Vec<_>>());
         all.iter_mut().zip(values).for_each(|(m, kicks)| m.per_io.kicks = Some(*kicks));
@@ -235,7 +235,7 @@ fn what_is_below_0_has_no_verdict() {
 }
 
 #[test]
-fn a_run_is_compared_arm_by_arm_and_its_control_tells_the_noise() {
+fn arms_are_compared_and_the_control_estimates_the_noise() {
     let cell = |depth: u32, arm: &str, iops: &[f64]| CellRecord {
         cell: 0,
         params: serde_json::json!({"depth": depth, "arm": arm}).as_object().cloned().unwrap(),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interrupt_that_carries_is_named() {
+    fn the_delivering_interrupt_is_named() {
         let f = only(&carried_by(DeliveryPath::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
         assert_eq!(
             f.text,

@@ -136,7 +136,7 @@ fn machines_that_were_measured_twice_tell_together() {
 }
 
 #[test]
-fn what_lies_within_the_spread_is_nobody_apart() {
+fn a_machine_within_the_spread_is_not_an_outlier() {
     let a = answered(&twelve(), |_, _| {});
     let e = &a.effects[0];
     assert_eq!((e.holds, e.asked, e.verdict), (12, 12, Verdict::Faster));
@@ -233,7 +233,7 @@ fn machines_that_say_opposite_things_have_no_common_answer() {
 }
 
 #[test]
-fn a_machine_alike_is_called_apart_in_no_more_than_one_fleet_of_twenty() {
+fn equal_machines_give_an_outlier_in_at_most_one_fleet_of_twenty() {
     let mut random = SplitMix64::new(3);
     let runs: Vec<RunRecord> = (0..8).map(|i| run(i, [1.0, 1.0], i as u64, &|_| {})).collect();
     let mut called = 0;

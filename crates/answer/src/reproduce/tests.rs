@@ -127,7 +127,7 @@ fn a_knee_agrees_within_one_step() {
 }
 
 #[test]
-fn an_order_is_that_of_its_neighbours() {
+fn an_order_is_judged_between_neighbours() {
     let order = json!({"order": {"metric": "iops", "cells": [{"arm": "a"}, {"arm": "b"}, {"arm": "c"}], "published": [3, 2, 1]}});
     let of = |b: f64, c: f64| seen(order.clone(), &run(&[("a", STEADY), ("b", &steady(b)), ("c", &steady(c))]));
     let (falls, rises, flat) = (of(0.8, 0.6), of(0.8, 1.0), of(0.8, 0.8));

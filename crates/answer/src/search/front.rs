@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_confirmed_where_what_there_is_may_be_the_best() {
+    fn nothing_is_confirmed_if_the_current_configuration_may_be_the_best() {
         let s = state(&of_two(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], 40)).unwrap();
         assert!(s.set().contains(&0) && s.picks.is_empty(), "{s:?}");
         // It is the best of all.

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_candidate_is_told_with_its_reason_or_counted() {
+    fn excluded_candidates_are_listed_with_their_reason_or_counted() {
         let mut run = made::search(&[1.0, 1.3], 2);
         let last = |run: &RunRecord| head(run).also.pop().unwrap();
         assert!(last(&run).starts_with("searched 2 candidates"), "{}", last(&run));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constraint_that_no_measurement_can_break_is_said() {
+    fn a_constraint_that_cannot_break_is_reported() {
         let noted = |metric: &str| {
             let mut run = made::search(&[1.0, 1.3], 2);
             let c = Constraint { metric: metric.into(), below: true, limit: 1e9, text: format!("{metric}<1s") };

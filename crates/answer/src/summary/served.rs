@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_at_its_limit_is_said_where_it_bears_on_the_objective() {
+    fn a_saturated_sender_is_reported_if_it_affects_the_objective() {
         let mut run = made::search(&[1.0, 1.3], 2);
         assert_eq!(sender_bound(&run, "iops"), None);
         run.cells[0].measurements.open()[0].warnings.push(Warning::new("sender_bound", "", ""));

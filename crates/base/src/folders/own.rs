@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_no_way_unless_sticky() {
+    fn a_directory_writable_by_others_must_be_sticky() {
         let place = tempfile::tempdir().unwrap();
         let open = place.path().join("open");
         std::fs::DirBuilder::new().mode(0o700).create(&open).unwrap();
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ours_has_one_name_and_is_no_link() {
+    fn an_own_file_has_one_link_and_is_not_a_symlink() {
         let place = tempfile::tempdir().unwrap();
         let path = |name| place.path().join(name);
         let refused = |name| check_file(&path(name), "name another").unwrap_err().to_string();

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_device_that_is_no_disk_has_none() {
+    fn a_character_device_without_a_disk_has_no_target() {
         let place = place(Path::new("/dev/null")).unwrap();
         assert_eq!((place.kind, place.major, place.minor), (Kind::Character, 1, 3));
         assert_eq!(disks(Tree::new().root(), &place).disks, []);

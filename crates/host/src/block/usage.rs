@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_known_by_its_inode_whatever_its_name() {
+    fn a_file_is_identified_by_its_inode() {
         let t = Tree::new().file("data/image", "x").file("data/other", "y").dir("proc/77");
         std::fs::hard_link(t.root().join("data/image"), t.root().join("data/link")).unwrap();
         let meta = |name: &str| std::fs::metadata(t.root().join("data").join(name)).unwrap();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_above_is_told_beforehand() {
+    fn a_limit_of_a_parent_is_reported_in_advance() {
         let t = v1()
             .file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "40000")
             .file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");

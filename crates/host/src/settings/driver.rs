@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_anything_uses_is_refused_with_who_does() {
+    fn a_device_in_use_is_rejected_with_its_users() {
         let t = nvme();
         assert!(refusal(&roots(&t), Some(&drive()), 2).is_none());
         let says = |t: &Tree| refusal(&roots(t), Some(&drive()), 2).unwrap().to_string();

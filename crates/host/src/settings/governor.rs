@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_takes_no_right() {
+    fn an_unchanged_setting_needs_no_privilege() {
         let t = two_policies().file(&format!("{POLICIES}/policy0/scaling_governor"), "performance");
         for policy in ["policy0", "policy2"] {
             let file = t.root().join(POLICIES).join(policy).join("scaling_governor");

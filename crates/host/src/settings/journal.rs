@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_within_is_told_with_its_line() {
+    fn damage_is_reported_with_its_line() {
         let head = head(&owner());
         let line_of = |text: &str| parse(text).unwrap_err().0;
         assert_eq!(line_of(&format!("{head}{{\"change\":\n{{}}\n")), 2);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_told() {
+    fn a_directory_that_cannot_be_created_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let roots = Roots { system: dir.path().into(), state: dir.path().join("file/iotrail") };

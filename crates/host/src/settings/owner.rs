@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_from_a_later_one_of_its_number_and_from_another_start() {
+    fn a_process_is_distinguished_from_a_later_one_with_its_pid() {
         let owner = Owner { tgid: 7, started_ticks: 50, boot_id: "b1".into(), hostname: "h".into() };
         let lives = |t: &Tree| owner.lives(&roots(t));
         assert!(lives(&machine("S", 50, "b1", "h")));

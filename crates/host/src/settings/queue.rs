@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_what_it_has_and_offers() {
+    fn a_queue_reports_its_settings_and_choices() {
         let t = vda();
         let queue = Queue::of_in(&roots(&t), Some(&target("vda"))).unwrap();
         assert_eq!(queue.folders, [t.root().join("sys/block/vda/queue")]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_is_not_offered_is_refused_with_what_is() {
+    fn an_unavailable_scheduler_is_rejected_with_the_available_ones() {
         let t = vda();
         let refusal = |name| scheduler_refusal(&roots(&t), Some(&target("vda")), name).map(|e| e.to_string());
         assert_eq!(refusal("none"), None);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_takes_no_right() {
+    fn an_unchanged_setting_needs_no_privilege() {
         let t = vda();
         for name in ["scheduler", "nr_requests"] {
             let file = t.root().join("sys/block/vda/queue").join(name);

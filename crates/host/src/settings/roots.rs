@@ -94,14 +94,14 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn brackets_choose_in_a_scheduler_file_alone() {
+    fn brackets_mark_the_choice_only_in_a_scheduler_file() {
         let t = Tree::new().file("q/scheduler", "none [mq-deadline] kyber\n").file("q/other", "a [b] c\n");
         assert_eq!(present(&t.root().join("q/scheduler")).unwrap(), "mq-deadline");
         assert_eq!(present(&t.root().join("q/other")).unwrap(), "a [b] c");
     }
 
     #[test]
-    fn a_read_only_file_is_told_before_anything_is_tried() {
+    fn a_read_only_file_is_reported_before_the_first_attempt() {
         let t = Tree::new().file("sys/x", "1\n");
         let file = t.root().join("sys/x");
         assert!(not_writable("x", &file).is_none());

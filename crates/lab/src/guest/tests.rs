@@ -41,7 +41,7 @@ fn end(host: Host, keeper: JoinHandle<io::Result<()>>) -> (FromGuest, Vec<u8>, S
 }
 
 #[test]
-fn outputs_and_status_come_over_as_they_are() {
+fn outputs_and_status_are_passed_unmodified() {
     let (host, keeper) = start(&["sh", "-c", r"printf 'a\0b\377'; echo $WORD >/dev/stderr; pwd; exit 7"]);
     let (ended, stdout, stderr) = end(host, keeper);
     assert_eq!(ended, FromGuest::End { status: 7, stdout_bytes: 6, stderr_bytes: 5 });

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_arm64_is_booted_as_it_is() {
+    fn an_arm64_image_boots_unmodified() {
         let mut image = vec![0; 64];
         image[56..60].copy_from_slice(b"ARM\x64");
         assert_eq!(vmlinux(image.clone()).unwrap(), image);

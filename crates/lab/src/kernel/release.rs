@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_stands_for_a_release_where_its_number_ends() {
+    fn a_prefix_matches_only_complete_release_numbers() {
         assert!(stands_for("6.1", "6.1.0-50-amd64") && stands_for("6.1.0-50-amd64", "6.1.0-50-amd64"));
         assert!(stands_for("6.12.117", "6.12.117+deb13-amd64") && stands_for("7", "7.3.4+deb13-amd64"));
         assert!(!stands_for("6.1", "6.12.117+deb13-amd64") && !stands_for("6.1.0-5", "6.1.0-50-amd64"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flavour_is_asked_for_by_its_name() {
+    fn a_flavour_is_selected_by_name() {
         let (rt, pages) = ("6.12.118+deb13-rt-amd64", "7.3.4+deb13-arm64-16k");
         assert_eq!([rt, pages, "6.1.0-50-amd64"].map(flavour), [Some("rt"), Some("16k"), None]);
         assert!(stands_for("6.12-rt", rt) && stands_for("rt", rt) && stands_for(rt, rt) && stands_for("16k", pages));

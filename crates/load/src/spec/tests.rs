@@ -86,7 +86,7 @@ fn the_record_holds_what_was_resolved() {
 }
 
 #[test]
-fn sync_runs_at_depth_one_and_says_so() {
+fn sync_runs_at_depth_one_and_reports_it() {
     let spec = LoadSpec::resolve(&LoadOptions { engine: EngineKind::Sync, ..options() }, None, &[0]).unwrap();
     assert_eq!((spec.depth, spec.batch), (1, 1));
     assert_eq!(spec.warnings[0].code, "sync_depth");
@@ -110,7 +110,7 @@ fn past_files_nothing_is_buffered_and_nothing_polled_in_silence() {
 }
 
 #[test]
-fn our_own_driver_never_sleeps_and_says_so() {
+fn iotrails_driver_never_sleeps_and_reports_it() {
     let own = LoadOptions { engine: EngineKind::NvmeUser, file: Some("0000:00:04.0".into()), ..options() };
     let spec = LoadSpec::resolve(&own, None, &[0]).unwrap();
     assert_eq!((spec.wait, spec.warnings[0].code.as_str()), (Wait::Peek, "polls"));

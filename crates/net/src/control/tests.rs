@@ -186,7 +186,7 @@ fn one_sender_at_a_time_and_one_that_vanishes_frees_the_place() {
 }
 
 #[test]
-fn a_server_that_goes_leaves_what_it_has_said() {
+fn a_lost_server_keeps_its_reported_seconds() {
     for stopped in [true, false] {
         let mut host = host();
         let address = host.address().clone();
@@ -215,7 +215,7 @@ fn a_server_that_goes_leaves_what_it_has_said() {
 }
 
 #[test]
-fn a_sender_tells_a_stranger_from_a_server_that_refuses() {
+fn a_sender_distinguishes_a_foreign_server_from_a_refusal() {
     let unmet = |answer: Option<String>| {
         let (listener, address) = "127.0.0.1:0".parse::<Address>().unwrap().listen(false).unwrap();
         listener.set_nonblocking(false).unwrap();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_in_one_line() {
+    fn the_message_is_one_line() {
         let wrong = |what| Wrong { connection: 2, request: 4, of_bytes: 64, what }.to_string();
         assert_eq!(
             wrong(What::Byte { offset: 12, got: 0x41, wanted: 2 }),

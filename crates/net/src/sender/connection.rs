@@ -292,7 +292,7 @@ mod tests {
 
     /// Through the server's half of the protocol, in pieces of every size on both ways.
     #[test]
-    fn every_request_is_answered_whatever_the_pieces() {
+    fn each_request_is_answered_with_any_fragmentation() {
         for (request, response) in [(64, 64), (1, 1), (200, 9), (9, 200), (5000, 5000)] {
             for (take, give) in [(1, 1), (3, 7), (64, 64), (100_000, 100_000), (8, 100_000)] {
                 let terms = Terms { life: 9, ..terms(request, response, 4) };
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_known_and_so_is_life() {
+    fn a_silent_machine_is_detected_and_a_live_one_is_not() {
         let terms = terms(64, 100_000, 1);
         let (mut checker, mut tally) = (Checker::new(terms.run, terms.shape), Tally::default());
         let mut c = Connection::new(1);

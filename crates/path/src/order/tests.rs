@@ -81,7 +81,7 @@ fn one_that_takes_long_is_overtaken_by_all_and_overtakes_none() {
 }
 
 #[test]
-fn a_wait_is_in_the_order_of_delivery_alone() {
+fn a_wait_counts_only_in_the_order_of_delivery() {
     let mut all = ring(0, &[[0, 9, 9], [1, 1, 1], [2, 2, 3], [3, 3, 2]]);
     all[0].armed = Some(20);
     all.extend(ring(1, &[[0, 0, 0], [1, 1, 1]]));
@@ -161,7 +161,7 @@ fn the_order_is_of_those_that_were_followed_in_one_way() {
 }
 
 #[test]
-fn equal_stamps_overtake_nobody_and_missing_ones_are_left_out() {
+fn equal_timestamps_are_no_inversion_and_missing_ones_are_ignored() {
     let at = |submitted, posted| Passage {
         ring: 0,
         weight: 1,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_windows_stand_for_the_time_between_them() {
+    fn counts_of_windows_represent_the_time_between_them() {
         let mut all = raw(130, Some(4), 1_010);
         all.expand(&raw(100, None, 1_000), 20.0);
         assert_eq!(numbers(&all), (700, vec![80], 1_200));

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_attaches_what_its_roles_want() {
+    fn a_run_attaches_the_programs_of_its_roles() {
         let facts = facts(all());
         let ring = plan(&facts, &[Role::Completion, Role::Ring, Role::Counts]).unwrap();
         assert_eq!(ring.attach.len(), 26);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_told_from_what_else_forbids_probes() {
+    fn a_missing_privilege_is_distinguished_from_other_restrictions() {
         let with = |euid, effective: u64, seccomp, initial| {
             let mut c = Circumstances { version: None, settings: Default::default(), privileges: Privileges::read() };
             (c.privileges.euid, c.privileges.effective) = (euid, Some(effective));

@@ -312,7 +312,7 @@ fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
 
 /// The smallest detectable difference is detected, independent of the spread that the repeats showed.
 #[test]
-fn a_difference_that_is_said_to_be_visible_is_seen_in_95_percent() {
+fn a_detectable_difference_is_detected_in_95_percent() {
     let trials = TRIALS / 2;
     for (n, percent) in [(5, 4.5), (8, 3.0), (12, 2.5), (20, 1.5)] {
         let mut w = World::new(n as u64);

@@ -146,7 +146,7 @@ mod tests {
 
     /// Looked at after each of 2 to 60 normal values, one end misses the mean in 5 % of sequences at most.
     #[test]
-    fn it_holds_at_all_counts_at_once() {
+    fn it_is_exact_for_all_counts() {
         let mut random = SplitMix64::new(8);
         let sequences = 600;
         let ever = (0..sequences).filter(|_| {

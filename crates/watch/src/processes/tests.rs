@@ -50,7 +50,7 @@ fn helper(since_ns: u64, until_ns: u64, on_cpu_ns: Span, voluntary_switches: Spa
 }
 
 #[test]
-fn a_submission_queue_thread_is_told_to_its_end() {
+fn an_sqpoll_thread_is_reported_until_its_end() {
     let mut processes = Processes::new(true, Rc::new(Numbers::SAME));
     processes.began_ns = 1_000;
     let thread =

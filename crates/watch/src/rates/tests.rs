@@ -60,7 +60,7 @@ fn turn(meter: &mut Meter, now: Observed) -> TopRecord {
 }
 
 #[test]
-fn rates_are_of_what_was_counted_between_two_looks() {
+fn rates_cover_the_counts_between_two_samples() {
     let mut meter = Meter::new(Choice::fixed(16));
     let first = turn(&mut meter, observed(vec![ring(0, 100)], 0));
     assert_eq!((first.interval, first.rings[0].rates.completions_per_s), (1, 50.0), "from the beginning");
@@ -113,7 +113,7 @@ fn what_one_look_misses_is_told_by_the_next_and_once() {
 }
 
 #[test]
-fn no_time_is_no_rate() {
+fn a_span_of_0_has_no_rate() {
     let none = Moment { elapsed_ns: 0, unix_s: 0 };
     let record =
         Meter::new(Choice::fixed(1)).turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &HashMap::new(), none);
@@ -194,7 +194,7 @@ fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
 }
 
 #[test]
-fn a_ring_whose_process_has_ended_goes_when_it_has_nothing_to_tell() {
+fn a_ring_of_an_ended_process_is_removed_when_empty() {
     let gone = HashMap::from([(0, Known { gone: true, ..Known::default() })]);
     let mut meter = Meter::new(Choice::fixed(1));
     let mut rings = || meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &gone, TWO_SECONDS).rings.len();

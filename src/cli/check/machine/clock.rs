@@ -9,7 +9,7 @@ pub(in crate::cli::check) fn clock() -> Vec<Item> {
 
 pub(super) fn clocks(source: Option<&str>, tsc: Option<clock::Tsc>, tick_hz: Option<u32>) -> Vec<Item> {
     const HERE: Section = Section::Clock;
-    // The kernel answers these from memory that it shares with programs; the others take a system call for each stamp.
+    // The vDSO reads these clock sources; the others need a system call per timestamp.
     const CHEAP: [&str; 6] =
         ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase", "riscv_clocksource"];
     let (id, name) = ("clock.source", "clock source");
@@ -19,34 +19,34 @@ pub(super) fn clocks(source: Option<&str>, tsc: Option<clock::Tsc>, tick_hz: Opt
             HERE,
             id,
             name,
-            format!("{s}: each reading is a system call, and slow"),
-            "cheap latency: every stamp costs up to microseconds",
-            "boot with clocksource=tsc where the machine's time-stamp counters are sound",
+            format!("{s}: each reading needs a slow system call"),
+            "cheap latency measurement: a timestamp costs up to microseconds",
+            "boot with clocksource=tsc if the machine's time-stamp counters are reliable",
         ),
         None => Item::unknown(HERE, id, name, "the clock source can't be read", "mount sysfs on /sys"),
     };
     let (id, name) = ("clock.tsc", "invariant TSC");
-    let lost = "the cheapest stamps: clock_gettime is used in their place";
+    let lost = "the cheapest timestamps: clock_gettime is used instead";
     let second = match (tsc, source) {
         (Some(t), Some("tsc")) if t.invariant() => Item::ok(HERE, id, name, "and the kernel trusts it"),
         (Some(t), _) if t.invariant() => Item::missing(
             HERE,
             id,
             name,
-            "invariant, but the kernel does not keep time by it",
+            "invariant, but not the kernel's clock source",
             lost,
-            "boot with clocksource=tsc where the machine's time-stamp counters are sound",
+            "boot with clocksource=tsc if the machine's time-stamp counters are reliable",
         ),
         (Some(_), _) => Item::missing(
             HERE,
             id,
             name,
-            "its rate or its running depends on the processor's state",
+            "its rate depends on the power state of the processor, or it stops",
             lost,
             "a processor, or a virtual machine's CPU model, with constant_tsc and nonstop_tsc",
         ),
         (None, Some("arch_sys_counter")) if cfg!(target_arch = "aarch64") => {
-            Item::ok(HERE, id, name, "the generic timer stands for it (cntvct_el0), and the kernel trusts it")
+            Item::ok(HERE, id, name, "the generic timer replaces it (cntvct_el0), and the kernel trusts it")
         }
         (None, _) => Item::fact(HERE, id, name, "this processor has none; clock_gettime is used"),
     };
@@ -54,9 +54,9 @@ pub(super) fn clocks(source: Option<&str>, tsc: Option<clock::Tsc>, tick_hz: Opt
     let third = match tick_hz {
         Some(hz) => {
             let ms = 1000.0 / f64::from(hz);
-            Item::fact(HERE, id, name, format!("{hz} Hz: a completion that nothing announces waits up to {ms:.1} ms"))
+            Item::fact(HERE, id, name, format!("{hz} Hz: a completion without a notification waits up to {ms:.1} ms"))
         }
-        None => Item::unknown(HERE, id, name, "its rate can't be told", "let clock_getres through the seccomp filter"),
+        None => Item::unknown(HERE, id, name, "its rate is unknown", "let clock_getres through the seccomp filter"),
     };
     vec![first, second, third]
 }

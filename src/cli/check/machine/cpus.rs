@@ -21,7 +21,7 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
                     HERE,
                     "cpus.non_irq",
                     without,
-                    "none: every CPU takes some",
+                    "none: each CPU handles some",
                     "--cpus non-irq: a load on a CPU without the target's interrupts",
                     "more CPUs than the disk has queues, or interrupts that can be moved",
                 )
@@ -33,7 +33,7 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
             HERE,
             "cpus.irq",
             with,
-            "the target has no interrupts that can be seen",
+            "no interrupts of the target are visible",
             "name a file on a disk: --file PATH",
         )),
     }
@@ -44,14 +44,14 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
         Some("none") => Item::ok(HERE, "cpus.virtualisation", "bare metal", "no hypervisor"),
         Some(name) => {
             let text =
-                format!("{name}{}: times hold what the hypervisor adds; compare pairs, not single runs", stolen());
+                format!("{name}{}: times include overhead of the hypervisor; compare pairs, not single runs", stolen());
             Item::fact(HERE, "cpus.virtualisation", "virtual machine", text)
         }
         None => Item::unknown(
             HERE,
             "cpus.virtualisation",
             "virtual machine",
-            "neither processor nor firmware tells",
+            "neither processor nor firmware reports it",
             "mount sysfs on /sys",
         ),
     });
@@ -68,7 +68,7 @@ pub(super) fn isolation(cpus: &Cpus) -> Item {
                 here,
                 id,
                 name,
-                "no CPU is kept free of other tasks",
+                "no CPU is isolated from other tasks",
                 "quiet CPUs: other tasks and kernel threads disturb the load",
                 format!("boot with isolcpus=LIST{tickless}"),
             )
@@ -83,7 +83,7 @@ pub(super) fn isolation(cpus: &Cpus) -> Item {
     }
 }
 
-/// Which CPUs share a core and which a cache: it decides where completions are steered and how dear they are there.
+/// CPUs that share a core or a cache: they determine where completions run and how much they cost there.
 fn shared(online: &[u32]) -> String {
     let sets = |of: fn(u32) -> Option<Vec<u32>>| -> Option<Vec<Vec<u32>>> {
         let mut sets: Vec<Vec<u32>> = online.iter().map(|&c| of(c)).collect::<Option<_>>()?;
@@ -110,20 +110,20 @@ pub(super) fn governor(online: &[u32]) -> Item {
     all.sort();
     all.dedup();
     match all.as_slice() {
-        [] => Item::fact(here, id, name, "no governor: not the kernel's to choose here"),
+        [] => Item::fact(here, id, name, "no governor: the kernel does not control the frequency here"),
         [one] if one == "performance" => Item::ok(here, id, name, "governor performance"),
         some => Item::missing(
             here,
             id,
             name,
             format!("governor {}", some.join(", ")),
-            "a steady speed: it follows the load, and with it every time",
+            "a constant frequency: it varies with the load, and so do all times",
             "as root: cpupower frequency-set -g performance",
         ),
     }
 }
 
-/// `, 0.3 % of CPU time stolen since boot`; nothing where it isn't counted.
+/// `, 0.3 % of CPU time stolen since boot`; empty if not counted.
 fn stolen() -> String {
     let Some(all) = cpu::steal() else { return String::new() };
     let (steal, total) = all.iter().fold((0, 0), |(s, t), c| (s + c.steal_ticks, t + c.total_ticks));

@@ -1,4 +1,4 @@
-//! The kernel: its release, what it tells of itself, and what it hides.
+//! The kernel: its release, its type information, and its restrictions.
 
 use iotrail_host::refusal::Circumstances;
 use iotrail_host::{kernel, lockdown, procfs};
@@ -14,7 +14,7 @@ pub(in crate::cli::check) fn kernel(circumstances: &Circumstances) -> Vec<Item> 
             "kernel.release",
             "release",
             text,
-            "the probes: the events they read have other forms before 6.1",
+            "the probes: their events have a different format before 6.1",
             "Linux 6.1 or later",
         ),
         Some(_) => Item::ok(HERE, "kernel.release", "release", text),
@@ -27,7 +27,7 @@ pub(in crate::cli::check) fn kernel(circumstances: &Circumstances) -> Vec<Item> 
             HERE,
             "kernel.btf",
             "type information",
-            "/sys/kernel/btf/vmlinux is not there or not readable",
+            "/sys/kernel/btf/vmlinux is missing or not readable",
             "all probes",
             "a kernel with CONFIG_DEBUG_INFO_BTF=y, and sysfs mounted",
         )
@@ -48,7 +48,7 @@ pub(super) fn locked(found: lockdown::Lockdown) -> Item {
             "boot with lockdown=integrity or without lockdown",
         ),
         Some("integrity") => {
-            Item::ok(here, id, name, format!("integrity ({how}); the probes need nothing that it forbids"))
+            Item::ok(here, id, name, format!("integrity ({how}), which permits all that the probes need"))
         }
         Some(mode) => Item::ok(here, id, name, format!("{mode} ({how})")),
         None => Item::unknown(here, id, name, how, "mount -t securityfs securityfs /sys/kernel/security, as root"),
@@ -57,7 +57,7 @@ pub(super) fn locked(found: lockdown::Lockdown) -> Item {
 
 pub(super) fn symbols(readable: Option<bool>, restrict: Option<u32>) -> Item {
     let (here, id, name) = (Section::Kernel, "kernel.symbols", "kernel symbols");
-    let lost = "by which interrupt or system call a completion was delivered: entry points have no names";
+    let lost = "the interrupt or system call that delivered a completion: entry points have no names";
     match readable {
         Some(true) => Item::ok(here, id, name, "/proc/kallsyms shows addresses"),
         Some(false) => {

@@ -18,7 +18,7 @@ pub(in crate::cli::check) fn target(found: Option<&Description>) -> Vec<Item> {
             HERE,
             "target.path",
             "path",
-            "the current folder can't be looked at",
+            "the current directory cannot be examined",
             "name a file: --file PATH",
         )];
     };
@@ -29,7 +29,7 @@ pub(in crate::cli::check) fn target(found: Option<&Description>) -> Vec<Item> {
             HERE,
             "target.disk",
             "disk",
-            "no block device that can be seen lies under it",
+            "no visible block device is below it",
             "interrupts and queues of the target; --cpus irq and non-irq",
             "name a file on a disk, or a block device: --file PATH",
         ));
@@ -61,7 +61,7 @@ fn one_disk(disk: &Disk, through: &str) -> Vec<Item> {
         Item::fact(HERE, &id("scheduler"), "scheduler", known(disk.scheduler.clone())),
     ];
     if let Some(bytes) = disk.logical_block_bytes {
-        let text = format!("{bytes} bytes: the least for direct I/O");
+        let text = format!("{bytes} bytes: the minimum for direct I/O");
         items.push(Item::fact(HERE, &id("block"), "logical block", text));
     }
     if let Some(text) = steering(disk.rq_affinity) {
@@ -73,7 +73,7 @@ fn one_disk(disk: &Disk, through: &str) -> Vec<Item> {
             HERE,
             &id("interrupts"),
             "interrupts",
-            "none of its own that can be seen",
+            "none visible",
             "--cpus irq and non-irq on this target; its interrupts by vector",
             "a disk with interrupts (virtual and network disks have none)",
         ),
@@ -99,13 +99,7 @@ pub(super) fn poll_queues(disk: &Disk, id: &str) -> Item {
             Item::missing(here, id, name, "none", "polled completions: --ring iopoll and hybrid_iopoll", restore)
         }
         Some(n) => Item::ok(here, id, name, n.to_string()),
-        None => Item::unknown(
-            here,
-            id,
-            name,
-            "whether queues are polled can't be told for this driver",
-            "look at the driver's module parameters",
-        ),
+        None => Item::unknown(here, id, name, "unknown for this driver", "check the driver's module parameters"),
     }
 }
 
@@ -142,10 +136,10 @@ pub(super) fn movable(answers: &[Option<bool>], id: &str) -> Item {
             here,
             id,
             name,
-            "the kernel manages where they go, and refuses to change it",
+            "managed by the kernel, which rejects changes",
             "experiments that move the interrupt",
-            "nothing while it runs: move the load instead (--cpus irq, --cpus non-irq)",
+            "not possible at run time: move the load instead (--cpus irq, --cpus non-irq)",
         );
     }
-    Item::unknown(here, id, name, "whether their CPUs can be set is told to root only", "run as root")
+    Item::unknown(here, id, name, "only root can see whether their CPUs can be set", "run as root")
 }

@@ -203,7 +203,7 @@ pub(super) fn submitter_exited() -> TraceRecord {
 }
 
 #[test]
-fn a_blocked_submission_names_its_reasons_and_is_bounded_by_their_time() {
+fn a_blocked_submission_has_its_reasons_and_their_time_as_bound() {
     let f = only(&blocked_in_submission(), "blocked_in_submission");
     assert!(
         f.text.starts_with("io_uring_enter(2) was blocked in submission for 68 % of thread 1234 (db)'s time"),
@@ -355,7 +355,7 @@ fn bounds_of_one_time_are_together_no_more_than_it() {
 }
 
 #[test]
-fn a_wait_without_time_limit_is_told_from_one_with_an_event_that_stays() {
+fn an_unbounded_wait_is_distinguished_from_a_level_triggered_one() {
     assert!(only(&epoll_spins(), "epoll_spins").remedy.contains("EPOLL_CTL_DEL"));
     let mut t = epoll_spins();
     t.calls.as_mut().unwrap()[0].ended = Some(WaitEnds { nothing: 2_000_000, ..WaitEnds::default() });

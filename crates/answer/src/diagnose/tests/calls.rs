@@ -107,7 +107,7 @@ fn a_submission_threads_limit_is_of_its_kernel() {
 }
 
 #[test]
-fn a_ring_that_never_polls_is_told_even_without_errors() {
+fn a_ring_that_never_polls_is_reported_without_errors() {
     let mut t = clean();
     t.rings[0].flags = vec!["iopoll".into()];
     let f = only(&t, "iopoll_without_queues");

@@ -30,7 +30,7 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
 }
 
 #[test]
-fn completions_are_left_lying_where_a_tenth_of_them_is_and_nobody_waits() {
+fn completions_are_unreaped_if_a_tenth_stays_without_a_waiter() {
     let f = only(&left_lying(), "left_lying");
     assert!(
         f.text.starts_with("33 % of the completions stayed in the completion queue for 10 ms or longer"),
@@ -62,7 +62,7 @@ fn completions_are_left_lying_where_a_tenth_of_them_is_and_nobody_waits() {
 }
 
 #[test]
-fn punting_is_told_by_opcode_and_cause() {
+fn punts_are_reported_by_opcode_and_cause() {
     let said = findings(&punted());
     assert!(
         said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program requested it")

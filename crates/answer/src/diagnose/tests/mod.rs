@@ -176,7 +176,7 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
 }
 
 #[test]
-fn each_finding_has_figures_and_says_what_would_help() {
+fn each_finding_has_values_and_a_remedy() {
     for (code, make) in MATRIX {
         for f in findings(&make()) {
             assert!(!f.evidence.is_empty() && f.evidence.values().all(|x| x.is_finite()), "{code}: {f:?}");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_had_the_cpu_is_named_and_a_free_cpu_yields_nothing() {
+fn the_thread_on_the_cpu_is_named_and_a_free_cpu_gives_no_finding() {
     let f = only(&waiting_for_cpu(), "waiting_for_cpu");
     assert_eq!(
         (f.warns(), f.ring, f.evidence["share_of_delivery"], f.evidence["p99_ns"]),

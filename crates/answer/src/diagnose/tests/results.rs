@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_bad_buffer_is_told_by_what_names_it() {
+fn a_bad_buffer_is_identified_by_its_index_or_address() {
     let f = only(&bad_buffers(), "bad_buffers");
     assert!(f.text.contains("5 of read_fixed (the first traced one has user_data 0x2a) and 3 of read"), "{}", f.text);
     assert!(f.remedy.contains("its index is wrong") && f.remedy.contains("not mapped"), "{}", f.remedy);
@@ -39,7 +39,7 @@ fn a_share_of_failures_is_of_what_has_an_outcome() {
 }
 
 #[test]
-fn shared_memory_is_told_by_its_first_two_reads() {
+fn shared_memory_is_detected_by_its_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
     assert!(f.text.starts_with("3 reads wrote to memory") && f.text.contains("user_data 0x41 and 0x42"), "{}", f.text);
     assert!(!f.warns());

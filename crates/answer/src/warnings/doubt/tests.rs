@@ -118,7 +118,7 @@ fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
 }
 
 #[test]
-fn a_program_without_asynchronous_requests_is_told_what_it_did() {
+fn a_program_without_asynchronous_requests_gets_its_activity() {
     let text = |calls, positioned| nothing_asynchronous(calls, positioned).text;
     let none = "no request of io_uring, native aio or POSIX AIO was seen";
     assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
@@ -127,7 +127,7 @@ fn a_program_without_asynchronous_requests_is_told_what_it_did() {
 }
 
 #[test]
-fn rings_that_are_open_are_told_where_nothing_was_seen() {
+fn open_rings_are_reported_without_activity() {
     let is = |rings: &[(u32, Vec<u32>)], head: &str| {
         let w = nothing_of_rings(rings);
         assert!(w.code == "idle_rings" && w.text.starts_with(head), "{}", w.text);

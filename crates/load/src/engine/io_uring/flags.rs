@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_flags_that_were_asked_for() {
+    fn rings_have_exactly_the_requested_flags() {
         let s: Setup = "defer_taskrun, single_issuer,cqsize=64".parse().unwrap();
         assert_eq!(s.bits(), (1 << 13) | (1 << 12) | (1 << 3));
         assert_eq!(s.names(), ["defer_taskrun", "single_issuer", "cqsize=64"]);

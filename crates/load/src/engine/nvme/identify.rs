@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_says_nothing_is_no_namespace() {
+    fn an_empty_identify_page_is_not_a_namespace() {
         assert_eq!(Namespace::parse(9, &[0; PAGE]), None);
         assert_eq!(Namespace::parse(9, &namespace_page(10, 0, &[(0, 3 << 16)])), None);
         assert_eq!(Namespace::parse(9, &namespace_page(u64::MAX, 0, &[(0, 12 << 16)])), None);

@@ -93,7 +93,7 @@ fn a_time_ends_it_and_an_open_loop_keeps_its_rate() {
 }
 
 #[test]
-fn a_stop_ends_at_a_quiet_point_and_keeps_what_was_measured() {
+fn a_stop_waits_for_quiescence_and_keeps_measurements() {
     let server = server("127.0.0.1:0");
     let stop = AtomicBool::new(false);
     let o = SenderOptions { count: None, runtime: Some(Span(Duration::from_secs(3600))), window: 4, ..options() };

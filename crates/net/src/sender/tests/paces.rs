@@ -38,7 +38,7 @@ fn after_pause(pause: Duration) -> Address {
 
 /// Requests that could not be sent before the end are reported.
 #[test]
-fn an_open_loop_says_what_it_could_not_send() {
+fn an_open_loop_reports_unsent_requests() {
     let count = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&count);
     let slow = bad(move |mut socket| {
@@ -66,7 +66,7 @@ fn an_open_loop_says_what_it_could_not_send() {
 
 /// A burst is sent only if all of it fits.
 #[test]
-fn bursts_come_whole() {
+fn bursts_are_sent_completely() {
     // Answers four at a time, and only after four have arrived: smaller bursts would make the load fail.
     let fours = bad(|mut socket| {
         loop {

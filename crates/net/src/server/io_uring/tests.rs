@@ -88,7 +88,7 @@ fn receives_that_find_no_buffer_are_counted_and_repeated() {
 
 /// A peer sends more requests than all buffers on the path hold, and reads only afterwards.
 #[test]
-fn a_peer_that_does_not_read_holds_up_nobody_and_gets_all_it_asked_later() {
+fn a_peer_that_does_not_read_blocks_no_other_and_gets_its_responses_later() {
     let each = [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle];
     for (receive, ring) in each.into_iter().flat_map(|r| ["", "defer_taskrun,single_issuer"].map(|ring| (r, ring))) {
         let server = start(&ServerOptions { receive, ..multishot(ring) }, "127.0.0.1:0");
@@ -128,7 +128,7 @@ fn who_sends_no_more_gets_the_answers_that_are_left_and_then_the_end() {
 }
 
 #[test]
-fn a_peer_that_goes_amid_its_answer_ends_its_connection_alone() {
+fn a_peer_that_closes_within_a_response_ends_only_its_connection() {
     for receive in [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle] {
         let server = start(&ServerOptions { receive, ..multishot("") }, "127.0.0.1:0");
         let mut stays = connections(&server, 1);

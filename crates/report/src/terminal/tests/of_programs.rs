@@ -78,9 +78,7 @@ fn the_first_lines_of_a_program_match() {
     let coop = || tried(COOP, COOP, counted(DeliveryPath::Enter, 0.0, 1.0));
     let illegal = TriedArm {
         legal: Legal::No,
-        reason:
-            "single_issuer: 4 threads of postgres submit to one ring, and the kernel accepts requests of only one (EEXIST)"
-                .into(),
+        reason: "single_issuer: 4 threads of postgres submit to one ring, which the kernel rejects (EEXIST)".into(),
         rings: vec![],
         ..tried(DEFER, "", None)
     };

@@ -35,7 +35,7 @@ fn runs_are_those_that_were_counted_and_not_what_multishot_completions_would_mak
 }
 
 #[test]
-fn each_followed_request_counts_as_often_as_it_stands_for() {
+fn each_traced_request_counts_with_its_weight() {
     let of = |weight, took, ready_cpu| RequestTrace {
         weight,
         posted: at(took, 0),
@@ -156,7 +156,7 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
 }
 
 #[test]
-fn requests_in_windows_weigh_as_much_as_the_time_they_stand_for() {
+fn requests_in_windows_are_weighted_by_the_represented_time() {
     let mut summary = Summary::new(Choice::fixed(1));
     let took = |ns| RequestTrace { posted: at(ns, 0), ..trail(0) };
     // A second that was traced completely, and five windows of 10 ms in ten seconds.

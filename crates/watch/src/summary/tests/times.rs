@@ -24,7 +24,7 @@ fn latencies_by_ring_and_opcode() {
 }
 
 #[test]
-fn stages_are_means_and_sum_to_the_whole() {
+fn stages_are_means_and_sum_to_the_latency() {
     let slow = RequestTrace { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
     // A clock that went back between two CPUs: the stages of this one are not known.
     let backwards = RequestTrace { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
@@ -46,7 +46,7 @@ fn the_file_systems_worker_is_a_part_of_delivery() {
 }
 
 #[test]
-fn delays_stand_beside_their_vehicle_and_detail() {
+fn delays_are_listed_by_delivery_path_and_detail() {
     let by = |submitted, detail: &str| RequestTrace {
         vehicle: DeliveryPath::Enter,
         detail: Some(detail.into()),
@@ -121,7 +121,7 @@ fn armed(opcode: &str, submitted: u64, ns: u64) -> RequestTrace {
 
 /// Reads one at a time of 100 ns, beside one of an eventfd that is kept open all the while.
 #[test]
-fn a_wake_up_that_is_kept_open_is_no_part_of_the_mean_or_the_order() {
+fn an_open_wakeup_request_is_excluded_from_mean_and_order() {
     let reads = || (0..1_000).map(|i| staged(2 + i * 1_000));
     let ring = || vec![counted(0, vec![opcode("read", 1_001, 1_001)], vec![])];
     let r = record(1, reads().chain([armed("read", 1, 1_000_000)]), observed(ring(), vec![]), &[]);
@@ -170,7 +170,7 @@ fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
 }
 
 #[test]
-fn a_part_that_was_not_seen_is_no_part_of_the_mean() {
+fn an_unseen_part_is_excluded_from_the_mean() {
     let queued = RequestTrace { queued: Some(at(80, 0)), ..staged(0) };
     let s = followed(1, [queued, staged(1000), staged(2000), staged(3000)]).stages.unwrap();
     assert_eq!((s.completions, s.queued_completions), (4, 1));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn doorbells_stand_in_pairs_at_the_stride() {
+    fn doorbells_are_pairs_at_the_stride() {
         assert_eq!((doorbell_at(0, false, 4), doorbell_at(0, true, 4)), (0x1000, 0x1004));
         assert_eq!((doorbell_at(3, false, 4), doorbell_at(3, true, 4)), (0x1018, 0x101c));
         assert_eq!((doorbell_at(1, false, 16), doorbell_at(1, true, 16)), (0x1020, 0x1030));
