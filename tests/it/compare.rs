@@ -222,7 +222,7 @@ fn refused() -> End {
         ("text.json 1", "text.json is not JSON: "),
         (
             "other.json 1",
-            "other.json holds iotrail.trace/1, and neither a measurement nor a run; give what `bench --json` ",
+            "other.json contains iotrail.trace/1, and neither a measurement nor a run; give what `bench --json` ",
         ),
         ("bare.json 1", "bare.json contains no iotrail schema, and neither a measurement nor a run; "),
         ("empty.json 1", "empty.json does not match its schema: "),
