@@ -62,7 +62,8 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
     memory_budget: u64,
 
-    /// How long a condition has to hold, by trigger (slow_sync=2s); may be repeated. Defaults: docs/monitoring.md
+    /// How long a condition has to hold, by trigger (slow_sync=2s), or a multiple of the ring's latency in windows
+    /// (slow_request=20xp99.9); may be repeated. Defaults: docs/monitoring.md
     #[arg(long, value_name = "TRIGGER=TIME")]
     threshold: Vec<Threshold>,
 

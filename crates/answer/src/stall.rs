@@ -19,8 +19,18 @@ pub struct Facts {
     pub amount: f64,
     /// The time limit of the thread's wait; `None`: the timeout is a request of the ring.
     pub limit: Option<Duration>,
+    /// Why a request is slow; `None`: the threshold is a time.
+    pub usual: Option<Usual>,
     /// The expression of --when and its value; the errors by name.
     pub detail: String,
+}
+
+/// A threshold relative to the ring's own latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Usual {
+    pub multiple: f64,
+    pub p99_9_ns: u64,
+    pub threshold_ns: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -104,10 +114,11 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
                     format!("a request has kept io-wq worker {} for {time}: it {}", worker.tid, worker.does())
                 }
                 _ => format!(
-                    "{of_ring} posted no completion for {time} while {} in flight{does}",
+                    "{of_ring} posted no completion for {time} while {} in flight{}{does}",
                     ring.in_flight.map_or("requests were".into(), |n| {
                         format!("{} {}", plural(n as usize, "request"), if n == 1 { "was" } else { "were" })
-                    })
+                    }),
+                    f.usual.map_or(String::new(), |u| format!(" (p99.9 of its latency: {})", span(u.p99_9_ns as f64)))
                 ),
             },
         ),

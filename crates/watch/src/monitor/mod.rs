@@ -603,6 +603,13 @@ impl Monitor {
         for path in &t.vehicles {
             *w.completions.entry(path.vehicle.name()).or_default() += path.completions;
         }
+        for ring in &record.rings {
+            let of = |tgid: &&u32| self.options.numbers.here(**tgid) == Some(ring.tgid);
+            let (Some(tgid), Some(p99_9)) = (self.subjects.known.keys().find(of), ring.latency_ns.p99_9) else {
+                continue;
+            };
+            ring.fds.iter().for_each(|fd| self.triggers.learn(*tgid, *fd, p99_9));
+        }
         let mut failed: BTreeMap<String, u64> = BTreeMap::new();
         for o in t.opcodes.iter().filter(|o| writes(o)) {
             let is_error = |e: &&ErrnoCount| !["EAGAIN", "EINTR", "ECANCELED"].contains(&e.errno.as_str());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::time::Duration;
 
-use iotrail_answer::stall::{Facts, RingFacts, ThreadFacts};
+use iotrail_answer::stall::{Facts, RingFacts, ThreadFacts, Usual};
 use iotrail_base::units::Span;
 use iotrail_path::delivery::{IO_URING_ENTER, syscall_name};
 use iotrail_probe::snapshot::{Depth, Ring, Snapshot, Thread};
@@ -23,6 +23,9 @@ const SPINS: f64 = 0.8;
 /// Quotas are refilled every 100 ms.
 const QUOTA_GAP_NS: u64 = 150_000_000;
 
+/// A multiple of a ring's usual latency is at least this long: several samples, whatever their period.
+const LEAST_MULTIPLE_NS: u64 = 50_000_000;
+
 /// A thread that is awake and does not run for this long waits for a CPU.
 const LACKS_CPU_NS: u64 = 50_000_000;
 
@@ -31,7 +34,11 @@ const DEEP_GAP_NS: u64 = 100_000_000;
 
 /// How long each condition has to hold.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Thresholds(BTreeMap<Trigger, Duration>);
+pub struct Thresholds {
+    times: BTreeMap<Trigger, Duration>,
+    /// Of a ring's usual latency, in place of the time of [`Trigger::SlowRequest`].
+    multiple: Option<f64>,
+}
 
 impl Default for Thresholds {
     fn default() -> Self {
@@ -44,44 +51,63 @@ impl Default for Thresholds {
             Trigger::SlowSync | Trigger::ThrottledIo | Trigger::ThrottledCpu => 500,
             Trigger::WriteErrors | Trigger::Punts | Trigger::When => 0,
         };
-        Thresholds(Trigger::ALL.map(|trigger| (trigger, Duration::from_millis(ms(trigger)))).into())
+        let times = Trigger::ALL.map(|trigger| (trigger, Duration::from_millis(ms(trigger)))).into();
+        Thresholds { times, multiple: None }
     }
 }
 
-/// `slow_sync=2s`.
+/// `slow_sync=2s`, or `slow_request=20xp99.9`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Threshold {
     trigger: Trigger,
-    time: Duration,
+    length: Length,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Length {
+    Time(Duration),
+    Multiple(f64),
 }
 
 impl FromStr for Threshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, time) = text.split_once('=').ok_or("write TRIGGER=TIME, as slow_sync=2s")?;
-        let defaults = Thresholds::default();
-        let mut timed = defaults.0.iter().filter(|(_, time)| !time.is_zero()).map(|(trigger, _)| *trigger);
-        let names =
-            || defaults.0.iter().filter(|(_, t)| !t.is_zero()).map(|(t, _)| t.name()).collect::<Vec<_>>().join(", ");
-        let trigger = timed.find(|t| t.name() == name).ok_or_else(|| format!("'{name}' is none of {}", names()))?;
-        let Span(time) = time.parse()?;
-        if time.is_zero() { Err("a threshold is longer than 0".into()) } else { Ok(Threshold { trigger, time }) }
+        let (name, length) = text.split_once('=').ok_or("write TRIGGER=TIME, as slow_sync=2s")?;
+        let times = Thresholds::default().times;
+        let timed: Vec<Trigger> = times.into_iter().filter(|(_, t)| !t.is_zero()).map(|(trigger, _)| trigger).collect();
+        let names = || timed.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ");
+        let trigger =
+            timed.iter().find(|t| t.name() == name).ok_or_else(|| format!("'{name}' is none of {}", names()))?;
+        let length = match length.strip_suffix("xp99.9").filter(|_| *trigger == Trigger::SlowRequest) {
+            Some(number) => {
+                let multiple = number.parse().ok().filter(|k: &f64| (1.0..=1000.0).contains(k));
+                Length::Multiple(multiple.ok_or("a multiple of p99.9 is 1 to 1000, as slow_request=20xp99.9")?)
+            }
+            None => {
+                let Span(time) = length.parse()?;
+                Length::Time(Some(time).filter(|t| !t.is_zero()).ok_or("a threshold is longer than 0")?)
+            }
+        };
+        Ok(Threshold { trigger: *trigger, length })
     }
 }
 
 impl Thresholds {
     pub fn set(&mut self, threshold: Threshold) {
-        self.0.insert(threshold.trigger, threshold.time);
+        match threshold.length {
+            Length::Time(time) => drop(self.times.insert(threshold.trigger, time)),
+            Length::Multiple(k) => self.multiple = Some(k),
+        }
     }
 
     /// The shortest one.
     pub fn least(&self) -> Duration {
-        self.0.values().filter(|time| !time.is_zero()).min().copied().unwrap_or_default()
+        self.times.values().filter(|time| !time.is_zero()).min().copied().unwrap_or_default()
     }
 
     pub fn ns(&self, trigger: Trigger) -> u64 {
-        self.0.get(&trigger).map_or(0, |time| time.as_nanos() as u64)
+        self.times.get(&trigger).map_or(0, |time| time.as_nanos() as u64)
     }
 }
 
@@ -99,7 +125,7 @@ pub enum Event {
         key: Key,
         /// Times are of CLOCK_MONOTONIC.
         since_ns: u64,
-        facts: Facts,
+        facts: Box<Facts>,
     },
     Over {
         key: Key,
@@ -182,6 +208,8 @@ pub struct Triggers {
     threads: BTreeMap<u32, ThreadTrack>,
     quotas: BTreeMap<u32, Quota>,
     held: BTreeMap<Key, Held>,
+    /// By process and descriptor of the ring: p99.9 of the latency in its last window.
+    usual_ns: BTreeMap<(u32, u32), u64>,
     deep_ns: BTreeMap<u32, u64>,
     last_ns: u64,
 }
@@ -201,6 +229,7 @@ impl Triggers {
             threads: BTreeMap::new(),
             quotas: BTreeMap::new(),
             held: BTreeMap::new(),
+            usual_ns: BTreeMap::new(),
             deep_ns: BTreeMap::new(),
             last_ns: 0,
         }
@@ -211,6 +240,7 @@ impl Triggers {
         let mut now = Now { sample, sleeps, conditions: vec![] };
         let rings: BTreeSet<u64> = sample.rings.iter().map(|r| r.address).collect();
         self.rings.retain(|address, _| rings.contains(address));
+        self.usual_ns.retain(|(tgid, fd), _| sample.rings.iter().any(|r| (r.tgid, r.fd) == (*tgid, Some(*fd))));
         sample.rings.iter().for_each(|ring| self.ring(ring, &mut now));
         let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
         self.threads.retain(|tid, _| threads.contains(tid));
@@ -219,6 +249,18 @@ impl Triggers {
         self.last_ns = sample.at_ns;
         let conditions = now.conditions;
         self.judge(conditions, sample.at_ns)
+    }
+
+    /// The p99.9 of a ring's latency.
+    pub fn learn(&mut self, tgid: u32, fd: u32, p99_9_ns: u64) {
+        self.usual_ns.insert((tgid, fd), p99_9_ns);
+    }
+
+    /// The multiple of the ring's usual latency that makes a request slow.
+    fn usual(&self, ring: &Ring) -> Option<Usual> {
+        let p99_9_ns = *self.usual_ns.get(&(ring.tgid, ring.fd?))?;
+        let multiple = self.thresholds.multiple?;
+        Some(Usual { multiple, p99_9_ns, threshold_ns: ((multiple * p99_9_ns as f64) as u64).max(LEAST_MULTIPLE_NS) })
     }
 
     /// Whether anything moved in this sample, or a condition holds.
@@ -235,7 +277,8 @@ impl Triggers {
         let half = |trigger| self.thresholds.ns(trigger) / 2;
         let is_suspect = |ring: &&Ring| {
             let Some(track) = self.rings.get(&ring.address) else { return false };
-            let stands = now - track.posted_ns >= half(Trigger::SlowRequest) && track.taken != 0;
+            let slow = self.usual(ring).map_or(half(Trigger::SlowRequest), |usual| usual.threshold_ns / 2);
+            let stands = now - track.posted_ns >= slow && track.taken != 0;
             let is_due = |d: &Deep| {
                 d.soonest_ns
                     .is_some_and(|ns| now > ns + half(Trigger::LateTimer) && d.at_ns < now - DEEP_GAP_NS.min(now))
@@ -254,6 +297,7 @@ impl Triggers {
 
     fn ring(&mut self, ring: &Ring, now: &mut Now<'_>) {
         let at = now.sample.at_ns;
+        let usual = self.usual(ring);
         let head = ring.posted.wrapping_sub(ring.unreaped);
         let ran = |tid: Option<u32>| now.sample.threads.iter().find(|t| Some(t.tid) == tid);
         let sq_thread = ran(ring.sq_thread);
@@ -361,7 +405,8 @@ impl Triggers {
                     |t: &&Thread| t.tgid == ring.tgid && t.is_kernels && t.asleep && !is_idle(now.sleeps.get(&t.tid));
                 let worker = now.sample.threads.iter().find(is_stuck);
                 let waiter = || users.0.iter().find(|t| waits(t)).copied();
-                found.push((key(Trigger::SlowRequest), track.posted_ns, facts(worker.or_else(waiter))));
+                let of = Facts { usual, ..facts(worker.or_else(waiter)) };
+                found.push((key(Trigger::SlowRequest), track.posted_ns, of));
             }
             let late = deep.soonest_ns.and_then(|ns| deep.at_ns.checked_sub(ns)).filter(|ns| *ns > 0);
             if let Some(late) = late {
@@ -465,11 +510,11 @@ impl Triggers {
                 *held = Held { since_ns: at, last_ns: at, has_fired: false };
             }
             held.last_ns = at;
-            let threshold = self.thresholds.ns(key.trigger);
+            let threshold = facts.usual.map_or(self.thresholds.ns(key.trigger), |usual| usual.threshold_ns);
             if !held.has_fired && at - held.since_ns >= threshold {
                 held.has_fired = true;
                 facts.for_ns = at - held.since_ns;
-                events.push(Event::Fired { key, since_ns: held.since_ns, facts });
+                events.push(Event::Fired { key, since_ns: held.since_ns, facts: Box::new(facts) });
             }
         }
         let over = |(key, held): (&Key, &Held)| {

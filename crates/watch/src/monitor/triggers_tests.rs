@@ -192,6 +192,27 @@ fn a_ring_that_stands_still_is_read_in_depth_once() {
 }
 
 #[test]
+fn a_slow_request_is_a_multiple_of_the_usual_latency_of_its_ring() {
+    let mut s = Samples::new();
+    let mut thresholds = Thresholds::default();
+    thresholds.set("slow_request=20xp99.9".parse().unwrap());
+    s.triggers = Triggers::new(thresholds);
+    let depth = || Some(Depth { in_flight: Some(1), ..Depth::default() });
+    let still = |fd, address| Ring { fd: Some(fd), address, taken: 5, posted: 4, depth: depth(), ..ring() };
+    s.of(10, |_| (vec![waiting(0, 1)], vec![still(3, 1), still(4, 2)]));
+    s.triggers.learn(7, 3, 10 * MS);
+    s.of(150, |_| (vec![waiting(0, 1)], vec![still(3, 1), still(4, 2)]));
+    assert_eq!(s.fired(), [], "20 times 10 ms");
+    s.of(100, |_| (vec![waiting(0, 1)], vec![still(3, 1), still(4, 2)]));
+    assert_eq!(s.fired(), [("slow_request", None)], "the latency of ring 4 is not known");
+    let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    assert_eq!((key.id, facts.usual.map(|u| u.p99_9_ns)), (1, Some(10 * MS)));
+    for wrong in ["slow_sync=20xp99.9", "slow_request=0xp99.9", "slow_request=nanxp99.9", "slow_request=xp99.9"] {
+        assert!(wrong.parse::<Threshold>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn limits_of_the_cgroup_are_stalls_of_the_process() {
     let mut triggers = Triggers::new(Thresholds::default());
     let mut names = vec![];
