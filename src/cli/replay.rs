@@ -7,8 +7,8 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
-use iotrail_experiment::replay::{Progress, ReplayOptions, replay};
+use iotrail_base::{interrupt, words};
+use iotrail_experiment::replay::{Progress, ReplayOptions, once, replay};
 use iotrail_load::options::Trace;
 use iotrail_replay::compile::Compiler;
 use iotrail_replay::fio_log;
@@ -68,6 +68,10 @@ pub struct ReplayArgs {
     /// Replay at most N requests, the first ones
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: u64,
+
+    /// Replay once, with the options, and measure nothing else: for another tool, as in `iotrail trace -- iotrail replay FILE --once`
+    #[arg(long, conflicts_with_all = ["repeats", "seed", "full"])]
+    once: bool,
 
     /// Seed the order of the replays (default: random)
     #[arg(long, value_name = "N")]
@@ -141,12 +145,25 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
             Speed::None => run::Speed::None,
             Speed::Timestamps => run::Speed::Timestamps,
         }),
+        requests: args.requests,
         maps: args.maps.clone(),
         allow_write: args.allow_write,
         repeats: args.repeats,
         seed: args.seed,
         trace: args.trace,
     };
+    if args.once {
+        let replayed = once(program, &options, stop)?;
+        bar.finish_and_clear();
+        if args.json {
+            terminal::print_measurement(&replayed)?;
+            return Ok(0);
+        }
+        let (n, span) = (replayed.ios.unwrap_or(0), words::span(replayed.elapsed_ns as f64));
+        let rate = replayed.iops.map_or(words::UNKNOWN.into(), words::count);
+        terminal::print(&format!("{} replayed in {span}, {rate} per second\n", words::plural(n as usize, "request")))?;
+        return Ok(0);
+    }
     let mut progress = |p: Progress<'_>| match p {
         Progress::Copying => bar.set_message("checking and copying files"),
         Progress::Replaying { arm, done, of } => bar.set_message(format!("replay {} of {of}: {arm}", done + 1)),

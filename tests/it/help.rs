@@ -76,7 +76,7 @@ fn options() -> End {
         ),
         (
             "replay",
-            "--allow-write --batch --depth --engine --full --help --json --map --register --repeats --requests --ring --rings --seed --speed --trace",
+            "--allow-write --batch --depth --engine --full --help --json --map --once --register --repeats --requests --ring --rings --seed --speed --trace",
         ),
         ("completions", "--help"),
         ("man", "--force --help"),

@@ -57,7 +57,10 @@ fn json() -> End {
         assert_eq!(json["fidelity"][figure]["recorded"], Value::Null, "an iolog does not have it: {figure}");
         assert!(json["fidelity"][figure].get("ci95").is_some());
     }
-    assert_eq!(json["fidelity"]["calls_per_io"]["replayed"], 1.0);
+    assert_eq!((&json["fidelity"]["iops"]["replayed"], &json["capture_slowdown"]), (&Value::Null, &Value::Null));
+    let once = run(&mut place.tool(["replay", "log", "--once", "--json"])).ok();
+    let once: Value = serde_json::from_str(&once.stdout).expect("JSON");
+    assert_eq!((&once["ios"], &once["per_io"]["syscalls"]), (&300.into(), &1.0.into()));
     let arms = json["arms"].as_array().expect("arms");
     let names: Vec<_> = arms.iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
     assert_eq!(names, ["unchanged", "--engine sync"]);

@@ -28,6 +28,7 @@ mod profile;
 mod reaping;
 mod record;
 mod replay;
+mod replayed;
 mod run;
 mod settings;
 mod stacks;
@@ -79,6 +80,7 @@ fn main() {
         account::trials(),
         vehicles::trials(),
         captured::trials(),
+        replayed::trials(),
         cases::trials(),
         ground::trials(),
         lab::trials(),

@@ -288,7 +288,7 @@ impl Compiler {
         let building = self.threads.entry(c.tid).or_default();
         building.sums.calls += 1;
         let take = &mut building.sums.latencies;
-        state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at)));
+        state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at), 1));
         // Completions beyond the submitted heads are those of ends.
         state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(state.heads)).min(state.tails);
 
@@ -349,7 +349,7 @@ impl Compiler {
         let building = self.threads.entry(s.tid).or_default();
         building.sums.calls += 1;
         building.sums.ios += 1;
-        building.sums.latencies.take(s.exit_ns.saturating_sub(s.enter_ns));
+        building.sums.latencies.take(s.exit_ns.saturating_sub(s.enter_ns), 1);
         building.begin(s.enter_ns, s.exit_ns, s.think_ns);
         building.thread.most_in_flight = building.thread.most_in_flight.max(1);
         building.push(Step::default(), s.enter_ns, &[op]);

@@ -32,6 +32,8 @@ pub struct Places<'a> {
 pub struct Files {
     /// By the program's numbers; `None`: nothing uses it.
     open: Vec<Option<File>>,
+    /// The recorded path and the one that is used.
+    targets: Vec<(PathBuf, PathBuf)>,
     copies: Vec<Copied>,
     _claims: Vec<File>,
     /// Recorded files that are gone and have been replaced: only written ones are.
@@ -106,7 +108,8 @@ impl Files {
                 "restore them, or name others with --map OLD=NEW",
             ));
         }
-        let mut files = Self { open: Vec::new(), copies: Vec::new(), _claims: claims, replaced: Vec::new() };
+        let mut files =
+            Self { open: Vec::new(), targets: Vec::new(), copies: Vec::new(), _claims: claims, replaced: Vec::new() };
         let mut needed: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (at, (path, all)) in to_copy.iter().enumerate() {
             if targets[path] == **path {
@@ -127,7 +130,13 @@ impl Files {
             let writes = uses.get(file.path.as_path()).is_some_and(|all| all.written_to.is_some());
             files.open.push(target.map(|target| open(target, file, writes)).transpose()?);
         }
+        files.targets = targets.into_iter().map(|(path, target)| (path.to_path_buf(), target)).collect();
         Ok(files)
+    }
+
+    /// Each recorded path that is used, with the path of the file that takes its place.
+    pub fn targets(&self) -> &[(PathBuf, PathBuf)] {
+        &self.targets
     }
 
     /// Descriptors by the program's numbers; -1: nothing uses it.

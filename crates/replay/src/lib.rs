@@ -10,7 +10,6 @@
 //! | `files` | the files: checked, copied if they are written, opened |
 //! | `engine` | io_uring, native aio, and an engine that does nothing |
 //! | `thread`, `run` | the steps of one thread; all threads of one replay |
-//! | `latencies` | a preallocated histogram |
 //!
 //! **Dependencies.** A recording has no data, so it cannot show why a request was submitted when it was. The rule is *tail*: a
 //! submission needs as many reaped ends of chains as the recording had at that point, and reaps exactly as many. A request
@@ -24,7 +23,6 @@ pub mod compile;
 pub mod engine;
 pub mod files;
 pub mod fio_log;
-pub mod latencies;
 pub mod observed;
 pub mod program;
 pub mod run;

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::batches::Batches;
-use crate::latencies::Latencies;
+use iotrail_stats::durations::Durations;
 
 /// Figures of the recorded program.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Observed {
     /// From the first submission to the last return of a call.
     pub elapsed_ns: u64,
@@ -21,7 +21,7 @@ pub struct Observed {
 }
 
 /// Figures that add up over threads.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Sums {
     /// Requests and synchronous calls that are replayed.
     pub ios: u64,
@@ -29,7 +29,7 @@ pub struct Sums {
     pub calls: u64,
     /// From the submission to the first call that shows the completion reaped, matched in order: the n-th reaped with the n-th
     /// submitted. A synchronous call counts with its time.
-    pub latencies: Latencies,
+    pub latencies: Durations,
     /// User time between calls.
     pub think_ns: u64,
     /// Time between calls in which the threads were off the CPU.
@@ -96,10 +96,5 @@ impl InOrder {
             each(at);
         }
         self.reaped = self.reaped.max(reaped);
-    }
-
-    /// Memory for `n` requests in flight.
-    pub fn with_capacity(n: usize) -> Self {
-        Self { submitted: VecDeque::with_capacity(n), reaped: 0 }
     }
 }

@@ -7,7 +7,7 @@ use iotrail_schema::replay_log::ReplayRing;
 use crate::observed::Observed;
 
 /// A program to be replayed.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Program {
     /// By the number in [`Op::file`].
     pub files: Vec<ProgramFile>,

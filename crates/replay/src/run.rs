@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use rustix::mm::MapFlags;
 
 use crate::engine::aio::Aio;
 use crate::engine::null::Null;
 use crate::engine::uring::{Setup, Uring};
 use crate::engine::{Engine, Memory};
-use crate::latencies::Latencies;
 use crate::program::{Program, Thread};
 pub use crate::thread::Speed;
 use crate::thread::{self, Done, Tools};
@@ -21,6 +21,7 @@ use iotrail_base::mapping::Mapping;
 use iotrail_load::clock::Clock;
 use iotrail_load::gate::{AtGate, Gate};
 use iotrail_load::{Boundary, buffers};
+use iotrail_stats::histogram;
 use iotrail_stats::random::SplitMix64;
 
 /// The interface that requests are submitted through.
@@ -47,7 +48,7 @@ pub struct Options {
 }
 
 /// The figures of one replay.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Replayed {
     pub ios: u64,
     pub calls: u64,
@@ -56,9 +57,7 @@ pub struct Replayed {
     /// CPU time of the process without the calling thread.
     pub cpu_ns: u64,
     /// From submission to reaping.
-    pub latencies: Latencies,
-    /// The same by the recording's rule.
-    pub in_order: Latencies,
+    pub latencies: Histogram<u64>,
     /// Requests that failed or moved fewer bytes than recorded, and the first errno.
     pub errors: u64,
     pub errno: Option<i32>,
@@ -151,15 +150,24 @@ pub fn run(
         return Err(e);
     }
     let done: Vec<Done> = done.into_iter().flatten().flatten().collect();
-    let mut sum = Replayed { cpu_ns, interrupted: stop.load(Ordering::Relaxed), ..Replayed::default() };
+    let mut sum = Replayed {
+        ios: 0,
+        calls: 0,
+        elapsed_ns: 0,
+        cpu_ns,
+        latencies: histogram::new(),
+        errors: 0,
+        errno: None,
+        interrupted: stop.load(Ordering::Relaxed),
+    };
     let (mut began, mut ended) = (u64::MAX, 0);
     for one in &done {
         sum.ios += one.ios;
         sum.calls += one.calls;
         sum.errors += one.errors;
         sum.errno = sum.errno.or(one.errno);
-        sum.latencies.add(&one.latencies);
-        sum.in_order.add(&one.in_order);
+        // Both sides have the same bounds and digits.
+        sum.latencies.add(&one.latencies).expect("histograms of one kind");
         (began, ended) = (began.min(one.began), ended.max(one.ended));
     }
     sum.elapsed_ns = clock.ns(ended.saturating_sub(began));

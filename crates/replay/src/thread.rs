@@ -4,12 +4,13 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 use crate::engine::{Engine, Memory, sync};
-use crate::latencies::Latencies;
-use crate::observed::InOrder;
 use crate::program::{Op, OpKind, Step, Thread, Wait};
 use iotrail_base::error::{Error, Result};
 use iotrail_load::clock::Clock;
+use iotrail_stats::histogram;
 
 /// How long a thread computes between its calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,14 +25,12 @@ pub enum Speed {
 }
 
 /// The figures of one thread.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Done {
     pub ios: u64,
     pub calls: u64,
     /// From submission to reaping.
-    pub latencies: Latencies,
-    /// The same as the recording has it: matched in order, and reaped at the next call.
-    pub in_order: Latencies,
+    pub latencies: Histogram<u64>,
     pub errors: u64,
     /// The first one.
     pub errno: Option<i32>,
@@ -68,8 +67,6 @@ struct OfRing<E> {
     /// Ends of chains that were reaped.
     tails: u32,
     in_flight: u32,
-    reaped: u64,
-    in_order: InOrder,
 }
 
 struct Loop<'a, E> {
@@ -85,18 +82,12 @@ struct Loop<'a, E> {
 /// Makes all steps. `engines`: one per ring of the program that this thread uses.
 pub(crate) fn run<E: Engine>(tools: Tools<'_>, engines: Vec<Option<E>>, start: u64) -> Result<Done> {
     let slots = tools.memory.slots;
-    let ring = |engine| OfRing {
-        engine,
-        tails: 0,
-        in_flight: 0,
-        reaped: 0,
-        in_order: InOrder::with_capacity(slots as usize + 1),
-    };
+    let ring = |engine| OfRing { engine, tails: 0, in_flight: 0 };
     let mut all = Loop {
         rings: engines.into_iter().map(|e| e.map(ring)).collect(),
         slots: vec![Slot::default(); slots as usize].into(),
         free: (0..slots).rev().collect(),
-        done: Done::default(),
+        done: Done { ios: 0, calls: 0, latencies: histogram::new(), errors: 0, errno: None, began: 0, ended: 0 },
         ticks_per_ns: (tools.clock.ticks(Duration::from_secs(1)) << 20) / 1_000_000_000,
         tools,
     };
@@ -226,12 +217,11 @@ impl<E: Engine> Loop<'_, E> {
             }
             let slot = self.slots[number as usize];
             of.in_flight -= 1;
-            of.reaped += 1;
             if slot.is_tail {
                 of.tails += 1;
                 left -= 1;
             }
-            self.done.latencies.take(self.tools.clock.ns(now.saturating_sub(slot.tick)));
+            self.done.latencies.saturating_record(self.tools.clock.ns(now.saturating_sub(slot.tick)));
             self.done.outcome(&slot, result);
             self.free.push(number);
         }
@@ -276,14 +266,11 @@ impl<E: Engine> Loop<'_, E> {
         }
         let Some(of) = self.rings[ring].as_mut() else { return Ok(self.tools.clock.now()) };
         let now = self.tools.clock.now();
-        let (clock, take) = (self.tools.clock, &mut self.done.in_order);
-        of.in_order.reap_to(of.reaped, |at| take.take(clock.ns(now.saturating_sub(at))));
         for op in ops {
             // A batch larger than all memory goes in parts.
             let Some(number) = self.free.pop() else { break };
             let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
             self.slots[number as usize] = Slot { tick: now, len: op.len, moves, is_tail: op.ends_chain() };
-            of.in_order.submit(now);
             of.in_flight += 1;
             self.done.ios += 1;
             of.engine.queue(op, number)?;
@@ -316,11 +303,6 @@ impl<E: Engine> Loop<'_, E> {
                 }
                 self.reap(ring, u32::MAX);
             }
-            let now = self.tools.clock.now();
-            let (clock, take) = (self.tools.clock, &mut self.done.in_order);
-            if let Some(of) = self.rings[ring].as_mut() {
-                of.in_order.reap_to(of.reaped, |at| take.take(clock.ns(now.saturating_sub(at))));
-            }
         }
         Ok(())
     }
@@ -332,8 +314,7 @@ impl<E: Engine> Loop<'_, E> {
         let ns = self.tools.clock.ns(self.tools.clock.now().saturating_sub(before));
         self.done.ios += 1;
         self.done.calls += 1;
-        self.done.latencies.take(ns);
-        self.done.in_order.take(ns);
+        self.done.latencies.saturating_record(ns);
         let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
         self.done.outcome(&Slot { tick: before, len: op.len, moves, is_tail: true }, result);
     }

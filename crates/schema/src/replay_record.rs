@@ -27,6 +27,8 @@ pub struct ReplayRecord {
     pub batches: BatchKind,
     /// The self-check, by figure: `iops`, `latency_p50`, `latency_p99`, `in_flight`, `calls_per_io`.
     pub fidelity: BTreeMap<String, Fidelity>,
+    /// The time of a recorded replay over that of one without probes; null: none was recorded.
+    pub capture_slowdown: Option<f64>,
     /// The unchanged replay first.
     pub arms: Vec<ReplayArm>,
     /// The limits of the answer.
@@ -52,7 +54,7 @@ pub enum BatchKind {
 pub struct Fidelity {
     /// The recorded program's value; null if the recording does not have it.
     pub recorded: Option<f64>,
-    /// Median of the unchanged replays.
+    /// Median of the unchanged replays that were recorded too; null: none was.
     pub replayed: Option<f64>,
     /// Replayed over recorded, less 1.
     pub error: Option<f64>,

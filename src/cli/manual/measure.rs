@@ -130,8 +130,9 @@ pub const REPLAY: Page = Page {
          cannot be checked against the program.",
         "Each thread is replayed by one thread. A submission needs as many reaped completions as in the recording, and reaps exactly as many; a \
          chain of linked requests counts once. The thread computes between its calls as long as the program did.",
-        "The unchanged recording is always replayed too, twice in each block: against the recorded figures it is the self-check, and against itself \
-         it shows the noise. The order in a block is random. An effect within the error of the self-check or within the noise is no answer.",
+        "The unchanged recording is always replayed too, twice in each block, to show the noise. The order in a block is random. A third replay is \
+         recorded as the program was: its difference to the recorded figures is the self-check. An effect within the error of the self-check or \
+         within the noise is no answer.",
         "The answer has layers: counts per I/O of one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % \
          intervals. The limits name what the answer does not cover.",
         "The files of the recording are only read. If the recording writes to a file, a copy of it is made beside the scratch files and removed at the \

@@ -22,7 +22,14 @@ const METRICS: [(Metric, &str); 6] = [
 ];
 
 /// Each arm against its base, metric by metric.
-pub(super) fn comparisons(arms: &[Arm], rounds: &[Round], fidelity: &BTreeMap<String, Fidelity>) -> Vec<Comparison> {
+///
+/// `slowdown`: of recording. An error of recorded replays, in time, is so many times as large a part of the time without probes.
+pub(super) fn comparisons(
+    arms: &[Arm],
+    rounds: &[Round],
+    fidelity: &BTreeMap<String, Fidelity>,
+    slowdown: Option<f64>,
+) -> Vec<Comparison> {
     let sides: Vec<Side<'_>> = arms.iter().zip(rounds).map(|(arm, round)| side(arm, round)).collect();
     let control = arms.iter().position(|arm| arm.is_control);
     let mut all = Vec::new();
@@ -36,7 +43,8 @@ pub(super) fn comparisons(arms: &[Arm], rounds: &[Round], fidelity: &BTreeMap<St
     for c in &mut all {
         let figure = METRICS.iter().find(|(metric, _)| metric.name() == c.metric).map(|(_, figure)| *figure);
         let error = figure.and_then(|figure| fidelity.get(figure)?.error);
-        withhold(c, error);
+        let is_count = c.metric == Metric::SyscallsPerIo.name();
+        withhold(c, error.map(|error| if is_count { error } else { error * slowdown.unwrap_or(1.0) }));
     }
     all
 }

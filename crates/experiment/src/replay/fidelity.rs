@@ -2,37 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use super::measure::{Round, Run};
-use iotrail_replay::latencies::Latencies;
+use super::measure::Round;
 use iotrail_replay::observed::Observed;
 use iotrail_schema::replay_record::Fidelity;
 use iotrail_stats::middle::median;
-use iotrail_stats::quantile;
 use iotrail_stats::student::interval_of_mean;
 
-/// One figure: of the recording, and of a replay.
-type Figure = (&'static str, fn(&Observed) -> Option<f64>, fn(&Run) -> Option<f64>);
+/// One figure of a recording.
+type Figure = (&'static str, fn(&Observed) -> Option<f64>);
 
 const FIGURES: [Figure; 5] = [
-    ("iops", |o| per_second(o.sums.ios, o.elapsed_ns), |r| r.measurement.iops),
-    ("latency_p50", |o| p50(&o.sums.latencies), |r| p50(&r.in_order)),
-    ("latency_p99", |o| p99(&o.sums.latencies), |r| p99(&r.in_order)),
-    ("in_flight", |o| in_flight(&o.sums.latencies, o.elapsed_ns), |r| in_flight(&r.in_order, r.measurement.elapsed_ns)),
-    (
-        "calls_per_io",
-        |o| (o.sums.ios > 0).then(|| o.sums.calls as f64 / o.sums.ios as f64),
-        |r| r.measurement.per_io.syscalls,
-    ),
+    ("iops", iops),
+    ("latency_p50", |o| o.sums.latencies.latency(1).p50.map(|ns| ns as f64)),
+    ("latency_p99", |o| o.sums.latencies.latency(1).p99.map(|ns| ns as f64)),
+    ("in_flight", in_flight),
+    ("calls_per_io", |o| (o.sums.ios > 0).then(|| o.sums.calls as f64 / o.sums.ios as f64)),
 ];
 
-pub(super) fn of(observed: &Observed, unchanged: &Round) -> BTreeMap<String, Fidelity> {
-    let one = |(name, recorded, replayed): &Figure| {
+/// `checks`: unchanged replays, recorded as the program was.
+pub(super) fn of(observed: &Observed, checks: &[Observed]) -> BTreeMap<String, Fidelity> {
+    let one = |(name, figure): &Figure| {
         // An imported log has requests only.
-        let recorded = recorded(observed).filter(|_| !observed.doubts.imported);
-        let runs: Option<Vec<f64>> = unchanged.runs.iter().map(replayed).collect();
+        let recorded = figure(observed).filter(|_| !observed.doubts.imported);
+        let runs: Option<Vec<f64>> = checks.iter().map(figure).collect();
         (name.to_string(), fidelity(recorded, runs.as_deref().unwrap_or_default()))
     };
     FIGURES.iter().map(one).collect()
+}
+
+/// The time of a recorded replay over that of one without probes: so many times the self-check's error is the error of the latter.
+pub(super) fn slowdown(checks: &[Observed], unchanged: &Round) -> Option<f64> {
+    let recorded = median(checks.iter().filter_map(iops))?;
+    Some(unchanged.median(|run| run.measurement.iops)? / recorded)
 }
 
 fn fidelity(recorded: Option<f64>, runs: &[f64]) -> Fidelity {
@@ -47,21 +48,14 @@ fn fidelity(recorded: Option<f64>, runs: &[f64]) -> Fidelity {
     Fidelity { recorded, replayed, error, ci95 }
 }
 
-fn per_second(n: u64, ns: u64) -> Option<f64> {
-    (ns > 0).then(|| n as f64 * 1e9 / ns as f64)
+pub(super) fn iops(o: &Observed) -> Option<f64> {
+    (o.elapsed_ns > 0 && o.sums.ios > 0).then(|| o.sums.ios as f64 * 1e9 / o.elapsed_ns as f64)
 }
 
 /// By Little's law: the sum of latencies over the time.
-fn in_flight(latencies: &Latencies, elapsed_ns: u64) -> Option<f64> {
-    (elapsed_ns > 0 && latencies.count() > 0).then(|| latencies.sum_ns() as f64 / elapsed_ns as f64)
-}
-
-fn p50(latencies: &Latencies) -> Option<f64> {
-    quantile::summary(&latencies.histogram()).p50.map(|ns| ns as f64)
-}
-
-fn p99(latencies: &Latencies) -> Option<f64> {
-    quantile::summary(&latencies.histogram()).p99.map(|ns| ns as f64)
+fn in_flight(o: &Observed) -> Option<f64> {
+    let latency = o.sums.latencies.latency(1);
+    (o.elapsed_ns > 0).then(|| Some(latency.mean? * latency.count as f64 / o.elapsed_ns as f64))?
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The limits of the answer, each with its reason.
 
 use super::arms::{self, Arm};
+use super::check::Checks;
 use super::measure::Round;
 use iotrail_base::error::errno_name;
 use iotrail_base::words::{percent, so_many, span};
 use iotrail_replay::files::Files;
-use iotrail_replay::latencies::Latencies;
+use iotrail_replay::observed::Observed;
 use iotrail_replay::program::Program;
 use iotrail_schema::replay_record::ReplayLimit;
+use iotrail_stats::durations::Durations;
 use std::path::PathBuf;
 
 /// Requests faster than this were most likely served from memory.
@@ -17,7 +19,13 @@ const FAST_APART: f64 = 0.1;
 /// A share of the threads' time off the CPU, outside of recorded calls, from which on something else was waited for.
 const IDLE: f64 = 0.1;
 
-pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &Files) -> Vec<ReplayLimit> {
+pub(super) fn of(
+    program: &Program,
+    arms: &[Arm],
+    rounds: &[Round],
+    checks: &Checks,
+    files: &Files,
+) -> Vec<ReplayLimit> {
     let o = &program.observed;
     let (d, sums) = (&o.doubts, &o.sums);
     let share = |part: u64, of: u64| if of > 0 { part as f64 / of as f64 } else { 0.0 };
@@ -27,8 +35,11 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
     let idle = share(sums.idle_ns, sums.threads_ns);
     let upper_bound = arms.iter().any(|arm| arm.upper_bound);
     let limit = |(code, text): (&str, Option<String>)| Some(ReplayLimit { code: code.into(), text: text? });
-    let known: [(&str, Option<String>); 15] = [
+    let known: [(&str, Option<String>); 16] = [
         ("imported", fixed(d.imported, "an iolog has no calls, completions and open flags: the replay cannot be checked against the recorded program, and files are opened without O_DIRECT")),
+        ("unchecked", checks.failed.as_ref().map(|why| {
+            format!("the replay's own error is unknown, because no replay could be recorded as the program was: {why}")
+        })),
         ("lost_events", (d.lost_events > 0).then(|| {
             format!("the recording lost {}: its counts are lower bounds, and so are those of the replay", so_many(d.lost_events, "event"))
         })),
@@ -56,7 +67,7 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
             "the threads were off the CPU for {} of their time between calls: waits for locks, other threads, timers or the CPU are not replayed",
             percent(idle)
         ))),
-        ("page_cache", page_cache(program, &rounds[0])),
+        ("page_cache", page_cache(program, &checks.observed)),
         ("upper_bound", fixed(upper_bound, "whether a request depends on the data of an earlier one is not recorded: more requests in flight are an upper bound")),
     ];
     let failed = arms.iter().zip(rounds).filter(|(_, round)| round.counts.errors > 0).map(|(arm, round)| {
@@ -83,12 +94,11 @@ pub(super) fn of(program: &Program, arms: &[Arm], rounds: &[Round], files: &File
 }
 
 /// Buffered requests are as fast as the page cache allows: its state has to be that of the recording.
-fn page_cache(program: &Program, unchanged: &Round) -> Option<String> {
+fn page_cache(program: &Program, checks: &[Observed]) -> Option<String> {
     let buffered = program.files.iter().any(|f| f.uses > 0 && f.open_flags & libc::O_DIRECT == 0);
-    let mut replayed = Latencies::default();
-    unchanged.runs.iter().for_each(|run| replayed.add(&run.in_order));
-    let recorded = &program.observed.sums.latencies;
-    let (a, b) = recorded.share_below(FAST_NS).zip(replayed.share_below(FAST_NS))?;
+    let mut replayed = Durations::default();
+    checks.iter().for_each(|check| replayed.add(&check.sums.latencies));
+    let (a, b) = fast(&program.observed.sums.latencies).zip(fast(&replayed))?;
     (buffered && !program.observed.doubts.imported && (a - b).abs() > FAST_APART).then(|| {
         format!(
             "{} of the requests took less than {} in the recording and {} in the replay: the page cache had other pages, and times do not compare",
@@ -97,4 +107,9 @@ fn page_cache(program: &Program, unchanged: &Round) -> Option<String> {
             percent(b)
         )
     })
+}
+
+fn fast(latencies: &Durations) -> Option<f64> {
+    let buckets = latencies.buckets(&[FAST_NS]);
+    (buckets.count > 0).then(|| buckets.counts[0] as f64 / buckets.count as f64)
 }

@@ -15,7 +15,6 @@ use iotrail_load::options::Trace;
 use iotrail_probe::subject::{Interface as Seen, Scope, Subject};
 use iotrail_probe::watch::ObjectSlot;
 use iotrail_replay::files::Files;
-use iotrail_replay::latencies::Latencies;
 use iotrail_replay::run::{self, Interface, Replayed};
 use iotrail_schema::measurement::{Cpu, Measurement, PerIo, SCHEMA};
 use iotrail_schema::replay_record::ReplayCounts;
@@ -38,8 +37,6 @@ pub(super) struct Round {
 pub(super) struct Run {
     pub measurement: Measurement,
     pub latency: Arc<Counts>,
-    /// By the recording's rule.
-    pub in_order: Latencies,
 }
 
 impl Round {
@@ -107,6 +104,18 @@ impl Round {
 
     /// One more replay without probes. One that was stopped does not count.
     pub fn timed(&mut self, arm: &Arm, files: &Files, stop: &AtomicBool) -> Result<()> {
+        self.runs.extend(Run::measured(arm, files, stop)?);
+        Ok(())
+    }
+
+    pub fn median(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        median(self.runs.iter().map(of).collect::<Option<Vec<f64>>>()?)
+    }
+}
+
+impl Run {
+    /// `None`: it was stopped.
+    pub fn measured(arm: &Arm, files: &Files, stop: &AtomicBool) -> Result<Option<Self>> {
         let online = iotrail_host::cpu::online()?;
         let around = circumstances::Subject { target: None, bytes: None, cpus: &online };
         let (mut before, mut found) = (None, None);
@@ -117,9 +126,8 @@ impl Round {
             Boundary::Ready => {}
         })?;
         if replayed.interrupted {
-            return Ok(());
+            return Ok(None);
         }
-        let histogram = replayed.latencies.histogram();
         let measurement = Measurement {
             schema: SCHEMA.into(),
             started_unix_s: began,
@@ -127,7 +135,7 @@ impl Round {
             ios: Some(replayed.ios),
             errors: Some(replayed.errors),
             iops: Some(replayed.iops()),
-            latency_ns: quantile::summary(&histogram),
+            latency_ns: quantile::summary(&replayed.latencies),
             // The split is not known; the sum is what is compared.
             cpu: Cpu { user_ns: Some(replayed.cpu_ns), system_ns: Some(0), ..Cpu::default() },
             per_io: PerIo {
@@ -137,13 +145,8 @@ impl Round {
             circumstances: found.map(Into::into),
             ..Measurement::default()
         };
-        let latency = Arc::new(Counts::of(&histogram));
-        self.runs.push(Run { measurement, latency, in_order: replayed.in_order });
-        Ok(())
-    }
-
-    pub fn median(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
-        median(self.runs.iter().map(of).collect::<Option<Vec<f64>>>()?)
+        let latency = Arc::new(Counts::of(&replayed.latencies));
+        Ok(Some(Run { measurement, latency }))
     }
 }
 

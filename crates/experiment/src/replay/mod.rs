@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `arms` | options → the arms: programs and how each is submitted |
 //! | `measure` | one replay → one measurement; one traced replay → counts |
+//! | `check` | an unchanged replay, recorded as the program was |
 //! | `fidelity` | recorded figures against replayed ones |
 //! | `limits` | what the answer does not cover |
 //! | `answer` | comparisons, cut down to those that exceed the errors; the first sentence |
 
 mod answer;
 mod arms;
+mod check;
 mod fidelity;
 mod limits;
 mod measure;
@@ -20,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::schedule::fresh_seed;
 use crate::scratch;
 use arms::Arm;
+use check::{Check, Checks};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Bytes;
 use iotrail_load::options::Trace;
@@ -27,9 +30,10 @@ use iotrail_replay::batches;
 use iotrail_replay::files::{Files, Places};
 use iotrail_replay::program::Program;
 use iotrail_replay::run::{Interface, Speed};
+use iotrail_schema::measurement::Measurement;
 use iotrail_schema::replay_record::{BatchKind, ReplayArm, ReplayRecord, SCHEMA};
 use iotrail_stats::random::SplitMix64;
-use measure::Round;
+use measure::{Round, Run};
 
 /// The options of `replay`.
 #[derive(Debug, Clone)]
@@ -43,6 +47,8 @@ pub struct ReplayOptions {
     pub batch: Option<u32>,
     pub depth: Option<u32>,
     pub speed: Option<Speed>,
+    /// The recording was read up to so many requests.
+    pub requests: u64,
     pub maps: Vec<(PathBuf, PathBuf)>,
     pub allow_write: bool,
     pub repeats: u32,
@@ -73,17 +79,15 @@ pub fn replay(
     stop: &AtomicBool,
 ) -> Result<ReplayRecord> {
     let arms = arms::of(&program, options)?;
-    let folder = |size: u64| {
-        let file = scratch::file(Bytes(size))?;
-        scratch::make_folder(&file)?;
-        file.parent().map(Path::to_path_buf).ok_or_else(|| Error::internal("a scratch file has no directory"))
-    };
-    let places = Places { maps: &options.maps, allow_write: options.allow_write, scratch: &folder };
     progress(Progress::Copying);
-    let files = Files::prepare(&program, &places, stop)?;
+    let files = prepare(&program, options, stop)?;
+    // The bytes of an import and its calls are not known, and `--trace off` has no probes.
+    let is_checked = !program.observed.doubts.imported && options.trace != Trace::Off;
+    let check = is_checked.then(|| Check::new(recording, &files, options, &folder(0)?)).transpose()?;
+    let mut checks = Checks::default();
 
     let mut rounds: Vec<Round> = Vec::new();
-    let of = arms.len() * (1 + options.repeats as usize);
+    let of = arms.len() * (1 + options.repeats as usize) + usize::from(is_checked) * options.repeats as usize;
     for (done, arm) in arms.iter().enumerate() {
         progress(Progress::Replaying { arm: &arm.name, done, of });
         rounds.push(Round::traced(arm, &files, options.trace, stop)?);
@@ -100,6 +104,15 @@ pub fn replay(
             done += 1;
             rounds[at].timed(&arms[at], &files, stop)?;
         }
+        if let Some(check) = check.as_ref().filter(|_| checks.failed.is_none()) {
+            progress(Progress::Replaying { arm: "self-check", done, of });
+            done += 1;
+            match check.run(&files, stop) {
+                Ok(observed) => checks.observed.push(observed),
+                Err(e) if options.trace == Trace::On => return Err(e),
+                Err(e) => checks.failed = Some(e.to_string()),
+            }
+        }
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -110,12 +123,40 @@ pub fn replay(
         return Err(Error::machine("stopped before a replay was measured", "let it run longer, or record less"));
     }
     rounds.iter_mut().for_each(|r| r.runs.truncate(pairs));
-    Ok(record(&program, recording, &arms, &rounds, &files))
+    Ok(record(&program, recording, &arms, &rounds, &checks, &files))
 }
 
-fn record(program: &Program, recording: &Path, arms: &[Arm], rounds: &[Round], files: &Files) -> ReplayRecord {
-    let fidelity = fidelity::of(&program.observed, &rounds[0]);
-    let comparisons = answer::comparisons(arms, rounds, &fidelity);
+/// Replays the program once, with the options and without probes: another process may trace it.
+pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Measurement> {
+    let arms = arms::of(&program, options)?;
+    let files = prepare(&program, options, stop)?;
+    let arm = arms.iter().rev().find(|arm| !arm.is_control && arm.base == 0).expect("the unchanged replay is one");
+    let interrupted = || Error::machine("stopped during the replay", "let it run longer, or record less");
+    Ok(Run::measured(arm, &files, stop)?.ok_or_else(interrupted)?.measurement)
+}
+
+fn prepare(program: &Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Files> {
+    Files::prepare(program, &Places { maps: &options.maps, allow_write: options.allow_write, scratch: &folder }, stop)
+}
+
+/// The directory of scratch files, with so much space.
+fn folder(size: u64) -> Result<PathBuf> {
+    let file = scratch::file(Bytes(size))?;
+    scratch::make_folder(&file)?;
+    file.parent().map(Path::to_path_buf).ok_or_else(|| Error::internal("a scratch file has no directory"))
+}
+
+fn record(
+    program: &Program,
+    recording: &Path,
+    arms: &[Arm],
+    rounds: &[Round],
+    checks: &Checks,
+    files: &Files,
+) -> ReplayRecord {
+    let fidelity = fidelity::of(&program.observed, &checks.observed);
+    let slowdown = fidelity::slowdown(&checks.observed, &rounds[0]);
+    let comparisons = answer::comparisons(arms, rounds, &fidelity, slowdown);
     let of_arm = |(at, (arm, round)): (usize, (&Arm, &Round))| ReplayArm {
         name: arm.name.clone(),
         upper_bound: arm.upper_bound,
@@ -140,8 +181,9 @@ fn record(program: &Program, recording: &Path, arms: &[Arm], rounds: &[Round], f
             batches::Kind::Varied => BatchKind::Varied,
             batches::Kind::Unknown => BatchKind::Unknown,
         },
-        limits: limits::of(program, arms, rounds, files),
+        limits: limits::of(program, arms, rounds, checks, files),
         fidelity,
+        capture_slowdown: slowdown,
         arms: arms_shown,
     }
 }

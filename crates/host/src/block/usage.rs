@@ -130,14 +130,17 @@ fn target_of(root: &Path, meta: &Metadata) -> Option<String> {
 }
 
 /// Another process that has a file open for writing, as far as this process may look. A child that has not executed its program yet has
-/// this process's descriptors.
+/// this process's descriptors. A process of the same program that this one descends from has started it for its own files.
 fn written_by(root: &Path, is_it: impl Fn(&Metadata) -> bool) -> Option<String> {
     let own = std::process::id().to_string();
     let exe = |process: &str| fs::read_link(files::below(root, format!("proc/{process}/exe"))).ok();
-    let is_own_child = |process: &str| {
+    let parent = |process: &String| {
         let status = files::text(root, format!("proc/{process}/status")).unwrap_or_default();
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
-        parent.is_some_and(|parent| parent.trim() == own) && exe(process) == exe(&own)
+        status.lines().find_map(|line| line.strip_prefix("PPid:").map(|parent| parent.trim().to_owned()))
+    };
+    let ancestors: Vec<String> = std::iter::successors(Some(own.clone()), parent).skip(1).take(64).collect();
+    let is_relative = |process: &String| {
+        (ancestors.contains(process) || parent(process).as_ref() == Some(&own)) && exe(process) == exe(&own)
     };
     processes(root).filter(|process| *process != own).find_map(|process| {
         let is_open = |fd: &String| {
@@ -145,7 +148,7 @@ fn written_by(root: &Path, is_it: impl Fn(&Metadata) -> bool) -> Option<String> 
             meta.is_ok_and(|meta| is_it(&meta)) && may_write(root, &process, fd)
         };
         let is_writer = files::entries(root, format!("proc/{process}/fd")).iter().any(is_open);
-        (is_writer && !is_own_child(&process)).then(|| {
+        (is_writer && !is_relative(&process)).then(|| {
             let comm = files::text(root, format!("proc/{process}/comm")).unwrap_or_default();
             format!("process {process} ({comm}) has it open for writing")
         })

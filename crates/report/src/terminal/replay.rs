@@ -185,6 +185,7 @@ mod tests {
             pairs: 10,
             batches: BatchKind::Fixed,
             fidelity: figures.iter().map(|name| (name.to_string(), f)).collect(),
+            capture_slowdown: Some(1.1),
             arms: vec![arm.clone(), ReplayArm { name: "--depth 4".into(), ..arm }],
             limits: ["think_time", "page_cache", "left_out", "errors", "copies"].map(limit).to_vec(),
         };
