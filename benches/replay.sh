@@ -1,0 +1,114 @@
+#!/bin/sh
+# How far `replay` is from the program that was recorded.
+#
+# Each load is recorded once, with requests for SECONDS. Then the program without probes, the program again, the unchanged replay and, if fio can, fio
+# with its own iolog of the same load run PAIRS times, in random order. Ratios are to the program of the same round, as medians. Calls and
+# requests in flight are those of the self-check: recorded and replayed, both while being recorded. p99 is that of the self-check too if a program does not print it.
+#
+# Some ten minutes on an idle machine. Needs root, fio, and a C compiler with liburing for the chains.
+#
+# usage: replay.sh [IOTRAIL] [PAIRS] [SECONDS] [LOAD...]
+set -eu
+iotrail=$(realpath "${1:-target/release/iotrail}")
+pairs=${2:-10}
+seconds=${3:-2}
+[ $# -gt 3 ] && shift 3 || shift $#
+here=$(cd "$(dirname "$0")" && pwd)
+dir=$(mktemp -d "${SCRATCH:-/var/tmp}/replay.XXXXXX")
+trap 'rm -rf "$dir"' EXIT INT TERM
+for file in data other written copy; do
+    dd if=/dev/urandom of="$dir/$file" bs=1M count=128 status=none
+done
+sync
+cc -O2 -o "$dir/chains" "$here/chains.c" -luring 2>/dev/null || rm -f "$dir/chains"
+
+python3 - "$iotrail" "$pairs" "$seconds" "$dir" "$@" <<'END'
+import json, math, os, random, statistics, subprocess, sys
+
+iotrail, pairs, seconds, dir, only = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4], sys.argv[5:]
+
+def run(command):
+    p = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=dir)
+    if p.returncode:
+        sys.exit("%s: %s" % (" ".join(command), p.stderr))
+    return p.stdout
+
+def fio(*jobs, end):
+    common = ["fio", "--output-format=json", "--ioengine=io_uring", "--bs=4k", "--size=128M", "--lat_percentiles=1", "--invalidate=0"]
+    return common + [option for job in jobs for option in job + end(len(jobs))]
+
+def figures(text):
+    """Requests per second, syncs included, and the p99 of the reads if there is nothing else."""
+    out = json.loads(text[text.index("{"):])
+    if "iops" in out:
+        return out["iops"], None
+    jobs = out["jobs"]
+    n = sum(j[kind]["total_ios"] for j in jobs for kind in ("read", "write", "sync"))
+    ms = max(j[kind]["runtime"] for j in jobs for kind in ("read", "write"))
+    reads_only = all(j["write"]["total_ios"] == 0 for j in jobs)
+    p99 = [j["read"]["lat_ns"].get("percentile", {}).get("99.000000") for j in jobs]
+    return n * 1000 / ms, max(p99) if reads_only and all(p99) else None
+
+def replayed(text):
+    out = json.loads(text)
+    return out["iops"], out["latency_ns"]["p99"]
+
+def job(name, file, depth, *more):
+    return ["--name=" + name, "--filename=%s/%s" % (dir, file), "--rw=randread", "--iodepth=%d" % depth, *more]
+
+loads = {"direct, depth %d" % d: [job("j", "data", d, "--direct=1")] for d in (1, 16, 64)}
+loads["70/30, fdatasync"] = [job("j", "written", 16, "--direct=1", "--rw=randrw", "--rwmixread=70", "--fdatasync=32")]
+loads["2 jobs"] = [job("j", "data", 16, "--direct=1"), job("k", "other", 16, "--direct=1")]
+loads.update({"cached, depth %d" % d: [job("j", "data", d)] for d in (1, 16)})
+loads["chains"] = None
+
+def measure(name, jobs):
+    by_time = lambda n: ["--time_based", "--runtime=%g" % seconds]
+    if jobs:
+        per_second, _ = figures(run(fio(*jobs, end=by_time)))
+        count = max(int(per_second * seconds), 100)
+        program = fio(*jobs, end=lambda n: ["--number_ios=%d" % (count // n)])
+    else:
+        chains = [dir + "/chains", dir + "/written"]
+        per_second, _ = figures(run(chains + ["300", "8"]))
+        program = chains + [str(max(int(per_second * seconds / 2), 100)), "8"]
+    record = dir + "/r.iotrail"
+    run([iotrail, "trace", "--for-replay", "--no-store", "--force", "--record", record, "--", *program])
+    maps = ["--map", "%s/written=%s/copy" % (dir, dir), "--allow-write"]
+    arms = {"program": (program, figures), "again": (program, figures), "replay": ([iotrail, "replay", record, "--once", "--json", *maps], replayed)}
+    if jobs:
+        run([option for option in fio(*jobs, end=lambda n: ["--number_ios=%d" % (count // n)]) for option in
+             ([option, "--write_iolog=%s/%s.log" % (dir, option[7:])] if option.startswith("--name=") else [option])])
+        logged = [[*(o for o in j if not o.startswith(("--filename", "--rw", "--fdatasync"))), "--read_iolog=%s/%s.log" % (dir, j[0][7:])] for j in jobs]
+        arms["iolog"] = (fio(*logged, end=lambda n: []), figures)
+    rows = {arm: [] for arm in arms}
+    for _ in range(pairs):
+        for arm in random.sample(list(arms), len(arms)):
+            command, read = arms[arm]
+            rows[arm].append(read(run(command)))
+    check = json.loads(run([iotrail, "replay", record, "--json", "--repeats", str(max(pairs // 3, 2)), *maps]))["fidelity"]
+    def ratio(arm, figure):
+        both = [(a[figure], b[figure]) for a, b in zip(rows["program"], rows.get(arm, []))]
+        if not both or not all(a and b for a, b in both):
+            return None
+        logs = [math.log(b / a) for a, b in both]
+        half = 2.262 * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else 0
+        mean = statistics.mean(logs)
+        return [math.expm1(x) for x in (mean, mean - half, mean + half)]
+    percent = lambda x: "-" if x is None else "%+.0f %%" % (100 * x)
+    interval = lambda r: "-" if r is None else "%s (%s to %s)" % tuple(percent(x) for x in r)
+    error = lambda figure: percent(check[figure]["error"])
+    p99 = ratio("replay", 1)
+    print("| %s |" % " | ".join([name, error("calls_per_io"), error("in_flight"), interval(ratio("replay", 0)), interval(ratio("again", 0)),
+        percent(p99[0]) if p99 else error("latency_p99") + " (check)", percent((ratio("again", 1) or [None])[0]), error("iops"),
+        percent((ratio("iolog", 0) or [None])[0]), percent((ratio("iolog", 1) or [None])[0])]), flush=True)
+
+print("| load | calls | in flight | IOPS | IOPS, program again | p99 | p99, program again | self-check's IOPS | iolog's IOPS | iolog's p99 |")
+print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+for name, jobs in loads.items():
+    if not only or name in only:
+        if "cached" in name:
+            open(dir + "/data", "rb").read()
+        if jobs or os.path.exists(dir + "/chains"):
+            measure(name, jobs)
+END
