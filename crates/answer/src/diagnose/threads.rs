@@ -44,8 +44,11 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if !enough || has(&r.flags, "sqpoll") {
         return None;
     }
-    let mut submitters: Vec<String> =
-        threads.threads.iter().filter(|t| t.waits * 100 < t.submitted).take(NAMED).map(name).collect();
+    let submitting: Vec<&ThreadRecord> = threads.threads.iter().filter(|t| t.waits * 100 < t.submitted).collect();
+    // A pool's threads have one name: one of them is enough.
+    let are_alike = submitting.len() > NAMED && submitting.iter().all(|t| t.comm == submitting[0].comm);
+    let named = submitting.iter().take(if are_alike { 1 } else { NAMED });
+    let mut submitters: Vec<String> = named.map(|t| name(t)).collect();
     let more = (detour.threads as usize).saturating_sub(submitters.len());
     submitters.extend((more > 0).then(|| plural(more, if submitters.is_empty() { "thread" } else { "other thread" })));
     let waiters = waiting.iter().take(NAMED).map(|(of, thread)| match of.tgid == r.tgid {

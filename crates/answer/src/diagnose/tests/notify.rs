@@ -46,6 +46,14 @@ fn who_waits_for_whose_completions_is_named() {
     assert_eq!(with(|r| r.flags = vec!["sqpoll".into()]), Vec::<String>::new());
     assert_eq!(with(|r| r.threads.as_mut().unwrap().threads[1].waits = 3), Vec::<String>::new());
     assert_eq!(with(|r| r.threads.as_mut().unwrap().detour.as_mut().unwrap().share = 0.01), Vec::<String>::new());
+    // Of a pool one thread is named.
+    let mut pool = reaped_elsewhere();
+    let threads = pool.rings[0].threads.as_mut().unwrap();
+    let writer = threads.threads[0].clone();
+    threads.threads.extend((0..4).map(|i| ThreadRecord { tid: 2000 + i, ..writer.clone() }));
+    threads.detour.as_mut().unwrap().threads = 5;
+    let f = only(&pool, "reaped_elsewhere");
+    assert!(f.text.contains("submitted by ib_writer (1235) and 4 other threads and awaited"), "{}", f.text);
     // Another process waits: its use of the ring has a record of its own.
     let mut t = reaped_elsewhere();
     let reaper = t.rings[0].threads.as_mut().unwrap().threads.remove(1);
