@@ -121,7 +121,7 @@ pub fn overwrites_its_own_alone() {
     let report = || iotrail(folder.path(), &["report", "last", "--store", "s.db", "-o", "page.html"]);
     std::fs::write(&path, "<!DOCTYPE html>\n<p>somebody's").expect("a file of our own");
     let (status, said) = report();
-    assert_eq!((status, said.contains("is no report of iotrail's")), (2, true), "{said}");
+    assert_eq!((status, said.contains("is not an iotrail report")), (2, true), "{said}");
     assert_eq!(std::fs::read_to_string(&path).expect("there"), "<!DOCTYPE html>\n<p>somebody's");
     std::fs::remove_file(&path).expect("a file of our own");
     for _ in 0..2 {
