@@ -224,7 +224,10 @@ fn without_rings() -> Result<(), Failed> {
     let out = daemon.output().expect("iotrail runs");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("without setting up an io_uring, and left in the background: ") && said.contains(" (ground)"), "{said}");
+    assert!(
+        said.contains("without setting up an io_uring, and left in the background: ") && said.contains(" (ground)"),
+        "{said}"
+    );
     // If no arm concerns rings, none is needed.
     let run = tried("tried_none", &["--env-arm", "A=1"]);
     assert_eq!(done(&run, "A=1"), [200.0, 200.0]);
