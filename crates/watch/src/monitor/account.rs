@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn the_time_of_a_thread_is_divided_without_a_rest() {
         let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
-        let sleeps = Sleeps::from([(8, Sleep { reason: Some(Reason::Writeback), is_sync: false, limit: None })]);
+        let sleeps = Sleeps::from([(8, Sleep { reason: Some(Reason::Writeback), is_sync: false, ..Sleep::default() })]);
         let mut accounts = Accounts::default();
         for i in 0..=10 {
             let runs = Thread { runnable_ns: i * MS, ..thread(7, i * 2, false) };

@@ -373,10 +373,10 @@ impl Monitor {
             } else if !t.is_same_sleep {
                 self.sleeps.insert(t.tid, of_call(t));
             }
-            // Read from the program's memory, and so only if the sleep may be late.
+            // Read from the program's memory, and so once, and only if the sleep may be late.
             let may_be_late = t.asleep_ns.is_some_and(|ns| ns >= late_ns / 2);
-            if let Some(sleep) = self.sleeps.get_mut(&t.tid).filter(|s| may_be_late && s.limit.is_none()) {
-                sleep.limit = limit::of(t, &self.options.numbers);
+            if let Some(sleep) = self.sleeps.get_mut(&t.tid).filter(|s| may_be_late && !s.limit_was_read) {
+                (sleep.limit, sleep.limit_was_read) = (limit::of(t, &self.options.numbers), true);
             }
         }
     }
@@ -731,13 +731,13 @@ fn after(period: Duration, random: &mut Random) -> Duration {
 
 fn of_stack(stack: &[u64]) -> Sleep {
     let functions = snapshot::functions(stack);
-    Sleep { reason: sleep::reason(&functions), limit: None, is_sync: functions.contains(&"vfs_fsync_range") }
+    Sleep { reason: sleep::reason(&functions), is_sync: functions.contains(&"vfs_fsync_range"), ..Sleep::default() }
 }
 
 /// Without a stack.
 fn of_call(t: &Thread) -> Sleep {
     let call = t.call.filter(|_| !t.is_kernels).map(syscall_name);
-    Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), is_sync: false, limit: None }
+    Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), ..Sleep::default() }
 }
 
 /// Threads that ran between two surveys, the longest first.

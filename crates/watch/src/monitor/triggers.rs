@@ -136,13 +136,15 @@ pub enum Event {
 }
 
 /// Why a thread sleeps, by its stack.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sleep {
     pub reason: Option<Reason>,
     /// vfs_fsync_range is on its stack.
     pub is_sync: bool,
     /// The time limit of its wait in io_uring_enter(2); `None`: it has none, or it is not known.
     pub limit: Option<Duration>,
+    /// It is looked up once: the program's memory may be unreadable.
+    pub limit_was_read: bool,
 }
 
 /// By thread.

@@ -142,14 +142,14 @@ fn each_condition_of_a_ring_has_its_trigger() {
 #[test]
 fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
     let mut s = Samples::new();
-    s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false, limit: None });
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false, ..Sleep::default() });
     s.of(300, |_| (vec![waiting(1, 1)], vec![ring()]));
     let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
     assert_eq!((key.trigger, key.id), (Trigger::BlockedSubmission, 7));
     assert_eq!(facts.thread.as_ref().and_then(|t| t.reason.clone()), Some(Reason::RequestTag));
     assert_eq!(facts.ring.as_ref().and_then(|r| r.fd), Some(3));
     let mut s = Samples::new();
-    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false, limit: None });
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false, ..Sleep::default() });
     s.of(3000, |_| (vec![waiting(1, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "it waits for completions");
     let fsync = || asleep_in(libc::SYS_fsync as u32, [3, 0, 0, 0, 0]);
@@ -160,7 +160,7 @@ fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
     s.of(3000, |i| (vec![Thread { switches: i, ..fsync() }], vec![]));
     assert_eq!(s.fired(), [], "many short ones");
     let mut s = Samples::new();
-    s.sleeps.insert(9, Sleep { reason: Some(Reason::Writeback), is_sync: true, limit: None });
+    s.sleeps.insert(9, Sleep { reason: Some(Reason::Writeback), is_sync: true, ..Sleep::default() });
     let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
     s.of(600, |_| (vec![worker.clone()], vec![]));
     assert_eq!(s.fired(), [("slow_sync", None)]);
@@ -263,7 +263,7 @@ fn an_sqpoll_thread_that_runs_without_work_spins() {
 fn a_wait_is_late_beyond_its_own_limit() {
     let mut s = Samples::new();
     let limit = Some(Duration::from_millis(100));
-    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), is_sync: false, limit });
+    s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), limit, ..Sleep::default() });
     s.of(250, |_| (vec![waiting(0, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "100 ms of its limit, and 150 ms");
     // It is awake, and gets no CPU.
@@ -279,7 +279,7 @@ fn a_wait_is_late_beyond_its_own_limit() {
 #[test]
 fn a_worker_that_sleeps_uninterruptibly_has_a_slow_request() {
     let mut s = Samples::new();
-    s.sleeps.insert(9, Sleep { reason: Some(Reason::RwSemaphore), is_sync: false, limit: None });
+    s.sleeps.insert(9, Sleep { reason: Some(Reason::RwSemaphore), is_sync: false, ..Sleep::default() });
     let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
     let busy = |i: u64| Ring { posted: i as u32, taken: i as u32, ..ring() };
     s.of(3000, |i| (vec![Thread { switches: i, ..elsewhere() }, worker.clone()], vec![busy(i)]));
