@@ -208,7 +208,7 @@ const LEAST_GROUPS: usize = 5;
 /// throughout is divided, and a short one is more often. So all requests are divided as those of like latency were.
 #[derive(Debug, Clone, Default)]
 pub struct Divisions {
-    /// Of those before the first that was sampled.
+    /// Sum over the requests before the first sampled one.
     exact: Division,
     sampled: Option<Box<Sample>>,
 }
@@ -219,15 +219,15 @@ struct Sample {
     classes: Vec<(u8, Class)>,
     /// Divided requests by group.
     groups: [Division; GROUPS],
+    /// The latency of the divided ones, each once.
+    observed: f64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Class {
-    /// Of all requests, in weighted nanoseconds.
+    /// Latency of all requests, in weighted nanoseconds.
     latency: f64,
     divided: Division,
-    /// Of the divided ones, each once.
-    observed: f64,
 }
 
 impl Sample {
@@ -239,7 +239,7 @@ impl Sample {
         &mut self.classes[i].1
     }
 
-    /// Of all requests, as those that were divided say.
+    /// Estimate for all requests from the divided ones.
     fn division(&self) -> Division {
         let mut sums = Division::default();
         for (_, class) in &self.classes {
@@ -253,19 +253,16 @@ impl Sample {
         sums
     }
 
-    /// Half the 95 % interval of a row's share: of a ratio of sums over groups.
+    /// Half the 95 % interval of a row's share, which is a ratio of sums over groups.
     fn half_of_share(&self, row: usize) -> Option<f64> {
         let groups: Vec<(f64, f64)> =
             self.groups.iter().map(|g| (g.0[row], g.total())).filter(|(_, total)| *total > 0.0).collect();
         let (sum, total) = groups.iter().fold((0.0, 0.0), |(sum, total), (part, of)| (sum + part, total + of));
         let apart = |(part, of): &(f64, f64)| (part - sum / total * of) / total * groups.len() as f64;
         let [lo, hi] = interval_of_mean(&groups.iter().map(apart).collect::<Vec<_>>())?;
-        let (observed, latency) = self
-            .classes
-            .iter()
-            .fold((0.0, 0.0), |(observed, latency), (_, class)| (observed + class.observed, latency + class.latency));
-        // What was observed has no sampling error.
-        let unobserved = (1.0 - observed / latency).max(0.0).sqrt();
+        let latency: f64 = self.classes.iter().map(|(_, class)| class.latency).sum();
+        // Observed requests have no sampling error.
+        let unobserved = (1.0 - self.observed / latency).max(0.0).sqrt();
         (groups.len() >= LEAST_GROUPS).then_some((hi - lo) / 2.0 * unobserved)
     }
 }
@@ -301,8 +298,8 @@ impl Divisions {
         let class = sample.class(power(latency_ns));
         class.latency += latency_ns as f64 * f64::from(weight.max(1));
         if let Some(division) = division {
-            class.observed += latency_ns as f64;
             class.divided.add(&division, 1.0);
+            sample.observed += latency_ns as f64;
             sample.groups[(submitted_ns >> GROUP_BITS) as usize % GROUPS].add(&division, 1.0);
         }
     }
@@ -314,10 +311,10 @@ impl Divisions {
         for (power, more) in &more.classes {
             let class = sample.class(*power);
             class.latency += more.latency;
-            class.observed += more.observed;
             class.divided.add(&more.divided, 1.0);
         }
         sample.groups.iter_mut().zip(&more.groups).for_each(|(group, more)| group.add(more, 1.0));
+        sample.observed += more.observed;
     }
 
     /// In whole nanoseconds, those that are not 0, the largest first.
@@ -491,7 +488,7 @@ mod tests {
     #[test]
     fn requests_observed_in_part_are_divided_as_those_of_like_latency() {
         let mut sums = Divisions::default();
-        // Of the long ones, which spend all in the interrupt, fewer are observed throughout.
+        // Fewer of the long reads are observed throughout; they spend all their time after the device.
         for after in 0..20 {
             sums.take(&read_of(100, after, false));
             (0..9).for_each(|_| sums.take(&read_of(1000, after, true)));

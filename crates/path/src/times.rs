@@ -136,10 +136,9 @@ impl Times {
     }
 
     /// What means are of: all but the waits; where there is nothing else, these.
-    fn of_means(&self) -> Sums {
-        let mut sums = self.kept.clone();
-        self.armed.values().for_each(|armed| sums.add(armed));
-        if sums.completions > 0 { sums } else { self.waits.clone() }
+    fn of_means(&self) -> Vec<&Sums> {
+        let kept: Vec<&Sums> = std::iter::once(&self.kept).chain(self.armed.values()).collect();
+        if kept.iter().any(|sums| sums.completions > 0) { kept } else { vec![&self.waits] }
     }
 
     /// Quantiles, least and greatest are of all; the mean is of those that are no waits.
@@ -147,11 +146,15 @@ impl Times {
     /// `one_in`: as of [`Durations::latency`].
     pub fn latency(&self, one_in: u32) -> Latency {
         let all = self.latency.latency(one_in);
-        let of = self.of_means();
-        if of.completions == all.count {
+        let (mut completions, mut latency) = (0, Mean::default());
+        for sums in self.of_means() {
+            completions += sums.completions;
+            latency.add(&sums.latency);
+        }
+        if completions == all.count {
             return all;
         }
-        Latency { mean: of.latency.mean(), mean_ci95: of.latency.interval(one_in), ..all }
+        Latency { mean: latency.mean(), mean_ci95: latency.interval(one_in), ..all }
     }
 
     /// Of all of them, waits included.
@@ -173,7 +176,11 @@ impl Times {
 
     /// The account of the requests in the mean latency. `None`: there are none.
     pub fn account(&self) -> Option<RequestAccount> {
-        let Sums { weight, divisions, .. } = self.of_means();
+        let (mut weight, mut divisions) = (0, Divisions::default());
+        for sums in self.of_means() {
+            weight += sums.weight;
+            divisions.add(&sums.divisions);
+        }
         let rows = divisions.rows();
         let latency_sum_ns = rows.iter().map(|row| row.ns).sum();
         let (from, to) = (Start::Submitted, End::Posted);
@@ -189,7 +196,9 @@ impl Times {
     /// Means as in [`latency`](Self::latency).
     pub fn stages(&self, one_in: u32) -> Option<StageRecord> {
         let runnable = self.runnable.as_ref().and_then(|r| r.record(one_in));
-        self.of_means().stages.record(&self.delays, runnable, one_in)
+        let mut stages = Stages::default();
+        self.of_means().iter().for_each(|sums| stages.add(&sums.stages));
+        stages.record(&self.delays, runnable, one_in)
     }
 }
 
@@ -231,23 +240,26 @@ impl Sums {
         self.weight += other.weight;
         self.latency.add(&other.latency);
         self.divisions.add(&other.divisions);
-        let (sum, other) = (&mut self.stages, &other.stages);
-        sum.completions += other.completions;
-        sum.weight += other.weight;
-        sum.issue += other.issue;
-        sum.wait += other.wait;
-        sum.delivery += other.delivery;
-        sum.file_system += other.file_system;
-        sum.ended |= other.ended;
-        sum.total.add(&other.total);
-        sum.queued.completions += other.queued.completions;
-        sum.queued.weight += other.queued.weight;
-        sum.queued.until += other.queued.until;
-        sum.queued.delivery += other.queued.delivery;
+        self.stages.add(&other.stages);
     }
 }
 
 impl Stages {
+    fn add(&mut self, other: &Stages) {
+        self.completions += other.completions;
+        self.weight += other.weight;
+        self.issue += other.issue;
+        self.wait += other.wait;
+        self.delivery += other.delivery;
+        self.file_system += other.file_system;
+        self.ended |= other.ended;
+        self.total.add(&other.total);
+        self.queued.completions += other.queued.completions;
+        self.queued.weight += other.queued.weight;
+        self.queued.until += other.queued.until;
+        self.queued.delivery += other.queued.delivery;
+    }
+
     fn record(&self, delays: &Durations, runnable: Option<Runnable>, one_in: u32) -> Option<StageRecord> {
         let of = |sum: u128, weight: u64| (weight > 0).then(|| sum as f64 / weight as f64);
         let mean = |sum: u128| of(sum, self.weight);
