@@ -74,9 +74,9 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
         let hung = tried.iter().filter(|_| plan.searches().is_some()).find(|t| has_hung(t) && is_with(t));
         let measured = tried.iter().filter(|t| t.is_measured()).count();
         let arm = match hung {
-            Some(hung) => like_hung(fine(name), hung),
+            Some(hung) => like_hung(TriedArm::new(name), hung),
             None if plan.budget.is_some_and(|budget| !budget.holds(each, measured + 1, trial)) => {
-                TriedArm { dropped: Some("no time left in the budget to try it".into()), ..fine(name) }
+                TriedArm { dropped: Some("no time left in the budget to try it".into()), ..TriedArm::new(name) }
             }
             None => match look(name, options, &as_is, stop)? {
                 Some(arm) => arm,
@@ -131,7 +131,7 @@ fn look_as_is<'p>(
     let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
     let patience = Patience { stall: options.stall, in_all: Some(in_all) };
     let expected = Expected { exit_status: run.exit_status, patience, trial, each };
-    let arm = seen(fine(name), &run);
+    let arm = seen(TriedArm::new(name), &run);
     let trace = run.trace.take().map(|t| *t);
     Ok(Some((arm, AsIs { name, options, run, trace, expected })))
 }
@@ -218,18 +218,6 @@ fn firsts(plan: &Plan) -> Vec<(String, ProgramOptions)> {
     plan.arms.iter().filter_map(of).collect()
 }
 
-fn fine(name: &str) -> TriedArm {
-    TriedArm {
-        name: name.into(),
-        legal: Legal::Yes,
-        reason: String::new(),
-        rings: Vec::new(),
-        dropped: None,
-        watched: None,
-        hang: None,
-    }
-}
-
 /// Whether the as-is run can be measured.
 fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> Result<()> {
     // The file may have been written in the meantime.
@@ -282,7 +270,7 @@ fn changes_rings(plan: &Plan) -> bool {
 
 /// Judges an arm before its run, by the kernel's rules and the as-is run.
 fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run) -> TriedArm {
-    let mut arm = fine(name);
+    let mut arm = TriedArm::new(name);
     let change = options.change;
     let mut risks: Vec<String> = Vec::new();
     let mut risk = |text: &str| {

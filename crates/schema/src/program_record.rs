@@ -83,6 +83,19 @@ pub struct Hang {
 }
 
 impl TriedArm {
+    /// Without an objection, and not run yet.
+    pub fn new(name: &str) -> Self {
+        TriedArm {
+            name: name.into(),
+            legal: Legal::Yes,
+            reason: String::new(),
+            rings: Vec::new(),
+            dropped: None,
+            watched: None,
+            hang: None,
+        }
+    }
+
     pub fn is_measured(&self) -> bool {
         self.legal != Legal::No && self.dropped.is_none()
     }

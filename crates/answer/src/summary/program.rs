@@ -352,13 +352,11 @@ mod tests {
         let mut run = run([LEVEL, LEVEL]);
         let hang = Some(Hang { arm: "sqpoll".into(), waited_ns: 12_000_000_000 });
         let tried = |name: &str| TriedArm {
-            name: name.into(),
             legal: Legal::Risky,
             reason: "it may stall".into(),
-            rings: Vec::new(),
             dropped: Some("it was still running after 12.0 s".into()),
-            watched: None,
             hang: hang.clone(),
+            ..TriedArm::new(name)
         };
         run.tried = ["sqpoll", "sqpoll · cpus irq", "sqpoll sq-cpu 1"].map(tried).to_vec();
         let notes: Vec<String> = super::notes(&run).into_iter().filter(|note| note.contains("hung")).collect();
@@ -376,16 +374,7 @@ mod tests {
         let mut run = run([LEVEL, LEVEL]);
         let text = "signals interrupted 3 of 9 io_uring_setup calls";
         run.cells[1].measurements.open()[2].warnings.push(Warning::new("setups_interrupted", text, ""));
-        let arm = |name: &String| TriedArm {
-            name: name.clone(),
-            legal: Legal::Yes,
-            reason: String::new(),
-            rings: Vec::new(),
-            dropped: None,
-            watched: None,
-            hang: None,
-        };
-        run.tried = run.arms.iter().map(arm).collect();
+        run.tried = run.arms.iter().map(|name| TriedArm::new(name)).collect();
         assert_eq!(super::notes(&run)[..1], [format!("coop_taskrun: {text}")]);
     }
 
