@@ -190,6 +190,15 @@ impl Host {
             self.free();
         }
     }
+
+    /// Sends the last message, and waits until the sender has left: a socket that is closed with unread data discards what it has not sent.
+    pub fn hand_over(&mut self, message: &FromServer) {
+        self.say(message);
+        let until = Instant::now() + PATIENCE;
+        while let Some(lines) = &mut self.seated
+            && lines.read_by(until).is_ok()
+        {}
+    }
 }
 
 impl Drop for Host {
