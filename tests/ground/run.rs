@@ -2,11 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::Args;
 use crate::cores::{self, Cores};
@@ -129,6 +130,19 @@ impl Run {
         let target = Target::new(File::open(&path).with_context(|| path.display().to_string())?)?;
         target.fill_cache()?;
         Ok(target)
+    }
+
+    /// The file for buffered reads, not in the page cache and read without read-ahead: each block read first is one read of the device.
+    pub fn cold(&mut self) -> Result<Target> {
+        let path = self.path()?;
+        let file = File::open(&path).with_context(|| path.display().to_string())?;
+        file.sync_all()?;
+        for advice in [libc::POSIX_FADV_DONTNEED, libc::POSIX_FADV_RANDOM] {
+            // SAFETY: a live descriptor; no memory is involved.
+            let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
+            ensure!(error == 0, "posix_fadvise: {}", std::io::Error::from_raw_os_error(error));
+        }
+        Target::new(file)
     }
 
     /// Which CPUs take the interrupts of direct reads.

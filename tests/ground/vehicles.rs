@@ -72,6 +72,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: device_irq,
     },
     Scenario {
+        name: "device_irq_buffered",
+        about: "the same with buffered reads of blocks that are not in the page cache",
+        finding: None,
+        allowed: &[],
+        count: 1_000,
+        run: device_irq_buffered,
+    },
+    Scenario {
         name: "timer_tick",
         about: "COOP_TASKRUN, one direct read at a time, looked for from user mode on a CPU without the interrupt",
         finding: Some("stranded"),
@@ -253,6 +261,25 @@ fn device_irq(run: &mut Run) -> Result<()> {
     let mut ring = Ring::open(1, &[])?;
     run.start()?;
     peeking(&mut ring, &mut target, run.count, 1, || spin(1))?;
+    run.finish(ring);
+    run.report.mostly("device_irq", 0.9);
+    Ok(())
+}
+
+fn device_irq_buffered(run: &mut Run) -> Result<()> {
+    let mut direct = run.direct()?;
+    run.pin_with_interrupt(&mut direct)?;
+    let mut target = run.cold()?;
+    let mut ring = Ring::open(1, &[])?;
+    run.start()?;
+    for block in 0..u64::from(run.count) {
+        let read = target.read_at(block * BLOCK as u64);
+        ring.push(read, BLOCK as u32);
+        ring.submit()?;
+        while ring.reap() == 0 {
+            spin(1);
+        }
+    }
     run.finish(ring);
     run.report.mostly("device_irq", 0.9);
     Ok(())

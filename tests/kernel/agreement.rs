@@ -8,14 +8,15 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::bench::{exact, file, until, watched};
 use crate::beside::Beside;
-use crate::ground::is_emulated;
+use crate::ground::{is_emulated, watch_with};
 use crate::trial;
 
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("kicks_and_interrupts_agree_with_proc_interrupts", proc_interrupts),
+        ("interrupts_of_buffered_reads_agree_with_proc_interrupts", buffered_reads),
         ("system_calls_agree_with_strace", strace),
         ("another_programs_io_does_not_leak_in", neighbour),
         ("mode_switches_by_syscall_agree_with_the_sys_exit_tracepoint", peek_makes_no_calls),
@@ -75,6 +76,24 @@ fn proc_interrupts() -> Result<(), Failed> {
                 .ok_or(format!("the disk's interrupts: {ours} for {} and {theirs}, {unseen} unseen", m.ios.unwrap()))
         },
     );
+    Ok(())
+}
+
+/// The interrupt of a read into the page cache carries no request of the ring: it belongs to the thread whose task work runs on its return.
+fn buffered_reads() -> Result<(), Failed> {
+    let (trace, truth) = watch_with("device_irq_buffered", &[]);
+    if truth["unsupported"].is_string() {
+        return Ok(());
+    }
+    let total = trace.total;
+    assert_eq!(total.ios, 1000);
+    let own = total.per_io.device_irqs.expect("irq_handler_entry is there") * 1000.0;
+    let lines = || total.interrupts.iter().filter(|i| i.credited.is_some());
+    let seen: u64 = lines().map(|i| i.count).sum();
+    let theirs: u64 = lines().map(|i| i.proc_count.expect("/proc/interrupts")).sum();
+    assert!(own <= 1000.5 && own <= seen as f64, "{own} of {seen}");
+    let due = 1000.0f64.min(theirs as f64);
+    assert!(due - own <= theirs.saturating_sub(seen) as f64 + 0.01 * due, "{own} of {theirs}, {seen} seen");
     Ok(())
 }
 
