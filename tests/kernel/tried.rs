@@ -343,8 +343,8 @@ fn running(mark: &str) -> Vec<String> {
     texts.filter(|t| t.contains(mark) && !t.contains("iotrail")).collect()
 }
 
-/// By Ctrl-C and by SIGKILL, during the run with probes and a timed run: the program ends with its children, or continues if
-/// requested.
+/// By Ctrl-C and by SIGKILL, during the run with probes and a timed run: the program ends with its children, also one that changed its
+/// user and one in a session of its own, or continues if requested.
 fn ended() -> Result<(), Failed> {
     let ends = [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")];
     let all = ends.map(|(s, w)| (s, w, false)).into_iter().chain(ends.map(|(s, w)| (s, w, true)));
@@ -356,23 +356,24 @@ fn ended() -> Result<(), Failed> {
             .args(["try", "--watch", watch, "--env-arm", "A=1", "--store"])
             .arg(folder.path().join("s.db"))
             .args(stays.then_some("--leave-running"))
-            .args(["--", "sh", "-c", &format!("sleep {mark} & sleep {mark}")])
+            .args(["--", "sh", "-c"])
+            .arg(format!("setpriv --reuid=65534 --clear-groups sleep {mark} & setsid sleep {mark} & sleep {mark}"))
             .stderr(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("iotrail runs");
         let began = std::time::Instant::now();
         // The run with probes loads them first; another one is within a block.
-        while running(&mark).len() < 2 && began.elapsed().as_secs() < 30 {
+        while running(&mark).iter().filter(|t| t.starts_with("sleep ")).count() < 3 && began.elapsed().as_secs() < 30 {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         let sent = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
         assert!(sent.expect("kill").success());
         let status = child.wait().expect("it ends");
         if stays {
-            // Both sleeps, before they end by themselves.
+            // All sleeps, before they end by themselves.
             let asleep = running(&mark).into_iter().filter(|t| t.starts_with("sleep ")).count();
-            assert_eq!((asleep, status.code()), (2, (signal != "KILL").then_some(1)), "{signal} {watch}");
+            assert_eq!((asleep, status.code()), (3, (signal != "KILL").then_some(1)), "{signal} {watch}");
             while !running(&mark).is_empty() {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
