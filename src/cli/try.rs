@@ -40,7 +40,7 @@ const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_iss
     override_usage = "iotrail try [ARMS] [OPTIONS] -- CMD [ARGS]...",
     after_help = "Arms are compared with the unmodified program. Examples:
   iotrail try -- ./server-bench
-  iotrail try --ring coop_taskrun,taskrun_flag --ring sqpoll -- fio job.fio
+  iotrail try --ring coop_taskrun,taskrun_flag --ring defer_taskrun,single_issuer -- fio job.fio
   iotrail try --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
   iotrail try --arm 'threads: ./server --io threads' -- ./server --io uring"
 )]

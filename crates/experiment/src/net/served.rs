@@ -246,7 +246,8 @@ impl Serving<'_> {
                     if let Some(span) = span {
                         self.broken_spans += 1;
                         // Errors at the final boundary are not reported.
-                        if let (Ok(part), Some(host)) = (span.end(&mut probes, false, resident_before), &mut self.host) {
+                        if let (Ok(part), Some(host)) = (span.end(&mut probes, false, resident_before), &mut self.host)
+                        {
                             host.hand_over(&FromServer::Measured(Box::new(part)));
                         }
                     }
