@@ -157,10 +157,8 @@ pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option
     search.constraints.iter().find(broken).map(|c| c.text.clone())
 }
 
-/// `<=` and `>=` allow the limit itself.
 fn keeps(c: &Constraint, x: f64) -> bool {
-    let takes_limit = c.text.contains("<=") || c.text.contains(">=");
-    takes_limit && x == c.limit || if c.below { x < c.limit } else { x > c.limit }
+    c.inclusive && x == c.limit || if c.below { x < c.limit } else { x > c.limit }
 }
 
 /// Synthetic searches.
@@ -315,8 +313,13 @@ mod tests {
     #[test]
     fn who_breaks_a_constraint_is_out_whatever_it_brings() {
         let mut run = search(&[1.0, 2.0], 0);
-        let constraint =
-            |limit| Constraint { metric: "latency_p99".into(), below: true, limit, text: "p99<1ms".into() };
+        let constraint = |limit| Constraint {
+            metric: "latency_p99".into(),
+            below: true,
+            limit,
+            inclusive: false,
+            text: "p99<1ms".into(),
+        };
         run.search.as_mut().unwrap().constraints = vec![constraint(1e6)];
         for cell in &mut run.cells {
             let mut m = iotrail_testing::sample::measurement();
@@ -328,8 +331,8 @@ mod tests {
         assert_eq!((s.set(), s.broken[1].as_deref()), (vec![0], Some("p99<1ms")));
         // The limit itself.
         let mut broken = |text: &str, limit: f64| {
-            let below = text.contains('<');
-            let c = Constraint { metric: "latency_p99".into(), below, limit, text: text.into() };
+            let (below, inclusive) = (text.contains('<'), text.contains('='));
+            let c = Constraint { metric: "latency_p99".into(), below, limit, inclusive, text: text.into() };
             run.search.as_mut().unwrap().constraints = vec![c];
             state(&run).unwrap().broken[1].is_some()
         };

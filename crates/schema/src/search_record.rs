@@ -45,6 +45,9 @@ pub struct Constraint {
     pub below: bool,
     /// In the metric's unit: ns, or a number.
     pub limit: f64,
+    /// The limit itself is allowed.
+    #[serde(default)]
+    pub inclusive: bool,
     /// The text from the command line.
     pub text: String,
 }

@@ -313,7 +313,13 @@ mod tests {
     fn a_constraint_that_cannot_break_is_reported() {
         let noted = |metric: &str| {
             let mut run = made::search(&[1.0, 1.3], 2);
-            let c = Constraint { metric: metric.into(), below: true, limit: 1e9, text: format!("{metric}<1s") };
+            let c = Constraint {
+                metric: metric.into(),
+                below: true,
+                limit: 1e9,
+                inclusive: false,
+                text: format!("{metric}<1s"),
+            };
             run.search.as_mut().unwrap().constraints = vec![c];
             head(&run).notes
         };
@@ -326,7 +332,13 @@ mod tests {
     fn where_nobody_is_left_no_longer_search_helps() {
         for second in [None, Some("cpu_per_io".to_owned())] {
             let mut run = made::search(&[1.0, 1.3, 0.7], 4);
-            let c = Constraint { metric: "iops".into(), below: false, limit: 1e9, text: "iops>1000000000".into() };
+            let c = Constraint {
+                metric: "iops".into(),
+                below: false,
+                limit: 1e9,
+                inclusive: false,
+                text: "iops>1000000000".into(),
+            };
             let search = run.search.as_mut().unwrap();
             (search.constraints, search.second) = (vec![c], second);
             run.finished_unix_s = Some(1);
@@ -457,7 +469,13 @@ mod tests {
     /// p99 in ms of c0 and of c2, in fresh blocks; 1 ms is allowed.
     fn limited(times: f64, p99: [u64; 2]) -> Head {
         let mut run = confirmation(times);
-        let constraint = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+        let constraint = Constraint {
+            metric: "latency_p99".into(),
+            below: true,
+            limit: 1e6,
+            inclusive: false,
+            text: "p99<1ms".into(),
+        };
         run.search.as_mut().unwrap().constraints = vec![constraint];
         for (cell, ms) in run.cells.iter_mut().zip(p99) {
             cell.measurements.open().iter_mut().for_each(|m| m.latency_ns.p99 = Some(ms * 1_000_000));

@@ -46,7 +46,7 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     let name = match called(metric, unit) {
         _ if !named => String::new(),
         // 21 % less of the server's CPU time.
-        name if name.starts_with("the ") => format!(" of {name}"),
+        name if metric == Metric::CpuPerIo && unit == Unit::Request => format!(" of {name}"),
         name => format!(" {name}"),
     };
     let more = ratios.iter().any(|r| *r > 1.0);

@@ -117,7 +117,13 @@ fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
     // p99 in ms of c0, c1 and c2; 1 ms is allowed.
     let limited = |times: &[[f64; 2]], p99: [u64; 3]| {
         let mut run = confirmation(times);
-        let constraint = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+        let constraint = Constraint {
+            metric: "latency_p99".into(),
+            below: true,
+            limit: 1e6,
+            inclusive: false,
+            text: "p99<1ms".into(),
+        };
         run.search.as_mut().unwrap().constraints = vec![constraint];
         for (cell, ms) in run.cells.iter_mut().zip(p99) {
             cell.measurements.open().iter_mut().for_each(|m| m.latency_ns.p99 = Some(ms * 1_000_000));

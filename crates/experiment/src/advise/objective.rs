@@ -54,7 +54,8 @@ pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint,
     let at = text.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = text.split_at(at);
     let below = rest.starts_with('<');
-    let limit = rest[1..].trim_start_matches('=').trim();
+    let (inclusive, limit) = rest[1..].strip_prefix('=').map_or((false, &rest[1..]), |limit| (true, limit));
+    let limit = limit.trim();
     let metric = metric(name.trim(), own, cpu)?;
     let figure = metric.parse::<Metric>().ok().filter(|_| !own.contains(&metric)).and_then(Metric::figure);
     let is_time = figure.is_some_and(|f| f.unit == Unit::Time);
@@ -64,7 +65,7 @@ pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint,
         (Ok(number), _) if number.is_finite() => number,
         _ => return Err(wrong()),
     };
-    Ok(Constraint { metric, below, limit, text: text.to_owned() })
+    Ok(Constraint { metric, below, limit, inclusive, text: text.to_owned() })
 }
 
 #[cfg(test)]
@@ -115,10 +116,10 @@ mod tests {
     fn a_constraint_has_a_side_and_a_limit() {
         let of = |text: &str| constraint(text, &["tps".to_owned()], Metric::CpuPerIo);
         let p99 = of("p99<=2ms").unwrap();
-        assert_eq!((p99.metric.as_str(), p99.below, p99.limit), ("latency_p99", true, 2e6));
+        assert_eq!((p99.metric.as_str(), p99.below, p99.limit, p99.inclusive), ("latency_p99", true, 2e6, true));
         let tps = of("tps > 1000").unwrap();
         assert_eq!((tps.metric.as_str(), tps.below, tps.limit), ("tps", false, 1000.0));
-        assert_eq!(of("cpus<1").unwrap().limit, 1.0);
+        assert_eq!(of("cpus<1").map(|c| (c.limit, c.inclusive)), Ok((1.0, false)));
         assert!(of("p99<2").unwrap_err().contains("has no unit"));
         assert!(of("p99=2ms").is_err() && of("cpus<").is_err() && of("tps<nan").is_err());
     }

@@ -138,7 +138,8 @@ fn a_search_is_not_resumed_for_another_objective() {
     plan.search.as_mut().unwrap().second = Some("cpu_per_io".into());
     let e = resume(&plan, &store, None).unwrap_err().to_string();
     assert!(e.contains("objective was iops and is iops,cpu_per_io"), "{e}");
-    let broken = Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, text: "p99<1ms".into() };
+    let broken =
+        Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, inclusive: false, text: "p99<1ms".into() };
     plan.search.as_mut().unwrap().second = None;
     plan.search.as_mut().unwrap().constraints.push(broken);
     let e = resume(&plan, &store, None).unwrap_err().to_string();
