@@ -115,8 +115,8 @@ pub struct TraceArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// Sample user stacks of submissions, sleeps and system calls: findings and broken limits of --expect then name call sites. --expect
-    /// implies it
+    /// Sample user stacks of submissions, sleeps, system calls and CPU time: findings and broken limits of --expect then name call sites.
+    /// --expect implies it
     #[arg(long)]
     call_sites: bool,
 

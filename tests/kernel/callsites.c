@@ -1,4 +1,6 @@
-/* Three call sites that submit, fail and sleep in known proportions: 3 no-ops, 1 read of a closed descriptor and 2 sleeps per turn. */
+/* Three call sites that submit, fail and sleep in known proportions: 3 no-ops, 1 read of a closed descriptor and 2 sleeps per turn.
+ * With a second argument, that many turns in which `computes` uses three times the CPU of `adds`.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -37,6 +39,9 @@ __attribute__((noinline)) void submits(void) { one(IORING_OP_NOP, -1); syscall(S
 __attribute__((noinline)) void fails(void) { one(IORING_OP_READ, 999); syscall(SYS_io_uring_enter, ring.fd, 1, 1, IORING_ENTER_GETEVENTS, 0, 0); reap(); }
 __attribute__((noinline)) void blocks(void) { struct timespec t = { 0, 300000 }; clock_nanosleep(CLOCK_MONOTONIC, 0, &t, 0); }
 __attribute__((noinline)) void naps(void) { struct timespec t = { 0, 100000 }; nanosleep(&t, 0); }
+static volatile unsigned long sum;
+__attribute__((noinline)) void computes(void) { for (long n = 0; n < 3000000; n++) sum += n; }
+__attribute__((noinline)) void adds(void) { for (long n = 0; n < 1000000; n++) sum += n; }
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 1000;
@@ -46,6 +51,10 @@ int main(int argc, char **argv)
 		fails();
 		blocks();
 		naps();
+	}
+	for (int i = 0; argc > 2 && i < atoi(argv[2]); i++) {
+		computes();
+		adds();
 	}
 	return 0;
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iotrail_schema::account::ThreadState;
 use iotrail_schema::stacks::{SiteAction, SiteUse, StackGapCode, Stacks};
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
@@ -13,10 +14,11 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("call_sites_have_their_names_and_shares", with_frame_pointers),
         ("missing_frame_pointers_are_told_and_call_sites_are_named", without_frame_pointers),
         ("a_stripped_program_is_told_as_such", stripped),
+        ("call_sites_have_their_share_of_the_cpu", on_cpu),
         ("a_broken_budget_names_the_call_site", budget),
         ("a_trace_becomes_folded_stacks_and_a_profile", exported),
     ];
@@ -39,11 +41,14 @@ fn built(place: &Path, options: &[&str]) -> Result<PathBuf, Failed> {
 }
 
 fn traced(program: &Path) -> Result<Stacks, Failed> {
+    traced_with(program, &[TURNS])?.stacks.ok_or_else(|| "stacks".into())
+}
+
+fn traced_with(program: &Path, arguments: &[&str]) -> Result<TraceRecord, Failed> {
     let args = ["trace", "--call-sites", "--exact", "--no-store", "--json", "--"];
-    let out = Command::new(TOOL).args(args).arg(program).arg(TURNS).output()?;
+    let out = Command::new(TOOL).args(args).arg(program).args(arguments).output()?;
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let t: TraceRecord = serde_json::from_slice(&out.stdout)?;
-    t.stacks.ok_or_else(|| "stacks".into())
+    Ok(serde_json::from_slice(&out.stdout)?)
 }
 
 /// What is done at each call site: of this kind, with this system call or operation.
@@ -118,6 +123,26 @@ fn stripped() -> Result<(), Failed> {
     assert!(gaps(&stacks, &program).contains(&StackGapCode::Stripped), "{:?}", stacks.gaps);
     let sites = at_sites(&stacks, SiteAction::Submits, "nop", |of| of.count);
     assert_eq!(sites.keys().map(String::as_str).collect::<Vec<_>>(), ["?"], "{sites:?}");
+    Ok(())
+}
+
+/// Three quarters of the computing, of some hundred samples; and all samples are the CPU time, but for a thread's last ticks.
+fn on_cpu() -> Result<(), Failed> {
+    let place = place()?;
+    let program = built(place.path(), &["-O1", "-g", "-fno-omit-frame-pointer"])?;
+    let trace = traced_with(&program, &["1", "500"])?;
+    let stacks = trace.stacks.ok_or("stacks")?;
+    let sites = at_sites(&stacks, SiteAction::Runs, "user", |of| of.ns);
+    let of = |name: &str| sites.get(name).copied().unwrap_or(0) as f64;
+    let samples: u64 = at_sites(&stacks, SiteAction::Runs, "user", |of| of.samples).values().sum();
+    // Seven standard deviations of a share of 75 %: next to other programs, the samples stand for unequal times.
+    let (share, within) = (of("computes") / (of("computes") + of("adds")), 3.0 / (samples as f64).sqrt());
+    assert!((share - 0.75).abs() < within, "{sites:?}, {samples} samples");
+    let threads = trace.account.ok_or("an account")?.threads;
+    let rows = threads.iter().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let ran: u64 = rows.map(|row| row.ns).sum();
+    let ratio = sites.values().sum::<u64>() as f64 / ran as f64;
+    assert!((0.8..1.01).contains(&ratio), "{ratio} of the CPU time is in samples");
     Ok(())
 }
 

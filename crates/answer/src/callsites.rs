@@ -12,13 +12,15 @@ use iotrail_schema::syscall;
 /// Call sites that are named.
 const NAMED: usize = 3;
 /// Shares below this are not.
-const LEAST: f64 = 0.05;
+pub const LEAST: f64 = 0.05;
 
 /// A value that stacks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SiteValue {
     /// Time asleep in system calls.
     Blocked,
+    /// Time on a CPU.
+    Cpu,
     /// Latencies of requests.
     Latency,
     /// Sleeps in system calls.
@@ -38,7 +40,9 @@ impl SiteValue {
     /// Its part of what was done at a call site.
     pub fn of(self, of: &SiteUse) -> u64 {
         match (self, of.action) {
-            (SiteValue::Blocked, SiteAction::Sleeps) | (SiteValue::Latency, SiteAction::Submits) => of.ns,
+            (SiteValue::Blocked, SiteAction::Sleeps)
+            | (SiteValue::Cpu, SiteAction::Runs)
+            | (SiteValue::Latency, SiteAction::Submits) => of.ns,
             (SiteValue::Calls, SiteAction::Calls)
             | (SiteValue::Sleeps, SiteAction::Sleeps)
             | (SiteValue::Requests, SiteAction::Submits) => of.count,

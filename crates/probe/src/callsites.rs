@@ -7,6 +7,9 @@ use crate::raw::text;
 use crate::skel::types::{site_key, site_kind, site_sum, trail, user_stack};
 use iotrail_path::delivery::syscall_name;
 
+/// `SITE_USER` of record.h.
+const USER: u32 = u32::MAX;
+
 /// Stacks are taken of the first events in a window of this many milliseconds on each CPU.
 const WINDOW_MS: u32 = 100;
 
@@ -50,6 +53,8 @@ pub enum SiteAction {
     Sleeps(String),
     /// It makes this system call.
     Calls(String),
+    /// It is on the CPU in this system call, or in `user` mode, where page faults and interrupts count too.
+    Runs(String),
     /// It submits requests of this operation.
     Submits(String),
 }
@@ -72,6 +77,10 @@ fn action(key: &site_key) -> SiteAction {
     match key.kind {
         site_kind::SITE_SLEEPS => SiteAction::Sleeps(syscall_name(key.nr)),
         site_kind::SITE_CALLS => SiteAction::Calls(syscall_name(key.nr)),
+        site_kind::SITE_RUNS => SiteAction::Runs(match key.nr {
+            USER => "user".into(),
+            nr => syscall_name(nr),
+        }),
         _ => SiteAction::Submits(opcode(key.nr)),
     }
 }

@@ -896,6 +896,7 @@ struct thread_account {
 	__u64 site; /* the user stack of the sleep under way, as in a site_key */
 	__u32 site_weight; /* sleeps that it stands for; 0: none was taken */
 	__u32 pad;
+	__u64 sited_ns; /* its time on a CPU when that was sampled last; 0: not yet */
 	struct sleep_sum sum;
 	struct thread_total total;
 };
@@ -918,7 +919,10 @@ enum site_kind {
 	SITE_SLEEPS = 0, /* in system call `nr` */
 	SITE_CALLS,	 /* makes it */
 	SITE_REFUSED,	 /* submits a request with opcode `nr` that is refused */
+	SITE_RUNS,	 /* is on the CPU in system call `nr`, or in none: SITE_USER */
 };
+
+#define SITE_USER 0xffffffffu
 
 struct site_key {
 	__u64 stack; /* its hash; 0: it cannot be read */

@@ -55,6 +55,8 @@ pub enum SiteAction {
     Calls,
     /// It submits requests.
     Submits,
+    /// It is on the CPU.
+    Runs,
 }
 
 /// Sums over the sampled events, each weighted by the inverse of its chance to be sampled.
@@ -62,13 +64,13 @@ pub enum SiteAction {
 pub struct SiteUse {
     /// What is done.
     pub action: SiteAction,
-    /// The system call, or the operation of the requests.
+    /// The system call, or the operation of the requests; `user`: a thread runs outside system calls.
     pub name: String,
     /// Events whose stack was taken.
     pub samples: u64,
     /// How many these stand for.
     pub count: u64,
-    /// Time slept, or latencies of completed requests.
+    /// Time slept or on the CPU, or latencies of completed requests.
     pub ns: u64,
     /// Failed ones.
     pub errors: u64,

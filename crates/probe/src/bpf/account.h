@@ -368,7 +368,7 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 	} else if (account->sleep.nr >= 0) {
 		account->site_weight = stack_due(account->sleep.nr & (CALLS_MAX - 1), STACKS_OF_SLEEPS);
 		if (account->site_weight)
-			account->site = user_stack();
+			account->site = user_stack(ROOM_OF_EVENTS);
 	}
 	return 0;
 }

@@ -237,7 +237,7 @@ __noinline int kernel_time_grown(__u32 nr)
 /* The call that returns now has its call site counted. */
 __noinline int call_of_site(__u32 nr, __u32 weight, __u32 failed)
 {
-	return site_counted(user_stack(), SITE_OF(SITE_CALLS, nr), weight, 0, failed);
+	return site_counted(user_stack(ROOM_OF_EVENTS), SITE_OF(SITE_CALLS, nr), weight, 0, failed);
 }
 
 static __always_inline void count_call(struct pt_regs *regs, long nr, long ret)

@@ -1,6 +1,6 @@
-/* User stacks of the program's call sites: where it submits requests, sleeps in system calls, and makes them. Of each kind of event, a CPU
- * takes the stacks of the first ones in a window of 100 ms, and then one in some: a rare call has them all. The chance is known before
- * the event is.
+/* User stacks of the program's call sites: where it submits requests, sleeps in system calls, makes them, and uses the CPU. Of each kind of
+ * event, a CPU takes the stacks of the first ones in a window of 100 ms, and then one in some: a rare call has them all. The chance is
+ * known before the event is.
  */
 #ifndef IOTRAIL_CALLSITE_H
 #define IOTRAIL_CALLSITE_H
@@ -9,6 +9,7 @@
 
 const volatile bool stacks_wanted = false;
 const volatile __u32 stack_window_jiffies = 1;
+const volatile __u32 site_tick_ns = 0; /* 0: unknown, or no stacks are wanted */
 const volatile struct user_stack user_stack_layout = {}; /* as trail_layout */
 
 #define STACKS_WHOLE 64
@@ -30,10 +31,13 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2); /* a sample may interrupt a program that takes a stack */
 	__type(key, __u32);
 	__type(value, struct stack_room);
 } user_stack_room SEC(".maps");
+
+#define ROOM_OF_EVENTS 0
+#define ROOM_OF_SAMPLES 1
 
 /* Stacks that were handed over. */
 struct {
@@ -119,12 +123,11 @@ static int walk_frame(__u32 i, struct stack_room **context)
 /* The hash of the current thread's user stack; 0: it has none. By frame pointers, each further up the stack: a register that is used for
  * something else leads nowhere, and the kernel's own walk would follow it.
  */
-__noinline __u64 user_stack(void)
+__noinline __u64 user_stack(__u32 which)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 only = 0;
 	__u64 hash = task->tgid * 0x9e3779b97f4a7c15ULL;
-	struct stack_room *room = bpf_map_lookup_elem(&user_stack_room, &only);
+	struct stack_room *room = bpf_map_lookup_elem(&user_stack_room, &which);
 
 	if (!room || task->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return 0;

@@ -36,6 +36,25 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 	ADD_CACHED(returns, last_return, key, 1, LOSS_INTERRUPT, slot);
 }
 
+/* A timer interrupt samples where the thread is, for its time on the CPU since its last sample: no other interrupt is added. At most once a
+ * tick: the scheduler's count grows by the tick.
+ */
+static __always_inline void sample_site(struct task_struct *task)
+{
+	struct thread_account *account = bpf_task_storage_get(&thread_accounts, task, 0, 0);
+	__u64 ran = task->se.sum_exec_runtime, ns;
+	struct entry entry;
+
+	if (!account || ran == account->sited_ns)
+		return;
+	/* What it ran before it was met is not known. */
+	ns = account->sited_ns ? ran - account->sited_ns : ran < site_tick_ns ? ran : site_tick_ns;
+	account->sited_ns = ran;
+	entry_of(task, &entry, false);
+	__u32 nr = entry.nr >= 0 ? entry.nr : SITE_USER;
+	site_counted(user_stack(ROOM_OF_SAMPLES), SITE_OF(SITE_RUNS, nr), 1, ns, 0);
+}
+
 static __always_inline int vector_entry(__u32 vector)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -54,6 +73,8 @@ static __always_inline int vector_entry(__u32 vector)
 		return 0;
 	slot->vectors[vector].on_watched++;
 	count_return(task, vector, 0, slot);
+	if (vector == VEC_TIMER && site_tick_ns)
+		sample_site(task);
 	return 0;
 }
 

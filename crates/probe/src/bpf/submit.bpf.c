@@ -61,7 +61,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	trail->enter_batch = batch;
 	trail->site_weight = stack_due(CLASS_REQUESTS + (trail->opcode & (OPCODES_MAX - 1)), STACKS_OF_REQUESTS);
 	if (trail->site_weight)
-		trail->site = user_stack();
+		trail->site = user_stack(ROOM_OF_EVENTS);
 	trail->submitted_cpu = bpf_get_smp_processor_id();
 	trail->submitted_ns = bpf_ktime_get_ns();
 	if (slot->links & LINKED)
@@ -348,7 +348,7 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 	refused_batch(req->ctx, ring);
 	__u32 weight = stack_due(CLASS_REQUESTS + (opcode & (OPCODES_MAX - 1)), STACKS_OF_REQUESTS);
 	if (weight)
-		site_counted(user_stack(), SITE_OF(SITE_REFUSED, opcode), weight, 0, 1);
+		site_counted(user_stack(ROOM_OF_EVENTS), SITE_OF(SITE_REFUSED, opcode), weight, 0, 1);
 	return 0;
 }
 

@@ -189,6 +189,8 @@ fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&S
     constants.trails_crowded = u64::from(follow.ring_bytes / 2);
     constants.rings_max = RINGS_MAX;
     constants.stacks_wanted = follow.stacks;
+    let tick_hz = iotrail_host::clock::tick_hz().filter(|_| follow.stacks);
+    constants.site_tick_ns = tick_hz.map_or(0, |hz| 1_000_000_000 / hz);
     constants.stack_window_jiffies = callsites::window_jiffies(iotrail_host::clock::tick_hz());
     constants.ring_exit_work = address(symbols, EXIT_WORK);
     // Without them the plan says what is missing.

@@ -14,7 +14,7 @@ use iotrail_schema::stacks::{Frame, StackRecord, Stacks};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Values of stacks, by name and unit.
-pub const VALUES: [(&str, &str, SiteValue); 7] = [
+pub const VALUES: [(&str, &str, SiteValue); 8] = [
     ("requests", "count", SiteValue::Requests),
     ("latency", "nanoseconds", SiteValue::Latency),
     ("punts", "count", SiteValue::Punts),
@@ -22,6 +22,7 @@ pub const VALUES: [(&str, &str, SiteValue); 7] = [
     ("calls", "count", SiteValue::Calls),
     ("failed_calls", "count", SiteValue::CallErrors),
     ("blocked", "nanoseconds", SiteValue::Blocked),
+    ("cpu", "nanoseconds", SiteValue::Cpu),
 ];
 
 fn sum(stack: &StackRecord, value: SiteValue) -> u64 {

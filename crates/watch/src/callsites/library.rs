@@ -3,8 +3,8 @@
 /// File names of libraries, up to the version.
 const FILES: [&str; 8] = ["libc.", "libc-", "liburing", "libaio", "libpthread", "librt.", "ld-linux", "ld-musl"];
 
-/// Functions of libraries that are linked statically or inlined: those with this name, and if it ends with `_`, `:` or `.`, with this prefix.
-const FUNCTIONS: [&str; 28] = [
+/// Functions of libraries that are linked statically or inlined: those with this name, and if it ends with `_`, `:`, `.` or `/`, with this prefix.
+const FUNCTIONS: [&str; 27] = [
     // C
     "io_uring_",
     "__io_uring_",
@@ -27,7 +27,6 @@ const FUNCTIONS: [&str; 28] = [
     // Go
     "runtime.",
     "syscall.",
-    "internal/runtime/syscall.",
     "internal/",
     "os.",
     "golang.org/x/sys/",
@@ -42,19 +41,36 @@ const FUNCTIONS: [&str; 28] = [
 pub(super) const WHOLE_FRAMES: usize = 32;
 
 /// A thread begins in these.
-const FIRST: [&str; 9] =
-    ["_start", "main", "start_thread", "clone", "clone3", "__clone", "__clone3", "runtime.goexit", "runtime.mstart"];
+const FIRST: [&str; 12] = [
+    "_start",
+    "main",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+    // Go: goroutines, threads, and what runs on a thread's own stack.
+    "runtime.goexit",
+    "runtime.mstart",
+    "runtime.rt0_go",
+    "runtime.mcall",
+    "runtime.systemstack",
+];
 
 pub(super) fn is(module: Option<&str>, function: Option<&str>) -> bool {
     let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     FILES.iter().any(|name| file.starts_with(name))
         || function.is_some_and(|of| {
-            // `<T as Trait>::function` and `<io_uring::submit::Submitter>::submit` are of what is in the brackets.
-            let of = of.trim_start_matches('<');
-            FUNCTIONS
-                .iter()
-                .any(|name| if name.ends_with(['_', ':', '.']) { of.starts_with(name) } else { of == *name })
+            // `<std::fs::File as Trait>::function` is of the type in the brackets, `<u64 as core::cmp::Trait>::function` of the trait.
+            let Some(of) = of.strip_prefix('<') else { return is_named(of) };
+            let (kind, of_trait) = of.split_once(" as ").unwrap_or((of, ""));
+            let kind = kind.trim_start_matches("&mut ").trim_start_matches(['&', '[', '(']);
+            is_named(kind) || !kind.contains("::") && is_named(of_trait)
         })
+}
+
+fn is_named(of: &str) -> bool {
+    FUNCTIONS.iter().any(|name| if name.ends_with(['_', ':', '.', '/']) { of.starts_with(name) } else { of == *name })
 }
 
 /// Nothing has called it.
@@ -80,11 +96,15 @@ mod tests {
             ("/srv/program", "<io_uring::submit::Submitter>::submit_and_wait"),
             ("/srv/program", "std::fs::File::sync_all"),
             ("/srv/program", "syscall.Fsync"),
-            ("/srv/program", "internal/runtime/syscall.Syscall6"),
+            ("/srv/program", "internal/runtime/syscall/linux.Syscall6"),
+            ("/srv/program", "<&std::fs::File as std::io::Write>::write"),
+            ("/srv/program", "<u64 as core::cmp::PartialOrd>::lt"),
         ] {
             assert!(is(Some(module), Some(function)), "{function}");
         }
-        for function in ["main", "wal::Log::commit", "syscall_loop", "Storage::io"] {
+        for function in
+            ["main", "wal::Log::commit", "<wal::Log as core::ops::Drop>::drop", "syscall_loop", "Storage::io"]
+        {
             assert!(!is(Some("/srv/program"), Some(function)), "{function}");
         }
         assert!(!is(None, None));

@@ -81,6 +81,7 @@ impl CallSites {
             let (action, name) = match action {
                 Seen::Sleeps(name) => (SiteAction::Sleeps, name),
                 Seen::Calls(name) => (SiteAction::Calls, name),
+                Seen::Runs(name) => (SiteAction::Runs, name),
                 Seen::Submits(name) => (SiteAction::Submits, name),
             };
             let (samples, count, ns) = (sum.samples, sum.count, sum.ns);

@@ -4,8 +4,9 @@ use super::super::layout::Screen;
 use iotrail_answer::callsites::{self, Concern, SiteValue};
 use iotrail_schema::stacks::Stacks;
 
-const VALUES: [(&str, SiteValue); 6] = [
+const VALUES: [(&str, SiteValue); 7] = [
     ("blocked", SiteValue::Blocked),
+    ("CPU", SiteValue::Cpu),
     ("latency", SiteValue::Latency),
     ("calls", SiteValue::Calls),
     ("io-wq", SiteValue::Punts),
@@ -24,7 +25,8 @@ pub fn call_sites(out: &mut Screen, stacks: &Stacks) {
     for (name, sites) in found {
         out.field(name, &[callsites::text(&sites)]);
     }
-    for gap in &stacks.gaps {
+    let samples: u64 = stacks.stacks.iter().flat_map(|stack| &stack.uses).map(|of| of.samples).sum();
+    for gap in stacks.gaps.iter().filter(|gap| gap.samples as f64 >= callsites::LEAST * samples as f64) {
         out.note("note: ", &callsites::gap(gap), false);
     }
 }
