@@ -44,7 +44,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: Option<u32>,
 
-    /// Share rings between threads, or not
+    /// Give each thread a ring of its own
     #[arg(long, value_enum, value_name = "RINGS", default_value = "per-thread")]
     rings: Rings,
 
@@ -101,7 +101,6 @@ enum Interface {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Rings {
     PerThread,
-    Shared,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -119,12 +118,7 @@ fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
 }
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
-    if args.rings == Rings::Shared {
-        return Err(Error::input(
-            "--rings shared is not supported: each thread has its own ring",
-            "use --rings per-thread",
-        ));
-    }
+    let Rings::PerThread = args.rings;
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));

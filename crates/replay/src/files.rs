@@ -73,6 +73,13 @@ impl Files {
             all.written_to = all.written_to.max(file.written_to);
             all.direct |= file.open_flags & libc::O_DIRECT != 0;
         }
+        if let Some((old, _)) = places.maps.iter().find(|(old, _)| !uses.keys().any(|path| path.starts_with(old))) {
+            let names: Vec<String> = uses.keys().take(MOST_NAMED).map(|path| path.display().to_string()).collect();
+            return Err(Error::input(
+                format!("--map {}=…: the recording uses no such file", old.display()),
+                format!("name one of these: {}", list(&names)),
+            ));
+        }
         let recorded: BTreeSet<(u64, u64)> =
             uses.keys().filter_map(|path| std::fs::metadata(path).ok()).map(|m| (m.dev(), m.ino())).collect();
         let mut targets: BTreeMap<&Path, PathBuf> = BTreeMap::new();

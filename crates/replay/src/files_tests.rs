@@ -70,6 +70,9 @@ fn an_existing_file_is_written_with_leave_only() {
     assert!(e.contains("other, which exists; add --allow-write"), "{e}");
     assert!(!bench.prepare(written(bench.path("data")), &maps, true).unwrap().has_copies());
     assert!(bench.path("other").exists());
+    let unused = [(bench.path("nothing"), bench.path("other"))];
+    let e = bench.prepare(written(bench.path("data")), &unused, true).err().unwrap().to_string();
+    assert!(e.contains("nothing=…: the recording uses no such file; name one of these: ") && e.contains("data"), "{e}");
     // A missing one is a copy.
     let maps = [(bench.path("data"), bench.path("new"))];
     let files = bench.prepare(written(bench.path("data")), &maps, false).unwrap();

@@ -31,11 +31,16 @@ pub(super) fn of(
     let share = |part: u64, of: u64| if of > 0 { part as f64 / of as f64 } else { 0.0 };
     let fixed = |is: bool, text: &str| is.then(|| text.to_owned());
     let counted = |n: u64, noun: &str, rest: &str| (n > 0).then(|| format!("{} {rest}", so_many(n, noun)));
-    let left_out = d.other_requests + d.other_files;
     let idle = share(sums.idle_ns, sums.threads_ns);
     let upper_bound = arms.iter().any(|arm| arm.upper_bound);
+    let left_out = |n: u64, why: &str| {
+        let share = percent(share(n, d.other_requests + d.other_files + sums.ios));
+        (n > 0).then(|| {
+            format!("{} ({share}) are not replayed: {why}; the program may have waited for them", so_many(n, "request"))
+        })
+    };
     let limit = |(code, text): (&str, Option<String>)| Some(ReplayLimit { code: code.into(), text: text? });
-    let known: [(&str, Option<String>); 16] = [
+    let known: [(&str, Option<String>); 17] = [
         ("imported", fixed(d.imported, "an iolog has no calls, completions and open flags: the replay cannot be checked against the recorded program, and files are opened without O_DIRECT")),
         ("unchecked", checks.failed.as_ref().map(|why| {
             format!("the replay's own error is unknown, because no replay could be recorded as the program was: {why}")
@@ -43,11 +48,8 @@ pub(super) fn of(
         ("lost_events", (d.lost_events > 0).then(|| {
             format!("the recording lost {}: its counts are lower bounds, and so are those of the replay", so_many(d.lost_events, "event"))
         })),
-        ("left_out", (left_out > 0).then(|| format!(
-            "{} ({}) are not replayed: they are neither reads, writes nor syncs of files; the program may have waited for them",
-            so_many(left_out, "request"),
-            percent(share(left_out, left_out + sums.ios))
-        ))),
+        ("left_out", left_out(d.other_requests, "they are neither reads, writes nor syncs")),
+        ("left_out_files", left_out(d.other_files, "their files are neither regular files nor block devices")),
         ("unexplained", counted(d.unexplained, "request", "are not replayed: their ring or call is not in the recording")),
         ("side_calls", counted(d.side_calls, "synchronous call", "of threads without other I/O are not replayed: they are too few to be part of the load")),
         ("part", o.is_part.then(|| format!("only the first {} of the recording are replayed", so_many(program.requests(), "request")))),

@@ -16,7 +16,7 @@ use iotrail_probe::subject::{Interface as Seen, Scope, Subject};
 use iotrail_probe::watch::ObjectSlot;
 use iotrail_replay::files::Files;
 use iotrail_replay::run::{self, Interface, Replayed};
-use iotrail_schema::measurement::{Cpu, Measurement, PerIo, SCHEMA};
+use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, PerIo, SCHEMA};
 use iotrail_schema::replay_record::ReplayCounts;
 use iotrail_stats::bootstrap::Counts;
 use iotrail_stats::middle::median;
@@ -130,6 +130,13 @@ impl Run {
         }
         let measurement = Measurement {
             schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            load: LoadRecord {
+                engine: engine(arm).into(),
+                jobs: arm.program.threads.len() as u32,
+                ..LoadRecord::default()
+            }
+            .into(),
             started_unix_s: began,
             elapsed_ns: replayed.elapsed_ns,
             ios: Some(replayed.ios),
@@ -161,6 +168,15 @@ fn replay(arm: &Arm, files: &Files, stop: &AtomicBool, boundary: &mut dyn FnMut(
     files.reset()?;
     run::run(&arm.program, &arm.options, &files.descriptors(), boundary, stop)
         .map_err(|e| Error { what: format!("{}: {}", arm.name, e.what), ..e })
+}
+
+fn engine(arm: &Arm) -> &'static str {
+    match arm.options.interface {
+        Interface::IoUring => "io_uring",
+        Interface::Libaio => "libaio",
+        Interface::Sync => "sync",
+        Interface::Null => "null",
+    }
 }
 
 /// How the arm's completions can be seen.

@@ -127,6 +127,8 @@ pub struct IoLog<W: Write> {
     files: Files,
     /// Paths that the log has opened.
     open: BTreeSet<String>,
+    /// Their sizes are not those of when they were opened.
+    written_files: BTreeSet<String>,
     began: Option<u64>,
     last_us: u64,
     pub written: u64,
@@ -137,8 +139,8 @@ pub struct IoLog<W: Write> {
 impl<W: Write> IoLog<W> {
     pub fn new(mut out: W) -> io::Result<Self> {
         writeln!(out, "fio version 3 iolog")?;
-        let (files, open) = (Files::default(), BTreeSet::new());
-        Ok(Self { out, files, open, began: None, last_us: 0, written: 0, left_out: 0 })
+        let (files, open, written_files) = (Files::default(), BTreeSet::new(), BTreeSet::new());
+        Ok(Self { out, files, open, written_files, began: None, last_us: 0, written: 0, left_out: 0 })
     }
 
     pub fn event(&mut self, event: &ReplayEvent) -> io::Result<()> {
@@ -151,6 +153,18 @@ impl<W: Write> IoLog<W> {
             self.left_out += 1;
             return Ok(());
         };
+        // fio stops at the end of a file: a read that was cut short there has its bytes, one beyond it none.
+        let mut bytes = logged.bytes;
+        if action == "read" && file.size > 0 && !self.written_files.contains(&file.path) {
+            bytes = bytes.min(file.size.saturating_sub(logged.offset));
+            if bytes == 0 {
+                self.left_out += 1;
+                return Ok(());
+            }
+        }
+        if action == "write" {
+            self.written_files.insert(file.path.clone());
+        }
         let began = *self.began.get_or_insert(logged.ns);
         // Events of several threads can be out of order; fio requires order.
         self.last_us = self.last_us.max(logged.ns.saturating_sub(began) / 1000);
@@ -158,7 +172,7 @@ impl<W: Write> IoLog<W> {
         if self.open.insert(path.clone()) {
             writeln!(self.out, "{us} {path} add\n{us} {path} open")?;
         }
-        let (offset, bytes) = if action.ends_with("sync") { (0, 0) } else { (logged.offset, logged.bytes) };
+        let (offset, bytes) = if action.ends_with("sync") { (0, 0) } else { (logged.offset, bytes) };
         writeln!(self.out, "{us} {path} {action} {offset} {bytes}")?;
         self.written += 1;
         Ok(())

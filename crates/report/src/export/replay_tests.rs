@@ -75,6 +75,24 @@ fn a_row_is_a_request_or_a_synchronous_call() {
 }
 
 #[test]
+fn the_fio_log_has_no_bytes_beyond_the_end_of_a_file_that_is_only_read() {
+    let mut out = vec![];
+    let mut log = IoLog::new(&mut out).unwrap();
+    for mut event in events() {
+        match &mut event {
+            ReplayEvent::File(file) => file.size = 3000,
+            ReplayEvent::Request(r) => r.op = ReplayOp::Read,
+            _ => {}
+        }
+        log.event(&event).unwrap();
+    }
+    log.finish().unwrap();
+    // The read at 4096 is beyond the end.
+    assert_eq!((log.written, log.left_out), (2, 3));
+    assert!(String::from_utf8(out).unwrap().contains(" /data/a read 0 3000\n"));
+}
+
+#[test]
 fn the_fio_log_is_in_order_and_the_job_has_the_flags_of_the_ring() {
     let (mut out, mut job) = (vec![], Job::default());
     let mut log = IoLog::new(&mut out).unwrap();

@@ -21,8 +21,9 @@ pub const VALUES: [(&str, &str, SiteValue); 8] = [
     ("errors", "count", SiteValue::Errors),
     ("calls", "count", SiteValue::Calls),
     ("failed_calls", "count", SiteValue::CallErrors),
-    ("blocked", "nanoseconds", SiteValue::Blocked),
     ("cpu", "nanoseconds", SiteValue::Cpu),
+    // pprof shows the last one by default.
+    ("blocked", "nanoseconds", SiteValue::Blocked),
 ];
 
 fn sum(stack: &StackRecord, value: SiteValue) -> u64 {
