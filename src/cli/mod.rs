@@ -264,7 +264,10 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage: "));
     for line in said.filter(|l| !l.is_empty()) {
         if let Some(rest) = line.strip_prefix("tip: ") {
-            tip.get_or_insert(rest);
+            // A word after `--` would be a program's.
+            if !rest.starts_with("to pass '") {
+                tip.get_or_insert(rest);
+            }
         } else if !line.starts_with("For more information") {
             what.push(line.strip_prefix("error: ").unwrap_or(line));
         }

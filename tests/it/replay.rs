@@ -81,7 +81,7 @@ fn refused() -> End {
     let cases: &[(&[&str], &str)] = &[
         (&["replay", "missing"], "cannot open missing: "),
         (&["replay", "none"], "none is not a recording of iotrail; "),
-        (&["replay", "log", "--rings", "shared"], "--rings shared is not supported: each thread has its own ring; "),
+        (&["replay", "log", "--rings", "shared"], "invalid value 'shared' for '--rings <RINGS>'"),
         (&["replay", "log", "--map", "x"], "invalid value 'x' for '--map <OLD=NEW>': 'x' is not OLD=NEW; "),
         (
             &["replay", "log", "--map", &data_twice],

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::direction::less_is_better;
 use super::limited::{LIMIT, limited};
 use super::number::{longer, number};
-use iotrail_base::words::quoted;
+use iotrail_base::words::{bytes, quoted};
 use iotrail_schema::program_record::OwnFigure;
 
 /// `tps=/tps = ([0-9.]+)/`, `p99=$.jobs[0].read.clat_ns.percentile."99.000000":less`.
@@ -26,12 +26,15 @@ pub struct OwnMetric {
     is_guessed: bool,
 }
 
+/// Maximum size of a program's kept output, from its end.
+pub(super) const KEPT_OUTPUT: u64 = 16 << 20;
+
 #[derive(Debug, Clone)]
 enum Place {
     /// The first group of the last match.
     Match(Regex),
-    /// A JSON pointer into the last JSON value of the output that contains it.
-    Json(String),
+    /// A path, and its JSON pointer into the last JSON value of the output that contains it.
+    Json { path: String, pointer: String },
 }
 
 impl PartialEq for OwnMetric {
@@ -56,7 +59,9 @@ impl FromStr for OwnMetric {
         };
         let place = match rest.strip_prefix('$') {
             Some(path) => {
-                Place::Json(pointer(path).ok_or_else(|| format!("'{rest}' is not a JSON path such as $.a[0].\"b\""))?)
+                let pointer = pointer(path);
+                let pointer = pointer.ok_or_else(|| format!("'{rest}' is not a JSON path such as $.a[0].\"b\""))?;
+                Place::Json { path: rest.into(), pointer }
             }
             None => {
                 let pattern = rest.strip_prefix('/').and_then(|r| r.strip_suffix('/')).unwrap_or(rest);
@@ -118,7 +123,7 @@ impl OwnMetric {
     pub fn find(&self, output: &str, stop: &AtomicBool) -> Result<OwnFigure, String> {
         let value = match &self.place {
             Place::Match(pattern) => matched(pattern, output, LIMIT, stop)?,
-            Place::Json(pointer) => json_number(pointer, output)?,
+            Place::Json { path, pointer } => json_number(path, pointer, output)?,
         };
         Ok(OwnFigure { name: self.name.clone(), value, less_is_better: self.less_is_better })
     }
@@ -158,7 +163,7 @@ fn no_number(text: &str) -> &'static str {
 }
 
 /// The value at a JSON pointer in the last JSON value of the output that contains it.
-fn json_number(pointer: &str, output: &str) -> Result<f64, String> {
+fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     let (mut any, mut found) = (false, None);
     for value in json_values(output) {
         any = true;
@@ -166,11 +171,18 @@ fn json_number(pointer: &str, output: &str) -> Result<f64, String> {
     }
     let found = match found {
         Some(found) => found,
-        None if any => return Err(format!("the JSON has nothing at {pointer}")),
+        None if any => return Err(format!("the JSON has nothing at {path}")),
+        None if output.len() as u64 >= KEPT_OUTPUT => {
+            return Err(format!(
+                "the last {} of the output contain no JSON; earlier output is not kept",
+                bytes(KEPT_OUTPUT)
+            ));
+        }
         None => return Err("the output contains no JSON".into()),
     };
     let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-    number(&text).ok_or_else(|| format!("{pointer} is {}, {}", quoted(&text), no_number(&text)))
+    let why = if found.is_string() { no_number(&text) } else { "which is not a number" };
+    number(&text).ok_or_else(|| format!("{path} is {}, {why}", quoted(&text)))
 }
 
 /// The top-level JSON objects and arrays of the output, whatever text surrounds them.
@@ -268,8 +280,14 @@ mod tests {
         let said = |metric: &str, output: &str| found(metric, output).unwrap_err();
         assert_eq!(said("tps=/tps = ([0-9.]+)/", "none"), "nothing in the output matches /tps = ([0-9.]+)/");
         assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is not a number");
-        assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has nothing at /a/b");
+        assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has nothing at $.a.b");
         assert_eq!(said("p99=$.a", "no json"), "the output contains no JSON");
+        assert_eq!(said("p99=$.a", "{\"a\": [1, 2]}"), "$.a is [1,2], which is not a number");
+        let long = "y\n".repeat(KEPT_OUTPUT as usize / 2);
+        assert_eq!(
+            said("p99=$.a", &long),
+            "the last 16.0 MiB of the output contain no JSON; earlier output is not kept"
+        );
         assert_eq!(said("tps", ""), "'tps' is not NAME=REGEX");
         assert!(said("tps=/(/", "").starts_with("'(' is not a regular expression"));
         assert!(said("p99=$..", "").contains("is not a JSON path"));
@@ -293,7 +311,7 @@ mod tests {
         for (output, why) in [
             ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", "the output contains no JSON"),
             ("{\"b\": {\"tps\": 5}, \"cut", "the output contains no JSON"),
-            ("[{\"tps\": 5}]", "the JSON has nothing at /tps"),
+            ("[{\"tps\": 5}]", "the JSON has nothing at $.tps"),
         ] {
             assert_eq!(of(output).unwrap_err(), why, "{output}");
         }

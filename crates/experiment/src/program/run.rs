@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::client::Client;
+use super::figure::KEPT_OUTPUT;
 use super::guard::{Guard, Patience};
 use super::input;
 use super::options::ProgramOptions;
@@ -36,8 +37,6 @@ use iotrail_watch::namespace::Numbers;
 use iotrail_watch::session::{self, Extra, News, Options, Stop, Until};
 use iotrail_watch::subject;
 
-/// Maximum size of the kept output, from its end.
-const OUTPUT: u64 = 16 << 20;
 /// Interval between checks of the stop flag.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -208,7 +207,7 @@ fn aged(path: &Path) -> Option<Written> {
 /// The file written by the run; `before`: its state before the run.
 fn figures(path: &Path, before: Option<Written>) -> Result<String> {
     let name = path.display();
-    let bytes = bytes(path, OUTPUT).map_err(|e| unreadable(&name.to_string(), e))?;
+    let bytes = bytes(path, KEPT_OUTPUT).map_err(|e| unreadable(&name.to_string(), e))?;
     if before.is_some() && before == written(path) {
         return Err(Error::machine(
             format!("this run did not write {name} (--metric-file): its metrics are from an earlier run"),
@@ -234,7 +233,7 @@ fn tail(mut output: File) -> Result<String> {
         let remedy = "set TMPDIR to a directory with free space";
         Error::machine("the output may be truncated: cannot write to its temporary file", remedy).because(e)
     })?;
-    output.seek(SeekFrom::Start(length.saturating_sub(OUTPUT))).map_err(cannot)?;
+    output.seek(SeekFrom::Start(length.saturating_sub(KEPT_OUTPUT))).map_err(cannot)?;
     output.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
