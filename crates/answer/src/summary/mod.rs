@@ -114,7 +114,8 @@ impl Head {
         let about = compared.first().filter(|(first, _)| first != metric);
         let first = about.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
-        let open = about.map(|(_, all)| reservation(*metric, unit, all)).unwrap_or_default();
+        let open =
+            |advice: &why::Advice| about.map(|(_, all)| reservation(*metric, unit, all, advice)).unwrap_or_default();
         let answer = answer(*metric, unit, base, all)
             + notes::all_disturbed(run.comparisons.iter().filter(|c| c.metric == metric.name())).unwrap_or_default();
         let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
@@ -124,11 +125,10 @@ impl Head {
             };
             // If the named metric does not differ, a gain in another one is worth advice.
             let other = compared.iter().filter(|_| named.is_some() && !differs(all)).find(gains);
-            let (arm, by, open) = match other {
-                Some((other, by)) => (most(by).0, by, reservation(*other, unit, all)),
-                None => (arm, all, open),
-            };
-            let advice = (why::advice(base, arm, by, None, more), open);
+            let (arm, by) = other.map_or((arm, all), |(_, by)| (most(by).0, by));
+            let advice = why::advice(base, arm, by, None, more);
+            let open = other.map_or_else(|| open(&advice), |(other, _)| reservation(*other, unit, all, &advice));
+            let advice = (advice, open);
             let head = of_program(run, (base, arm), answer, &compared, advice);
             // Otherwise the advice names what they cost.
             let beside = others.filter(|_| named.is_some() && !differs(all));
@@ -142,7 +142,9 @@ impl Head {
             advice: Some(if run.is_emulated() {
                 "nothing yet: counts do not decide which is faster; measure on real hardware".into()
             } else {
-                why::advice(base, arm, all, remedy, more).text + &open
+                let advice = why::advice(base, arm, all, remedy, more);
+                let open = open(&advice);
+                advice.text + &open
             }),
             why,
             also: crate::conclude::of_a_commit(run)
@@ -161,11 +163,12 @@ impl Head {
 }
 
 /// Added to advice that is based on another metric: the metric of the run may be unknown.
-fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>]) -> String {
+fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>], advice: &why::Advice) -> String {
     let mut effects = about.iter().flat_map(|(_, e)| e);
     let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
     let rest = if is_known { "" } else { "; the effect on other metrics is unknown" };
-    format!(", if {} matters{rest}", called(metric, unit))
+    let matters = advice.changes.then(|| format!(", if {} matters", called(metric, unit)));
+    matters.unwrap_or_default() + rest
 }
 
 /// For a program: all its metrics, and the counts of its runs with probes. `open`: metrics that the advice does not cover.
