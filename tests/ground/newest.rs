@@ -4,6 +4,7 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use io_uring::{opcode, squeue, types};
@@ -70,6 +71,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["one_per_enter", "empty_enters", "waits_time_out"],
         count: 400,
         run: forms_of_waiting,
+    },
+    Scenario {
+        name: "waits_in_iowait",
+        about: "waits of 10 ms each while a poll of an empty pipe is in flight, half of them with IORING_ENTER_NO_IOWAIT",
+        finding: None,
+        allowed: &["one_per_enter", "empty_enters", "waits_time_out"],
+        count: 100,
+        run: waits_in_iowait,
     },
     Scenario {
         name: "zero_copy_copied",
@@ -338,6 +347,47 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
     run.fact("registered_waits", registered);
     run.report.rings.push(ring.report());
     run.report.all("inline");
+    Ok(())
+}
+
+fn waits_in_iowait(run: &mut Run) -> Result<()> {
+    const POLL_ADD: u8 = 6;
+    const EXT_ARG: u32 = 1 << 3;
+    const NO_IOWAIT: u32 = 1 << 7;
+    const LIMIT_NS: i64 = 10_000_000;
+    run.pin_if_asked()?;
+    let mut ring = RawRing::open(8, 0)?;
+    let (reader, writer) = std::io::pipe()?;
+    run.start()?;
+    ring.push("poll_add", &entry(POLL_ADD, reader.as_raw_fd(), 0, 0, 0, libc::POLLIN as u32, 1));
+    ring.enter(1, 0, 0)?;
+    let limit = [0i64, LIMIT_NS];
+    let argument = [0u64, 0, limit.as_ptr() as u64];
+    let (mut waits, mut outside, mut most_ns) = (0, 0, 0);
+    for i in 0..run.count {
+        let flag = if i % 2 == 0 { 0 } else { NO_IOWAIT };
+        let began = Instant::now();
+        let flags = raw::GETEVENTS | EXT_ARG | flag;
+        let waited = ring.enter_with(0, 1, flags, argument.as_ptr(), size_of_val(&argument));
+        match waited.err().and_then(|e| e.raw_os_error()) {
+            Some(libc::ETIME) if flag == 0 => {
+                waits += 1;
+                most_ns += began.elapsed().as_nanos() as u64;
+            }
+            Some(libc::ETIME) => outside += 1,
+            // Before Linux 6.15.
+            Some(libc::EINVAL) if flag != 0 => {}
+            other => anyhow::bail!("a wait ended with {other:?}"),
+        }
+    }
+    drop(writer);
+    ensure!(ring.reap(|_| "poll_add") == 1, "the end of the pipe completes the poll");
+    run.fact("iowait_least_ns", waits * LIMIT_NS as u64);
+    run.fact("iowait_most_ns", most_ns);
+    run.fact("waits_outside", outside);
+    run.report.rings.push(ring.report());
+    run.report.all("syscall_exit");
+    run.report.all("syscall_exit:close");
     Ok(())
 }
 

@@ -217,6 +217,16 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             "{w:?}"
         );
     }
+    if let (Some(least), Some(most)) = (fact("iowait_least_ns"), fact("iowait_most_ns")) {
+        let w = trace.rings[0].enter_waits.expect("they are counted");
+        let all = trace.account.as_ref().and_then(|account| account.iowait).expect("it waited");
+        assert_eq!(Some(w.no_iowait), fact("waits_outside"), "{scenario}: {w:?}");
+        // The program's clock includes the calls; a sleep begins some microseconds after its timer.
+        let of_ring = w.iowait_ns.expect("one thread waits on one ring");
+        assert!((least - least / 50..=most).contains(&of_ring), "{scenario}: {least} to {most}, {w:?}");
+        assert_eq!(all.enter_ns, of_ring, "{scenario}: {all:?}");
+        assert_eq!(all.no_iowait_available, Some(w.no_iowait > 0), "{scenario}: {all:?}");
+    }
 
     let mut wanted: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for of_one in rings.iter().map(|ring| &ring["opcodes"]).chain(others.values()) {

@@ -309,6 +309,7 @@ mod tests {
                 syscall: None,
                 reason: None,
                 ns,
+                iowait_ns: 0,
                 longest_ns: None,
                 count: None,
                 exact: true,

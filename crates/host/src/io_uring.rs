@@ -218,7 +218,17 @@ fn errno(e: &io::Error) -> i32 {
     e.raw_os_error().unwrap_or(libc::EIO)
 }
 
+/// IORING_FEAT_NO_IOWAIT: IORING_ENTER_NO_IOWAIT is available. `None`: this process may not create a ring.
+pub fn has_no_iowait() -> Option<bool> {
+    let (_ring, params) = again(|| setup_params(0)).ok()?;
+    Some(params.features & sys::IORING_FEAT_NO_IOWAIT != 0)
+}
+
 fn setup(flags: u32) -> io::Result<OwnedFd> {
+    setup_params(flags).map(|(ring, _)| ring)
+}
+
+fn setup_params(flags: u32) -> io::Result<(OwnedFd, sys::io_uring_params)> {
     // SAFETY: io_uring_params is integers only; all zeros is its documented default.
     let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
     params.flags = flags;
@@ -231,7 +241,7 @@ fn setup(flags: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok((unsafe { OwnedFd::from_raw_fd(fd as i32) }, params))
 }
 
 /// [`setup`], after other rings.

@@ -2,7 +2,8 @@
 //!
 //! **The rule**: three passes over the stack, each from the innermost function outwards. The first pass looks for functions that name
 //! one cause; the second for functions that serve many callers, such as a mutex. The third looks for the loop of an idle kernel thread, which
-//! is on every stack of that thread, and so has to be the innermost function. With one pass, fdatasync(2) would be a synchronous bio.
+//! is on every stack of that thread, and so has to be the innermost function. So does io_uring_enter's own function: io_cqring_wait is inlined into
+//! it on 6.1. With one pass, fdatasync(2) would be a synchronous bio.
 //!
 //! Names are without what compilers append (`.constprop.0`). They are of 6.1 to 7.3; those of 6.18 were seen on stacks.
 
@@ -97,6 +98,7 @@ const PASSES: [&[Rule]; 3] = [
     ],
     &[
         rule(Reason::IowqIdle, &["io_wq_worker", "io_wqe_worker"]),
+        rule(Reason::UringCompletions, &["__do_sys_io_uring_enter"]),
         rule(Reason::SqpollIdle, &["io_sq_thread"]),
     ],
 ];
@@ -189,6 +191,15 @@ mod tests {
         assert_eq!(reason(&unknown), Some(Reason::Function("drm_wait".into())));
         assert_eq!(reason(&["schedule"]), Some(Reason::Function("schedule".into())));
         assert_eq!(reason(&[]), None);
+    }
+
+    #[test]
+    fn an_inlined_wait_for_completions_is_named_by_its_call() {
+        let inlined =
+            ["__schedule", "schedule", "schedule_hrtimeout_range_clock", "__do_sys_io_uring_enter", "do_syscall_64"];
+        assert_eq!(reason(&inlined), Some(Reason::UringCompletions));
+        let other = ["__schedule", "schedule", "io_submit_flush", "__do_sys_io_uring_enter", "do_syscall_64"];
+        assert_eq!(reason(&other), Some(Reason::Function("io_submit_flush".into())));
     }
 
     #[test]

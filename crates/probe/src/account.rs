@@ -104,6 +104,7 @@ pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: b
     rows.retain(|row| row.ns > 0);
     rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
     let cpu_had = holders(&of.holders);
+    let iowait_ns = rows.iter().map(|row| row.iowait_ns).sum();
     ThreadAccount {
         tid: total.tid,
         tgid: total.tgid,
@@ -113,13 +114,24 @@ pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: b
         cpu_ns: Some(cpu_ns),
         cpus: Some(total.cpus),
         only_cpu: (total.cpus == 1).then_some(total.cpu),
+        iowait_ns,
         rows,
         cpu_had,
     }
 }
 
 fn plain(state: ThreadState, ns: u64) -> ThreadRow {
-    ThreadRow { state, mode: None, syscall: None, reason: None, ns, longest_ns: None, count: None, exact: true }
+    ThreadRow {
+        state,
+        mode: None,
+        syscall: None,
+        reason: None,
+        ns,
+        iowait_ns: 0,
+        longest_ns: None,
+        count: None,
+        exact: true,
+    }
 }
 
 fn row(state: ThreadState, reason: Option<Reason>, sum: &types::sleep_sum) -> ThreadRow {
@@ -160,21 +172,23 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
     }
     // With each row, its time that is divided by samples.
     let mut rows: BTreeMap<(i32, Option<Reason>), (ThreadRow, u64)> = BTreeMap::new();
-    let mut add = |nr: i32, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
+    let mut add = |key: &types::sleep_key, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
+        let nr = key.nr;
         let empty = || ThreadRow {
             syscall: call_name(nr),
             ..row(ThreadState::Blocked, reason.cloned(), &types::sleep_sum::default())
         };
         let (row, divided) = rows.entry((nr, reason.cloned())).or_insert_with(|| (empty(), 0));
         row.ns += sum.ns;
+        row.iowait_ns += if key.flags.0 & types::sleep_flag::SLEEP_IO.0 != 0 { sum.ns } else { 0 };
         row.count = row.count.map(|count| count + sum.count);
         row.longest_ns = row.longest_ns.max(Some(sum.longest_ns));
         *divided += if exact { 0 } else { sum.ns };
     };
     for sleep in sleeps {
-        let (nr, sum) = (sleep.key.nr, sleep.sum);
+        let (key, sum) = (&sleep.key, sleep.sum);
         if sleep.reason.is_some() {
-            add(nr, sleep.reason.as_ref(), sum, true);
+            add(key, sleep.reason.as_ref(), sum, true);
             continue;
         }
         match samples.get(&sleep.call()) {
@@ -186,15 +200,15 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
                     let part = |n: u64, left: u64| if last { left } else { share(n, *ns, all).min(left) };
                     let (ns, count) = (part(sum.ns, left.ns), part(sum.count, left.count));
                     (left.ns, left.count) = (left.ns - ns, left.count - count);
-                    add(nr, Some(reason), types::sleep_sum { ns, count, longest_ns: 0 }, false);
+                    add(key, Some(reason), types::sleep_sum { ns, count, longest_ns: 0 }, false);
                 }
             }
             // The call leaves no choice, or all samples agree.
             of => {
                 let deep = sleep.has(types::sleep_flag::SLEEP_DEEP);
-                let only = call_name(nr).filter(|_| !deep).and_then(|name| reason_of_call(&name));
+                let only = call_name(key.nr).filter(|_| !deep).and_then(|name| reason_of_call(&name));
                 let sampled = of.and_then(|of| of.keys().next().copied());
-                add(nr, sampled.or(only.as_ref()), sum, sampled.is_none() || sampled == only.as_ref());
+                add(key, sampled.or(only.as_ref()), sum, sampled.is_none() || sampled == only.as_ref());
             }
         }
     }
@@ -212,7 +226,9 @@ fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
     rows.retain(|row| row.ns > 0);
     let last = rows.len() - 1;
     for (i, row) in rows.iter_mut().enumerate() {
-        row.ns = if i == last { left } else { share(ns, row.ns, seen).min(left) };
+        let of_all = if i == last { left } else { share(ns, row.ns, seen).min(left) };
+        row.iowait_ns = share(of_all, row.iowait_ns, row.ns);
+        row.ns = of_all;
         left -= row.ns;
         // Counts and the longest are of the windows only.
         (row.count, row.longest_ns, row.exact) = (None, None, false);
@@ -287,6 +303,26 @@ mod tests {
         assert_eq!(of("read", Some(Reason::SocketData)), (1010, Some(101), false));
         assert_eq!(of("io_uring_enter", Some(Reason::UringCompletions)), (500, Some(50), true));
         assert_eq!(of("io_uring_enter", None), (700, Some(7), true), "a deep sleep is not a wait for completions");
+    }
+
+    #[test]
+    fn the_iowait_of_a_thread_is_the_time_of_its_sleeps_in_iowait() {
+        let io = types::sleep_flag::SLEEP_IO.0;
+        let deep = types::sleep_flag::SLEEP_DEEP.0;
+        let sleeps = [
+            sleep(ENTER, io, 4000, 40, None),
+            sleep(ENTER, 0, 500, 5, None),
+            sleep(ENTER, io | deep, 300, 3, Some(Reason::RequestTag)),
+            sleep(READ, io | deep, 200, 2, None),
+        ];
+        let whole = thread(&total(), &of(sleeps.into()), false);
+        let of_waits: u64 = whole.rows.iter().filter(|row| row.is_completion_wait()).map(|row| row.iowait_ns).sum();
+        assert_eq!((whole.iowait_ns, of_waits), (4500, 4000));
+        let row = whole.rows.iter().find(|row| row.is_completion_wait()).unwrap();
+        assert_eq!((row.ns, row.count), (4500, Some(45)), "waits in and outside of iowait are one row");
+        // Of 5000 that were seen of 7000 in all.
+        let part = thread(&total(), &of(vec![sleep(ENTER, io, 4000, 40, None), sleep(ENTER, 0, 1000, 5, None)]), true);
+        assert_eq!(part.iowait_ns, 5600);
     }
 
     #[test]

@@ -16,6 +16,20 @@ pub struct Account {
     pub more_threads: u64,
     /// Null: no request was traced end to end.
     pub requests: Option<RequestAccount>,
+    /// Blocked time of the listed threads that counts as iowait; null: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iowait: Option<Iowait>,
+}
+
+/// Blocked time that the kernel counts as iowait while the CPU is idle (`in_iowait`). It is idle time, not load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iowait {
+    /// Sum over the listed threads.
+    pub ns: u64,
+    /// Part of `ns` in waits for completions in io_uring_enter, which IORING_ENTER_NO_IOWAIT removes.
+    pub enter_ns: u64,
+    /// The kernel has IORING_FEAT_NO_IOWAIT (Linux 6.15). Null: iotrail could not create a ring.
+    pub no_iowait_available: Option<bool>,
 }
 
 impl Account {
@@ -45,6 +59,9 @@ pub struct ThreadAccount {
     /// The CPU, if the thread may run on only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_cpu: Option<u32>,
+    /// Blocked time that counts as iowait while the CPU is idle: the sum of the rows' `iowait_ns`.
+    #[serde(default)]
+    pub iowait_ns: u64,
     /// Rows that sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
     /// Threads that had the CPU while it was runnable, the longest first; short waits are left out.
@@ -86,6 +103,9 @@ pub struct ThreadRow {
     pub reason: Option<Reason>,
     /// Sum of the times.
     pub ns: u64,
+    /// Part of `ns` with `in_iowait` set. Left out if 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub iowait_ns: u64,
     /// The longest single time; null: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<u64>,
@@ -94,6 +114,17 @@ pub struct ThreadRow {
     pub count: Option<u64>,
     /// False: samples divide more than 1 % of it.
     pub exact: bool,
+}
+
+impl ThreadRow {
+    /// A wait for completions in io_uring_enter.
+    pub fn is_completion_wait(&self) -> bool {
+        self.reason == Some(Reason::UringCompletions)
+    }
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

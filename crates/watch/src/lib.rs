@@ -41,6 +41,7 @@ pub mod end;
 mod files;
 mod frames;
 pub mod guardian;
+mod iowait;
 mod left;
 mod light;
 pub mod live;

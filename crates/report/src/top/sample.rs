@@ -30,6 +30,7 @@ fn threads() -> ThreadTime {
         syscall: syscall.map(Into::into),
         reason,
         ns,
+        iowait_ns: 0,
         longest_ns: None,
         count: None,
         exact: true,

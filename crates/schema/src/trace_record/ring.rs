@@ -103,6 +103,10 @@ pub struct EnterWaits {
     pub registered: u64,
     /// Waits that do not count as iowait (IORING_ENTER_NO_IOWAIT, Linux 6.15).
     pub no_iowait: u64,
+    /// Time in these waits that counts as iowait while the CPU is idle. Null: a thread waits on several rings, or not all waiting threads
+    /// are known.
+    #[serde(default)]
+    pub iowait_ns: Option<u64>,
 }
 
 /// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion with a buffer, from

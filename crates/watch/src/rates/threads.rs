@@ -55,7 +55,7 @@ impl ThreadMeter {
 fn rows(sums: Sums) -> Vec<ThreadRow> {
     let row = |((state, syscall, reason), (ns, exact))| {
         let (mode, longest_ns, count) = (None, None, None);
-        ThreadRow { state, mode, syscall, reason, ns, longest_ns, count, exact }
+        ThreadRow { state, mode, syscall, reason, ns, iowait_ns: 0, longest_ns, count, exact }
     };
     let mut rows: Vec<ThreadRow> = sums.into_iter().map(row).filter(|row| row.ns > 0).collect();
     rows.sort_by_key(|row| Reverse(row.ns));

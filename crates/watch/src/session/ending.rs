@@ -7,6 +7,7 @@ use super::cpu::cpu;
 use super::opening::of_windows;
 use super::running::{PATIENCE, Running};
 use super::watched::{Watched, subject};
+use crate::iowait;
 use crate::processes::Processes;
 use crate::quota::Quotas;
 use crate::recorder::{self, Recorded};
@@ -14,6 +15,7 @@ use crate::sampler::Sampler;
 use crate::summary::{ProcView, Span};
 use iotrail_answer::warnings::doubt;
 use iotrail_base::error::Result;
+use iotrail_host::io_uring;
 use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
@@ -57,6 +59,7 @@ impl Running<'_> {
         record.calls = calls;
         let account = record.account.get_or_insert_default();
         (account.threads, account.more_threads) = (threads, more_threads);
+        iowait::add(&mut record, io_uring::has_no_iowait);
         Ok(record)
     }
 
@@ -116,6 +119,7 @@ impl Running<'_> {
             let reaped_ns = reaping.map(|ends| ends.map(|mean| mean * posted as f64));
             self.state.add_queues(requests, elapsed_ns, reaped_ns);
         }
+        iowait::add(&mut record, io_uring::has_no_iowait);
         record.state = state;
         record.total.reaping_lost = Some(self.watch.stays_lost());
         // The probes know of all of them; a name that was used again is there once.

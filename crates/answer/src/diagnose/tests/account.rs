@@ -11,7 +11,7 @@ use iotrail_schema::runnable::HadCpu;
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
     let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
     let syscall = syscall.map(Into::into);
-    ThreadRow { state, mode, syscall, reason, ns, longest_ns: None, count: None, exact: true }
+    ThreadRow { state, mode, syscall, reason, ns, iowait_ns: 0, longest_ns: None, count: None, exact: true }
 }
 
 fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
@@ -24,7 +24,7 @@ fn thread(tid: u32, role: Role, rows: Vec<ThreadRow>) -> ThreadAccount {
 }
 
 fn with_threads(threads: Vec<ThreadAccount>) -> TraceRecord {
-    TraceRecord { account: Some(Account { threads, more_threads: 0, requests: None }), ..clean() }
+    TraceRecord { account: Some(Account { threads, more_threads: 0, requests: None, iowait: None }), ..clean() }
 }
 
 fn with_rows(rows: Vec<ThreadRow>) -> TraceRecord {
@@ -123,7 +123,7 @@ pub(super) fn sqpoll_shares_cpu() -> TraceRecord {
     let sqpoll = ThreadAccount { tgid, cpu_had: had(tgid), ..sqpoll };
     let own = thread(tgid, Role::Thread, part(400_000_000, 600_000_000));
     let threads = vec![sqpoll, ThreadAccount { tgid, cpu_had: had(sqpoll_tid), ..own }];
-    t.account = Some(Account { threads, more_threads: 0, requests: None });
+    t.account = Some(Account { threads, more_threads: 0, requests: None, iowait: None });
     t
 }
 
@@ -198,7 +198,8 @@ pub(super) fn submitter_exited() -> TraceRecord {
     });
     let short = |tid| thread(tid, Role::Thread, vec![row(ThreadState::Running, None, None, 1_000_000)]);
     let main = thread(1234, Role::Thread, vec![row(ThreadState::Running, None, None, 900_000_000)]);
-    t.account = Some(Account { threads: vec![main, short(7), short(8)], more_threads: 0, requests: None });
+    t.account =
+        Some(Account { threads: vec![main, short(7), short(8)], more_threads: 0, requests: None, iowait: None });
     t
 }
 

@@ -1,11 +1,12 @@
 use super::of_files::file;
 use super::*;
 use iotrail_answer::diagnose;
+use iotrail_schema::account::{Account, Iowait};
 use iotrail_schema::file::Kind;
 use iotrail_schema::measurement::{Waits, Warning};
 use iotrail_schema::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, OpcodeRecord, OtherFiles,
-    OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
+    ContextRecord, CpuPair, EnterBatch, EnterWaits, ErrnoCount, Estimate, FileRecord, IowqRecord, OpcodeRecord,
+    OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
 };
 use iotrail_testing::trace::{carried, clean, opcode, ring};
 
@@ -48,6 +49,24 @@ fn the_screen_of_a_traced_program_matches_the_golden_file() {
     let text = trace::screen(&busy(), true, PLAIN).to_string();
     narrow(&text);
     assert_eq!(text, include_str!("trace.txt"), "\n{text}");
+}
+
+#[test]
+fn iowait_is_a_note_with_the_ring_that_causes_it() {
+    let mut t = clean();
+    let waits = EnterWaits { waits: 200, iowait_ns: Some(1_500_000_000), ..EnterWaits::default() };
+    t.rings[0].enter_waits = Some(waits);
+    let iowait = Iowait { ns: 2_000_000_000, enter_ns: 1_500_000_000, no_iowait_available: Some(false) };
+    t.account = Some(Account { iowait: Some(iowait), ..Account::default() });
+    let text = trace::screen(&t, true, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("\nwaited       200 times · iowait 1.50 s\n"), "{text}");
+    let note = "\niowait       2.00 s blocked, idle time of the CPU and not load\n             1.50 s in io_uring_enter\n             \
+                removable by IORING_ENTER_NO_IOWAIT from Linux 6.15 on\n";
+    assert!(text.contains(note), "{text}");
+    assert!(t.findings.is_empty(), "it is not a finding");
+    t.account.as_mut().unwrap().iowait = Some(Iowait { enter_ns: 0, ..iowait });
+    assert!(!trace::screen(&t, true, PLAIN).to_string().contains("NO_IOWAIT"), "other calls are not affected");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::terminal::spent::marked;
 use iotrail_answer::traced::in_words;
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
 use iotrail_schema::account::{
-    Account, CallRecord, End, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
+    Account, CallRecord, End, Iowait, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
     ThreadState,
 };
 
@@ -54,9 +54,26 @@ pub fn account(o: &mut Screen, account: &Account) {
     if more > 0 {
         o.field("not listed", &[plural(more as usize, "thread")]);
     }
+    if let Some(of_threads) = &account.iowait {
+        o.blank();
+        o.field("iowait", &iowait(of_threads));
+    }
     if let Some(requests) = &account.requests {
         self::requests(o, requests);
     }
+}
+
+/// It costs nothing, so it is a note and not a finding.
+fn iowait(of: &Iowait) -> Vec<String> {
+    let mut items = vec![format!("{} blocked, idle time of the CPU and not load", span(of.ns as f64))];
+    if of.enter_ns > 0 {
+        items.push(format!("{} in io_uring_enter", span(of.enter_ns as f64)));
+        items.push(match of.no_iowait_available {
+            Some(false) => "removable by IORING_ENTER_NO_IOWAIT from Linux 6.15 on".into(),
+            _ => "removable by IORING_ENTER_NO_IOWAIT".into(),
+        });
+    }
+    items
 }
 
 fn requests(o: &mut Screen, account: &RequestAccount) {

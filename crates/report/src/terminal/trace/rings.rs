@@ -46,7 +46,7 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     o.field("SQPOLL", &sqpoll(r));
 }
 
-/// The forms of waiting in use.
+/// The forms of waiting in use, and the time that counts as iowait.
 fn enter_waits(r: &RingRecord) -> Vec<String> {
     let Some(w) = &r.enter_waits else { return Vec::new() };
     let forms = [
@@ -56,7 +56,11 @@ fn enter_waits(r: &RingRecord) -> Vec<String> {
     ];
     let used = forms.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n as f64)));
     let used: Vec<String> = used.collect();
-    if used.is_empty() { used } else { [vec![format!("{} times", count(w.waits as f64))], used].concat() }
+    let iowait = w.iowait_ns.filter(|ns| *ns > 0).map(|ns| format!("iowait {}", span(ns as f64)));
+    if used.is_empty() && iowait.is_none() {
+        return used;
+    }
+    [vec![format!("{} times", count(w.waits as f64))], used, iowait.into_iter().collect()].concat()
 }
 
 /// One group of provided buffers.
