@@ -10,6 +10,7 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Cpu, Latency, Measurement};
 use iotrail_schema::opcode;
 use iotrail_schema::setup_flag;
+use iotrail_schema::syscall;
 use iotrail_schema::trace_record::{FileRequests, OpcodeRecord, RingRecord, Total, TraceRecord};
 
 /// The part of the trace that a metric describes.
@@ -218,12 +219,15 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
     figures.add("context_switches", Unit::Count, Some(total.context_switches as f64), false);
     figures.delivered(&by_path(&total.vehicles));
     for call in t.calls.iter().flatten() {
-        figures.count(format!("calls.{}", call.syscall), Some(call.count));
+        // Whether a lock is taken, and how a wait ends, depends on other threads.
+        let takes_locks = call.syscall.starts_with("futex");
+        let waits = takes_locks || syscall::find(&call.syscall).is_some_and(|of| of.wait.is_some());
+        figures.add(format!("calls.{}", call.syscall), Unit::Count, Some(call.count as f64), !takes_locks);
         if let (Some(ci95), Some(last)) = (call.count_ci95, figures.all.last_mut()) {
             last.ci95 = Some(ci95);
         }
-        let errors = call.seen.is_none().then(|| call.errors.values().sum());
-        figures.count(format!("calls.{}.errors", call.syscall), errors);
+        let errors = call.seen.is_none().then(|| call.errors.values().sum::<u64>() as f64);
+        figures.add(format!("calls.{}.errors", call.syscall), Unit::Count, errors, !waits);
     }
     let own: Vec<&ThreadAccount> = t.own_threads().collect();
     figures.threads(&own);
@@ -275,6 +279,7 @@ pub fn fill(m: &mut Measurement, t: Total) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrail_schema::account::CallRecord;
     use iotrail_testing::trace::{clean, with_ring};
 
     fn value(t: &TraceRecord, scope: &Scope, name: &str) -> Option<f64> {
@@ -297,6 +302,16 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), n);
+    }
+
+    #[test]
+    fn calls_whose_outcome_other_threads_decide_are_not_steady() {
+        let mut t = clean();
+        let call = |name: &str| CallRecord { syscall: name.into(), count: 3, ..CallRecord::default() };
+        t.calls = Some(["futex", "epoll_wait", "fsync"].map(call).into());
+        let steady = |name: &str| figures(&t).iter().find(|f| f.name == name).unwrap().is_steady;
+        let of = |name: &str| (steady(&format!("calls.{name}")), steady(&format!("calls.{name}.errors")));
+        assert_eq!((of("futex"), of("epoll_wait"), of("fsync")), ((false, false), (true, false), (true, true)));
     }
 
     #[test]
