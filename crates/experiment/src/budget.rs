@@ -88,11 +88,12 @@ impl Budget {
         left.saturating_sub(fresh(FRESH.1).min(left.mul_f64(CONFIRMATION)).max(fresh(FRESH.0)))
     }
 
-    /// Blocks of a confirmation, fewer than planned if the search took longer. `None`: too few for an interval.
+    /// Blocks of a confirmation, fewer than planned if the search took longer; twice as many as are expected to fit, since the end of the
+    /// budget ends it. `None`: too few for an interval.
     pub fn fresh_blocks(&self, each: Duration) -> Option<u32> {
         let block = self.block(each).as_secs_f64();
         let blocks = if block > 0.0 { (self.left().as_secs_f64() / block) as u32 } else { FRESH.1 };
-        (blocks >= FEWEST).then_some(blocks.min(FRESH.1))
+        (blocks >= FEWEST).then_some((2 * blocks).min(FRESH.1))
     }
 }
 
@@ -139,8 +140,9 @@ mod tests {
         assert!(is_about(of(50).for_search(SECOND), 30), "40 % for the confirmation");
         assert!(is_about(of(20).for_search(SECOND), 8), "its fewest blocks");
         assert_eq!(of(180).fresh_blocks(SECOND), Some(12));
-        assert_eq!(of(21).fresh_blocks(SECOND), Some(10));
-        assert_eq!(of(11).fresh_blocks(SECOND), Some(5));
+        assert_eq!(of(21).fresh_blocks(SECOND), Some(12));
+        assert_eq!(of(11).fresh_blocks(SECOND), Some(10), "5 fit");
+        assert_eq!(of(7).fresh_blocks(SECOND), Some(6), "3 fit");
         assert_eq!(of(5).fresh_blocks(SECOND), None);
     }
 }
