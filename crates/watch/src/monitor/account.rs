@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use iotrail_path::delivery::IO_URING_ENTER;
 use iotrail_probe::snapshot::{Snapshot, Thread};
 use iotrail_schema::account::Reason;
 use iotrail_schema::stall::{StalledProcess, Trigger};
@@ -28,6 +29,8 @@ pub struct Sums {
     pub blocked_ns: BTreeMap<Option<Reason>, u64>,
     /// Blocked time in which the CPU counted as in iowait.
     pub iowait_ns: u64,
+    /// The part of it in waits for completions in io_uring_enter.
+    pub enter_iowait_ns: u64,
     /// CPU time of SQPOLL threads and io-wq workers.
     pub kernel_ns: u64,
     pub quota_ns: u64,
@@ -56,6 +59,7 @@ struct Seen {
     runnable_ns: u64,
     reason: Option<Reason>,
     is_in_iowait: bool,
+    is_in_enter: bool,
 }
 
 /// A process in the last sample.
@@ -157,12 +161,20 @@ impl Sums {
                 *self.blocked_ns.entry(if is_listed { of } else { None }).or_default() += blocked;
                 if t.in_iowait || (!t.asleep && seen.is_in_iowait) {
                     self.iowait_ns += blocked;
+                    let is_in_enter = if t.in_iowait { waits_in_enter(t, reason.as_ref()) } else { seen.is_in_enter };
+                    self.enter_iowait_ns += if is_in_enter { blocked } else { 0 };
                 }
             }
         }
         let (ran_ns, runnable_ns) = (t.ran_ns, t.runnable_ns);
-        Seen { at_ns, ran_ns, runnable_ns, reason, is_in_iowait: t.in_iowait }
+        let is_in_enter = waits_in_enter(t, reason.as_ref());
+        Seen { at_ns, ran_ns, runnable_ns, reason, is_in_iowait: t.in_iowait, is_in_enter }
     }
+}
+
+/// For completions, as far as its reason is known: a submission may sleep there too.
+fn waits_in_enter(t: &Thread, reason: Option<&Reason>) -> bool {
+    t.call == Some(IO_URING_ENTER) && reason.is_none_or(|reason| *reason == Reason::UringCompletions)
 }
 
 #[cfg(test)]
@@ -193,6 +205,27 @@ mod tests {
         assert_eq!((sums.running_ns, sums.runnable_ns), (20 * MS, 10 * MS));
         assert_eq!(sums.blocked_ns, BTreeMap::from([(None, 70 * MS), (Some(Reason::Writeback), 100 * MS)]));
         assert_eq!((sums.posted, sums.now.unreaped, sums.now.rings, sums.now.in_flight), (10, 2, 1, None));
+    }
+
+    #[test]
+    fn iowait_is_the_blocked_time_up_to_a_sample_in_iowait() {
+        let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
+        let reason = |reason| Sleep { reason: Some(reason), is_sync: false, ..Sleep::default() };
+        let sleeps = Sleeps::from([(7, reason(Reason::UringCompletions)), (8, reason(Reason::RequestTag))]);
+        let mut accounts = Accounts::default();
+        for i in 0..=10 {
+            let in_enter = |tid, in_iowait| Thread { in_iowait, call: Some(IO_URING_ENTER), ..thread(tid, 0, true) };
+            // Half of the samples of 7 are of waits with IORING_ENTER_NO_IOWAIT; 8 submits; 9 reads.
+            let threads = vec![
+                in_enter(7, i % 2 == 0),
+                in_enter(8, true),
+                Thread { in_iowait: true, call: Some(0), ..thread(9, 0, true) },
+            ];
+            let sample = Snapshot { at_ns: i * 10 * MS, threads, ..Snapshot::default() };
+            accounts.take(&sample, &sleeps, &known);
+        }
+        let sums = &accounts.programs()[&("db".to_owned(), String::new())];
+        assert_eq!((sums.iowait_ns, sums.enter_iowait_ns), (250 * MS, 50 * MS));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Own {
     pub traces: u64,
     /// Pressure Stall Information: `some` and `full` of each resource, in ns.
     pub pressure: Vec<(&'static str, &'static str, u64)>,
+    /// `some` and `full` of io.pressure of the programs' cgroups, in ns.
+    pub group_pressure: Vec<(String, &'static str, u64)>,
     pub windows: Windows,
 }
 
@@ -109,6 +111,8 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     family("thread_seconds", Counter, help, time);
     let help = "Blocked time of threads in which their CPU counted as in iowait, by samples.";
     family("iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.iowait_ns))));
+    let help = "The part of iowait_seconds in io_uring_enter, which IORING_ENTER_NO_IOWAIT removes.";
+    family("enter_iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.enter_iowait_ns))));
     let help = "CPU time of SQPOLL threads and io-wq workers.";
     family("kernel_thread_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.kernel_ns))));
     let help = "Time that the CPU quota of the cgroup held back threads, summed over CPUs.";
@@ -135,6 +139,12 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     });
     let help = "Time in which some or all tasks of the machine waited for the resource (/proc/pressure).";
     family("pressure_seconds", Counter, help, pressure.collect());
+    let pressure = own.group_pressure.iter().map(|(cgroup, kind, ns)| {
+        let labels = vec![("cgroup", cgroup.clone()), ("unit", unit(cgroup)), ("kind", (*kind).to_owned())];
+        (labels, Value::Nanoseconds(*ns))
+    });
+    let help = "Time in which some or all tasks of the cgroup waited for I/O (io.pressure).";
+    family("cgroup_io_pressure_seconds", Counter, help, pressure.collect());
 
     let w = &own.windows;
     let seen = |value| if w.opened > 0 { one(value) } else { vec![] };
@@ -180,7 +190,9 @@ mod tests {
         }
         let keeper = Keeper::new(Budget { cpu: 0.01, cpus: 2, memory: 1 }, 1.0, std::time::Duration::ZERO);
         let windows = Windows { opened: 1, ..Windows::default() };
-        let own = Own { pressure: vec![("io", "some", 5), ("io", "full", 3)], windows, ..Own::default() };
+        let group_pressure = ["some", "full"].map(|kind| ("/x.service".to_owned(), kind, 2)).into();
+        let own =
+            Own { pressure: vec![("io", "some", 5), ("io", "full", 3)], group_pressure, windows, ..Own::default() };
         let families = families(&own, &accounts, &keeper);
         let mut names = std::collections::BTreeSet::new();
         for family in &families {

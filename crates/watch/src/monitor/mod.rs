@@ -23,7 +23,7 @@ pub mod triggers;
 pub mod when;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -698,6 +698,7 @@ impl Monitor {
     fn families(&self) -> Vec<Family> {
         let mut own = self.own.clone();
         own.pressure = pressure();
+        own.group_pressure = group_pressure(self.accounts.programs().keys().map(|(_, cgroup)| cgroup.as_str()));
         figures::families(&own, &self.accounts, &self.keeper)
     }
 }
@@ -768,11 +769,31 @@ fn pressure() -> Vec<(&'static str, &'static str, u64)> {
     let mut all = vec![];
     for resource in ["cpu", "io", "memory"] {
         let text = procfs::text(format!("/proc/pressure/{resource}")).unwrap_or_default();
-        for kind in ["some", "full"] {
-            let line = text.lines().find(|l| l.starts_with(kind));
-            let total = line.and_then(|l| l.rsplit_once("total=")?.1.trim().parse::<u64>().ok());
-            all.extend(total.map(|us| (resource, kind, us * 1000)));
-        }
+        all.extend(stalled(&text).map(|(kind, ns)| (resource, kind, ns)));
     }
     all
+}
+
+/// The same of each cgroup, where version 2 is mounted.
+fn group_pressure<'g>(groups: impl Iterator<Item = &'g str>) -> Vec<(String, &'static str, u64)> {
+    let groups: BTreeSet<&str> = groups.filter(|group| !group.is_empty()).collect();
+    let mounts = procfs::text("/proc/self/mountinfo").unwrap_or_default();
+    let Some(point) = mounts.lines().find(|l| l.contains(" - cgroup2 ")).and_then(|l| l.split(' ').nth(4)) else {
+        return vec![];
+    };
+    let of = |group: &str| {
+        let path = Path::new(point).join(group.trim_start_matches('/')).join("io.pressure");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        stalled(&text).map(|(kind, ns)| (group.to_owned(), kind, ns)).collect::<Vec<_>>()
+    };
+    groups.into_iter().flat_map(of).collect()
+}
+
+/// `some` and `full` of a file of Pressure Stall Information, in ns.
+fn stalled(text: &str) -> impl Iterator<Item = (&'static str, u64)> {
+    ["some", "full"].into_iter().filter_map(move |kind| {
+        let line = text.lines().find(|l| l.starts_with(kind))?;
+        let us = line.rsplit_once("total=")?.1.trim().parse::<u64>().ok()?;
+        Some((kind, us * 1000))
+    })
 }
