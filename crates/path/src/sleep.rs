@@ -1,9 +1,10 @@
 //! What a sleeping thread waits for, by the functions on its kernel stack.
 //!
 //! **The rule**: three passes over the stack, each from the innermost function outwards. The first pass looks for functions that name
-//! one cause; the second for functions that serve many callers, such as a mutex. The third looks for the loop of an idle kernel thread, which
-//! is on every stack of that thread, and so has to be the innermost function. So does io_uring_enter's own function: io_cqring_wait is inlined into
-//! it on 6.1. With one pass, fdatasync(2) would be a synchronous bio.
+//! one cause; the second for functions that serve many callers, such as a mutex. The third looks for functions that are on many stacks, and
+//! so have to be the innermost: the loop of an idle kernel thread; io_uring_enter's own function, since io_cqring_wait is inlined into it on
+//! 6.1; and callers of a lock, since the kernel leaves the functions of `.sched.text` (`rwsem_down_write_slowpath`, `down_write`,
+//! `__mutex_lock`) out of a sleeper's stack. With one pass, fdatasync(2) would be a synchronous bio.
 //!
 //! Names are without what compilers append (`.constprop.0`). They are of 6.1 to 7.3; those of 6.18 were seen on stacks.
 
@@ -100,6 +101,11 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::IowqIdle, &["io_wq_worker", "io_wqe_worker"]),
         rule(Reason::UringCompletions, &["__do_sys_io_uring_enter"]),
         rule(Reason::SqpollIdle, &["io_sq_thread"]),
+        rule(Reason::RwSemaphore, &[
+            "ext4_file_write_iter", "ext4_file_read_iter", "ext4_dio_write_iter", "ext4_buffered_write_iter", "ext4_dio_read_iter",
+            "ext4_fallocate", "xfs_ilock", "xfs_ilock_iocb", "btrfs_inode_lock", "generic_file_write_iter", "blkdev_write_iter", "do_truncate",
+            "open_last_lookups", "do_unlinkat", "lock_rename", "iterate_dir",
+        ]),
     ],
 ];
 
@@ -141,12 +147,12 @@ pub fn reason(stack: &[&str]) -> Option<Reason> {
         stack.iter().find_map(of).map(|rule| rule.reason.clone())
     };
     let first = || stack.iter().find(|function| !SCHEDULER.contains(function)).or(stack.first());
-    let idle =
+    let innermost =
         |function: &&str| PASSES[2].iter().find(|rule| rule.functions.contains(function)).map(|r| r.reason.clone());
     PASSES[..2]
         .iter()
         .find_map(|rules| known(rules))
-        .or_else(|| first().map(|function| idle(function).unwrap_or_else(|| Reason::Function((*function).into()))))
+        .or_else(|| first().map(|function| innermost(function).unwrap_or_else(|| Reason::Function((*function).into()))))
 }
 
 /// The one cause that a call can wait for, unless it sleeps uninterruptibly.
@@ -183,6 +189,16 @@ mod tests {
         assert_eq!(reason(&["__schedule", "schedule_timeout", "io_wq_worker"]), Some(Reason::IowqIdle));
         let unknown = ["__schedule", "schedule", "shmem_fallocate", "io_wq_submit_work", "io_wq_worker"];
         assert_eq!(reason(&unknown), Some(Reason::Function("shmem_fallocate".into())), "nor one with an unknown cause");
+    }
+
+    #[test]
+    fn the_innermost_caller_of_a_lock_waits_for_it() {
+        let lock = ["ext4_file_write_iter", "io_write", "io_issue_sqe", "io_wq_submit_work", "io_wq_worker"];
+        assert_eq!(reason(&lock), Some(Reason::RwSemaphore));
+        let direct = ["schedule", "__iomap_dio_rw", "iomap_dio_rw", "ext4_file_write_iter", "io_write"];
+        assert_eq!(reason(&direct), Some(Reason::DirectIo));
+        let other = ["schedule", "ext4_some_wait", "ext4_file_write_iter", "vfs_write"];
+        assert_eq!(reason(&other), Some(Reason::Function("ext4_some_wait".into())));
     }
 
     #[test]
