@@ -71,6 +71,12 @@ pub struct RingState {
     pub held_opcode: Option<String>,
     /// Shortest remaining time of a CLOCK_MONOTONIC timeout; negative: expired; null: none was armed.
     pub least_timeout_ns: Option<i64>,
+    /// Time that its threads slept for completions in the last deep sample, with no request in flight.
+    #[serde(default)]
+    pub starved_ns: u64,
+    /// Number of completions that this sleep waited for.
+    #[serde(default)]
+    pub starved_for: u64,
 }
 
 /// TCP sockets over all samples.

@@ -3,7 +3,7 @@
 
 use super::{Check, ENOUGH_EVENTS, Matter, RULE, Rule};
 use iotrail_base::words::{count, plural, span};
-use iotrail_schema::account::{Bound, BoundOf, Reason};
+use iotrail_schema::account::{Bound, BoundOf, Reason, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow};
@@ -95,10 +95,11 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
-    about: "no completion was posted, and a program with a ring still runs",
+    about: "no completion was posted, and a program with a ring still runs; or its threads waited for completions at the end, for 1 s or longer, while no \
+            request was in flight",
     advice: "an idle program is normal; otherwise end a request whose peer stays silent with IORING_OP_LINK_TIMEOUT or \
              IORING_OP_ASYNC_CANCEL",
-    checks: &[Check::Trace(no_progress)],
+    checks: &[Check::Trace(|t| starved(t).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
     ..RULE
 };
 
@@ -330,6 +331,71 @@ fn no_progress(t: &TraceRecord) -> Option<Finding> {
         format!("no ring took a request or posted a completion for {}: {}", span(still_ns as f64), lines.join("; "));
     let evidence = [("still_ns", still_ns as f64), ("rings", moment.rings.len() as f64)];
     Some(NO_PROGRESS.finding(Severity::Warning, text, &evidence))
+}
+
+/// A shorter wait may be for a thread that is about to submit.
+const STARVED_NS: u64 = 1_000_000_000;
+
+/// A thread waits for completions of requests that were never submitted.
+fn starved(t: &TraceRecord) -> Option<Finding> {
+    let least = |r: &RingState| (r.starved_ns >= STARVED_NS).then_some(r.starved_ns as f64);
+    worst(t, 0.0, least, |r, ns| {
+        let text = format!(
+            "io_uring_enter(2) waited for {} for {} at the end of the trace, and no request was in flight: the wait cannot end",
+            plural(r.starved_for as usize, "completion"),
+            span(ns)
+        );
+        let f = NO_PROGRESS.finding(
+            Severity::Warning,
+            text,
+            &[("starved_ns", ns), ("awaited", r.starved_for as f64), ("samples", r.samples as f64)],
+        );
+        let f = Finding { remedy: NOT_SUBMITTED.into(), ..f };
+        bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
+    })
+}
+
+const NOT_SUBMITTED: &str = "wait for no more completions than requests were submitted: if io_uring_get_sqe returns NULL, the SQ is full, and the request \
+                             has to be prepared again after io_uring_submit; the result of io_uring_submit is the number of requests that the \
+                             kernel took";
+
+/// The same in io_getevents(2): the call did not return, though all requests of the contexts had completed.
+fn starved_aio(t: &TraceRecord) -> Option<Finding> {
+    let contexts = || t.contexts.iter().filter(|c| c.interface == "libaio");
+    let requests: u64 = contexts().map(|c| c.requests).sum();
+    let completed: u64 = contexts().map(|c| c.completions).sum();
+    let call = t.calls.iter().flatten().find(|c| c.syscall == "io_getevents" || c.syscall == "io_pgetevents")?;
+    let ended = call.ended.as_ref()?;
+    // A signal that ends the program ends its last wait.
+    let returned = ended.completions + ended.time_limit + ended.nothing;
+    let waits = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(&call.syscall);
+    let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(waits);
+    let longest_ns = rows().filter_map(|row| row.longest_ns).max().or_else(|| rows().map(|row| row.ns).max())?;
+    if requests == 0
+        || requests != completed
+        || call.seen.is_some()
+        || call.count <= returned
+        || longest_ns < STARVED_NS
+    {
+        return None;
+    }
+    let text = format!(
+        "{}(2) waited for events for {}, and no request was in flight: the wait cannot end. io_submit(2) took {}, and all of these \
+         completed",
+        call.syscall,
+        span(longest_ns as f64),
+        plural(requests as usize, "request")
+    );
+    let remedy = "check the result of io_submit(2): it may take fewer requests than it was given (the context has no more free events, io_setup(2)); \
+                  submit the rest again after io_getevents(2), and wait for no more events than it took";
+    let f = NO_PROGRESS.finding(
+        Severity::Warning,
+        text,
+        &[("starved_ns", longest_ns as f64), ("requests", requests as f64)],
+    );
+    let f = Finding { remedy: remedy.into(), ..f };
+    let share = longest_ns as f64 / t.total.elapsed_ns.max(1) as f64;
+    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
 }
 
 /// One line per fact: ready or stuck requests first, threads last.

@@ -81,6 +81,14 @@ impl<'s> Users<'s> {
         !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
     }
 
+    /// All sleep in io_uring_enter(2) for more completions than the CQ has: the longest sleep, and how many it waits for.
+    pub fn starved(&self, ring: &Ring) -> Option<(u64, u64)> {
+        let wanted = |t: &Thread| t.arguments[2].min(ring.cq_entries.into());
+        let starves = |t: &Thread| t.asleep && waits(t) && wanted(t) > ring.unreaped.into();
+        let all = self.0.iter().copied().all(starves);
+        self.0.iter().filter(|_| all).filter_map(|t| Some((t.asleep_ns?, wanted(t)))).max()
+    }
+
     /// The thread that has to run the task work that is pending; `None`: none is, or it is about to.
     pub fn runner(&self, ring: &Ring) -> Option<u32> {
         match ring.setup_flags {
@@ -178,6 +186,11 @@ impl Sums {
             let twice: Vec<&Request> = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).collect();
             s.most_held = s.most_held.max(Some(twice.len() as u64));
             s.held_opcode = s.held_opcode.take().or(twice.first().map(|r| r.opcode.clone()));
+            let none =
+                depth.in_flight == Some(0) && sum.progress.2 < now && !ring.has_overflowed && !ring.has_task_work;
+            let idle = none && ring.unsubmitted == 0 && ring.setup_flags & SQPOLL == 0 && depth.timeouts == 0;
+            let starved = users.starved(ring).filter(|_| idle);
+            (s.starved_ns, s.starved_for) = starved.unwrap_or_default();
             let left = depth.soonest_ns.map(|ns| ns as i64 - now as i64);
             s.least_timeout_ns = [s.least_timeout_ns, left].into_iter().flatten().min();
         }

@@ -165,7 +165,7 @@ pub(super) fn one_at_a_time() -> TraceRecord {
 
 pub(super) fn never_completed() -> TraceRecord {
     let mut t = clean();
-    t.total.open = vec![open("read", Course::Poll, 20, 30_000_000)];
+    t.total.open = vec![open("recv", Course::Poll, 20, 30_000_000)];
     t
 }
 
@@ -358,7 +358,7 @@ fn with_state(change: impl FnOnce(&mut StateRecord)) -> TraceRecord {
     TraceRecord { state: Some(state), ..clean() }
 }
 
-fn with_ring_state(change: impl FnOnce(&mut RingState)) -> TraceRecord {
+pub(super) fn with_ring_state(change: impl FnOnce(&mut RingState)) -> TraceRecord {
     with_state(|state| change(&mut state.rings[0]))
 }
 

@@ -113,3 +113,17 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
     assert!(f.text.starts_with("98 % of completions were in task-work runs of exactly 20"), "{}", f.text);
     assert_eq!(f.evidence["from_followed"], 300.0);
 }
+
+#[test]
+fn a_ring_whose_thread_waits_with_nothing_in_flight_hangs() {
+    let with = |ns| {
+        with_ring_state(|ring| {
+            ring.starved_ns = ns;
+            ring.starved_for = 36;
+        })
+    };
+    let f = only(&with(3_500_000_000), "no_progress");
+    assert!(f.text.starts_with("io_uring_enter(2) waited for 36 completions for 3.50 s"), "{}", f.text);
+    assert!(f.remedy.contains("io_uring_get_sqe returns NULL"));
+    assert_eq!(codes(&with(300_000_000)), Vec::<String>::new());
+}
