@@ -1,14 +1,15 @@
 //! Requests that go to io-wq worker threads, their causes, and the number of workers.
 
 use super::blocked::waited_behind;
+use super::reasons::is_of_storage;
 use super::results::errno;
 use super::{Check, RULE, RestsOn, Rule, of_stages};
 use crate::delivered::{WORTH_SAYING, has};
-use iotrail_base::words::{count, percent};
+use iotrail_base::words::{bytes as words_bytes, count, percent, plural, span, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, Role, ThreadAccount};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::{READS, SOCKET, WORKER, WRITES, is};
+use iotrail_schema::opcode::{READS, SOCKET, SYNCS, WORKER, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, TraceRecord};
 use std::collections::BTreeSet;
 
@@ -155,13 +156,59 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
                 .into(),
         ),
         (op, _) if is(op, WORKER) => {
-            (Severity::Note, "the kernel always hands this operation to a worker", NOTHING_HELPS.into())
+            (Severity::Note, "the kernel always hands this operation to a worker", of_worker(t, o))
         }
-        _ => (Severity::Note, "this operation runs only where it may block", NOTHING_HELPS.into()),
+        _ => (Severity::Note, "this operation runs only where it may block", of_worker(t, o)),
     };
+    let remedy = if writes && wait_for_durability(t) { DURABLE.into() } else { remedy };
     let mut f = finding(o, &punted, severity, why, &remedy);
     f.evidence.insert("would_block".into(), 1.0);
     Some(f)
+}
+
+/// Operations whose own call blocks little if they take less.
+const SHORT_NS: f64 = 100_000.0;
+/// Data per sync: of more, the data takes longer than the sync.
+const PER_SYNC: u64 = 16 << 10;
+
+/// The remedy for an operation that always goes to a worker. Empty: it is as it should be.
+fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
+    let mean = o.latency_ns.mean.unwrap_or(f64::INFINITY);
+    let written = || t.total.opcodes.iter().filter(|w| is(&w.opcode, WRITES) && !is(&w.opcode, SOCKET));
+    let bytes: u64 = written().map(|w| w.bytes).sum();
+    match is(&o.opcode, SYNCS) {
+        true if bytes > 0 && bytes / o.outcomes().max(1) < PER_SYNC => format!(
+            "one sync covers all earlier writes of the file, and here only {} were written per sync: collect several writes before one fsync \
+             (group commit); or set RWF_DSYNC on the write, which needs no second request",
+            words_bytes(bytes / o.outcomes().max(1))
+        ),
+        true => String::new(),
+        false if mean < SHORT_NS => format!(
+            "these took {} each on average and did not block: the system call in the thread costs less than the hand-over; or submit several \
+             together",
+            span(mean)
+        ),
+        false => NOTHING_HELPS.into(),
+    }
+}
+
+const DURABLE: &str = "each write waits until its data is on the disk (O_SYNC or O_DSYNC on the file, or RWF_SYNC or RWF_DSYNC on the write): write \
+                       without it, and submit one IORING_OP_FSYNC for several writes if durability permits";
+
+/// Time of the workers outside of their idle waits, by what is meant.
+fn worker_ns(t: &TraceRecord, is_meant: impl Fn(&Reason) -> bool) -> u64 {
+    let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
+    let rows = workers.flat_map(|thread| &thread.rows);
+    rows.filter(|row| row.reason.as_ref().is_some_and(&is_meant)).map(|row| row.ns).sum()
+}
+
+/// Most of the time in which workers are blocked, they wait for flushes, the journal or writeback, though nothing was synced.
+fn wait_for_durability(t: &TraceRecord) -> bool {
+    use Reason::*;
+    let synced: u64 = t.total.opcodes.iter().filter(|o| is(&o.opcode, SYNCS)).map(handed).sum();
+    let durable = worker_ns(t, |r| matches!(r, DeviceFlush | Writeback | JournalCommit | MetadataIo));
+    let blocked = worker_ns(t, |r| !matches!(r, IowqIdle | Woken | Preempted));
+    synced == 0 && durable > 0 && durable * 2 >= blocked
 }
 
 const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
@@ -202,7 +249,8 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent 10 % of all latency in io-wq's queue, half of those handed to io-wq were writes of files, and two or more were in flight",
+    about: "requests spent 10 % of all latency in io-wq's queue, half of those handed to io-wq were writes of files, and two or more were in flight; \
+            or the program limits the workers, and two or more requests per worker were in flight",
     rests_on: RestsOn::Requests,
     advice: "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
              on space that was written before",
@@ -221,20 +269,58 @@ fn in_queue(t: &TraceRecord) -> Option<Bound> {
     let writes = |o: &&OpcodeRecord| is(&o.opcode, WRITES) && !is(&o.opcode, SOCKET);
     let (all, written): (u64, u64) =
         (t.total.opcodes.iter().map(handed).sum(), t.total.opcodes.iter().filter(writes).map(handed).sum());
-    let serial = written >= PUNTS && written * 2 > all && requests.latency_sum_ns >= 2 * t.total.elapsed_ns;
+    // More workers than files: these writes do not wait for each other in the queue.
+    let files = t.total.files.iter().filter(|f| f.kind == Kind::File && f.writes.is_some()).count() as u64;
+    let parallel =
+        files > 0 && t.total.other_files.is_none() && t.total.iowq.most_at_once.is_some_and(|most| most > files + 1);
+    let serial =
+        written >= PUNTS && written * 2 > all && requests.latency_sum_ns >= 2 * t.total.elapsed_ns && !parallel;
     of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| serial && bound.share >= QUEUED)
 }
 
-fn queued(t: &TraceRecord) -> Option<Finding> {
-    let bound = in_queue(t)?;
+/// The program allows fewer workers than it has requests for them.
+fn limited(t: &TraceRecord) -> Option<Finding> {
+    let limits = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
+    if !limits.into_iter().any(|call| call.operation == "iowq_max_workers") {
+        return None;
+    }
+    let requests = t.account.as_ref()?.requests.as_ref()?;
+    let most = t.total.iowq.most_at_once.filter(|most| *most > 0)?;
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
+    let bound = of_stages(t, &[RequestStage::IowqQueue])?;
+    let in_flight = requests.latency_sum_ns as f64 / t.total.elapsed_ns.max(1) as f64;
+    if punted < PUNTS || bound.share < QUEUED || in_flight < 2.0 * most as f64 {
+        return None;
+    }
     let text = format!(
-        "requests spent {} of their latency in io-wq's queue: io-wq runs the writes of one file one at a time, unless the file has O_DIRECT and its \
-         file system writes in parallel",
+        "requests spent {} of their latency in io-wq's queue: at most {} at one time, the limit that the program set \
+         (IORING_REGISTER_IOWQ_MAX_WORKERS), for {} requests in flight on average",
+        percent(bound.share),
+        plural(most as usize, "worker"),
+        three_digits(in_flight)
+    );
+    let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
+    let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
+    let remedy = "raise the limit of IORING_REGISTER_IOWQ_MAX_WORKERS (bounded: files; unbounded: sockets and the rest) to the number of requests that \
+                  may block at one time";
+    Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
+}
+
+fn queued(t: &TraceRecord) -> Option<Finding> {
+    let Some(bound) = in_queue(t) else { return limited(t) };
+    let punted: u64 = t.total.opcodes.iter().map(handed).sum();
+    let durable = wait_for_durability(t);
+    let why = if durable { "each write keeps its worker until its data is on the disk, and " } else { "" };
+    let text = format!(
+        "requests spent {} of their latency in io-wq's queue: {why}io-wq runs the writes of one file one at a time, unless the file has O_DIRECT \
+         and its file system writes in parallel",
         percent(bound.share)
     );
     let evidence = [("share", bound.share), ("punted", punted as f64)];
-    let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
+    let mut f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
+    if durable {
+        f.remedy = DURABLE.into();
+    }
     Some(Finding { bound: Some(bound), ..f })
 }
 
@@ -242,10 +328,12 @@ fn queued(t: &TraceRecord) -> Option<Finding> {
 const WORKERS_PER_CPU: u64 = 2;
 /// Fewer threads are no burden on any machine.
 const WORKERS: u64 = 8;
+/// So many are a burden even if they only wait for a device.
+const FAR_TOO_MANY_PER_CPU: u64 = 32;
 
 pub const IOWQ_FANOUT: Rule = Rule {
     code: "iowq_fanout",
-    about: "two workers per CPU at one time, and at least eight",
+    about: "two workers per CPU at one time, and at least eight, unless they waited longer for storage than for CPUs and locks (32 per CPU: in any case)",
     rests_on: RestsOn::Requests,
     checks: &[Check::Trace(fanout)],
     ..RULE
@@ -255,6 +343,13 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     let (most, cpus) = (t.total.iowq.most_at_once?, u64::from(t.total.host.cpus));
     let punted: u64 = t.total.opcodes.iter().map(|o| punts(o).min(o.requests)).sum();
     if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punted.max(t.total.iowq.completions) < PUNTS {
+        return None;
+    }
+    // Workers that wait for the device at the same time are what io-wq is for.
+    let overlapped = worker_ns(t, |r| is_of_storage(r) && *r != Reason::RwSemaphore);
+    let locks = worker_ns(t, |r| matches!(r, Reason::RwSemaphore | Reason::Mutex)) as f64;
+    let contended = locks + waited_for_each_other(t).map_or(0.0, |(ns, _)| ns);
+    if overlapped as f64 > contended && most < FAR_TOO_MANY_PER_CPU * cpus {
         return None;
     }
     let others = match t.total.iowq.workers {
@@ -271,15 +366,15 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);
-    Some(Finding { remedy, bound: waited_for_each_other(t), ..f })
+    Some(Finding { remedy, bound: waited_for_each_other(t).map(|(_, bound)| bound), ..f })
 }
 
-/// The share of the workers' time in which they waited for a CPU that another worker used.
-fn waited_for_each_other(t: &TraceRecord) -> Option<Bound> {
+/// The time in which workers waited for a CPU that another worker used, and its share of their time.
+fn waited_for_each_other(t: &TraceRecord) -> Option<(f64, Bound)> {
     let all = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let tids: BTreeSet<u32> = all().map(|thread| thread.tid).collect();
     let wall: u64 = all().map(|thread| thread.wall_ns).sum();
     let behind = |thread: &ThreadAccount| waited_behind(thread, |tid| tids.contains(&tid));
-    (wall > 0)
-        .then(|| Bound { of: BoundOf::ThreadTime, share: (all().map(behind).sum::<f64>() / wall as f64).min(1.0) })
+    let ns: f64 = all().map(behind).sum();
+    (wall > 0).then(|| (ns, Bound { of: BoundOf::ThreadTime, share: (ns / wall as f64).min(1.0) }))
 }
