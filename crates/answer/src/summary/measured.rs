@@ -1,13 +1,15 @@
 //! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
 
 use crate::callsites;
-use crate::diagnose::{findings_of, synchronous, unexpected_errors};
+use crate::diagnose::{findings_of, from_user_mode, synchronous, unexpected_errors};
 use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
+use iotrail_schema::account::{
+    Account, Mode, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
+};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -40,10 +42,49 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
-            Verdict { answer: format!("the command exited with status {status}; {}", verdict.answer), ..verdict }
+            let (how, remedy) = ended(status);
+            // A signal that ends the program comes before a program without a finding.
+            let has_advice = t.findings.iter().any(|f| f.warns());
+            let advice = if has_advice { verdict.advice } else { remedy.map(Into::into).or(verdict.advice) };
+            Verdict { answer: format!("{how}; {}", verdict.answer), advice, ..verdict }
         }
         _ => verdict,
     }
+}
+
+/// How a command ended that did not end with 0, and the remedy for a signal. Shells and iotrail exit with 128 + signal.
+fn ended(status: i32) -> (String, Option<&'static str>) {
+    let (signal, why, remedy) = match status - 128 {
+        13 => (
+            "SIGPIPE",
+            "it wrote to a socket or pipe whose other end was closed",
+            Some(
+                "send with MSG_NOSIGNAL (a ring's sends too), or ignore SIGPIPE, and handle EPIPE: close the descriptor",
+            ),
+        ),
+        25 => (
+            "SIGXFSZ",
+            "it wrote beyond RLIMIT_FSIZE",
+            Some("raise RLIMIT_FSIZE (`ulimit -f`), or ignore SIGXFSZ and handle EFBIG"),
+        ),
+        31 => (
+            "SIGSYS",
+            "a seccomp filter ended it for a system call",
+            Some("let the seccomp filter allow the call, or return an errno for it; the audit log names the call"),
+        ),
+        7 => (
+            "SIGBUS",
+            "it accessed a mapping beyond the end of its file, or a page that could not be read",
+            Some("do not truncate a file that is mapped; check the kernel log (`dmesg`) for I/O errors"),
+        ),
+        9 => (
+            "SIGKILL",
+            "another process or the kernel ended it",
+            Some("check the kernel log (`dmesg`) for the OOM killer, and memory.max of the cgroup"),
+        ),
+        _ => return (format!("the command exited with status {status}"), None),
+    };
+    (format!("{signal} ended the command (status {status}): {why}"), remedy)
 }
 
 /// The statement if there is no finding: "no problem" only if all time is accounted for and no request failed.
@@ -53,6 +94,9 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
+    if let Some(polls) = polls(t).filter(|_| !failed) {
+        return polls;
+    }
     match (unexplained, &t.calls) {
         _ if failed => "no finding explains the exit status".into(),
         (None, _) | (_, None) => "no finding; the time of its threads was not measured".into(),
@@ -68,6 +112,32 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             _ => of_stages(t, sampled),
         },
     }
+}
+
+/// Completions per second of a program that has little to do.
+const FEW_PER_S: f64 = 1_000.0;
+/// The share of a thread's time in user mode that is no small part of a CPU.
+const BUSY: f64 = 0.3;
+
+/// A thread that runs in user mode for most of its time, though few requests complete: it polls the CQ ring, or computes.
+fn polls(t: &TraceRecord) -> Option<String> {
+    let in_user_mode = t.rings.iter().any(|r| from_user_mode(&r.vehicles) >= 0.5);
+    let user = |thread: &&ThreadAccount| -> u64 {
+        thread.rows.iter().filter(|row| row.mode == Some(Mode::User)).map(|row| row.ns).sum()
+    };
+    let thread = t.own_threads().max_by_key(|thread| user(thread)).filter(|_| in_user_mode)?;
+    let share = user(&thread) as f64 / thread.wall_ns.max(1) as f64;
+    let each = user(&thread) as f64 / t.total.ios.max(1) as f64;
+    (share >= BUSY && t.total.iops < FEW_PER_S).then(|| {
+        format!(
+            "no finding, but thread {} ({}) ran in user mode for {} of its time, {} per completion: it polls the CQ ring, or computes. A thread with \
+             nothing else to do can wait in io_uring_enter(2) (min_complete 1)",
+            thread.tid,
+            thread.comm,
+            percent(share),
+            span(each)
+        )
+    })
 }
 
 /// The same, by the requests' account.
@@ -185,16 +255,16 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
         let others = warns.into_iter().chain(notes).collect();
         return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others };
     }
-    if ios == 0 {
-        let first = warnings.first();
-        let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
-        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), from: vec![], others: notes };
-    }
     // A note with advice excludes the statement that there is nothing to fix.
     let mut notes = notes;
     if let Some(i) = notes.iter().position(|f| !f.remedy.is_empty()) {
         let first = notes.remove(i);
         return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others: notes };
+    }
+    if ios == 0 {
+        let first = warnings.first();
+        let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
+        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), from: vec![], others: notes };
     }
     Verdict { answer: format!("{rate}; {nothing}"), advice: None, from: vec![], others: notes }
 }
