@@ -8,7 +8,7 @@ use iotrail_schema::account::RequestStage;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode;
-use iotrail_schema::trace_record::{EnterBatch, RingRecord, RunItems, TraceRecord};
+use iotrail_schema::trace_record::{EnterBatch, OpcodeRecord, RingRecord, RunItems, TraceRecord};
 
 /// Nearly all calls: the rest may only fill the queue at the start.
 const SINGLE: f64 = 0.9;
@@ -75,13 +75,87 @@ pub const ONE_PER_ENTER: Rule = Rule {
     code: "one_per_enter",
     about: "90 % of the calls submitted one request, 1,000 or more per second, with three or more in flight on average (by the latency of 50 traced \
             requests or more, without waits). Or 20,000 calls per second did, nothing else was in flight, and 90 % of the requests were complete \
-            when the call returned (a note)",
+            when the call returned (a note; of several rings the sum). The same for io_submit(2)",
     rests_on: RestsOn::Followed,
     advice: "reap all available completions, prepare the next requests, and submit these with one io_uring_enter: \
              they share the cost of the call, and the block layer and the driver receive them together",
-    checks: &[Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r)))],
+    checks: &[
+        Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r))),
+        Check::Trace(over_rings),
+        Check::Trace(one_per_submit),
+    ],
     ..RULE
 };
+
+/// The same over rings that are each too slow for it: a thread that goes through them makes all the calls.
+fn over_rings(t: &TraceRecord) -> Option<Finding> {
+    let single = |r: &RingRecord| {
+        let calls = Calls::of(t, r)?;
+        let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum();
+        let at_once = inlined as f64 >= AT_ONCE * r.completions as f64;
+        let single = calls.are_single(1, 0.0) && calls.in_flight <= ALONE && calls.per_s < ENTERS_COST_PER_S;
+        (single && at_once).then_some(calls)
+    };
+    let all: Vec<Calls> = t.rings.iter().filter_map(single).collect();
+    let per_s: f64 = all.iter().map(|calls| calls.per_s).sum();
+    let followed: u64 = all.iter().map(|calls| calls.followed_alone).sum();
+    if all.len() < 2 || all.len() < t.rings.len() || per_s < ENTERS_COST_PER_S || followed < ENOUGH {
+        return None;
+    }
+    let text = format!(
+        "each of {} io_uring_enter calls per second submitted one request to one of {} rings, and the requests completed inline, before the call \
+         returned. The program makes one system call per request",
+        count(per_s),
+        all.len()
+    );
+    let remedy = "use one ring per thread, prepare several requests, and submit them with one io_uring_enter; if there is never more than one, pread(2) \
+                  or pwrite(2) costs less";
+    let bound = cpu(cpu_share(t, &["io_uring_enter"]));
+    let evidence = [("enters_per_s", per_s), ("rings", all.len() as f64)];
+    let f = ONE_PER_ENTER.finding_from(followed, Severity::Note, text, &evidence);
+    Some(Finding { remedy: remedy.into(), bound, ..f })
+}
+
+/// Requests per io_submit(2), if nearly all submit one.
+const ONE_PER_SUBMIT: f64 = 1.1;
+
+/// The same for native aio.
+fn one_per_submit(t: &TraceRecord) -> Option<Finding> {
+    let contexts: Vec<_> = t.contexts.iter().filter(|c| c.interface == "libaio").collect();
+    let requests: u64 = contexts.iter().map(|c| c.requests).sum();
+    let calls = t.call("io_submit")?.count;
+    let seconds = t.total.elapsed_ns as f64 / 1e9;
+    let per_s = calls as f64 / seconds.max(1e-9);
+    let latency = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean? / 1e9);
+    let in_flight = contexts.iter().flat_map(|c| &c.opcodes).filter_map(latency).sum::<f64>() / seconds.max(1e-9);
+    let inlined = contexts.iter().flat_map(|c| &c.vehicles).filter(|v| v.vehicle == DeliveryPath::Inline);
+    let completions: u64 = contexts.iter().map(|c| c.completions).sum();
+    let at_once = inlined.map(|v| v.completions).sum::<u64>() as f64 >= AT_ONCE * completions as f64;
+    let is_single = calls >= ENOUGH && requests as f64 <= ONE_PER_SUBMIT * calls as f64;
+    let several = in_flight >= SEVERAL && per_s >= ENTERS_PER_S;
+    let costs = several || at_once && per_s >= ENTERS_COST_PER_S;
+    if !is_single || !costs {
+        return None;
+    }
+    let text = match several {
+        true => format!(
+            "{} io_submit calls per second submitted one request each, with {} requests in flight on average",
+            count(per_s),
+            three_digits(in_flight)
+        ),
+        false => format!(
+            "each of {} io_submit calls per second submitted one request, which was complete when the call returned. The program makes one \
+             system call per request to submit, and one to reap",
+            count(per_s)
+        ),
+    };
+    let remedy = "give io_submit(2) several iocbs at a time, and reap as many with one io_getevents(2); requests that complete within the call, such as \
+                  reads of cached files, cost less with pread(2)";
+    let evidence = [("enters_per_s", per_s), ("in_flight", in_flight)];
+    let severity = Severity::warning_if(several && per_s >= ENTERS_COST_PER_S);
+    let f = ONE_PER_ENTER.finding(severity, text, &evidence);
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &["io_submit"])), ..f })
+}
 
 fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;

@@ -271,7 +271,12 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let (_, largest) = found.first()?;
     let sum = |of: fn(&Blocked) -> f64| found.iter().map(|(_, sum)| of(sum)).sum::<f64>().min(1.0);
     let (share, weight) = (sum(Blocked::share), sum(Blocked::weight));
-    if weight < LITTLE_SYNCHRONOUS {
+    // One long call, such as the open that truncates a file, is no habit.
+    let without_longest = |(_, sum): &(String, Blocked)| {
+        let ns = sum.ns.saturating_sub(sum.longest_ns);
+        if sum.longest_ns * 2 >= sum.ns { ns as f64 / sum.with_cpu_ns.max(1) as f64 } else { sum.weight() }
+    };
+    if weight < LITTLE_SYNCHRONOUS || found.iter().map(without_longest).sum::<f64>() < LITTLE_SYNCHRONOUS {
         return None;
     }
     let one = |(syscall, sum): &(String, Blocked)| {
@@ -285,10 +290,14 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     };
     let calls: Vec<String> = found.iter().take(NAMED).map(one).collect();
     let text = format!("synchronous calls were blocked for {} {}: {}", percent(share), largest.whose(), list(&calls));
+    let largest_is_faults = found.first().is_some_and(|(name, _)| name.contains(' '));
     let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
     let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
         (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes"),
         (true, Some(advice)) => advice,
+        _ if largest_is_faults => "the thread submits nothing while a page is read: read that data through the ring instead of a mapping; or populate the \
+                       mapping ahead of its use (madvise(2) with MADV_POPULATE_READ or MADV_WILLNEED, in another thread)"
+            .into(),
         _ if syncs => "the thread submits nothing while it is blocked: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on \
                        the write; sync once for several writes if durability permits"
             .into(),

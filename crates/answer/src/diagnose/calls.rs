@@ -3,8 +3,9 @@
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::trace_record::{RingRecord, TraceRecord};
+use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// Fewer calls do not show a habit.
 const ENOUGH_CALLS: u64 = 1000;
@@ -274,8 +275,9 @@ const NEARLY_ALL: f64 = 0.8;
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
     about: "10,000 epoll_wait(2) or poll(2) calls per second, which are 80 % of the I/O calls; or 1,000 per second, half of which return a hang-up \
-            or an error of one descriptor",
-    checks: &[Check::Trace(epoll_spins)],
+            or an error of one descriptor; or 10,000 poll requests of a ring per second that complete inline, or as many timeouts that expire, which \
+            are 80 % of its completions",
+    checks: &[Check::Trace(epoll_spins), Check::Ring(ring_spins)],
     ..RULE
 };
 
@@ -345,6 +347,42 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
+/// The same with the requests of a ring: polls of a descriptor that stays ready, and timeouts that expire at once.
+fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let seconds = super::ring_seconds(t, r)?;
+    let inlined = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum::<u64>();
+    let most = NEARLY_ALL * r.completions as f64;
+    let of = |o: &&OpcodeRecord| match o.opcode.as_str() {
+        "poll" | "poll_add" => inlined as f64 >= most && o.more == 0,
+        "timeout" => super::results::errno(o, &["ETIME"]) as f64 >= NEARLY_ALL * o.completions as f64,
+        _ => false,
+    };
+    let o = r.opcodes.iter().filter(of).max_by_key(|o| o.completions)?;
+    let per_s = o.completions as f64 / seconds;
+    if (o.completions as f64) < most || per_s < SPINS_PER_S || (o.completions as f64) < SPINS_PER_S {
+        return None;
+    }
+    let (what, remedy) = match o.opcode.as_str() {
+        "poll" | "poll_add" => (
+            "the descriptor is ready each time, and the program does not handle the event",
+            "read or write the descriptor until EAGAIN before the next poll; on POLLHUP or POLLERR close it",
+        ),
+        _ => (
+            "each expires as soon as it is armed",
+            "arm one timeout for the program's next timer, and round its time up; or wait in io_uring_enter(2) with a time limit",
+        ),
+    };
+    let share = o.completions as f64 / r.completions.max(1) as f64;
+    let text = format!(
+        "{} {} requests per second, {} of the ring's completions: {what}",
+        count(per_s),
+        o.opcode,
+        percent(share)
+    );
+    let f = EPOLL_SPINS.finding(Severity::Warning, text, &[("per_s", per_s), ("share", share)]);
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &["io_uring_enter"])), ..f })
+}
+
 /// Fewer waits give no share.
 const ENOUGH_WAITS: u64 = 20;
 /// Smaller shares of the threads' time make no finding.
@@ -353,7 +391,8 @@ const LITTLE_WAITING: f64 = 0.05;
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
     about: "half of the waits for completions in io_uring_enter(2) or io_getevents(2), and 20, ended by their time limit, and threads were blocked \
-            there for 5 % of their time (a warning if half of these had completions, but fewer than min_complete)",
+            there for 5 % of their time (a warning if half of these had completions, but fewer than min_complete, or if 1,000 per second ended so); or \
+            half of them, 1,000 and 100 per second, ended by a signal (a warning)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE
@@ -372,7 +411,20 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
             return None;
         }
         let is_partial = ended.partial as f64 >= MOST * ended.time_limit as f64;
+        let per_s = ended.time_limit as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
+        let is_busy = per_s >= TIME_LIMITS_PER_S;
         let (what, remedy) = match is_partial {
+            _ if !is_partial && is_busy => (
+                "no completion was posted in that time. Each takes a sleep, a timer and a wake-up",
+                "wait without a time limit, or until the program's next timer: a completion ends the wait, and an eventfd that a request of the ring \
+                 reads, or IORING_OP_MSG_RING, ends it for other work",
+            ),
+            _ if !is_partial && registers_eventfd(t) => (
+                "no completion was posted in that time",
+                "a write to an eventfd that is registered with IORING_REGISTER_EVENTFD does not end the wait: the kernel writes to that eventfd, and \
+                 nothing reads it for the ring. To wake the thread, read another eventfd with a request of the ring (IORING_OP_READ, \
+                 IORING_OP_POLL_ADD), or send IORING_OP_MSG_RING",
+            ),
             true => (
                 "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
                 "wait for one completion (min_complete 1), or for no more than are in flight",
@@ -383,19 +435,54 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
                  the wait",
             ),
         };
+        let rate = if is_busy { format!(", {} per second", count(per_s)) } else { String::new() };
         let text = format!(
-            "{} of the waits in {}(2) ({}) ended by their time limit: {what}",
+            "{} of the waits in {}(2) ({}{rate}) ended by their time limit: {what}",
             percent(share),
             c.syscall,
             count(ended.time_limit as f64)
         );
         let evidence = [("share", share), ("time_limits", ended.time_limit as f64), ("partial", ended.partial as f64)];
-        let f = WAITS_TIME_OUT.finding(Severity::warning_if(is_partial), text, &evidence);
+        let f = WAITS_TIME_OUT.finding(Severity::warning_if(is_partial || is_busy), text, &evidence);
         // Waits that end early take less of the time.
         let bound = is_partial.then_some(Bound { of: BoundOf::ThreadTime, share: (blocked * share).min(1.0) });
         Some(Finding { remedy: remedy.into(), bound, ..f })
     };
-    of_name(t, &["io_uring_enter", "io_getevents", "io_pgetevents"]).filter_map(one).collect()
+    let interrupted = of_name(t, &WAITS).filter_map(|c| interrupted(t, c));
+    of_name(t, &WAITS).filter_map(one).chain(interrupted).collect()
+}
+
+const WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents"];
+
+/// Waits per second that end by their time limit and take a substantial part of a CPU.
+const TIME_LIMITS_PER_S: f64 = 1_000.0;
+const SIGNALS_PER_S: f64 = 100.0;
+
+/// Whether an eventfd is registered with a ring.
+fn registers_eventfd(t: &TraceRecord) -> bool {
+    let calls = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
+    calls.into_iter().any(|call| call.operation.starts_with("eventfd"))
+}
+
+/// Waits that signals end, before anything is posted.
+fn interrupted(t: &TraceRecord, c: &CallRecord) -> Option<Finding> {
+    let ended = c.ended?;
+    let share = ended.signal as f64 / (ended.completions + ended.time_limit + ended.signal).max(1) as f64;
+    let per_s = ended.signal as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
+    if ended.signal < ENOUGH_CALLS || share < MOST || per_s < SIGNALS_PER_S {
+        return None;
+    }
+    let text = format!(
+        "{} of the waits in {}(2) ({}, {} per second) ended with EINTR: a signal arrived before a completion",
+        percent(share),
+        c.syscall,
+        count(ended.signal as f64),
+        count(per_s)
+    );
+    let remedy = "block the signal in the thread that waits (pthread_sigmask(3), or the signal mask of the call), or handle it in another thread; a \
+                  periodic timer (setitimer(2), timer_create(2)) can be a timerfd or IORING_OP_TIMEOUT";
+    let f = WAITS_TIME_OUT.finding(Severity::Warning, text, &[("share", share), ("signals", ended.signal as f64)]);
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
 /// Fewer set-ups belong to the program's start.
@@ -445,8 +532,9 @@ fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
 
 pub const CALLS_FAIL: Rule = Rule {
     code: "calls_fail",
-    about: "90 % of the calls of one kind that read, write, accept or connect, and 1,000, failed with one errno",
-    checks: &[Check::Trace(calls_fail)],
+    about: "90 % of the calls of one kind that read, write, accept or connect, and 1,000, failed with one errno; or a tenth of the accepts, and 100, failed \
+            with EAGAIN in several threads, each after one wait for events",
+    checks: &[Check::Trace(|t| calls_fail(t).or_else(|| herd(t)))],
     ..RULE
 };
 
@@ -488,4 +576,34 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let bound = cpu(cpu_share(t, &[&c.syscall]));
     let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
     Some(Finding { remedy: remedy.into(), bound, ..f })
+}
+
+/// Accepts that find no connection: as many as this are no exception.
+const HERD: f64 = 0.1;
+const ENOUGH_OF_HERD: u64 = 100;
+/// Accepts per wait, if each wait is followed by one. A program that accepts until EAGAIN makes two or more.
+const ONE_ACCEPT: f64 = 1.2;
+
+/// Several threads wait for one listening socket, a connection wakes more than one of them, and one accepts it.
+fn herd(t: &TraceRecord) -> Option<Finding> {
+    let c = of_name(t, &["accept", "accept4"]).max_by_key(|c| c.count)?;
+    let n = c.errors.get("EAGAIN").copied().unwrap_or(0);
+    let share = n as f64 / c.judged().max(1) as f64;
+    let waits: u64 = of_name(t, &EPOLL_WAITS).filter_map(|c| c.ended).map(|ended| ended.completions).sum();
+    let is_wait = |row: &ThreadRow| row.syscall.as_deref().is_some_and(|name| EPOLL_WAITS.contains(&name));
+    let threads = t.own_threads().filter(|thread| thread.rows.iter().any(is_wait)).count();
+    if n < ENOUGH_OF_HERD || share < HERD || c.count as f64 > ONE_ACCEPT * waits as f64 || threads < 2 {
+        return None;
+    }
+    let text = format!(
+        "{} of {} {}(2) calls failed with EAGAIN: a connection woke several of the {threads} threads that wait for the listening socket, and one of them \
+         accepted it",
+        count(n as f64),
+        count(c.judged() as f64),
+        c.syscall
+    );
+    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
+    let remedy = "add the listening socket to each epoll with EPOLLEXCLUSIVE, which wakes one of them; or give each thread a socket of its own with \
+                  SO_REUSEPORT";
+    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }

@@ -4,6 +4,7 @@ use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, Matter, RULE, RestsOn, Rule, 
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{list, percent, span};
 use iotrail_path::runnable::LONG_NS;
+use iotrail_schema::account::ThreadState;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::StageRecord;
 use iotrail_schema::runnable::HadCpu;
@@ -19,6 +20,9 @@ pub(super) fn is_of_others(f: &Finding) -> bool {
 
 /// The share of delivery from which the wait for a CPU is the first thing to change. Below it, delivery spends its time elsewhere.
 const LARGE: f64 = 0.25;
+
+/// Of the traced time: with shorter waits for a CPU, only single completions were late.
+const RARE: f64 = 0.01;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
@@ -70,7 +74,13 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     ];
     evidence.extend(r.delay_ns.p50.map(|ns| ("p50_ns", ns as f64)));
     evidence.extend(r.delay_ns.p99.map(|ns| ("p99_ns", ns as f64)));
-    let f = WAITING_FOR_CPU.finding_from(r.completions, Severity::Warning, text, &evidence);
+    // Completions of one batch share one wait: the threads' own time shows whether it was a habit.
+    let runnable: u64 = t.own_threads().map(|thread| thread.ns_in(ThreadState::Runnable)).sum();
+    let is_rare = t.account.is_some() && (runnable as f64) < RARE * t.total.elapsed_ns as f64;
+    let f = WAITING_FOR_CPU.finding_from(r.completions, Severity::warning_if(!is_rare), text, &evidence);
+    // A note has advice only if it is worth a change.
+    let remedy = if is_rare { String::new() } else { f.remedy.clone() };
+    let f = Finding { remedy, ..f };
     Some(Finding { bound: super::of_delivery(Some(stages), share), ..f })
 }
 

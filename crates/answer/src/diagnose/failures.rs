@@ -80,6 +80,22 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "submit it without MSG_DONTWAIT on a blocking descriptor: the ring waits for readiness; one multishot receive or accept handles \
              all arrivals",
         ),
+        "EINVAL" if is(opcode, READS) && opcode.starts_with("recv") => (
+            "a field or a flag of the request is not valid; a multishot receive (IORING_RECV_MULTISHOT) is refused without provided buffers",
+            "set IOSQE_BUFFER_SELECT and a buffer group with a multishot receive, and a length of 0; or receive once per request",
+        ),
+        "EINVAL" => (
+            "a field or a flag of the request is not valid, or this kernel does not support it",
+            "compare the SQE with the operation's manual page, and set unused fields to 0; `iotrail check` lists what this kernel supports",
+        ),
+        "ENOENT" if opcode.contains("cancel") => (
+            "no request matches: a cancel finds requests by their user_data, or by their descriptor with IORING_ASYNC_CANCEL_FD",
+            "give IORING_OP_ASYNC_CANCEL the user_data of the request (not the address of its SQE), on the ring that it was submitted to",
+        ),
+        "EPIPE" | "ECONNRESET" => (
+            "the peer has closed the connection, and the program continues to use it",
+            "close the descriptor at the first EPIPE or ECONNRESET, and submit nothing to it any more",
+        ),
         "ENOTSOCK" => (
             "the descriptor is not a socket: it was closed, and its number was reused",
             "cancel the requests of a descriptor before closing it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not \
@@ -107,9 +123,14 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "the file system is read-only",
             "check the kernel log: the file system may have become read-only after an error",
         ),
-        "ECANCELED" if keeps_data(opcode) => (
+        "ECANCELED" if is(opcode, SYNCS) => (
             "the request before it in its link (IOSQE_IO_LINK) failed or was short, so that nothing was made durable",
             "check the result of each request of a link; resubmit the rest of a short write, and then the fsync",
+        ),
+        "ECANCELED" => (
+            "the request before it in its link (IOSQE_IO_LINK) failed or moved fewer bytes than requested, which ends the chain",
+            "check the result of each request of a chain, and request only as many bytes as there are (a short read at the end of a file ends the \
+             chain); or use IOSQE_IO_HARDLINK, which continues after a short or failed request",
         ),
         "EOPNOTSUPP" => (
             "the file, the file system or the driver does not support this operation or flag",
@@ -212,10 +233,31 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
     let ends = ["timeout", "link_timeout", "poll", "cancel", "async_cancel", "futex"];
     match errno {
         "ECANCELED" | "EINTR" | "ETIME" | "EINPROGRESS" | "EPIPE" | "ECONNRESET" => true,
+        "ENOENT" if opcode.contains("cancel") => true,
         "ENOENT" => looks_up.iter().chain(&ends).any(|name| opcode.starts_with(name)),
         _ => ends.iter().any(|name| opcode.starts_with(name)),
     }
 }
+
+/// Failures that are an answer, unless most requests have it: cancels that find nothing, sends to a peer that has gone, and chains that a
+/// short request ends, in a program that cancels nothing.
+fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool {
+    let of = |is_meant: fn(&OpcodeRecord) -> bool| t.total.opcodes.iter().filter(move |o| is_meant(o));
+    match name {
+        "ENOENT" => o.opcode.contains("cancel") && n as f64 >= NEARLY_ALL * o.judged() as f64,
+        "EPIPE" | "ECONNRESET" => moves_data(&o.opcode),
+        "ECANCELED" => {
+            let short: u64 = of(|o| moves_data(&o.opcode)).map(|o| o.short.unwrap_or(0)).sum();
+            let cancels = of(|o| o.opcode.contains("cancel") || o.opcode == "link_timeout").count();
+            let exited = t.rings.iter().any(|r| submitter_exited(t, r).is_some());
+            moves_data(&o.opcode) && cancels == 0 && !exited && short * 2 >= n
+        }
+        _ => false,
+    }
+}
+
+/// A cancel that loses the race with its request fails, too.
+const NEARLY_ALL: f64 = 0.9;
 
 /// Requests whose errno is not a normal end of this operation.
 pub fn unexpected(t: &TraceRecord) -> u64 {
@@ -228,7 +270,8 @@ pub fn unexpected(t: &TraceRecord) -> u64 {
 
 pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
-    about: "half of the requests of one operation, of 100 or more, failed with one errno that no other finding has",
+    about: "half of the requests of one operation, of 100 or more, failed with one errno that no other finding has. ENOENT of a cancel counts from 90 % \
+            on, EPIPE and ECONNRESET of requests that move data, and their ECANCELED if short requests ended their chains and the program cancels nothing",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(requests_fail)],
@@ -243,7 +286,8 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
     let dominant = failed.filter(|(o, name, n)| {
         let outcomes = o.judged();
         let is_most = outcomes >= ENOUGH && *n as f64 >= MOST * outcomes as f64;
-        is_most && !is_told(o, name) && !is_explained(t, o, name) && !is_answer(&o.opcode, name)
+        let is_odd = !is_answer(&o.opcode, name) || is_odd_if_most(t, o, name, *n);
+        is_most && !is_told(o, name) && !is_explained(t, o, name) && is_odd
     });
     let (o, name, n) = dominant.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = meaning(t, &o.opcode, &name);

@@ -36,6 +36,7 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Measurement, StageRecord};
 use iotrail_schema::syscall::{self, Wait};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
+pub use polling::from_user_mode;
 use reasons::Waits;
 pub use reasons::name as reason_name;
 

@@ -58,7 +58,7 @@ const FAULTS: u64 = 10_000;
 const FAULTS_PER_IO: f64 = 1.0;
 
 /// The thread was in user mode when its completions were posted: it polls the CQ ring, or computes.
-pub(super) fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
+pub fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
     use DeliveryPath::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
 }

@@ -133,15 +133,51 @@ fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
 
 pub const SHORT_READS: Rule = Rule {
     code: "short_reads",
-    about: "5 % of the reads, of 100 or more, returned fewer bytes than requested. If 5 % of the reads moved data and have no `short`, `--fail-on` \
-            exits with 4",
+    about: "5 % of the reads, of 100 or more, returned fewer bytes than requested; or half of the reads or receives, and 1,000 per second, returned 0 \
+            bytes (a warning). If 5 % of the reads moved data and have no `short`, `--fail-on` exits with 4",
     rests_on: RestsOn::Completions,
     advice: "a short read at the end of a file, or from a pipe or a socket, is normal; otherwise the program must read the rest again: request \
              only as many bytes as are available",
-    checks: &[Check::Trace(|t| short(&SHORT_READS, Severity::Note, t, "read", |o| is(o, READS)))],
+    checks: &[Check::Trace(|t| empty(t).or_else(|| short(&SHORT_READS, Severity::Note, t, "read", |o| is(o, READS))))],
     unjudged: |t| sizes_unknown(t, READS | SPLICES),
     ..RULE
 };
+
+/// Reads of 0 bytes per second that take a substantial part of a CPU.
+const EMPTY_PER_S: f64 = 1_000.0;
+
+/// Reads that find the end of the file, or a peer that has closed, again and again. A read of one byte or more adds to the sum of bytes, so
+/// that this many, at least, had none.
+fn empty(t: &TraceRecord) -> Option<Finding> {
+    let none = |o: &OpcodeRecord| o.outcomes().saturating_sub(o.errors + o.silent() + o.bytes);
+    let reads = t.total.opcodes.iter().filter(|o| is(&o.opcode, READS) && !is(&o.opcode, SPLICES) && o.more == 0);
+    let (o, n) = reads.map(|o| (o, none(o))).max_by_key(|(_, n)| *n)?;
+    let share = n as f64 / o.outcomes().max(1) as f64;
+    let per_s = n as f64 / super::seconds(t)?;
+    if n < ENOUGH || share < 0.5 || per_s < EMPTY_PER_S {
+        return None;
+    }
+    let (what, remedy) = match is(&o.opcode, SOCKET) {
+        true => (
+            "the peer has closed its side, and the program receives again",
+            "a result of 0 is the end of the stream: close the descriptor, and submit no receive to it any more",
+        ),
+        false => (
+            "the end of the file, or of a pipe whose writers have closed it, and the program reads again",
+            "a result of 0 is the end: stop there. To follow a growing file, wait for a change (inotify(7), or a timer) before the next read",
+        ),
+    };
+    let text = format!(
+        "{} of the {} requests ({}, {} per second) returned 0 bytes: {what}",
+        percent(share),
+        o.opcode,
+        count(n as f64),
+        count(per_s)
+    );
+    let f = SHORT_READS.finding_from(o.outcomes(), Severity::Warning, text, &[("share", share), ("empty", n as f64)]);
+    let bound = super::calls::cpu(super::calls::cpu_share(t, &["io_uring_enter"]).map(|cpu| cpu * share));
+    Some(Finding { remedy: remedy.into(), bound, ..f })
+}
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",

@@ -16,7 +16,8 @@ const TOLD: usize = 3;
 pub const NEVER_COMPLETED: Rule = Rule {
     code: "never_completed",
     about: "requests were in flight when the command ended, or, in no poll, for 10 s when tracing ended (then a warning); except those that only \
-            wait (timeouts, accepts …) and multishot requests that have had completions",
+            wait (timeouts, accepts …), single reads in a poll of an operation that had completions (a program that waits for its peers has one per \
+            descriptor), and multishot requests that have had completions",
     matter: Matter::Data,
     advice: "`cat /proc/PID/fdinfo/RING` and the kernel log show more: a device that does not respond, a lock that io-wq waits for; a linked \
              timeout (IORING_OP_LINK_TIMEOUT) bounds these requests",
@@ -24,13 +25,23 @@ pub const NEVER_COMPLETED: Rule = Rule {
     ..RULE
 };
 
+/// A receive or read that waits for the next message, as it has before: the kernel cancels it at the end. Most of such requests were answered.
+fn stands(t: &TraceRecord, o: &OpenRecord) -> bool {
+    let of = t.total.opcodes.iter().filter(|all| all.opcode == o.opcode);
+    let answered: u64 = of.map(|all| all.outcomes().saturating_sub(all.errors)).sum();
+    o.course == Course::Poll && opcode::is(&o.opcode, opcode::READS) && answered > STANDING * o.estimated
+}
+
+/// Answers per request that is left.
+const STANDING: u64 = 2;
+
 /// Requests whose program has ended, and requests without an answer for very long. A running program waits in its polls.
 fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
     let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;
     let lost =
         |o: &&OpenRecord| o.multishot < o.requests && !opcode::is(&o.opcode, opcode::WAITS) && (ended || hangs(o));
-    let open: Vec<&OpenRecord> = t.total.open.iter().filter(lost).collect();
+    let open: Vec<&OpenRecord> = t.total.open.iter().filter(lost).filter(|o| !stands(t, o)).collect();
     let oldest = open.first()?;
     let requests: u64 = open.iter().map(|o| o.estimated).sum();
     let about = if open.iter().any(|o| o.estimated > o.requests) { "about " } else { "" };

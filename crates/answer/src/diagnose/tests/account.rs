@@ -7,6 +7,7 @@ use iotrail_schema::account::{
     ThreadState, WaitEnds, WokenBy,
 };
 use iotrail_schema::runnable::HadCpu;
+use iotrail_schema::trace_record::{ContextRecord, RegisterCalls};
 
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
     let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
@@ -422,4 +423,178 @@ fn writes_that_are_handed_over_have_the_advice_of_their_file_system() {
     assert!(remedy("ext4").contains("fallocate(2)"));
     assert!(remedy("btrfs").contains("copy-on-write") && !remedy("btrfs").contains("ext4"));
     assert!(remedy("xfs").starts_with("on XFS"));
+}
+
+#[test]
+fn waits_that_signals_or_short_limits_end_are_a_warning() {
+    let with = |ended: WaitEnds| {
+        let mut t = waits_time_out();
+        t.total.elapsed_ns = 1_000_000_000;
+        t.calls.as_mut().unwrap()[0].ended = Some(ended);
+        t
+    };
+    let f = only(&with(WaitEnds { completions: 25, signal: 2_500, ..WaitEnds::default() }), "waits_time_out");
+    assert!(f.warns() && f.text.contains("ended with EINTR") && f.remedy.contains("pthread_sigmask"), "{f:?}");
+    assert_eq!(codes(&with(WaitEnds { completions: 25, signal: 90, ..WaitEnds::default() })), Vec::<String>::new());
+    let f = only(&with(WaitEnds { completions: 25, time_limit: 12_000, ..WaitEnds::default() }), "waits_time_out");
+    assert!(f.warns() && f.text.contains("12.0 k, 12.0 k per second"), "{}", f.text);
+}
+
+#[test]
+fn an_eventfd_that_is_registered_with_the_ring_does_not_wake_it() {
+    let mut t = waits_time_out();
+    t.calls.as_mut().unwrap()[0].ended = Some(WaitEnds { time_limit: 41, ..WaitEnds::default() });
+    assert!(only(&t, "waits_time_out").remedy.starts_with("an idle program is normal"));
+    t.rings[0].register_calls = Some(vec![registered("eventfd")]);
+    assert!(only(&t, "waits_time_out").remedy.contains("IORING_REGISTER_EVENTFD does not end the wait"));
+}
+
+fn registered(operation: &str) -> RegisterCalls {
+    RegisterCalls { operation: operation.into(), calls: 1, errnos: vec![] }
+}
+
+/// Sixteen requests in flight for one worker.
+#[test]
+fn a_limit_of_workers_below_the_requests_in_flight_is_named() {
+    let mut t = iowq_queue();
+    t.total.opcodes[0].opcode = "fsync".into();
+    t.total.iowq = IowqRecord { workers: 1, most_at_once: Some(1), completions: 3_000, cpu_ns: None };
+    assert!(findings(&t).iter().all(|f| f.code != "iowq_queue"), "the kernel's own limit");
+    t.rings[0].register_calls = Some(vec![registered("iowq_max_workers")]);
+    let f = only(&t, "iowq_queue");
+    assert!(f.text.contains("at most 1 worker at one time, the limit that the program set"), "{}", f.text);
+}
+
+fn worker(tid: u32, reason: Reason) -> ThreadAccount {
+    thread(tid, Role::Iowq, vec![row(ThreadState::Blocked, None, Some(reason), 900_000_000)])
+}
+
+#[test]
+fn workers_that_wait_for_a_device_at_the_same_time_are_not_too_many() {
+    let with = |reason: Reason| {
+        let mut t = iowq_fanout();
+        t.total.iowq.most_at_once = Some(16);
+        t.total.host.cpus = 2;
+        let threads = (0..16).map(|n| worker(100 + n, reason.clone())).collect();
+        t.account = Some(Account { threads, more_threads: 0, requests: None, iowait: None });
+        codes(&t)
+    };
+    assert_eq!(with(Reason::RwSemaphore), ["iowq_fanout"]);
+    assert_eq!(with(Reason::DeviceFlush), Vec::<String>::new());
+}
+
+#[test]
+fn writes_that_wait_for_their_own_sync_have_the_advice_to_sync_once() {
+    let mut t = iowq_queue();
+    t.account.as_mut().unwrap().threads.push(worker(100, Reason::JournalCommit));
+    assert!(only(&t, "iowq_queue").remedy.contains("O_DSYNC"));
+    let several = IowqRecord { workers: 8, most_at_once: Some(8), completions: 3_000, cpu_ns: None };
+    (t.total.iowq, t.total.files) = (several, vec![on("ext4")]);
+    assert!(findings(&t).iter().all(|f| f.code != "iowq_queue"), "more workers than files do not write one at a time");
+}
+
+#[test]
+fn a_sync_per_small_record_is_advised_to_cover_several() {
+    let remedy = |bytes: u64| {
+        let mut t = with_ring(|r| {
+            let mut fsync = opcode("fsync", 900, 2_000_000);
+            fsync.punted_would_block = 900;
+            r.opcodes.push(fsync);
+        });
+        (t.total.opcodes[0].opcode, t.total.opcodes[0].bytes) = ("write".into(), bytes);
+        only(&t, "punted").remedy
+    };
+    assert!(remedy(900 * 512).contains("group commit"));
+    assert_eq!(remedy(900 * 65_536), "");
+}
+
+#[test]
+fn answers_that_nearly_all_requests_have_are_failures() {
+    let f = only(&failing("async_cancel", 400, "ENOENT", 400), "requests_fail");
+    assert!(f.text.contains("no request matches") && f.remedy.contains("user_data"), "{f:?}");
+    assert_eq!(codes(&failing("async_cancel", 400, "ENOENT", 200)), Vec::<String>::new(), "lost races");
+    assert!(only(&failing("send", 400, "EPIPE", 240), "requests_fail").remedy.contains("close the descriptor"));
+    assert_eq!(codes(&failing("send", 400, "EPIPE", 40)), Vec::<String>::new());
+    assert!(only(&failing("recv", 400, "EINVAL", 400), "errors").remedy.contains("IOSQE_BUFFER_SELECT"));
+    let mut chain = failing("write", 400, "ECANCELED", 400);
+    assert_eq!(codes(&chain), Vec::<String>::new(), "the program cancelled them");
+    chain.total.opcodes.push(OpcodeRecord { short: Some(400), ..opcode("read", 400, 1_000) });
+    assert!(only(&chain, "requests_fail").remedy.contains("IOSQE_IO_HARDLINK"));
+}
+
+#[test]
+fn one_long_call_at_the_start_is_no_habit() {
+    let mut t = with_rows(vec![
+        ThreadRow { longest_ns: Some(40_000_000), ..blocked("openat", Reason::SynchronousBio, 42_000_000) },
+        row(ThreadState::Running, None, None, 500_000_000),
+    ]);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    t.account.as_mut().unwrap().threads[0].rows[0].longest_ns = Some(2_000_000);
+    assert_eq!(codes(&t), ["synchronous_calls"]);
+}
+
+#[test]
+fn accepts_of_several_threads_that_find_no_connection_are_a_herd() {
+    let waiting = |tid| thread(tid, Role::Thread, vec![blocked("epoll_wait", Reason::Epoll, 1_000_000_000)]);
+    let mut t = with_threads(vec![waiting(7), waiting(8)]);
+    let ended = Some(WaitEnds { completions: 3_100, ..WaitEnds::default() });
+    let wait = CallRecord { ended, ..call("epoll_wait", 3_200, &[]) };
+    t.calls = Some(vec![wait, call("accept4", 3_100, &[("EAGAIN", 1_100)])]);
+    assert!(only(&t, "calls_fail").remedy.contains("EPOLLEXCLUSIVE"));
+    t.calls.as_mut().unwrap()[1].count = 6_200;
+    assert_eq!(codes(&t), Vec::<String>::new(), "they accept until EAGAIN");
+}
+
+#[test]
+fn a_wait_for_requests_that_were_never_submitted_cannot_end() {
+    let mut t = with_rows(vec![
+        ThreadRow { longest_ns: Some(3_900_000_000), ..blocked("io_getevents", Reason::AioEvents, 3_900_000_000) },
+        row(ThreadState::Running, None, None, 100_000_000),
+    ]);
+    let ended = Some(WaitEnds { completions: 20, ..WaitEnds::default() });
+    t.calls = Some(vec![CallRecord { ended, ..call("io_getevents", 21, &[]) }]);
+    t.contexts = vec![context(248, 248)];
+    let f = only(&t, "no_progress");
+    assert!(f.text.contains("io_submit(2) took 248 requests, and all of these completed"), "{}", f.text);
+    t.contexts = vec![context(248, 247)];
+    assert_eq!(codes(&t), Vec::<String>::new());
+}
+
+fn context(requests: u64, completions: u64) -> ContextRecord {
+    let json = serde_json::json!({
+        "context": 1, "interface": "libaio", "tgid": 1234, "comm": "db", "entries": 248, "found": false, "requests": requests,
+        "completions": completions, "reaped": completions, "bytes": null, "errors": null, "active_ns": null, "opcodes": [], "vehicles": [], "latency_ns": Latency::default(), "stages": null
+    });
+    serde_json::from_value(json).unwrap()
+}
+
+#[test]
+fn one_request_per_io_submit_is_a_system_call_per_request() {
+    let mut t = with_rows(vec![row(ThreadState::Running, Some("io_submit"), None, 1_000_000_000)]);
+    (t.total.elapsed_ns, t.rings) = (1_000_000_000, vec![]);
+    let inline = carried(DeliveryPath::Inline, 100_000, None, None);
+    t.contexts = vec![ContextRecord { vehicles: vec![inline], ..context(100_000, 100_000) }];
+    t.calls = Some(vec![call("io_submit", 100_000, &[])]);
+    assert!(only(&t, "one_per_enter").text.starts_with("each of 100 k io_submit calls per second"));
+    t.calls = Some(vec![call("io_submit", 3_200, &[])]);
+    assert_eq!(codes(&t), Vec::<String>::new());
+}
+
+#[test]
+fn polls_of_a_descriptor_that_stays_ready_spin() {
+    let spins = |name: &str, errno: Option<&str>| {
+        let t = with_ring(|r| {
+            r.opcodes = vec![OpcodeRecord { bytes: 0, short: None, ..opcode(name, 80_000, 400) }];
+            r.opcodes[0].errnos = errno
+                .map(|name| ErrnoCount { errno: name.into(), count: 80_000, user_data: None })
+                .into_iter()
+                .collect();
+            r.vehicles = vec![carried(DeliveryPath::Inline, 80_000, None, None)];
+            r.active_ns = Some(1_000_000_000);
+        });
+        findings(&t).into_iter().find(|f| f.code == "epoll_spins").map(|f| f.text)
+    };
+    assert!(spins("poll_add", None).unwrap().contains("the descriptor is ready each time"));
+    assert!(spins("timeout", Some("ETIME")).unwrap().contains("expires as soon as it is armed"));
+    assert_eq!(spins("read", None), None);
 }

@@ -6,7 +6,7 @@ use super::*;
 fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
     let f = only(&never_completed(), "never_completed");
     assert!(
-        !f.warns() && f.text.contains("20 requests had no completion when the program ended: 20 read in a poll"),
+        !f.warns() && f.text.contains("20 requests had no completion when the program ended: 20 recv in a poll"),
         "{f:?}"
     );
     let running = |open: OpenRecord| {
@@ -22,6 +22,10 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
     let named = OpenRecord { file: Some("/data/x".into()), ..open("write", Course::Block, 3, 12_000_000_000) };
     let [f] = &running(named)[..] else { panic!("one finding") };
     assert!(f.text.contains("3 write with the device, the oldest on fd 7 (/data/x) for 12.0 s"), "{f:?}");
+    // Receives that wait for the next message, as they have before.
+    let mut t = never_completed();
+    t.total.open = vec![open("read", Course::Poll, 20, 30_000_000)];
+    assert_eq!(findings(&t), []);
     // A command that only waits, or that has a multishot request open.
     let mut t = never_completed();
     t.total.open =

@@ -108,3 +108,18 @@ fn what_native_and_posix_aio_call_a_read_is_one() {
     t.total.opcodes[0].opcode = "poll".into();
     assert!(findings(&t).iter().all(|f| f.code != "errors"));
 }
+
+#[test]
+fn reads_of_no_bytes_in_a_loop_are_a_warning() {
+    let with = |name: &str, bytes| {
+        let t = with_ring(|r| {
+            r.opcodes = vec![OpcodeRecord { bytes, short: None, ..opcode(name, 80_000, 400) }];
+            r.active_ns = Some(1_000_000_000);
+        });
+        findings(&t).into_iter().find(|f| f.code == "short_reads")
+    };
+    let f = with("recv", 25).unwrap();
+    assert!(f.warns() && f.text.contains("returned 0 bytes: the peer has closed its side"), "{}", f.text);
+    assert!(with("read", 940).unwrap().text.contains("the end of the file"));
+    assert_eq!(with("recv", 80_000), None, "one byte each");
+}
