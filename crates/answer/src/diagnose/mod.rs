@@ -283,7 +283,11 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> 
         RULES.iter().flat_map(|rule| of(rule).into_iter().map(move |f| (rule, f))).collect();
     let small = all.iter_mut().filter(|(_, f)| f.bound.is_some_and(|bound| bound.share < WORTH_A_CHANGE));
     small.for_each(|(_, f)| f.severity = Severity::Note);
-    all.sort_by_key(|(rule, f)| rank(rule, f, &most));
+    // A loop that never sleeps makes the program's other threads wait for its CPU.
+    let spins = all
+        .iter()
+        .any(|(rule, f)| f.warns() && [calls::EMPTY_ENTERS.code, calls::EPOLL_SPINS.code].contains(&rule.code));
+    all.sort_by_key(|(rule, f)| (spins && f.code == cpu::WAITING_FOR_CPU.code, rank(rule, f, &most)));
     let mut all: Vec<Finding> = all.into_iter().map(|(_, f)| f).collect();
     together_at_most_whole(&mut all);
     all

@@ -127,6 +127,25 @@ fn failures_come_first_then_the_largest_bound() {
 }
 
 #[test]
+fn a_loop_comes_before_the_wait_for_its_cpu() {
+    let bound = |share| Some(Bound { of: BoundOf::ThreadTime, share });
+    let with = |codes: &'static [(&'static str, f64)]| {
+        let of = move |rule: &Rule| {
+            let found = codes.iter().filter(|(code, _)| *code == rule.code);
+            found
+                .map(|(_, share)| Finding {
+                    bound: bound(*share),
+                    ..rule.finding(Severity::Warning, String::new(), &[])
+                })
+                .collect()
+        };
+        ranked(of, |_| 1.0).into_iter().map(|f| f.code).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&[("waiting_for_cpu", 0.99), ("empty_enters", 0.3)]), ["empty_enters", "waiting_for_cpu"]);
+    assert_eq!(with(&[("waiting_for_cpu", 0.99), ("wrong_core", 0.3)]), ["waiting_for_cpu", "wrong_core"]);
+}
+
+#[test]
 fn a_clean_program_has_no_finding() {
     assert_eq!(codes(&clean()), Vec::<String>::new());
     let busy = sqpoll(|_| {});
