@@ -14,7 +14,7 @@ mod verdict;
 use serde_json::{Map, Value};
 
 pub use self::asked::{compared_on, metrics, of_program, place};
-pub use self::differ::changed;
+pub use self::differ::{changed, command};
 pub use self::failed::failed;
 pub use self::level::{Level, level};
 pub use self::noise::{interval_width, noise_floor};

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 pub use self::said::{day, with};
 
-use crate::comparable::ANOTHER_LOAD;
-use crate::compare::{Metric, changed, metrics};
+use crate::comparable::{ANOTHER_LOAD, disturbances};
+use crate::compare::{Metric, changed, command, metrics};
 use crate::unit::Unit;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, value_text};
@@ -34,9 +34,19 @@ struct Points {
     metric: Metric,
     hostname: String,
     quick: bool,
+    command: Option<String>,
     at: Map<String, Value>,
-    /// Position among the runs, and logarithm of the value.
-    values: Vec<(usize, f64)>,
+    values: Vec<OfRun>,
+}
+
+#[derive(Debug)]
+struct OfRun {
+    /// Position among the runs.
+    run: usize,
+    /// Logarithm of the value.
+    ln: f64,
+    /// Other work disturbed a measurement of it.
+    is_disturbed: bool,
 }
 
 /// A history, as `--json` prints it.
@@ -48,7 +58,7 @@ pub struct History {
     pub experiment: String,
     /// Oldest first.
     pub runs: Vec<RunAt>,
-    /// One series per metric, cell and host, with all its changes.
+    /// One series per metric, cell, host and command, with all its changes.
     pub series: Vec<Series>,
     /// Measurements left out because their load differs from the requested one.
     pub left_out: u64,
@@ -79,6 +89,8 @@ pub struct Series {
     pub hostname: String,
     /// Runs with `--quick`, whose values differ from those of the full form.
     pub quick: bool,
+    /// Command of the program that was measured; null: the load is iotrail's own.
+    pub command: Option<String>,
     /// The cell's parameters.
     pub at: Map<String, Value>,
     /// One point per run with a value.
@@ -116,6 +128,10 @@ pub struct Change {
     pub runs_before: usize,
     /// Runs of the new level, up to the next change.
     pub runs_since: usize,
+    /// Runs of the old level with a measurement that other work disturbed.
+    pub disturbed_before: usize,
+    /// The same for the new level.
+    pub disturbed_since: usize,
     /// Whether it became worse.
     pub is_worse: bool,
     /// It is the last change of its series: the new level is today's.
@@ -145,24 +161,46 @@ impl Gathered {
             let is_other = |m: &&Measurement| m.warnings.iter().any(|w| ANOTHER_LOAD.contains(&w.code.as_str()));
             let all = cell.measurements.all();
             self.left_out += all.iter().filter(is_other).count() as u64;
+            let command = all.first().and_then(command);
             let mut hosts: Vec<&str> = all.iter().map(|m| m.host.hostname.as_str()).collect();
             hosts.sort_unstable();
             hosts.dedup();
             for (metric, host) in metrics.iter().flat_map(|m| hosts.iter().map(move |h| (*m, *h))) {
-                let of_host = all.iter().filter(|m| m.host.hostname == host && !is_other(m));
-                let values: Vec<f64> = of_host.filter_map(|m| metric.of(m)).filter(|x| *x > 0.0).map(f64::ln).collect();
+                let of_host = || all.iter().filter(|m| m.host.hostname == host && !is_other(m));
+                let values: Vec<f64> =
+                    of_host().filter_map(|m| metric.of(m)).filter(|x| *x > 0.0).map(f64::ln).collect();
                 if !values.is_empty() {
-                    let mean = values.iter().sum::<f64>() / values.len() as f64;
-                    self.points(metric, host, run.quick, &cell.params).values.push((place, mean));
+                    let ln = values.iter().sum::<f64>() / values.len() as f64;
+                    let is_disturbed = of_host().any(|m| !disturbances(m).is_empty());
+                    let points = self.points(metric, host, run.quick, &command, &cell.params);
+                    points.values.push(OfRun { run: place, ln, is_disturbed });
                 }
             }
         }
     }
 
-    fn points(&mut self, metric: Metric, hostname: &str, quick: bool, at: &Map<String, Value>) -> &mut Points {
-        let is_it = |p: &Points| p.metric == metric && p.hostname == hostname && p.quick == quick && p.at == *at;
+    fn points(
+        &mut self,
+        metric: Metric,
+        hostname: &str,
+        quick: bool,
+        command: &Option<String>,
+        at: &Map<String, Value>,
+    ) -> &mut Points {
+        let is_it = |p: &Points| {
+            (p.metric, p.hostname.as_str(), p.quick) == (metric, hostname, quick)
+                && p.command == *command
+                && p.at == *at
+        };
         let i = self.series.iter().position(is_it).unwrap_or_else(|| {
-            self.series.push(Points { metric, hostname: hostname.to_owned(), quick, at: at.clone(), values: vec![] });
+            self.series.push(Points {
+                metric,
+                hostname: hostname.to_owned(),
+                quick,
+                command: command.clone(),
+                at: at.clone(),
+                values: vec![],
+            });
             self.series.len() - 1
         });
         &mut self.series[i]
@@ -182,11 +220,12 @@ impl Gathered {
     }
 
     fn told(&self, points: &Points, together: usize, at_least: f64) -> Series {
-        let values: Vec<f64> = points.values.iter().map(|(_, x)| *x).collect();
+        let values: Vec<f64> = points.values.iter().map(|v| v.ln).collect();
+        let disturbed = |from: usize, to: usize| points.values[from..to].iter().filter(|v| v.is_disturbed).count();
         let found = changes(&values, together);
         let ends: Vec<usize> =
             std::iter::once(0).chain(found.iter().map(|c| c.at)).chain(std::iter::once(values.len())).collect();
-        let of = |i: usize| &self.runs[points.values[i].0];
+        let of = |i: usize| &self.runs[points.values[i].run];
         let told = found.iter().enumerate().filter(|(_, c)| c.by.abs() >= (1.0 + at_least).ln());
         let told = told.map(|(i, c)| {
             let ((before, old), (after, new)) = (of(c.at - 1), of(c.at));
@@ -199,6 +238,8 @@ impl Gathered {
                 p: c.p,
                 runs_before: ends[i + 1] - ends[i],
                 runs_since: ends[i + 2] - ends[i + 1],
+                disturbed_before: disturbed(ends[i], ends[i + 1]),
+                disturbed_since: disturbed(ends[i + 1], ends[i + 2]),
                 is_worse: (c.by < 0.0) == points.metric.higher_is_better(),
                 is_latest: i + 1 == found.len(),
                 with: changed(old, new),
@@ -208,8 +249,9 @@ impl Gathered {
             metric: points.metric.name().to_owned(),
             hostname: points.hostname.clone(),
             quick: points.quick,
+            command: points.command.clone(),
             at: points.at.clone(),
-            points: points.values.iter().map(|(i, x)| Point { run: self.runs[*i].0.run, value: x.exp() }).collect(),
+            points: points.values.iter().map(|v| Point { run: self.runs[v.run].0.run, value: v.ln.exp() }).collect(),
             changes: told.collect(),
             smallest_visible: smallest(&values, together)
                 .filter(|_| found.is_empty())
@@ -224,6 +266,7 @@ fn is_at(cell: &CellRecord, at: &[(String, String)]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use iotrail_schema::program_record::ProgramRecord;
     use iotrail_testing::sample::measurement;
 
     use super::*;
@@ -286,6 +329,51 @@ mod tests {
         let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(elsewhere)).history("e", 0.01);
         assert_eq!(history.series.len(), 2);
         assert!(history.series.iter().all(|s| s.changes.is_empty() && s.points.len() == 6), "{history:?}");
+    }
+
+    #[test]
+    fn commands_have_series_of_their_own() {
+        let of = |run: RunRecord, command: &str| {
+            let mut run = run;
+            let argv = command.split(' ').map(str::to_owned).collect();
+            let program = ProgramRecord { argv, watched: true, ..ProgramRecord::default() };
+            run.cells[0].measurements.open()[0].program = Some(program.into());
+            run
+        };
+        let first = level(1, 6, "6.18.2", 1000.0).map(|run| of(run, "./server --io uring"));
+        let history =
+            gathered(first.chain(level(7, 5, "6.18.2", 500.0).map(|run| of(run, "fio job.fio")))).history("try", 0.01);
+        let at: Vec<String> = history.series.iter().map(|s| history.at(s)).collect();
+        assert_eq!(at, ["command ./server --io uring", "command fio job.fio"]);
+        assert!(history.series.iter().all(|s| s.changes.is_empty()), "{history:?}");
+        // Eleven runs are enough, and five of one command are not.
+        let few = level(1, 5, "6.18.2", 1000.0).map(|run| of(run, "./server --io uring"));
+        let few =
+            gathered(few.chain(level(6, 5, "6.18.2", 500.0).map(|run| of(run, "fio job.fio")))).history("try", 0.01);
+        assert_eq!(
+            few.answer(),
+            "try: too few runs to detect a change: 5 of 10 runs (1 to 10) in the longest series, and at least 6 are needed"
+        );
+    }
+
+    #[test]
+    fn a_change_reports_the_runs_that_other_work_disturbed() {
+        let busy = level(7, 6, "6.18.2", 500.0).map(|mut run| {
+            let warning = iotrail_schema::measurement::Warning::new("cpu_contended", "", "");
+            run.cells[0].measurements.open()[0].warnings.push(warning);
+            run
+        });
+        let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(busy)).history("e", 0.01);
+        let change = &history.series[0].changes[0];
+        assert_eq!((change.disturbed_before, change.disturbed_since), (0, 6));
+        assert!(
+            history
+                .answer()
+                .ends_with("since run 7 of day; other work disturbed 6 of the 6 runs since, 0 of the 6 before"),
+            "{}",
+            history.answer()
+        );
+        assert_eq!(with([change]), "runs that other work disturbed 0 of 6 → 6 of 6");
     }
 
     #[test]

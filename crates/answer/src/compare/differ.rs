@@ -73,6 +73,11 @@ fn target(m: &Measurement) -> Facts {
     .to_vec()
 }
 
+/// The command of a user's program; `None`: the load is iotrail's own.
+pub fn command(m: &Measurement) -> Option<String> {
+    m.program.as_ref().map(|p| p.argv.join(" "))
+}
+
 /// Every option as it is recorded.
 fn load(m: &Measurement) -> Facts {
     let Ok(Value::Object(options)) = serde_json::to_value(&m.load) else { return Vec::new() };
@@ -91,6 +96,7 @@ fn load(m: &Measurement) -> Facts {
     // The seed selects the I/Os, not the load.
     let said = options.iter().filter(|(name, _)| *name != "seed");
     let mut facts: Facts = said.map(|(name, value)| (name.clone(), text(value))).collect();
+    facts.extend(command(m).map(|argv| ("command".into(), argv)));
     let Some(net) = &m.net else { return facts };
     facts.push(("between".into(), net.between.clone()));
     let of_server = net.server.iter().flat_map(|server| &server.options);
@@ -132,6 +138,7 @@ fn differing(a: &[(String, Vec<String>)], b: &[(String, Vec<String>)]) -> Vec<St
 mod tests {
     use super::*;
     use iotrail_schema::net_record::{NetRecord, SenderPlan, ServerRecord};
+    use iotrail_schema::program_record::ProgramRecord;
     use iotrail_testing::sample;
 
     #[test]
@@ -158,6 +165,19 @@ mod tests {
         assert_eq!(
             said(&[&of(1, "level")], &[&of(2, "edge")]),
             ["the loads differ: server's trigger level against edge, sender's window 1 against 2"]
+        );
+    }
+
+    #[test]
+    fn two_programs_differ_by_their_commands() {
+        let of = |command: &str| {
+            let argv = command.split(' ').map(str::to_owned).collect();
+            let program = ProgramRecord { argv, ..ProgramRecord::default() };
+            Measurement { program: Some(program.into()), ..sample::measurement() }
+        };
+        assert_eq!(
+            said(&[&of("./server -t 2")], &[&of("fio job.fio")]),
+            ["the loads differ: command ./server -t 2 against fio job.fio"]
         );
     }
 

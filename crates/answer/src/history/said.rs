@@ -30,7 +30,17 @@ impl History {
         };
         let at = self.at(series);
         let at = if at.is_empty() { at } else { format!(", at {at}") };
-        format!("{}: {by} since run {} of {}{at}", self.experiment, change.run, day(&change.started))
+        let disturbed = match change.disturbed_before + change.disturbed_since {
+            0 => String::new(),
+            _ => format!(
+                "; other work disturbed {} of the {} since, {} of the {} before",
+                change.disturbed_since,
+                plural(change.runs_since, "run"),
+                change.disturbed_before,
+                change.runs_before
+            ),
+        };
+        format!("{}: {by} since run {} of {}{at}{disturbed}", self.experiment, change.run, day(&change.started))
     }
 
     fn unchanged(&self) -> String {
@@ -39,6 +49,10 @@ impl History {
             one => plural(one.len(), "run"),
         };
         let most = self.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
+        let over = match most < self.runs.len() && most < FEWEST {
+            true => format!("{most} of {over} in the longest series"),
+            false => over,
+        };
         match most < FEWEST {
             true => format!(
                 "{}: too few runs to detect a change: {over}, and at least {FEWEST} are needed",
@@ -75,21 +89,30 @@ impl History {
         said.join("; ")
     }
 
-    /// The name of the series: `depth 16 · arm coop`; its host and its form if there are several.
+    /// The name of the series: `depth 16 · arm coop`; its host, its form and its command if there are several.
     pub fn at(&self, series: &Series) -> String {
         let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(f);
         let host = differs(&|s| s.hostname != series.hostname).then(|| format!("host {}", series.hostname));
         let form =
             differs(&|s| s.quick != series.quick).then_some(if series.quick { "quick form" } else { "full form" });
+        let command =
+            series.command.as_ref().filter(|_| differs(&|s| s.at == series.at && s.command != series.command));
+        let command = command.map(|argv| format!("command {argv}"));
         let params = series.at.iter().map(|(name, value)| format!("{name} {}", value_text(value)));
-        params.chain(host).chain(form.map(str::to_owned)).collect::<Vec<_>>().join(" · ")
+        params.chain(host).chain(form.map(str::to_owned)).chain(command).collect::<Vec<_>>().join(" · ")
     }
 }
 
 /// Differences in the first run of the new level, of changes that begin with the same run.
 pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
+    let disturbed = |c: &Change| {
+        let (before, since) = (c.disturbed_before, c.disturbed_since);
+        let runs = (c.runs_before, c.runs_since);
+        (before + since > 0)
+            .then(|| format!("runs that other work disturbed {before} of {} → {since} of {}", runs.0, runs.1))
+    };
     // Their earlier runs may differ.
-    let mut with: Vec<&str> = changes.into_iter().flat_map(|c| &c.with).map(String::as_str).collect();
+    let mut with: Vec<String> = changes.into_iter().flat_map(|c| c.with.iter().cloned().chain(disturbed(c))).collect();
     with.sort_unstable();
     with.dedup();
     match with.is_empty() {
