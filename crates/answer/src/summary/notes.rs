@@ -209,6 +209,12 @@ mod tests {
         assert_eq!(h.answer, format!("coop_taskrun against default: not comparable: {failed}"));
         assert_eq!(h.advice.as_deref(), Some("check why coop_taskrun fails, and measure again"));
         assert!(!h.notes.iter().any(|note| note.contains(failed)), "{:?}", h.notes);
+        // A program that fails at times fails in both arms.
+        let mut both = measured(Some("it stalled"), 3);
+        both.cells[0].untestable = Some("it stalled".into());
+        both.comparisons = compare::of_run(&both, &|_, _| None);
+        let advice = "check why default and coop_taskrun fail, and measure again";
+        assert_eq!(head(&both).advice.as_deref(), Some(advice));
         // Of several arms the answer is about the others.
         let mut run = measured(Some("it stalled"), 3);
         let mut third = run.cells[0].clone();

@@ -200,9 +200,15 @@ pub fn advice(
             return stay(format!("stay with {base}: the other arms gain nothing"));
         }
         if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
-            let mut both = effects().flat_map(|e| [e.b, e.a]);
-            if let Some(cell) = both.find(|cell| failed(cell).is_some()) {
-                return stay(format!("check why {} fails, and measure again", cell.arm()));
+            let mut arms: Vec<String> = Vec::new();
+            for cell in effects().flat_map(|e| [e.a, e.b]).filter(|cell| failed(cell).is_some()) {
+                if !arms.iter().any(|arm| arm == cell.arm()) {
+                    arms.push(cell.arm().to_owned());
+                }
+            }
+            if !arms.is_empty() {
+                let fail = if arms.len() == 1 { "fails" } else { "fail" };
+                return stay(format!("check why {} {fail}, and measure again", list(&arms)));
             }
             return stay("compare arms with the same work: bytes, flags, targets".into());
         }
