@@ -22,7 +22,7 @@ use super::input;
 use super::options::ProgramOptions;
 use super::proof::Proof;
 use crate::schedule::padding;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{self, Error, Result};
 use iotrail_base::input::bytes;
 use iotrail_base::words::{count, last_line, span};
 use iotrail_host::limits;
@@ -360,6 +360,16 @@ fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
     file.map_err(|e| Error::machine("cannot create a file for the program's output", "see TMPDIR").because(e))
 }
 
+/// Changing flags does not need the probes.
+fn or_unwatched(e: Error) -> Error {
+    match e.kind {
+        error::Kind::Machine => {
+            Error { remedy: format!("{}; or without the reasons: iotrail try --watch none", e.remedy), ..e }
+        }
+        _ => e,
+    }
+}
+
 fn run_watched(
     options: &ProgramOptions,
     seed: u32,
@@ -368,7 +378,7 @@ fn run_watched(
     output: &File,
 ) -> Result<Run> {
     let argv: Vec<OsString> = options.subject().iter().map(OsString::from).collect();
-    let numbers = Rc::new(Numbers::of_this_process()?);
+    let numbers = Rc::new(Numbers::of_this_process().map_err(or_unwatched)?);
     let asked = subject::resolve(&argv, &[], false, &numbers)?;
     let supervisor: Rc<RefCell<Option<Supervisor>>> = Rc::default();
     let guardian: Rc<RefCell<Option<Rc<Guardian>>>> = Rc::default();
@@ -437,7 +447,7 @@ fn run_watched(
     let guardian = guardian.borrow_mut().take();
     let (background, remaining) = guardian.map(|guardian| close(&guardian, options, &end)).unwrap_or_default();
     let Seen { rings, interrupted } = supervisor.borrow_mut().take().map_or(Ok(Seen::default()), Supervisor::end)?;
-    let record = traced?.record;
+    let record = traced.map_err(or_unwatched)?.record;
     let mut exit_status = match &record.subject {
         Subject::Command { exit_status, .. } => exit_status.unwrap_or(128 + Signal::KILL.as_raw()),
         _ => 0,
@@ -498,6 +508,14 @@ mod tests {
         let options = from_table(toml::from_str(text).unwrap()).unwrap();
         let patience = Patience { stall: Duration::from_secs(1), in_all };
         run(&options, 7, false, patience, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_failure_of_the_users_commands_is_not_attributed_to_the_probes() {
+        let options = from_table(toml::from_str("program = 'true'\nprepare = 'exit 3'").unwrap()).unwrap();
+        let patience = Patience { stall: Duration::from_secs(1), in_all: None };
+        let e = run(&options, 7, true, patience, &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(e.to_string(), "--prepare failed: exit status: 3: exit 3; run it by hand");
     }
 
     #[test]
