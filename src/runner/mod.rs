@@ -7,7 +7,6 @@ pub mod progress;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use self::printed::{Printed, head};
 use self::progress::Progress;
@@ -52,11 +51,9 @@ pub fn checked(plan: &mut Plan) -> Result<bool> {
     }
     let stop: &AtomicBool = interrupt::raise_flag()?;
     let mut tell = |arm: &TriedArm| terminal::say(&format!("{}: {}", arm.name, precheck_words(arm)));
-    let began = Instant::now();
     match precheck::check(plan, &mut tell, stop)? {
         Some((tried, expected)) => {
-            let measured = tried.iter().filter(|t| t.is_measured()).count().max(1) as u32;
-            (plan.tried, plan.expected, plan.each) = (tried, Some(expected), Some(began.elapsed() / measured));
+            (plan.tried, plan.expected, plan.each) = (tried, Some(expected), Some(expected.each));
             Ok(true)
         }
         None => Ok(false),

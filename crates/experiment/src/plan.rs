@@ -343,7 +343,8 @@ impl Plan {
                 Ends::AtCount(n) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
                 Ends::After(runtime) => one += runtime,
                 Ends::ByItself => match self.each {
-                    Some(each) => one += each,
+                    // It contains the overhead.
+                    Some(each) => one = each,
                     None => runs += u64::from(self.repeats),
                 },
             }

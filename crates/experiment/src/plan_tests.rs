@@ -246,6 +246,13 @@ fn an_arm_includes_another_if_it_has_all_of_its_settings() {
 }
 
 #[test]
+fn the_time_of_a_programs_run_contains_its_overhead() {
+    let each = Duration::from_millis(170);
+    let plan = Plan { each: Some(each), ..of_a_program() };
+    assert_eq!(plan.estimate().stated, each * 6 * 40);
+}
+
+#[test]
 fn a_load_without_a_file_needs_no_target() {
     let of = |load: &str| {
         let text = TWO_BY_TWO.replace("[load]", &format!("[load]\n{load}"));

@@ -27,7 +27,7 @@ use iotrail_supervise::{rules, supervisor};
 const LONGER: u32 = 20;
 const AT_LEAST: Duration = Duration::from_secs(10);
 /// Approximate overhead of a timed run.
-const BESIDE_A_RUN: Duration = Duration::from_millis(300);
+const BESIDE_A_RUN: Duration = Duration::from_millis(150);
 /// Share of requests with a changed opcode above which the program took a different code path.
 const MIX: f64 = 0.1;
 /// Allowed share of completions with errors in addition to the as-is run.
@@ -125,7 +125,7 @@ fn look_as_is<'p>(
     }
     let (wall, trial) = (Duration::from_nanos(run.wall_ns), began.elapsed());
     // The probes of a trial need additional time.
-    let each = if options.watch == Watched::None { trial } else { trial.min(wall + BESIDE_A_RUN) };
+    let each = if options.watch == Watched::OnePerArm { trial.min(wall + BESIDE_A_RUN) } else { trial };
     let patient = wall * LONGER + AT_LEAST;
     // A hanging arm must leave time for the others.
     let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
@@ -160,7 +160,7 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
 /// `None`: stopped.
 fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Result<Option<Run>> {
     let watched = options.watch != Watched::None;
-    let run = run(options, 0, watched, patience, stop).map_err(|e| or_unwatched(e, watched))?;
+    let run = run(options, 0, watched, patience, stop)?;
     Ok(Some(run).filter(|r| r.end != Ended::Stopped && !stop.load(Ordering::Relaxed)))
 }
 
@@ -186,16 +186,6 @@ pub fn spare(plan: &mut Plan) {
 
 fn seen(arm: TriedArm, run: &Run) -> TriedArm {
     TriedArm { rings: ring_records(run), watched: run.trace.as_deref().map(summed), ..arm }
-}
-
-/// Changing flags does not need the probes.
-fn or_unwatched(e: Error, watched: bool) -> Error {
-    match e.kind {
-        error::Kind::Machine if watched => {
-            Error { remedy: format!("{}; or without the reasons: iotrail try --watch none", e.remedy), ..e }
-        }
-        _ => e,
-    }
 }
 
 fn arm_of(cell: &Cell) -> &str {
