@@ -15,6 +15,7 @@ use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{last_line, percent};
 use iotrail_host::refusal::{Circumstances, Refusal};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::opcode;
 use iotrail_schema::program_record::{Hang, Legal, TriedArm, WatchedRun};
 use iotrail_schema::run_record::{ARM, CONTROL};
@@ -298,8 +299,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             );
             return TriedArm { legal: Legal::No, reason, ..arm };
         }
-        // It polls the ring, or waits with poll or an eventfd.
-        let looks = record.completions > 0 && threads.is_none_or(|t| t.waiting.is_none());
+        let looks = polls(record);
         if looks && added & setup_flag::bit("defer_taskrun") != 0 {
             risk(
                 "it does not wait in io_uring_enter: with defer_taskrun, nothing is delivered until it enters the kernel",
@@ -330,6 +330,13 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         (arm.legal, arm.reason) = (Legal::Risky, risks.join("; "));
     }
     arm
+}
+
+/// It polls the ring, or waits with poll or an eventfd. A program never waits for completions that its submission posts, so they
+/// show nothing.
+fn polls(ring: &RingRecord) -> bool {
+    let is_late = ring.vehicles.iter().any(|v| v.vehicle != DeliveryPath::Inline && v.completions > 0);
+    is_late && ring.threads.as_ref().is_none_or(|t| t.waiting.is_none())
 }
 
 /// The reason why its run is not comparable with the as-is run; `None`: it is.
@@ -417,9 +424,20 @@ fn summed(trace: &TraceRecord) -> WatchedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrail_testing::trace;
 
     fn counts(of: &[(&str, u64)]) -> Vec<(String, u64)> {
         of.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+    }
+
+    #[test]
+    fn completions_posted_at_submission_do_not_show_how_a_program_waits() {
+        let mut ring = trace::ring(0);
+        ring.threads = None;
+        ring.vehicles = vec![trace::carried(DeliveryPath::Inline, 800, None, None)];
+        assert!(!polls(&ring));
+        ring.vehicles.push(trace::carried(DeliveryPath::TimerTick, 1, None, None));
+        assert!(polls(&ring));
     }
 
     #[test]
