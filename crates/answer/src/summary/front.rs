@@ -122,7 +122,15 @@ impl Front {
         ];
         let signs: Vec<&str> = signs.into_iter().filter(|(v, _)| has(*v)).map(|(_, text)| text).collect();
         let than = self.members.first().map_or("", |m| &m.candidate);
-        format!("{}; each compared with {than}, with its 95 % CI", signs.join("  "))
+        let excludes_1 = |f: &Figure| f.ci95.is_some_and(|[lo, hi]| lo > 1.0 || hi < 1.0);
+        let open = self.members.iter().flat_map(|m| &m.figures).filter(|f| f.verdict == Verdict::Inconclusive);
+        let together = match open.into_iter().any(excludes_1) {
+            true => {
+                "; ? with an interval that excludes 0: too near to 0 for a table whose signs share a 5 % chance of error"
+            }
+            false => "",
+        };
+        format!("{}; each compared with {than}, with its 95 % CI{together}", signs.join("  "))
     }
 }
 
@@ -288,10 +296,12 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
         _ => None,
     };
     let stay = search::front(&points, advantage, MATTERS);
+    let gains = |m: &Member| m.figures.iter().any(|f| f.verdict == Verdict::Faster);
+    let any_gains = members.iter().any(gains);
     for (i, m) in members.iter_mut().enumerate() {
         // Fresh blocks have to confirm the gain for which it is on the front.
-        let gains = m.figures.is_empty() || m.figures.iter().any(|f| f.verdict == Verdict::Faster);
-        m.on_front = gains && stay.contains(&i) && m.breaks.is_none();
+        let on = if i == 0 { stay.contains(&0) || !any_gains } else { gains(m) && stay.contains(&i) };
+        m.on_front = on && m.breaks.is_none();
     }
     Front { objectives: s.names.clone(), members }
 }

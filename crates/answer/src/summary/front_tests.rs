@@ -113,6 +113,19 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
 }
 
 #[test]
+fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
+    let h = head(&confirmation(&[[1.01, 0.958], [1.0, 1.0], [1.0, 1.0]]));
+    let front = h.front.clone().unwrap();
+    // Without the other signs the interval would show a gain.
+    assert!(front.lines()[0].ends_with("CPU time per I/O ? −3.3 % (−5.8 to −0.6)"), "{:?}", front.lines());
+    assert!(front.legend().ends_with(
+        "; ? with an interval that excludes 0: too near to 0 for a table whose signs share a 5 % chance of error"
+    ));
+    assert!(h.answer.contains("none of 3 candidates is better than c0"), "{}", h.answer);
+    assert_eq!((front.members[0].title(), front.members[1].title()), ("c0".into(), "c1 (no gain)".into()));
+}
+
+#[test]
 fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
     // p99 in ms of c0, c1 and c2; 1 ms is allowed.
     let limited = |times: &[[f64; 2]], p99: [u64; 3]| {
