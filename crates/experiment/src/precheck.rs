@@ -119,7 +119,9 @@ fn look_as_is<'p>(
     stop: &AtomicBool,
 ) -> Result<Option<(TriedArm, AsIs<'p>)>> {
     let began = Instant::now();
-    let Some(mut run) = once(options, Patience { stall: options.stall, in_all: None }, stop)? else { return Ok(None) };
+    let Some(mut run) = once(options, Patience { stall: options.stall, idle: None, in_all: None }, stop)? else {
+        return Ok(None);
+    };
     match usable(options, &run, plan, stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
         usable => usable?,
@@ -130,7 +132,7 @@ fn look_as_is<'p>(
     let patient = wall * LONGER + AT_LEAST;
     // A hanging arm must leave time for the others.
     let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
-    let patience = Patience { stall: options.stall, in_all: Some(in_all) };
+    let patience = Patience { stall: options.stall, idle: None, in_all: Some(in_all) };
     let expected = Expected { exit_status: run.exit_status, patience, trial, each };
     let arm = seen(TriedArm::new(name), &run);
     let trace = run.trace.take().map(|t| *t);
@@ -144,7 +146,10 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
     if arm.legal == Legal::No {
         return Ok(Some(arm));
     }
-    match once(options, as_is.expected.patience, stop) {
+    // With other flags it computes as long as before. The as-is run had no longer pause than its time.
+    let idle =
+        is_same_program(options, as_is.options).then(|| options.stall + Duration::from_nanos(as_is.run.wall_ns) * 2);
+    match once(options, Patience { idle, ..as_is.expected.patience }, stop) {
         Ok(None) => Ok(None),
         Ok(Some(run)) => {
             let dropped = other_than(&run, options, as_is);
@@ -356,8 +361,7 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
     }
     let trace = r.trace.as_deref()?;
     // A different command or environment may do its I/O differently, which is the purpose of the comparison.
-    let of = |o: &ProgramOptions| (o.argv.clone(), o.server.clone(), o.env.clone());
-    if of(options) != of(as_is.options) {
+    if !is_same_program(options, as_is.options) {
         return None;
     }
     let before = as_is.trace.as_ref()?;
@@ -375,6 +379,10 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         ));
     }
     None
+}
+
+fn is_same_program(a: &ProgramOptions, b: &ProgramOptions) -> bool {
+    (&a.argv, &a.server, &a.env) == (&b.argv, &b.server, &b.env)
 }
 
 /// None of its rings has the flags of the arm.

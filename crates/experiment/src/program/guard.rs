@@ -11,6 +11,8 @@ use iotrail_watch::session::Counts;
 pub struct Patience {
     /// Maximum time with requests in flight and no completion; for traced runs.
     pub stall: Duration,
+    /// Maximum time without a request and without a completion; `None`: unlimited.
+    pub idle: Option<Duration>,
     /// Maximum total time; `None`: unlimited.
     pub in_all: Option<Duration>,
 }
@@ -48,11 +50,14 @@ impl Guard {
         let Some(now @ Counts { requests, in_flight, .. }) = counts else { return };
         match self.last {
             Some((then, since)) if then == now => {
-                if in_flight > 0 && elapsed - since > self.patience.stall {
-                    let idle = span((elapsed - since).as_nanos() as f64);
+                let idle = elapsed - since;
+                let long = span(idle.as_nanos() as f64);
+                if in_flight > 0 && idle > self.patience.stall {
                     self.stuck.get_or_insert(format!(
-                        "it stalled: {in_flight} of {requests} requests in flight, and none was delivered for {idle}"
+                        "it stalled: {in_flight} of {requests} requests in flight, and none was delivered for {long}"
                     ));
+                } else if self.patience.idle.is_some_and(|most| idle > most) {
+                    self.stuck.get_or_insert(format!("it stalled: no request was submitted or delivered for {long}"));
                 }
             }
             _ => self.last = Some((now, elapsed)),
@@ -66,17 +71,23 @@ mod tests {
 
     #[test]
     fn a_program_without_progress_is_stuck_only_while_requests_are_in_flight() {
-        let guard =
-            || Guard { patience: Patience { stall: Duration::from_secs(1), in_all: None }, last: None, stuck: None };
-        let after = |looks: &[(u64, Option<(u64, u64)>)]| {
+        let patience = |idle| Patience { stall: Duration::from_secs(1), idle, in_all: None };
+        let guard = |idle| Guard { patience: patience(idle), last: None, stuck: None };
+        let within = |idle, looks: &[(u64, Option<(u64, u64)>)]| {
             let of = |(requests, completions)| Counts { requests, completions, in_flight: requests - completions };
-            let mut guard = guard();
+            let mut guard = guard(idle);
             looks.iter().for_each(|(ms, counts)| guard.look(Duration::from_millis(*ms), counts.map(of)));
             guard.stuck
         };
+        let after = |looks: &[(u64, Option<(u64, u64)>)]| within(None, looks);
         assert_eq!(after(&[(500, Some((3, 3))), (9000, Some((3, 3)))]), None);
         assert_eq!(after(&[(500, Some((4, 3))), (1200, Some((5, 3))), (2100, Some((5, 3))), (2150, None)]), None);
         let stuck = after(&[(500, Some((4, 3))), (1000, None), (1600, Some((4, 3)))]).unwrap();
         assert_eq!(stuck, "it stalled: 1 of 4 requests in flight, and none was delivered for 1.10 s");
+        // Its SQPOLL thread sleeps, so that the kernel has no request.
+        let most = Some(Duration::from_secs(5));
+        assert_eq!(within(most, &[(500, Some((3, 3))), (5400, Some((3, 3)))]), None);
+        let stuck = within(most, &[(500, Some((3, 3))), (5600, Some((3, 3)))]).unwrap();
+        assert_eq!(stuck, "it stalled: no request was submitted or delivered for 5.10 s");
     }
 }

@@ -506,14 +506,14 @@ mod tests {
 
     fn alone(text: &str, in_all: Option<Duration>) -> Result<Run> {
         let options = from_table(toml::from_str(text).unwrap()).unwrap();
-        let patience = Patience { stall: Duration::from_secs(1), in_all };
+        let patience = Patience { stall: Duration::from_secs(1), idle: None, in_all };
         run(&options, 7, false, patience, &AtomicBool::new(false))
     }
 
     #[test]
     fn a_failure_of_the_users_commands_is_not_attributed_to_the_probes() {
         let options = from_table(toml::from_str("program = 'true'\nprepare = 'exit 3'").unwrap()).unwrap();
-        let patience = Patience { stall: Duration::from_secs(1), in_all: None };
+        let patience = Patience { stall: Duration::from_secs(1), idle: None, in_all: None };
         let e = run(&options, 7, true, patience, &AtomicBool::new(false)).unwrap_err();
         assert_eq!(e.to_string(), "--prepare failed: exit status: 3: exit 3; run it by hand");
     }
@@ -569,7 +569,7 @@ mod tests {
     #[test]
     fn a_stop_ends_a_command_next_to_the_program() {
         let options = from_table(toml::from_str("program = 'true'\nprepare = 'sleep 600'").unwrap()).unwrap();
-        let patience = Patience { stall: Duration::from_secs(1), in_all: None };
+        let patience = Patience { stall: Duration::from_secs(1), idle: None, in_all: None };
         let r = run(&options, 7, false, patience, &AtomicBool::new(true)).unwrap();
         assert_eq!(r.end, Ended::Stopped);
     }
