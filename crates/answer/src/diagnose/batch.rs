@@ -3,7 +3,7 @@
 use super::calls::{cpu, cpu_share};
 use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, of_stages, ring_seconds};
 use crate::delivered::has;
-use iotrail_base::words::{count, percent, three_digits};
+use iotrail_base::words::{bytes, count, percent, three_digits};
 use iotrail_schema::account::RequestStage;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
@@ -177,6 +177,17 @@ const ALONE: f64 = 1.5;
 /// Nearly all requests are complete when the io_uring_enter that submitted them returns.
 const AT_ONCE: f64 = 0.9;
 
+/// Bytes; no device has smaller sectors, and a call costs more than their copy.
+const SMALL: u64 = 512;
+
+/// Bytes per request that moves data; `None`: there is none, or their bytes are not known.
+fn mean_bytes(r: &RingRecord) -> Option<u64> {
+    let moves = || r.opcodes.iter().filter(|o| opcode::is(&o.opcode, opcode::READS | opcode::WRITES));
+    let all: u64 = moves().map(|o| o.outcomes().saturating_sub(o.errors)).sum();
+    let sum: u64 = moves().map(|o| o.bytes).sum();
+    (all > 0 && sum > 0 && !moves().any(OpcodeRecord::bytes_unknown)).then(|| sum / all)
+}
+
 /// The same if there is nothing else to submit: one call per request, as with plain system calls.
 fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
@@ -185,14 +196,23 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if !calls.are_single(ENOUGH, ENTERS_COST_PER_S) || calls.in_flight > ALONE || at_once < AT_ONCE {
         return None;
     }
+    let small = mean_bytes(r).filter(|mean| *mean < SMALL);
+    let of_size = small.map(|mean| format!(", of {} on average,", bytes(mean))).unwrap_or_default();
     let text = format!(
-        "each of {} io_uring_enter calls per second while the ring was in use submitted one request, and {} of the requests completed inline, \
-         before the call returned. The program makes one system call per request",
+        "each of {} io_uring_enter calls per second while the ring was in use submitted one request{of_size} and {} of the requests completed \
+         inline, before the call returned. The program makes one system call per request",
         count(calls.per_s),
         percent(at_once)
     );
-    let remedy = "prepare several requests before the call of io_uring_enter; if there is never more than one, pread(2) or \
-                  pwrite(2) costs less";
+    let remedy = match small {
+        Some(_) => {
+            "move more bytes per request: receive into a larger buffer, or collect small writes into one; and prepare several requests before the call \
+             of io_uring_enter"
+        }
+        None => {
+            "prepare several requests before the call of io_uring_enter; if there is never more than one, pread(2) or pwrite(2) costs less"
+        }
+    };
     Some(Finding { remedy: remedy.into(), ..calls.finding(t, Severity::Note, text) })
 }
 

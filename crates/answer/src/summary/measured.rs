@@ -6,7 +6,7 @@ use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
-use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
+use iotrail_base::words::{UNKNOWN, count, percent, plural, span, three_digits};
 use iotrail_schema::account::{
     Account, Mode, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
 };
@@ -14,7 +14,7 @@ use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::stacks::CallSite;
-use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_schema::trace_record::{OpcodeRecord, Subject, TraceRecord};
 
 /// Shares of the time need this many completions, the minimum for a median.
 const FEW: u64 = 10;
@@ -94,8 +94,8 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
-    if let Some(polls) = polls(t).filter(|_| !failed) {
-        return polls;
+    if let Some(found) = polls(t).or_else(|| served_by_few(t)).filter(|_| !failed) {
+        return found;
     }
     match (unexplained, &t.calls) {
         _ if failed => "no finding explains the exit status".into(),
@@ -136,6 +136,28 @@ fn polls(t: &TraceRecord) -> Option<String> {
             thread.comm,
             percent(share),
             span(each)
+        )
+    })
+}
+
+/// POSIX AIO requests in flight per thread that serves them.
+const PER_THREAD: f64 = 3.0;
+
+/// glibc serves the POSIX AIO requests of one descriptor by one thread, one after the other.
+fn served_by_few(t: &TraceRecord) -> Option<String> {
+    let contexts = t.contexts.iter().filter(|c| c.interface == "posix_aio");
+    let latency = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
+    let ns: f64 = contexts.flat_map(|c| &c.opcodes).filter_map(latency).sum();
+    let in_flight = ns / t.total.elapsed_ns.max(1) as f64;
+    let serves =
+        |row: &ThreadRow| matches!(row.syscall.as_deref(), Some("pread64" | "pwrite64" | "fsync" | "fdatasync"));
+    let threads = t.own_threads().filter(|thread| thread.rows.iter().any(serves)).count();
+    (threads > 0 && in_flight >= PER_THREAD * threads as f64).then(|| {
+        format!(
+            "no finding, but {} of glibc served the {} POSIX AIO requests that were in flight on average: the requests of one descriptor run one after \
+             the other. Several descriptors, libaio or io_uring keep several with the device",
+            plural(threads, "thread"),
+            three_digits(in_flight)
         )
     })
 }
@@ -294,4 +316,65 @@ fn largest<'a>(s: &StageRecord, waits_for: &'a str) -> (&'a str, String) {
 /// The parts of the mean, if there are enough of them to represent all.
 pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&StageRecord> {
     stages.filter(|s| s.total_ns > 0.0 && s.completions >= FEW && !(sampled && s.total_ci95.is_none()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::delivery_path::DeliveryPath;
+    use iotrail_testing::trace::{carried, clean, opcode};
+
+    fn with_row(row: &serde_json::Value) -> TraceRecord {
+        let thread = serde_json::json!({
+            "tid": 7, "tgid": 1234, "comm": "db", "role": "thread", "wall_ns": 1_000_000_000, "rows": [row]
+        });
+        let account = serde_json::json!({ "threads": [thread], "more_threads": 0, "requests": null });
+        let mut t = TraceRecord { account: serde_json::from_value(account).ok(), calls: Some(vec![]), ..clean() };
+        assert!(t.account.is_some());
+        t.total.elapsed_ns = 1_000_000_000;
+        t
+    }
+
+    #[test]
+    fn a_signal_that_ends_the_command_is_named_with_its_cause() {
+        let mut t = clean();
+        t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(141) };
+        let verdict = of_trace(&t);
+        assert!(verdict.answer.starts_with("SIGPIPE ended the command (status 141)"), "{}", verdict.answer);
+        assert!(verdict.advice.unwrap().contains("MSG_NOSIGNAL"));
+        t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(3) };
+        assert!(of_trace(&t).answer.starts_with("the command exited with status 3"));
+    }
+
+    #[test]
+    fn a_thread_that_polls_in_user_mode_is_named_if_it_does_little_else() {
+        let row = serde_json::json!({ "state": "running", "mode": "user", "ns": 900_000_000, "exact": false });
+        let mut t = with_row(&row);
+        (t.total.iops, t.total.ios) = (20.0, 20);
+        t.rings[0].vehicles = vec![carried(DeliveryPath::ReschedIpi, 20, None, None)];
+        assert!(no_problem(&t, false).contains("thread 7 (db) ran in user mode for 90 % of its time"));
+        t.total.iops = 50_000.0;
+        assert!(!no_problem(&t, false).contains("user mode"));
+    }
+
+    #[test]
+    fn requests_of_posix_aio_that_one_thread_serves_are_named() {
+        let row = serde_json::json!({ "state": "blocked", "syscall": "pread64", "reason": "direct_io", "ns": 900_000_000, "exact": true });
+        let mut t = with_row(&row);
+        t.rings = vec![];
+        let context = serde_json::json!({
+            "context": 1, "interface": "posix_aio", "tgid": 1234, "comm": "db", "entries": null, "found": false, "requests": 1_000,
+            "completions": 1_000, "reaped": 1_000, "bytes": null, "errors": null, "active_ns": null, "opcodes": [], "vehicles": [],
+            "latency_ns": Latency::default()
+        });
+        t.contexts = vec![serde_json::from_value(context).unwrap()];
+        let with = |t: &TraceRecord, ns| {
+            let mut t = t.clone();
+            t.contexts[0].opcodes = vec![opcode("aio_read", 1_000, ns)];
+            no_problem(&t, false)
+        };
+        let said = with(&t, 16_000_000);
+        assert!(said.contains("1 thread of glibc served the 17.6 POSIX AIO requests"), "{said}");
+        assert!(!with(&t, 1_000_000).contains("glibc"));
+    }
 }

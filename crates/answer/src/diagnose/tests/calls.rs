@@ -45,7 +45,11 @@ fn single_submissions_that_are_done_at_once_are_system_calls() {
         "{}",
         f.text
     );
-    assert!(!f.warns());
+    assert!(!f.warns() && f.remedy.contains("pread(2)"));
+    let mut small = one_at_a_time();
+    small.rings[0].opcodes[0].bytes = 16 * small.rings[0].opcodes[0].completions;
+    let f = only(&small, "one_per_enter");
+    assert!(f.text.contains("one request, of 16 B on average, and") && f.remedy.contains("larger buffer"), "{f:?}");
     // A device's reads take longer than the call, and come by an interrupt.
     let mut reads = one_at_a_time();
     reads.rings[0].vehicles = vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
