@@ -185,7 +185,7 @@ fn mean_bytes(r: &RingRecord) -> Option<u64> {
     let moves = || r.opcodes.iter().filter(|o| opcode::is(&o.opcode, opcode::READS | opcode::WRITES));
     let all: u64 = moves().map(|o| o.outcomes().saturating_sub(o.errors)).sum();
     let sum: u64 = moves().map(|o| o.bytes).sum();
-    (all > 0 && sum > 0 && !moves().any(OpcodeRecord::bytes_unknown)).then(|| sum / all)
+    (all > 0 && sum > 0 && !moves().any(OpcodeRecord::bytes_unknown)).then(|| (sum + all / 2) / all)
 }
 
 /// The same if there is nothing else to submit: one call per request, as with plain system calls.

@@ -40,6 +40,9 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
         let blocked = callsites::of_figure(&Scope::All, "blocked").zip(t.stacks.as_ref());
         verdict.from = blocked.map(|(concern, stacks)| callsites::top(stacks, &concern)).unwrap_or_default();
     }
+    if let Some(text) = slow_connects(t).filter(|_| !t.findings.iter().any(Finding::warns)) {
+        (verdict.answer, verdict.advice) = (text, Some(SLOW_CONNECTS.into()));
+    }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             let (how, remedy) = ended(status);
@@ -112,6 +115,26 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             _ => of_stages(t, sampled),
         },
     }
+}
+
+/// A SYN without an answer is sent again after 1 s, 3 s and 7 s.
+const SYN_AGAIN_NS: u64 = 900_000_000;
+
+const SLOW_CONNECTS: &str = "check whether the peer accepts in time: its accept queue takes the backlog of listen(2), at most net.core.somaxconn, and the \
+                             kernel drops SYNs that find it full (`nstat -az TcpExtListenOverflows TcpExtListenDrops` on the peer); otherwise packets \
+                             are lost or filtered";
+
+/// Connects that took as long as a SYN that is sent again.
+fn slow_connects(t: &TraceRecord) -> Option<String> {
+    let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.syscall.as_deref() == Some("connect"));
+    let of_calls = rows.filter(|row| row.reason == Some(Reason::Connect)).filter_map(|row| row.longest_ns);
+    let of_requests = t.total.opcodes.iter().filter(|o| o.opcode == "connect").filter_map(|o| o.latency_ns.max);
+    let longest = of_calls.chain(of_requests).max().filter(|ns| *ns >= SYN_AGAIN_NS)?;
+    Some(format!(
+        "connect took up to {}: no answer came to a SYN, which the kernel sends again after 1 s, 3 s and 7 s. The peer's accept queue (the backlog) was \
+         full, or packets are lost",
+        span(longest as f64)
+    ))
 }
 
 /// Completions per second of a program that has little to do.
@@ -344,6 +367,19 @@ mod tests {
         assert!(verdict.advice.unwrap().contains("MSG_NOSIGNAL"));
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(3) };
         assert!(of_trace(&t).answer.starts_with("the command exited with status 3"));
+    }
+
+    #[test]
+    fn a_connect_that_takes_as_long_as_a_second_syn_is_named() {
+        let row = |ns: u64| {
+            serde_json::json!({
+                "state": "blocked", "syscall": "connect", "reason": "connect", "ns": 4_000_000_000u64, "longest_ns": ns, "exact": true
+            })
+        };
+        let verdict = of_trace(&with_row(&row(1_020_000_000)));
+        assert!(verdict.answer.starts_with("connect took up to 1.02 s"), "{}", verdict.answer);
+        assert!(verdict.advice.unwrap().contains("net.core.somaxconn"));
+        assert!(!of_trace(&with_row(&row(300_000_000))).answer.contains("SYN"));
     }
 
     #[test]
