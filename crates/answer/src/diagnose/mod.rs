@@ -14,6 +14,7 @@ mod memory;
 pub mod notify;
 mod order;
 mod polling;
+mod posix_aio;
 mod reaping;
 mod reasons;
 mod results;
@@ -74,6 +75,7 @@ pub const RULES: &[Rule] = &[
     calls::EPOLL_CTL_PER_OPERATION,
     calls::SETUP_PER_OPERATION,
     calls::CALLS_FAIL,
+    posix_aio::POSIX_AIO_SERIAL,
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::LOCK_CONTENDED,
     blocked::SYNCHRONOUS_CALLS,

@@ -6,7 +6,7 @@ use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
-use iotrail_base::words::{UNKNOWN, count, percent, plural, span, three_digits};
+use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
 use iotrail_schema::account::{
     Account, Mode, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
 };
@@ -97,7 +97,7 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
-    if let Some(found) = polls(t).or_else(|| served_by_few(t)).filter(|_| !failed) {
+    if let Some(found) = polls(t).filter(|_| !failed) {
         return found;
     }
     match (unexplained, &t.calls) {
@@ -159,28 +159,6 @@ fn polls(t: &TraceRecord) -> Option<String> {
             thread.comm,
             percent(share),
             span(each)
-        )
-    })
-}
-
-/// POSIX AIO requests in flight per thread that serves them.
-const PER_THREAD: f64 = 3.0;
-
-/// glibc serves the POSIX AIO requests of one descriptor by one thread, one after the other.
-fn served_by_few(t: &TraceRecord) -> Option<String> {
-    let contexts = t.contexts.iter().filter(|c| c.interface == "posix_aio");
-    let latency = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
-    let ns: f64 = contexts.flat_map(|c| &c.opcodes).filter_map(latency).sum();
-    let in_flight = ns / t.total.elapsed_ns.max(1) as f64;
-    let serves =
-        |row: &ThreadRow| matches!(row.syscall.as_deref(), Some("pread64" | "pwrite64" | "fsync" | "fdatasync"));
-    let threads = t.own_threads().filter(|thread| thread.rows.iter().any(serves)).count();
-    (threads > 0 && in_flight >= PER_THREAD * threads as f64).then(|| {
-        format!(
-            "no finding, but {} of glibc served the {} POSIX AIO requests that were in flight on average: the requests of one descriptor run one after \
-             the other. Several descriptors, libaio or io_uring keep several with the device",
-            plural(threads, "thread"),
-            three_digits(in_flight)
         )
     })
 }
@@ -345,7 +323,7 @@ pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&Stage
 mod tests {
     use super::*;
     use iotrail_schema::delivery_path::DeliveryPath;
-    use iotrail_testing::trace::{carried, clean, opcode};
+    use iotrail_testing::trace::{carried, clean};
 
     fn with_row(row: &serde_json::Value) -> TraceRecord {
         let thread = serde_json::json!({
@@ -391,26 +369,5 @@ mod tests {
         assert!(no_problem(&t, false).contains("thread 7 (db) ran in user mode for 90 % of its time"));
         t.total.iops = 50_000.0;
         assert!(!no_problem(&t, false).contains("user mode"));
-    }
-
-    #[test]
-    fn requests_of_posix_aio_that_one_thread_serves_are_named() {
-        let row = serde_json::json!({ "state": "blocked", "syscall": "pread64", "reason": "direct_io", "ns": 900_000_000, "exact": true });
-        let mut t = with_row(&row);
-        t.rings = vec![];
-        let context = serde_json::json!({
-            "context": 1, "interface": "posix_aio", "tgid": 1234, "comm": "db", "entries": null, "found": false, "requests": 1_000,
-            "completions": 1_000, "reaped": 1_000, "bytes": null, "errors": null, "active_ns": null, "opcodes": [], "vehicles": [],
-            "latency_ns": Latency::default()
-        });
-        t.contexts = vec![serde_json::from_value(context).unwrap()];
-        let with = |t: &TraceRecord, ns| {
-            let mut t = t.clone();
-            t.contexts[0].opcodes = vec![opcode("aio_read", 1_000, ns)];
-            no_problem(&t, false)
-        };
-        let said = with(&t, 16_000_000);
-        assert!(said.contains("1 thread of glibc served the 17.6 POSIX AIO requests"), "{said}");
-        assert!(!with(&t, 1_000_000).contains("glibc"));
     }
 }

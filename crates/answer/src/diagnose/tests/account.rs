@@ -376,6 +376,32 @@ fn on(filesystem: &str) -> FileRecord {
     serde_json::from_value(json).unwrap()
 }
 
+/// 32 reads in flight on one descriptor.
+pub fn posix_aio_serial() -> TraceRecord {
+    let mut reads = opcode("aio_read", 25_000, 3_200_000);
+    reads.latency_ns.mean = Some(3_200_000.0);
+    let json = serde_json::json!({
+        "context": 0, "interface": "posix_aio", "tgid": 1234, "comm": "db", "entries": null, "found": false, "requests": 25_000,
+        "completions": 25_000, "reaped": 25_000, "bytes": reads.bytes, "errors": 0, "active_ns": 2_500_000_000u64, "vehicles": [],
+        "latency_ns": reads.latency_ns, "opcodes": [reads]
+    });
+    let mut t = clean();
+    t.rings.clear();
+    t.contexts = vec![serde_json::from_value(json).unwrap()];
+    t.total.files = vec![on("ext4")];
+    t
+}
+
+#[test]
+fn posix_aio_is_serial_per_descriptor() {
+    let f = only(&posix_aio_serial(), "posix_aio_serial");
+    assert!(f.text.starts_with("32.0 requests of POSIX AIO were in flight on average, on 1 descriptor."), "{}", f.text);
+    assert_eq!(f.bound, Some(Bound { of: BoundOf::Latency, share: 1.0 - 1.0 / 32.0 }));
+    let mut t = posix_aio_serial();
+    t.total.files[0].more_descriptors = 19;
+    assert_eq!(codes(&t), Vec::<String>::new(), "1.6 per descriptor");
+}
+
 fn failing(name: &str, requests: u64, errno: &str, n: u64) -> TraceRecord {
     let mut t = with_ring(|r| {
         r.opcodes = vec![opcode(name, requests, 1_000)];

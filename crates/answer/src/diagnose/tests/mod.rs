@@ -40,6 +40,7 @@ type Make = fn() -> TraceRecord;
 /// A code, and the trace that has it.
 const MATRIX: &[(&str, Make)] = &[
     ("setup_failed", account::setup_failed),
+    ("posix_aio_serial", account::posix_aio_serial),
     ("submission_failed", account::submission_failed),
     ("epoll_spins", account::epoll_spins),
     ("empty_enters", account::empty_enters),

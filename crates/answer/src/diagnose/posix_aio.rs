@@ -1,0 +1,43 @@
+//! Requests of POSIX AIO that glibc executes one after another.
+
+use super::{Check, ENOUGH, RULE, RestsOn, Rule};
+use iotrail_base::words::{plural, three_digits};
+use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::trace_record::TraceRecord;
+
+/// Requests in flight per descriptor.
+const QUEUED: f64 = 2.0;
+
+pub const POSIX_AIO_SERIAL: Rule = Rule {
+    code: "posix_aio_serial",
+    about: "100 or more requests of POSIX AIO, and on average two or more in flight per descriptor that they name",
+    rests_on: RestsOn::Completions,
+    advice: "use io_uring, or native aio with O_DIRECT, which keep all requests in flight; or open the file several times and spread the requests over \
+             the descriptors: each gets a thread, 20 by default (aio_init(3))",
+    checks: &[Check::Trace(serial)],
+    ..RULE
+};
+
+fn serial(t: &TraceRecord) -> Option<Finding> {
+    let contexts: Vec<_> = t.contexts.iter().filter(|c| c.interface == "posix_aio").collect();
+    let done: u64 = contexts.iter().map(|c| c.completions).sum();
+    let all = || contexts.iter().flat_map(|c| &c.opcodes);
+    let latency: f64 = all().filter_map(|o| Some(o.latency_ns.mean? * o.latency_ns.count as f64)).sum();
+    let active = contexts.iter().filter_map(|c| c.active_ns).max()?;
+    let in_flight = latency / active.max(1) as f64;
+    // Of further files the descriptors are not known.
+    let files = Some(&t.total.files).filter(|_| t.total.other_files.is_none())?;
+    let descriptors: u64 = files.iter().map(|file| file.descriptors.len() as u64 + file.more_descriptors).sum();
+    if done < ENOUGH || descriptors == 0 || in_flight < QUEUED * descriptors as f64 {
+        return None;
+    }
+    let text = format!(
+        "{} requests of POSIX AIO were in flight on average, on {}. glibc executes the requests of one descriptor one after another, in one thread",
+        three_digits(in_flight),
+        plural(descriptors as usize, "descriptor")
+    );
+    let bound = Some(Bound { of: BoundOf::Latency, share: 1.0 - descriptors as f64 / in_flight });
+    let evidence = [("in_flight", in_flight), ("descriptors", descriptors as f64)];
+    Some(Finding { bound, ..POSIX_AIO_SERIAL.finding_from(done, Severity::Warning, text, &evidence) })
+}
