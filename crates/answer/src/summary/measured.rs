@@ -14,7 +14,7 @@ use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::stacks::CallSite;
-use iotrail_schema::trace_record::{OpcodeRecord, Subject, TraceRecord};
+use iotrail_schema::trace_record::{Subject, TraceRecord};
 
 /// Shares of the time need this many completions, the minimum for a median.
 const FEW: u64 = 10;
