@@ -30,7 +30,9 @@ pub use estimates::{CountIntervals, CpuPair, EnterBatch, Estimate, RunItems};
 pub use files::{FileRecord, FileRequests, OtherFiles};
 pub use opcode::{ErrnoCount, OpcodeRecord, operations};
 pub use reaping::{Depth, Reaping};
-pub use ring::{BufferGroup, ContextRecord, EnterWaits, OthersRecord, RegisterCalls, RingRecord, SqpollRecord};
+pub use ring::{
+    BufferGroup, ContextRecord, EnterWaits, NapiRecord, OthersRecord, RegisterCalls, RingRecord, SqpollRecord,
+};
 pub use threads::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
 
 pub const SCHEMA: &str = "iotrail.trace/1";

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use iotrail_host::procfs;
 use iotrail_probe::rings::{OtherCounts, RingCounts};
+use iotrail_schema::trace_record::NapiRecord;
 
 /// IORING_SETUP_SQPOLL.
 pub const SQPOLL: u32 = linux_raw_sys::io_uring::IORING_SETUP_SQPOLL;
@@ -28,11 +29,14 @@ pub struct FdInfo {
     pub sq_cpu: Option<i32>,
     /// Time that the thread worked, by the kernel's own count (Linux 6.9 and later).
     pub sq_work_ns: Option<u64>,
+    /// `None`: not registered, or it could not be told.
+    pub napi: Option<NapiRecord>,
 }
 
 impl FdInfo {
     pub fn parse(text: &str) -> FdInfo {
         let mut info = FdInfo::default();
+        let (mut napi_ns, mut is_static) = (None, false);
         for (key, value) in text.lines().filter_map(|line| line.split_once(":\t")) {
             let entries = || u32::from_str_radix(value.strip_prefix("0x")?, 16).ok()?.checked_add(1);
             match key {
@@ -45,9 +49,14 @@ impl FdInfo {
                 "SqThread" => info.sq_thread = value.parse().ok(),
                 "SqThreadCpu" => info.sq_cpu = value.parse().ok().filter(|cpu| *cpu >= 0),
                 "SqWorkTime" => info.sq_work_ns = value.parse::<u64>().ok().map(|us| us * 1000),
+                "napi tracking" => is_static = value == "static",
+                // Before 6.11 in µs, under another name.
+                "napi_busy_poll_dt" => napi_ns = value.parse().ok(),
+                "napi_busy_poll_to" => napi_ns = value.parse::<u64>().ok().map(|us| us * 1000),
                 _ => {}
             }
         }
+        info.napi = napi_ns.map(|busy_poll_ns| NapiRecord { busy_poll_ns, is_static });
         if info.sq_thread.is_none() {
             (info.sq_cpu, info.sq_work_ns) = (None, None);
         }
@@ -77,6 +86,7 @@ pub struct SeenRing {
     pub sq_cpu: Option<i32>,
     pub first_work_ns: Option<u64>,
     pub last_work_ns: Option<u64>,
+    pub napi: Option<NapiRecord>,
 }
 
 impl SeenRing {
@@ -113,6 +123,14 @@ fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, Stri
         Some((fd, last))
     };
     fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
+}
+
+/// Rings of one process and size cannot be distinguished, but equal ones poll equally.
+pub fn napi(found: Option<&SeenRing>, counts: &RingCounts, all: &[&SeenRing]) -> Option<NapiRecord> {
+    let may_be = |ring: &&&SeenRing| ring.tgid == counts.tgid && ring.cq_entries == counts.cq_entries;
+    let mut equal = all.iter().filter(may_be).map(|ring| ring.napi);
+    let first = found.map(|ring| ring.napi).or_else(|| equal.clone().next())?;
+    first.filter(|_| found.is_some() || equal.all(|napi| napi == first))
 }
 
 /// Whether a seen ring may be the counted one.
@@ -182,6 +200,7 @@ impl SeenRings {
             sq_cpu: None,
             first_work_ns: info.sq_work_ns,
             last_work_ns: None,
+            napi: None,
         });
         ring.fds.insert(fd);
         (ring.sq_entries, ring.cq_entries) = (sq_entries, cq_entries);
@@ -191,6 +210,7 @@ impl SeenRings {
         ring.last_work_ns = info.sq_work_ns.or(ring.last_work_ns);
         ring.sq_thread = info.sq_thread.or(ring.sq_thread);
         ring.sq_cpu = info.sq_cpu.or(ring.sq_cpu);
+        ring.napi = info.napi.or(ring.napi);
     }
 
     /// Of a ring that another process has as well, by a fork say: whether it was found, its counter at the last look, and what was posted

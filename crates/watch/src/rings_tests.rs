@@ -23,6 +23,7 @@ fn what_the_kernel_prints() {
         sq_thread: Some(5165),
         sq_cpu: Some(1),
         sq_work_ns: Some(203_992_000),
+        napi: None,
     };
     assert_eq!(FdInfo::parse(WITH_THREAD), with);
     let without = FdInfo {
@@ -39,6 +40,34 @@ fn what_the_kernel_prints() {
     // Locked, 6.18.
     let locked = FdInfo::parse("pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t7\n");
     assert_eq!(locked, FdInfo { inode: Some(7), ..FdInfo::default() });
+}
+
+#[test]
+fn napi_busy_polling_is_in_nanoseconds_of_each_kernel() {
+    let of = |lines: &str| FdInfo::parse(&WITHOUT.replace("NAPI:\tdisabled\n", lines)).napi;
+    let napi = |busy_poll_ns, is_static| Some(NapiRecord { busy_poll_ns, is_static });
+    // Linux 6.18, 6.13 and 6.9.
+    let dynamic = "NAPI:\tenabled\nnapi tracking:\tdynamic\nnapi_busy_poll_dt:\t50000\nnapi_prefer_busy_poll:\tfalse\n";
+    assert_eq!(of(dynamic), napi(50_000, false));
+    assert_eq!(of(&dynamic.replace("dynamic", "static")), napi(50_000, true));
+    assert_eq!(of("NAPI:\tenabled\nnapi_busy_poll_to:\t20\nnapi_prefer_busy_poll:\tfalse\n"), napi(20_000, false));
+    // It was registered after the first look.
+    let mut seen = SeenRings::default();
+    seen.take(7, 3, false, FdInfo::parse(WITHOUT));
+    seen.take(7, 3, false, FdInfo::parse(&WITHOUT.replace("NAPI:\tdisabled\n", dynamic)));
+    assert_eq!(seen.all()[0].napi, napi(50_000, false));
+}
+
+#[test]
+fn rings_of_one_size_that_cannot_be_distinguished_have_the_busy_polling_that_all_have() {
+    let polls = Some(NapiRecord { busy_poll_ns: 50_000, is_static: false });
+    let of = |fd, napi| SeenRing { napi, ..ring(7, fd, 8, None, 0) };
+    let counts = counted(0, 7, 8, 0, 0);
+    let (a, b, c) = (of(3, polls), of(4, polls), of(5, None));
+    assert_eq!(super::napi(None, &counts, &[&a, &b]), polls);
+    assert_eq!(super::napi(None, &counts, &[&a, &b, &c]), None);
+    assert_eq!(super::napi(Some(&b), &counts, &[&a, &b, &c]), polls);
+    assert_eq!(super::napi(None, &counts, &[]), None);
 }
 
 #[test]
@@ -124,6 +153,7 @@ fn ring(tgid: u32, fd: u32, entries: u32, sq_thread: Option<u32>, progress: u64)
         sq_cpu: None,
         first_work_ns: None,
         last_work_ns: None,
+        napi: None,
     }
 }
 

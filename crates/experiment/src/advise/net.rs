@@ -87,7 +87,7 @@ fn without_use(base: &NetOptions) -> Vec<LeftOut> {
     let out = |name: &str, reason: String| LeftOut { name: name.into(), reason };
     let mut all = Vec::new();
     if base.server.napi.is_none() {
-        let why = "loopback, veth and UNIX sockets have no device queue to poll; test it between two machines";
+        let why = "loopback and UNIX sockets have no device queue to poll, nor has veth with its defaults; test it between two machines";
         all.push(out("napi", why.into()));
     }
     if base.server.engine == ServerEngine::IoUring && base.server.zero_copy.is_none() {

@@ -79,6 +79,9 @@ pub struct RingRecord {
     /// Order of its completions; null: fewer than two were traced.
     #[serde(default)]
     pub order: Option<Order>,
+    /// Its NAPI busy polling; left out: none, or /proc was not read after its registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub napi: Option<NapiRecord>,
     /// Time that its completions stayed in the queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
@@ -107,6 +110,16 @@ pub struct EnterWaits {
     /// are known.
     #[serde(default)]
     pub iowait_ns: Option<u64>,
+}
+
+/// NAPI busy polling in io_uring_enter (IORING_REGISTER_NAPI, Linux 6.9): the thread polls network devices before it sleeps. In the account
+/// this time is running in the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NapiRecord {
+    /// Longest polling time before a sleep.
+    pub busy_poll_ns: u64,
+    /// The program registers the devices' NAPI IDs (Linux 6.13). Otherwise the kernel takes the IDs of the sockets in use.
+    pub is_static: bool,
 }
 
 /// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion with a buffer, from

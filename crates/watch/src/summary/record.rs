@@ -58,7 +58,14 @@ impl Summary {
                 let sqpoll = sqpoll(counts, found, sq_tids.get(&counts.ring).copied(), seen);
                 let order = orders.remove(&counts.ring);
                 let count_intervals = count_intervals(&observed, Some(counts.ring));
-                RingRecord { order, threads, count_intervals, ..ring(counts, found, part(counts.ring), one_in, sqpoll) }
+                let napi = rings::napi(found, counts, &seen.rings);
+                RingRecord {
+                    order,
+                    threads,
+                    count_intervals,
+                    napi,
+                    ..ring(counts, found, part(counts.ring), one_in, sqpoll)
+                }
             })
             .collect();
         share_threads(&mut rings);

@@ -5,8 +5,8 @@ use iotrail_schema::account::{Account, Iowait};
 use iotrail_schema::file::Kind;
 use iotrail_schema::measurement::{Waits, Warning};
 use iotrail_schema::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, EnterWaits, ErrnoCount, Estimate, FileRecord, IowqRecord, OpcodeRecord,
-    OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
+    ContextRecord, CpuPair, EnterBatch, EnterWaits, ErrnoCount, Estimate, FileRecord, IowqRecord, NapiRecord,
+    OpcodeRecord, OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
 };
 use iotrail_testing::trace::{carried, clean, opcode, ring};
 
@@ -67,6 +67,15 @@ fn iowait_is_a_note_with_the_ring_that_causes_it() {
     assert!(t.findings.is_empty(), "it is not a finding");
     t.account.as_mut().unwrap().iowait = Some(Iowait { enter_ns: 0, ..iowait });
     assert!(!trace::screen(&t, true, PLAIN).to_string().contains("NO_IOWAIT"), "other calls are not affected");
+}
+
+#[test]
+fn napi_busy_polling_of_a_ring_is_shown_with_its_limit() {
+    let mut t = clean();
+    t.rings[0].napi = Some(NapiRecord { busy_poll_ns: 50_000, is_static: false });
+    let text = trace::screen(&t, true, PLAIN).to_string();
+    narrow(&text);
+    assert!(text.contains("busy poll    NAPI, at most 50.0 µs before a sleep, dynamic tracking"), "{text}");
 }
 
 #[test]

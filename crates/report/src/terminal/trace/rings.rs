@@ -40,6 +40,7 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     }
     o.field("reaped", &reaping(r.reaping.as_ref(), r.cq_entries, &t.total.followed));
     o.field("waited", &enter_waits(r));
+    o.field("busy poll", &busy_poll(r));
     o.field("registered", &register_calls(r));
     r.buffers.iter().flatten().for_each(|b| o.field(&format!("buffers {}", b.group), &buffers(b)));
     o.field("threads", &threads::told(r, &t.total.followed));
@@ -61,6 +62,13 @@ fn enter_waits(r: &RingRecord) -> Vec<String> {
         return used;
     }
     [vec![format!("{} times", count(w.waits as f64))], used, iowait.into_iter().collect()].concat()
+}
+
+fn busy_poll(r: &RingRecord) -> Vec<String> {
+    let Some(napi) = &r.napi else { return Vec::new() };
+    let tracking = if napi.is_static { "static" } else { "dynamic" };
+    let most = format!("NAPI, at most {} before a sleep, {tracking} tracking", span(napi.busy_poll_ns as f64));
+    vec![most, "running time in io_uring_enter".into()]
 }
 
 /// One group of provided buffers.

@@ -63,6 +63,7 @@ fn a_ring_with_a_thread_of_its_own() {
         sq_cpu: Some(1),
         first_work_ns: Some(100),
         last_work_ns: Some(400),
+        napi: None,
     };
     let expected = SqpollRecord {
         tid: 8,
