@@ -1,7 +1,7 @@
 //! System calls that fail, find nothing, or repeat work.
 
 use super::{Check, Matter, RULE, Rule};
-use iotrail_base::words::{count, list, percent, three_digits};
+use iotrail_base::words::{count, list, percent, span, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
@@ -362,13 +362,14 @@ fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if (o.completions as f64) < most || per_s < SPINS_PER_S || (o.completions as f64) < SPINS_PER_S {
         return None;
     }
+    let expired = o.latency_ns.mean.map(|ns| format!("each expired {} after its submission, on average", span(ns)));
     let (what, remedy) = match o.opcode.as_str() {
         "poll" | "poll_add" => (
-            "the descriptor is ready each time, and the program does not handle the event",
+            "the descriptor is ready each time, and the program does not handle the event".into(),
             "read or write the descriptor until EAGAIN before the next poll; on POLLHUP or POLLERR close it",
         ),
         _ => (
-            "each expires as soon as it is armed",
+            expired.unwrap_or_else(|| "each expired soon after its submission".into()),
             "arm one timeout for the program's next timer, and round its time up; or wait in io_uring_enter(2) with a time limit",
         ),
     };
