@@ -209,8 +209,11 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
             let trades: Vec<String> = gains.iter().map(trade).collect();
             (
                 format!(
-                    "keep the current configuration: nothing beats {base} in both {names}, {fresh}; {} one for the other",
-                    trade_count(gains.len())
+                    "keep the current configuration: nothing beats {base} in both {names}, {fresh}; {}",
+                    match gains.iter().any(|i| changes(*i, Verdict::Slower).is_empty()) {
+                        true => format!("{} in one of them", better_count(gains.len())),
+                        false => trade_count(gains.len()),
+                    }
                 ),
                 format!("nothing, unless one of them matters more: {}", trades.join("; ")),
             )
@@ -253,8 +256,16 @@ fn none_of(n: usize) -> String {
     if n == 1 { "the candidate".into() } else { format!("none of {n} candidates") }
 }
 
+fn better_count(n: usize) -> String {
+    if n == 1 { "1 candidate is better".into() } else { format!("{n} candidates are better") }
+}
+
 fn trade_count(n: usize) -> String {
-    if n == 1 { "1 candidate trades".into() } else { format!("{n} candidates trade") }
+    if n == 1 {
+        "1 candidate trades one for the other".into()
+    } else {
+        format!("{n} candidates trade one for the other")
+    }
 }
 
 fn either(names: &[String]) -> String {

@@ -75,6 +75,7 @@ fn who_beats_what_there_is_in_both_is_recommended() {
     // Half a per cent more on average, and the interval reaches beyond 2 %: not shown to be no worse.
     let h = head(&confirmation(&[[1.5, 1.005]]));
     assert!(h.answer.starts_with("keep the current configuration: nothing beats c0 in both "), "{}", h.answer);
+    assert!(h.answer.ends_with("; 1 candidate is better in one of them"), "{}", h.answer);
     let h = head(&confirmation(&[[1.5, 0.97]]));
     assert_eq!(on_front(&h), [false, true]);
 }
