@@ -108,11 +108,16 @@ impl FromStr for Change {
             _ => {}
         }
         for item in text.split(',').map(str::trim) {
-            match (item.strip_prefix('+'), item.strip_prefix('-')) {
-                (Some(name), _) => change.add |= known(name)?.bit,
-                (_, Some(name)) => change.remove |= known(name)?.bit,
-                _ => change.set = Some(change.set.unwrap_or(0) | known(item)?.bit),
+            let (bits, name) = match (item.strip_prefix('+'), item.strip_prefix('-')) {
+                (Some(name), _) => (&mut change.add, name),
+                (_, Some(name)) => (&mut change.remove, name),
+                _ => (change.set.get_or_insert(0), item),
+            };
+            let bit = known(name)?.bit;
+            if *bits & bit != 0 {
+                return Err(format!("'{text}' names {name} twice"));
             }
+            *bits |= bit;
         }
         match change {
             Change { set: Some(_), add, remove, .. } if add | remove != 0 => Err(format!(
@@ -198,6 +203,10 @@ mod tests {
         assert!(refused("sqe128").starts_with("sqe128 is part of what the program is written for"));
         assert!(refused("sqpoll,+iopoll").contains("with + or - before each"));
         assert!(refused("+sqpoll,-sqpoll").contains("adds a flag and removes it"));
+        assert_eq!(
+            refused("coop_taskrun,sqpoll,coop_taskrun"),
+            "'coop_taskrun,sqpoll,coop_taskrun' names coop_taskrun twice"
+        );
         assert!(refused("").contains("empty"));
     }
 }
