@@ -97,6 +97,14 @@ static __always_inline struct io_buffer_list *list_of(struct io_ring_ctx *ring, 
 	return entry && !(entry & 3) && BPF_CORE_READ(list, bgid) == group ? list : 0;
 }
 
+/* Of a buffer ring; 0: it is none. */
+static __always_inline __u32 entries_of(struct io_buffer_list *list)
+{
+	if (bpf_core_field_exists(list->nr_entries))
+		return BPF_CORE_READ(list, nr_entries);
+	return BPF_CORE_READ(list, flags) & IOBL_BUF_RING ? BPF_CORE_READ(list, mask) + 1 : 0;
+}
+
 /* So many that were taken since the last look are read. */
 #define TAKEN_MAX 16
 
@@ -184,7 +192,7 @@ __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 resul
 		return 0;
 	bool more = cqe_flags & IORING_CQE_F_BUF_MORE;
 	struct io_buffer_list *list = list_of((void *)ring, taker->group);
-	__u32 entries = list ? BPF_CORE_READ(list, nr_entries) : 0, left = 0, took = !more;
+	__u32 entries = list ? entries_of(list) : 0, left = 0, took = !more;
 	if (entries) {
 		__u64 base = (__u64)BPF_CORE_READ(list, buf_ring);
 		__u16 head = BPF_CORE_READ(list, head), tail = 0;

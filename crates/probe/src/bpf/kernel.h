@@ -164,6 +164,7 @@ struct io_uring_buf {
 };
 #define BUF_RING_TAIL 14
 /* io_uring/kbuf.h: buffers are consumed in parts. */
+#define IOBL_BUF_RING 1 /* since 6.12 */
 #define IOBL_INC 2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -317,8 +318,9 @@ struct io_buffer_list {
 	struct io_uring_buf_ring *buf_ring;
 	int nbufs; /* without a ring; since 6.17 */
 	__u16 bgid;
-	__u16 nr_entries; /* 0: no ring */
+	__u16 nr_entries; /* 0: no ring; before 7.3 */
 	__u16 head;
+	__u16 mask;
 	__u16 flags;
 };
 
