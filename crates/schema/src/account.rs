@@ -364,7 +364,7 @@ pub struct RequestRow {
     pub ns: u64,
     /// False: from a sample of the requests, or of the queues.
     pub exact: bool,
-    /// 95 % interval of `ns`; left out: it is exact, or the sample is too small for one.
+    /// 95 % interval of `ns`; left out: `ns` is exact, or the sample is too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_ci95: Option<[u64; 2]>,
 }

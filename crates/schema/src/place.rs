@@ -34,7 +34,7 @@ pub enum Place {
     Interrupt,
     /// Sending interrupts to other CPUs, and the functions that they run there.
     Ipi,
-    /// Active tracepoints and the BPF programs on them: the cost of iotrail's probes and of other tracers.
+    /// Active tracepoints and the BPF programs on them: the cost of iotrail and of other tracers.
     Tracing,
     /// The CPU was idle.
     Idle,

@@ -35,17 +35,17 @@ pub struct Frame {
 /// One stack of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StackRecord {
-    /// Name of the thread that was there first.
+    /// Name of the first thread sampled with this stack.
     pub comm: String,
     /// Positions in `frames`, innermost first; empty: an unreadable stack.
     pub frames: Vec<u32>,
     /// Position in `frames` of the innermost function outside libraries; null: none.
     pub site: Option<u32>,
-    /// What was done there.
+    /// The sampled actions, one entry per action and name.
     pub uses: Vec<SiteUse>,
 }
 
-/// What is done at a call site.
+/// The action of a thread at a call site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteAction {
@@ -59,26 +59,26 @@ pub enum SiteAction {
     Runs,
 }
 
-/// Sums over the sampled events, each weighted by the inverse of its chance to be sampled.
+/// Sums over the sampled events, each weighted by the inverse of its sampling probability.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteUse {
-    /// What is done.
+    /// The action.
     pub action: SiteAction,
     /// The system call, or the operation of the requests; `user`: a thread runs outside system calls.
     pub name: String,
-    /// Events whose stack was taken.
+    /// Events whose stack was sampled.
     pub samples: u64,
-    /// How many these stand for.
+    /// Estimated number of all events of this kind.
     pub count: u64,
     /// Time slept or on the CPU, or latencies of completed requests.
     pub ns: u64,
-    /// Failed ones.
+    /// Events that failed.
     pub errors: u64,
     /// Requests that went to io-wq.
     pub punts: u64,
 }
 
-/// A call site and its part of what a finding or a limit is about.
+/// A call site and its share in a finding or a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallSite {
     /// The function, or an offset in its executable file.

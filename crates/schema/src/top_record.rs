@@ -94,7 +94,7 @@ pub struct TotalRates {
     pub rates: Rates,
     /// Part of these completions: native and POSIX AIO. The total includes their requests, bytes, errors and latencies.
     pub of_no_ring_per_s: f64,
-    /// Kicks; null: not counted. They are counted by call site and CPU, so there is no value per ring.
+    /// Kicks; null: not counted. They are counted by call site and CPU, not by ring.
     pub kicks_per_s: Option<f64>,
     /// Context switches of the traced threads.
     pub context_switches_per_s: f64,

@@ -390,9 +390,9 @@ impl Windows {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceCpu {
-    /// User time of the traced processes, helper threads included. The sum with `system_ns` is exact for processes that started and
-    /// ended during the trace; for others up to 100 ms at the end may be missing. The kernel's ticks divide the two. Processes without
-    /// a number in iotrail's PID namespace are exact to 10 ms. Null: the kernel had not accounted for an ended command.
+    /// User time of the traced processes, helper threads included. Its sum with `system_ns` is exact for processes that started and
+    /// ended during the trace. For other processes up to 100 ms at the end may be missing. The kernel divides the two by ticks. For
+    /// processes without a PID in iotrail's PID namespace the sum is exact to 10 ms. Null: the kernel had not accounted for an ended command.
     pub user_ns: Option<u64>,
     /// System time of the same processes.
     pub system_ns: Option<u64>,

@@ -22,10 +22,8 @@ pub struct Phases {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// User time of the load's own threads, without SQPOLL, io-wq and glibc's helpers. Its sum with `system_ns` is
-    /// exact. The kernel's
-    /// ticks divide the two, at most `elapsed_ns` per thread. Null: not known, for the server of another program, or
-    /// for a kernel that
-    /// does not account CPU time per thread.
+    /// exact. The kernel divides the two by ticks, at most `elapsed_ns` per thread. Null: unknown, the server is another
+    /// program, or the kernel does not account CPU time per thread.
     pub user_ns: Option<u64>,
     /// System time of the same threads.
     pub system_ns: Option<u64>,
