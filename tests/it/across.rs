@@ -7,11 +7,11 @@ use crate::tool::{Place, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("across::a_variable_names_the_target_of_experiments_that_only_read", target),
-    ("across::repeats_takes_the_place_of_the_experiments", repeats),
-    ("across::wrong_use_is_one_line", wrong_use),
-    ("across::without_slurm_its_absence_is_one_line", no_slurm),
-    ("across::kernels_that_cannot_be_had_are_a_line_each_and_leave_no_store", no_kernel),
+    ("across::a_variable_names_the_target_of_read_only_experiments", target),
+    ("across::repeats_replaces_the_experiments_value", repeats),
+    ("across::a_usage_error_is_one_line", wrong_use),
+    ("across::missing_slurm_is_one_error_line", no_slurm),
+    ("across::unavailable_kernels_are_one_line_each_and_leave_no_store", no_kernel),
 ];
 
 fn target() -> End {

@@ -6,10 +6,10 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("advise_net::what_the_servers_rules_allow_is_a_candidate", candidates),
-    ("advise_net::a_server_that_waits_for_more_than_comes_is_advised_not_to", confirmed),
-    ("advise_net::a_search_that_was_stopped_is_resumed", resumed),
-    ("advise_net::what_cannot_be_searched_is_refused_in_one_line", refused),
+    ("advise_net::every_configuration_that_the_server_allows_is_a_candidate", candidates),
+    ("advise_net::a_smaller_min_complete_is_advised_for_a_server_that_waits_for_too_many", confirmed),
+    ("advise_net::a_stopped_search_is_resumed", resumed),
+    ("advise_net::an_impossible_search_is_refused_in_one_line", refused),
 ];
 
 fn candidates() -> End {

@@ -8,15 +8,15 @@ use crate::tool::{Place, bench, file, is_root, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("bad_machine::no_permission", no_permission),
-    ("bad_machine::a_disk_that_is_full", full_disk),
-    ("bad_machine::a_disk_without_room_for_the_store", full_disk_of_the_store),
-    ("bad_machine::a_disk_that_fills_while_it_is_written", fills),
-    ("bad_machine::a_file_system_without_direct_io", no_direct),
-    ("bad_machine::memory_that_may_not_be_locked", locked_memory),
-    ("bad_machine::io_uring_that_is_forbidden", no_io_uring),
-    ("bad_machine::a_target_whose_interrupts_cannot_be_told", no_interrupts),
-    ("bad_machine::probes_that_are_asked_for_and_not_to_be_had", no_probes),
+    ("bad_machine::missing_permission_is_named", no_permission),
+    ("bad_machine::a_full_disk_is_named", full_disk),
+    ("bad_machine::a_disk_without_space_for_the_store_is_named", full_disk_of_the_store),
+    ("bad_machine::a_disk_that_fills_up_is_named", fills),
+    ("bad_machine::a_file_system_without_direct_io_is_named", no_direct),
+    ("bad_machine::a_limit_of_locked_memory_is_named", locked_memory),
+    ("bad_machine::a_forbidden_io_uring_is_named", no_io_uring),
+    ("bad_machine::a_target_with_unknown_interrupts_is_named", no_interrupts),
+    ("bad_machine::unavailable_probes_are_an_error_if_requested", no_probes),
 ];
 
 fn no_permission() -> End {

@@ -8,13 +8,13 @@ use crate::tool::{Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("compare::cells_of_one_run_are_paired_and_their_control_tells_the_noise", one_run),
-    ("compare::runs_and_files_are_compared_apart", apart),
+    ("compare::cells_of_one_run_are_paired_and_their_control_gives_the_noise", one_run),
+    ("compare::runs_and_files_are_compared_unpaired", apart),
     ("compare::a_condition_fails_the_command", conditions),
-    ("compare::a_gate_that_cannot_be_evaluated_is_no_pass", gates),
-    ("compare::what_is_no_side_is_refused_with_the_remedy", refused),
-    ("compare::one_measurement_is_not_taken_for_several", named_twice),
-    ("compare::a_figure_that_cannot_be_is_named_with_its_file", impossible),
+    ("compare::a_gate_that_cannot_be_evaluated_does_not_pass", gates),
+    ("compare::an_invalid_side_is_refused_with_the_remedy", refused),
+    ("compare::one_measurement_does_not_count_as_several", named_twice),
+    ("compare::an_impossible_value_is_named_with_its_file", impossible),
 ];
 
 /// No-ops, five times: an arm that computes after each I/O, a control arm, two depths. The values of a busy machine are

@@ -7,9 +7,9 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("compared::the_first_arm_has_a_control_and_an_expectation_is_judged", control),
-    ("compared::a_run_stops_where_its_intervals_are_narrow_or_its_budget_is_spent", stops),
-    ("compared::a_fio_job_is_the_load", fio),
-    ("compared::a_condition_that_the_host_cannot_have_is_said_at_planning", conditions),
+    ("compared::a_run_stops_when_its_intervals_are_narrow_or_its_budget_is_spent", stops),
+    ("compared::a_fio_job_defines_the_load", fio),
+    ("compared::an_impossible_condition_is_reported_at_planning", conditions),
 ];
 
 const HEAD: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\n";

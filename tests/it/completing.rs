@@ -10,11 +10,11 @@ use crate::tool::{BINARY, Place, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("completing::runs_come_newest_first_with_what_they_are", candidates),
-    ("completing::nothing_is_made_changed_or_said", nothing_done),
-    ("completing::bash_inserts_what_is_after_its_word_break", bash),
+    ("completing::runs_are_listed_newest_first_with_their_description", candidates),
+    ("completing::completion_creates_changes_and_prints_nothing", nothing_done),
+    ("completing::bash_inserts_the_text_after_its_word_break", bash),
     ("completing::zsh_describes_the_candidates", zsh),
-    ("completing::fish_keeps_their_order", fish),
+    ("completing::fish_keeps_the_order_of_the_candidates", fish),
 ];
 
 /// Two runs of an experiment with the parameter `depth` and two arms, in the user's own store.

@@ -10,12 +10,12 @@ use crate::tool::{Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("export::every_format_has_what_was_measured", formats),
-    ("export::a_json_file_is_a_source_as_far_as_it_goes", of_a_file),
-    ("export::what_is_there_stays_unless_told", kept),
-    ("export::what_cannot_be_is_one_line", refused),
-    ("export::an_output_that_is_full_or_goes_away", outputs),
-    ("export::an_address_that_somebody_has", taken),
+    ("export::every_format_has_the_measured_values", formats),
+    ("export::a_json_file_exports_to_the_formats_that_its_data_allows", of_a_file),
+    ("export::an_existing_file_is_kept_without_force", kept),
+    ("export::an_impossible_export_is_one_error_line", refused),
+    ("export::a_full_or_closed_output_is_an_error", outputs),
+    ("export::an_address_in_use_is_refused", taken),
 ];
 
 /// A store with one measurement of 5,000 I/Os, as run 1.

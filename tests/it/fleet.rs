@@ -7,9 +7,9 @@ use crate::tool::{Place, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("fleet::stores_of_several_machines_become_one_answer", several),
+    ("fleet::stores_of_several_machines_are_combined", several),
     ("fleet::two_fleets_are_compared_machine_by_machine", compared),
-    ("fleet::wrong_use_is_one_line", wrong_use),
+    ("fleet::a_usage_error_is_one_line", wrong_use),
 ];
 
 /// Blocks of each machine.

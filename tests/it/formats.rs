@@ -13,8 +13,8 @@ use self::source::{Shape, Source};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("formats::the_tables_are_made_of_the_types", tables),
-    ("formats::every_type_that_is_printed_has_a_table", complete),
+    ("formats::the_tables_are_generated_from_the_types", tables),
+    ("formats::every_printed_type_has_a_table", complete),
     ("formats::the_tables_of_all_documents_are_narrow", narrow),
 ];
 

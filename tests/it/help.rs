@@ -10,12 +10,12 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("help::the_commands_are_those_that_work", commands),
+    ("help::help_lists_every_command_that_works", commands),
     ("help::each_command_lists_its_options", options),
-    ("help::the_version_is_the_packages", version),
-    ("help::it_speaks_the_fields_words", words),
+    ("help::the_version_equals_the_packages", version),
+    ("help::help_uses_kernel_terms", words),
     ("help::rejected_terms_and_long_sentences_stay_within_their_limits", terms),
-    ("help::setcap_is_advised_for_a_group_only", setcap),
+    ("help::setcap_is_advised_only_for_a_group", setcap),
 ];
 
 pub fn help(args: &[&str]) -> String {

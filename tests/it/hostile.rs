@@ -8,9 +8,9 @@ use crate::tool::{Ended, Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("hostile::names_of_files_on_every_screen_and_in_every_error", files),
-    ("hostile::words_of_an_experiment", experiment),
-    ("hostile::values_of_options", options),
+    ("hostile::file_names_are_escaped_on_every_screen_and_in_every_error", files),
+    ("hostile::text_of_an_experiment_is_escaped", experiment),
+    ("hostile::values_of_options_are_escaped", options),
 ];
 
 /// Clear, title, clipboard, link, their forms in C1, bell, return, backspace, a line, turned writing, nothing to be seen.

@@ -5,7 +5,7 @@ use crate::tool::{Place, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("json::check_tells_of_this_machine_and_this_target", check),
+    ("json::check_describes_this_machine_and_this_target", check),
     ("json::list_names_the_experiments_and_an_empty_store", list),
 ];
 

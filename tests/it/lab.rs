@@ -4,11 +4,11 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("lab::wrong_use_is_one_line", wrong_use),
-    ("lab::without_a_registry_kernels_are_those_that_are_here", no_registry),
-    ("lab::a_kernel_that_nothing_can_fetch_is_one_line", nothing_to_fetch_with),
-    ("lab::a_file_that_is_no_kernel_is_told", no_kernel),
-    ("lab::the_guests_side_is_for_guests", guest),
+    ("lab::a_usage_error_is_one_line", wrong_use),
+    ("lab::only_local_kernels_are_listed_without_a_registry", no_registry),
+    ("lab::a_kernel_that_cannot_be_fetched_is_one_error_line", nothing_to_fetch_with),
+    ("lab::a_file_that_is_not_a_kernel_is_refused", no_kernel),
+    ("lab::the_guests_command_is_refused_on_the_host", guest),
 ];
 
 /// A processor different from this machine's.

@@ -7,10 +7,10 @@ use crate::tool::{Place, bench, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("layout::a_target_is_made_whole_and_used_again", whole),
-    ("layout::a_kill_on_the_way_leaves_nothing", killed),
-    ("layout::a_stop_on_the_way_leaves_nothing", stopped),
-    ("layout::what_cannot_be_used_is_refused_before_it_is_written", refused),
+    ("layout::a_target_is_created_completely_and_reused", whole),
+    ("layout::a_kill_during_layout_leaves_no_file", killed),
+    ("layout::a_stop_during_layout_leaves_no_file", stopped),
+    ("layout::an_unusable_target_is_refused_before_it_is_written", refused),
 ];
 
 fn whole() -> End {

@@ -13,6 +13,7 @@ mod compare;
 mod compared;
 mod completing;
 mod confine;
+mod cycles;
 mod ended;
 mod export;
 mod fleet;
@@ -33,7 +34,6 @@ mod replay;
 mod report;
 mod reproduce;
 mod restore;
-mod rooms;
 mod run;
 mod shells;
 mod stop;
@@ -96,7 +96,7 @@ fn main() {
         restore::TESTS,
         formats::TESTS,
         manifest::TESTS,
-        rooms::TESTS,
+        cycles::TESTS,
         compare::TESTS,
         bad_load::TESTS,
         bad_machine::TESTS,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{End, Test};
 
 pub const TESTS: &[Test] =
-    &[("manifest::no_dependency_needs_a_newer_rust_than_is_declared", no_dependency_needs_a_newer_rust)];
+    &[("manifest::no_dependency_needs_a_newer_rust_than_declared", no_dependency_needs_a_newer_rust)];
 
 fn no_dependency_needs_a_newer_rust() -> End {
     let metadata = Command::new(env!("CARGO"))

@@ -6,7 +6,7 @@ use crate::options::sound;
 use crate::tool::{Place, bench, file, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] = &[("measurement::every_field_is_there_with_its_type", schema)];
+pub const TESTS: &[Test] = &[("measurement::every_field_is_present_with_its_type", schema)];
 
 /// Path and type; `?` after a type: null if unavailable. `[]` stands for the elements of a list.
 const FIELDS: &str = "

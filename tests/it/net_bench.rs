@@ -7,12 +7,12 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net_bench::lists_are_planned_as_an_experiment_and_nothing_is_made", planned),
-    ("net_bench::what_cannot_be_is_refused_in_one_line", refused),
+    ("net_bench::lists_are_planned_as_an_experiment_and_create_nothing", planned),
+    ("net_bench::an_impossible_load_is_refused_in_one_line", refused),
     ("net_bench::one_measurement_has_both_sides", one),
     ("net_bench::lists_are_measured_stored_and_compared", several),
     ("net_bench::an_experiment_over_the_network_is_run_from_a_file", from_file),
-    ("net_bench::stopped_or_killed_it_leaves_no_server", ended_early),
+    ("net_bench::a_stopped_or_killed_run_leaves_no_server", ended_early),
 ];
 
 const SHORT: &str = "--trace off --warmup 0 --server-threads 1";

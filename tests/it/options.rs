@@ -6,9 +6,9 @@ use crate::tool::{Place, bench, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("options::every_engine_reads_and_writes_in_every_way", engines),
+    ("options::every_engine_reads_and_writes_with_every_option", engines),
     ("options::every_ring_flag_is_granted", ring_flags),
-    ("options::each_value_is_recorded_as_asked_for", values),
+    ("options::each_value_is_recorded_as_specified", values),
     ("options::a_load_ends_by_time_or_by_number", ends),
     ("options::written_data_is_checked", verify),
 ];

@@ -8,8 +8,8 @@ use crate::{End, Test};
 pub const TESTS: &[Test] = &[
     ("replay::a_recorded_file_is_unchanged_and_the_copy_is_removed", unchanged),
     ("replay::the_json_has_the_self_check_the_arms_and_the_limits", json),
-    ("replay::what_cannot_be_replayed_is_refused_in_one_line", refused),
-    ("replay::files_that_are_gone_or_shorter_are_named_first", gone),
+    ("replay::an_impossible_replay_is_refused_in_one_line", refused),
+    ("replay::missing_or_shorter_files_are_named_first", gone),
 ];
 
 /// An iolog of `n` requests on a file of 64 blocks.

@@ -7,9 +7,9 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("reproduce::the_studies_are_listed_and_another_is_refused", listed),
-    ("reproduce::a_part_is_measured_judged_and_judged_again_from_the_store", measured),
-    ("reproduce::what_needs_a_drive_says_what_tests_it", untestable),
+    ("reproduce::the_studies_are_listed_and_an_unknown_one_is_refused", listed),
+    ("reproduce::a_part_is_measured_and_judged_and_judged_again_from_the_store", measured),
+    ("reproduce::a_part_that_needs_a_drive_names_its_test", untestable),
 ];
 
 fn listed() -> End {

@@ -6,10 +6,10 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("restore::nothing_left_is_said_and_nothing_is_made", nothing),
-    ("restore::what_is_left_is_told_by_every_command_and_put_back", put_back),
-    ("restore::what_somebody_else_has_changed_waits_for_force", changed_since),
-    ("restore::a_damaged_journal_is_told_and_kept", damaged),
+    ("restore::an_empty_journal_is_reported_and_creates_nothing", nothing),
+    ("restore::every_command_reports_a_left_setting_and_restore_resets_it", put_back),
+    ("restore::a_setting_changed_by_another_program_needs_force", changed_since),
+    ("restore::a_damaged_journal_is_reported_and_kept", damaged),
 ];
 
 const JOURNAL: &str = "home/.local/state/iotrail/settings.journal";

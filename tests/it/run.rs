@@ -9,9 +9,9 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("run::a_small_experiment_is_planned_measured_stored_and_printed", small),
-    ("run::a_seed_gives_its_order_again", seeds),
-    ("run::an_existing_file_is_overwritten_only_with_allow_write_on_the_command_line", leave),
-    ("run::data_corruption_ends_it_and_is_the_first_thing_said", corruption),
+    ("run::a_seed_repeats_its_order", seeds),
+    ("run::an_existing_file_is_overwritten_only_with_allow_write", leave),
+    ("run::data_corruption_ends_a_run_and_is_reported_first", corruption),
 ];
 
 /// Two cells, two repeats, on the file that is named with --file.

@@ -10,7 +10,7 @@ pub const TESTS: &[Test] = &[
     ("shells::bash_completes_commands_options_and_values", bash),
     ("shells::each_shell_has_its_script", scripts),
     ("shells::the_manual_has_every_option_of_the_help", manual),
-    ("shells::the_manual_is_sound", sound),
+    ("shells::the_manual_has_no_formatting_errors", sound),
 ];
 
 fn scripts() -> End {

@@ -12,11 +12,11 @@ use crate::tool::{Ended, Place, at_work, bench, end, file, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("stop::ctrl_c_keeps_what_is_done_and_resume_does_the_rest", ctrl_c),
+    ("stop::ctrl_c_keeps_complete_measurements_and_resume_continues", ctrl_c),
     ("stop::a_lost_terminal_and_other_signals_end_a_run_as_ctrl_c_does", other_signals),
     ("stop::a_program_and_its_helpers_end_with_iotrail", programs),
     ("stop::a_killed_run_leaves_a_readable_store_and_no_process", killed),
-    ("stop::a_stopped_bench_prints_what_it_has_and_says_so", stopped_bench),
+    ("stop::a_stopped_bench_prints_a_partial_result_and_reports_the_stop", stopped_bench),
 ];
 
 /// Measurements that the store holds; `None`: it is not there yet, or in the middle of a transaction.

@@ -9,10 +9,10 @@ use crate::tool::{Place, bench, file, run};
 use crate::{End, Test, confine};
 
 pub const TESTS: &[Test] = &[
-    ("store::its_place_follows_the_environment", place_of_it),
+    ("store::the_stores_path_follows_the_environment", place_of_it),
     ("store::bench_stores_one_measurement", single),
-    ("store::what_is_no_store_of_ours_is_refused_and_left_alone", refused),
-    ("store::a_folder_that_cannot_be_written_is_refused", unwritable),
+    ("store::a_foreign_file_is_refused_and_not_modified", refused),
+    ("store::a_read_only_directory_is_refused", unwritable),
     ("store::a_failed_command_leaves_no_store", failed),
 ];
 

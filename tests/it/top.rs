@@ -5,8 +5,10 @@ use crate::confine;
 use crate::tool::{Place, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] =
-    &[("top::what_cannot_be_watched", refusals), ("top::a_user_who_may_not_load_probes", no_rights)];
+pub const TESTS: &[Test] = &[
+    ("top::a_process_that_cannot_be_traced_is_refused", refusals),
+    ("top::a_user_without_privileges_to_load_probes_is_refused", no_rights),
+];
 
 fn refusals() -> End {
     for (args, line) in [

@@ -8,9 +8,9 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("tried::the_usual_arms_and_those_that_are_named", arms),
-    ("tried::the_experiment_that_is_saved_is_the_one_that_is_tried", saved),
-    ("tried::what_cannot_be_tried_is_refused_in_one_line", refused),
+    ("tried::the_default_and_the_named_arms_are_planned", arms),
+    ("tried::the_saved_experiment_equals_the_tried_one", saved),
+    ("tried::an_arm_that_cannot_be_tried_is_refused_in_one_line", refused),
     ("tried::each_example_of_a_program_is_planned_and_described", examples),
 ];
 

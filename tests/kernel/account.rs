@@ -18,17 +18,17 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 11] = [
-        ("a_sleeping_thread_is_blocked_in_its_sleep", sleeps),
+        ("a_sleeping_thread_is_blocked_in_its_sleep_call", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
         ("both_ends_of_a_pipe_wait_for_each_other", pipe),
         ("fsync_is_blocked_by_writeback", fsync),
         ("rings_of_ground_sum_to_their_wall_time", rings),
-        ("windows_divide_the_whole_wall_time", windows),
+        ("windows_divide_the_full_wall_time", windows),
         ("calls_are_counted_with_their_errors", calls),
-        ("a_thread_that_waits_for_a_cpu_names_who_had_it", holders),
-        ("a_time_limit_that_a_submission_hides_is_counted", time_limits),
+        ("a_thread_that_waits_for_a_cpu_names_the_thread_that_had_it", holders),
+        ("a_time_limit_hidden_by_a_submission_is_counted", time_limits),
         ("a_descriptor_that_ends_waits_is_named_with_its_file", woken_by),
-        ("requests_are_divided_by_what_held_them", requests),
+        ("requests_are_divided_by_the_cause_of_their_delay", requests),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("account::{name}"), test)).collect()
 }

@@ -18,8 +18,8 @@ const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("captured::each_request_and_call_is_recorded_as_it_was_made", exact),
-        trial::test("captured::io_submit_is_recorded_with_the_requests_that_it_took", native_aio),
+        trial::test("captured::each_request_and_call_is_recorded_exactly", exact),
+        trial::test("captured::io_submit_is_recorded_with_the_requests_that_it_accepted", native_aio),
         trial::test("captured::a_hundred_thousand_requests_are_all_recorded", complete),
         trial::test("captured::paths_are_replaced_and_exported", anonymised),
     ]

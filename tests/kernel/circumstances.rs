@@ -17,14 +17,15 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("direct_reads_are_the_disks", direct),
-        ("short_direct_reads_are_the_disks", short),
-        ("resident_reads_are_not", resident),
-        ("another_reader_is_seen", another_reader),
-        ("no_file_has_no_disk", no_file),
-        ("the_course_adds_up", course),
+        ("direct_reads_are_counted_at_the_disk", direct),
+        ("short_direct_reads_are_counted_at_the_disk", short),
+        ("resident_reads_are_not_counted_at_the_disk", resident),
+        ("another_reader_is_detected", another_reader),
+        ("a_load_without_a_file_has_no_disk", no_file),
+        ("the_intervals_cover_the_run", course),
     ];
-    let with_quota: [(&str, Test); 2] = [("a_quota_throttles", throttled), ("a_quota_throttles_the_traced", traced)];
+    let with_quota: [(&str, Test); 2] =
+        [("a_quota_throttles_the_load", throttled), ("a_quota_throttles_the_traced_program", traced)];
     let quota = with_quota.map(|(name, test)| {
         trial::test(format!("circumstances::{name}"), test).with_ignored_flag(Group::parent().is_none())
     });

@@ -10,9 +10,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("lab::a_command_in_6_1_comes_back_as_it_is", command),
-        trial::test("lab::the_limit_ends_it_and_what_was_stored_is_kept", limit),
-        trial::test("lab::the_newest_kernel_has_no_name_that_is_not_known", names),
+        trial::test("lab::the_output_of_a_command_in_6_1_is_unmodified", command),
+        trial::test("lab::the_time_limit_ends_a_guest_and_stored_results_are_kept", limit),
+        trial::test("lab::every_name_of_the_newest_kernel_is_known", names),
     ]
 }
 

@@ -50,11 +50,11 @@ use libtest_mimic::{Arguments, Trial};
 /// They mostly wait, and their assertions depend neither on time nor on counts of the complete machine: these run
 /// concurrently.
 const PATIENT: [&str; 5] = [
-    "lab::the_limit_ends_it_and_what_was_stored_is_kept",
+    "lab::the_time_limit_ends_a_guest_and_stored_results_are_kept",
     "net_faults::a_link_that_goes_down_leaves_both_ends_half_open",
-    "tried::who_is_deaf_to_need_wakeup_stalls_with_sqpoll_and_is_dropped",
-    "tried::who_never_enters_the_kernel_stalls_with_defer_and_is_dropped",
-    "tried::whoever_ends_it_nothing_of_the_program_is_left",
+    "tried::a_program_that_ignores_need_wakeup_stalls_with_sqpoll_and_is_dropped",
+    "tried::a_program_that_never_enters_the_kernel_stalls_with_defer_and_is_dropped",
+    "tried::no_process_is_left_however_try_ends",
 ];
 
 /// Traces of the tests go to a store of their own. A process cannot set its own environment without unsafe code, so it starts again.

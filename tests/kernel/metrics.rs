@@ -14,8 +14,8 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("metrics::a_scrape_has_what_the_trace_has_whoever_else_connects", scraped),
-        trial::test("metrics::what_a_thread_did_before_it_fell_asleep_is_counted", asleep),
+        trial::test("metrics::a_scrape_equals_the_trace_with_other_clients_connected", scraped),
+        trial::test("metrics::calls_before_a_thread_sleeps_are_counted", asleep),
     ]
 }
 

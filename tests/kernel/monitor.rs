@@ -39,7 +39,7 @@ pub fn trials() -> Vec<Trial> {
         })
         .collect();
     all.push(trial::test("monitor::a_healthy_program_has_no_stall", healthy));
-    all.push(trial::test("monitor::sigterm_writes_what_is_under_way", terminated));
+    all.push(trial::test("monitor::sigterm_writes_the_capture_in_progress", terminated));
     all.push(trial::test("monitor::nothing_stays_loaded_after_kill", killed));
     all.push(trial::test("monitor::a_full_disk_and_an_absent_directory_are_reported", full_disk));
     all.push(trial::test("monitor::the_service_manager_is_notified", notified));

@@ -13,9 +13,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("net_bench::two_namespaces_reach_each_other_and_the_machine_is_as_before", reach),
+        trial::test("net_bench::two_namespaces_reach_each_other_and_the_host_is_restored", reach),
         trial::test("net_bench::both_ends_in_namespaces_count_the_same_and_leave_nothing", measured),
-        trial::test("net_bench::killed_in_the_middle_it_leaves_nothing", killed),
+        trial::test("net_bench::a_killed_run_leaves_nothing", killed),
     ]
 }
 

@@ -23,9 +23,9 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("net_faults::a_link_that_loses_packets_loses_no_request", lossy_link)
             .with_ignored_flag(missing.is_some()),
-        trial::test("net_faults::ten_thousand_connections_of_which_most_are_idle", idle),
-        trial::test("net_faults::a_server_killed_and_started_again_under_load", restarted),
-        trial::test("net_faults::a_slow_link_delays_and_loses_nothing", slow_link),
+        trial::test("net_faults::ten_thousand_mostly_idle_connections_are_served", idle),
+        trial::test("net_faults::a_server_restarted_under_load_is_reached_again", restarted),
+        trial::test("net_faults::a_slow_link_delays_requests_and_loses_none", slow_link),
         trial::test("net_faults::a_link_that_goes_down_leaves_both_ends_half_open", half_open),
     ]
 }

@@ -11,9 +11,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("probes::every_program_loads_alone", every_program_loads),
-        trial::test("probes::what_is_attached_is_listed", attached_is_listed),
-        trial::test("probes::what_they_did_not_see_is_said_once", unseen_is_said_once),
+        trial::test("probes::every_program_loads_without_the_others", every_program_loads),
+        trial::test("probes::the_attached_programs_are_listed", attached_is_listed),
+        trial::test("probes::missed_events_are_reported_once", unseen_is_said_once),
     ]
 }
 

@@ -13,12 +13,12 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("cached_reads_copy", cached),
-        ("a_nop_load_submits", nop),
+        ("cached_reads_copy_data", cached),
+        ("a_nop_load_mostly_submits", nop),
         ("blocking_reads_leave_the_cpu_idle", blocking),
         ("samples_agree_with_the_kernels_cpu_time", cpu_time),
         ("code_with_interrupts_off_is_sampled_at_its_end", interrupts_off),
-        ("the_files_hold_the_samples", files),
+        ("the_files_contain_the_samples", files),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("profile::{name}"), test)).collect()
 }

@@ -14,11 +14,11 @@ pub fn trials() -> Vec<Trial> {
     let held = ["left_lying_asleep", "left_lying_computing", "left_lying_sqpoll"];
     let held = held.map(|name| trial::test(format!("reaping::{name}"), move || held_for(name)));
     let others = [
-        trial::test("reaping::many_at_once_stand_for_all", deep),
-        trial::test("reaping::at_once_is_a_hundredth_of_held", at_once),
-        trial::test("reaping::waiting_for_a_batch_is_no_fault", batch),
-        trial::test("reaping::few_of_many_tell_the_same", sampled),
-        trial::test("reaping::what_is_never_taken_is_told", never),
+        trial::test("reaping::a_full_table_estimates_all_completions", deep),
+        trial::test("reaping::prompt_reaping_is_reported_100_times_shorter", at_once),
+        trial::test("reaping::waiting_for_a_batch_causes_no_finding", batch),
+        trial::test("reaping::a_sample_reports_the_same_delays", sampled),
+        trial::test("reaping::completions_that_are_never_reaped_are_reported", never),
     ];
     held.into_iter().chain(others).collect()
 }

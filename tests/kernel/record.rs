@@ -18,12 +18,12 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("all_of_80_000_nops_a_second_are_recorded", || all_recorded("--rw nop --depth 32 --batch 8")),
-        ("all_of_80_000_cached_reads_a_second_are_recorded", || {
+        ("all_of_80_000_nops_per_second_are_recorded", || all_recorded("--rw nop --depth 32 --batch 8")),
+        ("all_of_80_000_cached_reads_per_second_are_recorded", || {
             all_recorded(&format!("--file {} --buffered --depth 32 --batch 8", file().display()))
         }),
-        ("the_slowest_alone_are_recorded", slowest),
-        ("windows_hold_whole_requests", windows),
+        ("only_the_slowest_are_recorded", slowest),
+        ("windows_contain_complete_requests", windows),
         ("a_child_is_sampled", child_sampled),
         ("each_of_64_merged_reads_has_its_stages", merged),
     ];

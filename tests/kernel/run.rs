@@ -23,7 +23,7 @@ const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("run::killed_at_any_moment_it_loses_nothing_and_ends", killed),
+        trial::test("run::a_run_killed_at_any_moment_loses_nothing_and_ends", killed),
         trial::test("run::a_lost_terminal_restores_the_host", lost_terminal),
     ]
 }

@@ -16,8 +16,8 @@ type Test = fn() -> Result<(), Failed>;
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
         ("call_sites_have_their_names_and_shares", with_frame_pointers),
-        ("missing_frame_pointers_are_told_and_call_sites_are_named", without_frame_pointers),
-        ("a_stripped_program_is_told_as_such", stripped),
+        ("missing_frame_pointers_are_reported_and_call_sites_are_named", without_frame_pointers),
+        ("a_stripped_program_is_reported", stripped),
         ("call_sites_have_their_share_of_the_cpu", on_cpu),
         ("a_broken_budget_names_the_call_site", budget),
         ("a_trace_becomes_folded_stacks_and_a_profile", exported),

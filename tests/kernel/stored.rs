@@ -14,11 +14,11 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("a_trace_is_shown_again_as_it_was_printed", shown_again),
+        ("a_stored_trace_is_printed_identically", shown_again),
         ("a_killed_iotrail_leaves_a_partial_trace", killed),
-        ("a_store_that_cannot_be_written_costs_a_warning_only", refused),
-        ("a_redacted_trace_has_no_argument_of_its_command", redacted),
-        ("a_budget_is_kept_broken_or_not_evaluated", budgets),
+        ("a_store_that_cannot_be_written_causes_only_a_warning", refused),
+        ("a_redacted_trace_has_no_arguments_of_its_command", redacted),
+        ("a_budget_is_met_broken_or_not_evaluated", budgets),
         ("two_traces_are_compared_and_a_histogram_has_all_requests", compared),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("stored::{name}"), test)).collect()

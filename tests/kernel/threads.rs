@@ -11,11 +11,11 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 5] = [
-        ("who_has_the_cpu_that_a_submitter_waits_for", waits_for_cpu),
-        ("who_submits_and_who_waits", reaped_elsewhere),
-        ("another_process_waits", across),
-        ("a_submission_queue_thread_makes_no_detour", polled),
-        ("the_first_bad_buffer_can_be_looked_for", bad_buffers),
+        ("the_thread_on_the_cpu_that_a_submitter_waits_for_is_named", waits_for_cpu),
+        ("the_submitting_and_the_waiting_thread_are_named", reaped_elsewhere),
+        ("a_waiting_thread_of_another_process_is_named", across),
+        ("an_sqpoll_thread_makes_no_detour", polled),
+        ("the_first_bad_buffer_is_identified", bad_buffers),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("threads::{name}"), test)).collect()
 }

@@ -16,9 +16,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("top::completions_a_second_agree_with_the_load", completions),
-        trial::test("top::a_reader_that_goes_away_ends_it", reader_goes),
-        trial::test("top::two_signals_leave_the_terminal_as_it_was", terminal_is_put_back),
+        trial::test("top::completions_per_second_agree_with_the_load", completions),
+        trial::test("top::a_reader_that_closes_its_pipe_ends_top", reader_goes),
+        trial::test("top::two_signals_restore_the_terminal", terminal_is_put_back),
     ]
 }
 

@@ -22,12 +22,12 @@ pub fn trials() -> Vec<Trial> {
         ("a_short_command_has_its_own_name", name),
         ("a_commands_cpu_time_begins_with_it", cpu_time),
         ("a_processs_cpu_time_is_exact", cpu_time_of_process),
-        ("everyone_is_several_busy_programs", everyone),
-        ("a_command_in_a_pid_namespace_of_its_own", nested),
+        ("each_of_several_programs_has_its_own_counts", everyone),
+        ("a_command_in_its_own_pid_namespace_is_traced", nested),
         ("direct_writes_wait_for_the_file_systems_worker", file_system),
-        ("native_aio_that_a_watched_process_begins", begins_aio),
+        ("native_aio_that_a_traced_process_starts_is_traced", begins_aio),
         ("a_ring_found_by_its_sqpoll_thread_has_its_processs_name", polled),
-        ("of_linked_requests_each_has_its_own_stages", linked),
+        ("each_linked_request_has_its_own_stages", linked),
         ("a_commands_exit_status_is_passed_on", status),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("trace::{name}"), test)).collect()

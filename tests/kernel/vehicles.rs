@@ -12,14 +12,14 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 16] = [
-        ("peek_default_is_carried_by_kicks", peek_default),
+        ("peek_default_is_delivered_by_kicks", peek_default),
         ("peek_coop_waits_for_the_tick", peek_coop),
         ("peek_coop_with_taskrun_flag_enters", peek_taskrun_flag),
         ("defer_taskrun_enters", defer_taskrun),
         ("blocking_sleeps_and_names_its_waker", blocking),
-        ("peek_on_the_interrupts_cpu_is_carried_by_it", peek_irq_cpu),
-        ("sqpoll_is_carried_by_its_thread", sqpoll),
-        ("force_async_is_carried_by_workers", force_async),
+        ("peek_on_the_interrupts_cpu_is_delivered_by_it", peek_irq_cpu),
+        ("sqpoll_is_delivered_by_its_thread", sqpoll),
+        ("force_async_is_delivered_by_workers", force_async),
         ("nop_is_inline", nop),
         ("cached_reads_are_inline", cached),
         ("libaio_completes_in_interrupt_context", libaio),
@@ -27,7 +27,7 @@ pub fn trials() -> Vec<Trial> {
         ("sync_is_inline", sync),
         ("a_reaper_thread_leaves_the_counts_exact", reaper),
         ("depth_and_jobs_leave_the_counts_exact", deep),
-        ("every_request_is_followed_and_the_counts_stay_exact", followed),
+        ("every_request_is_traced_and_the_counts_stay_exact", followed),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("vehicles::{name}"), test)).collect()
 }

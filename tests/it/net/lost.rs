@@ -7,9 +7,9 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net::a_killed_server_leaves_the_sender_what_it_had_told", killed_server),
-    ("net::a_stopped_server_hands_over_what_it_has", stopped_server),
-    ("net::a_killed_sender_leaves_the_server_to_the_next", killed_sender),
+    ("net::a_killed_server_leaves_its_last_report_to_the_sender", killed_server),
+    ("net::a_stopped_server_delivers_its_partial_measurement", stopped_server),
+    ("net::a_killed_sender_leaves_the_server_free_for_the_next", killed_sender),
 ];
 
 fn killed_server() -> End {

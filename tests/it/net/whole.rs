@@ -11,11 +11,11 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net::both_sides_agree_to_the_last_request", both),
-    ("net::connections_that_come_and_go_and_an_open_loop_agree_too", come_and_go),
+    ("net::both_sides_count_the_same_requests", both),
+    ("net::both_sides_count_the_same_with_reconnects_and_an_open_loop", come_and_go),
     ("net::each_half_has_its_fields", json_fields),
-    ("net::a_server_that_is_not_measured_is_said_to_be_so", unmeasured),
-    ("net::a_server_for_a_time_prints_a_table", table),
+    ("net::a_server_that_is_not_measured_is_reported", unmeasured),
+    ("net::a_server_with_a_runtime_prints_a_table", table),
 ];
 
 fn both() -> End {

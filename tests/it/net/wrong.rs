@@ -10,11 +10,11 @@ use crate::tool::{BINARY, Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net::an_address_that_is_taken_or_none_is_one_line", addresses),
+    ("net::an_address_in_use_or_invalid_is_one_error_line", addresses),
     ("net::another_version_is_refused_on_both_sides", versions),
-    ("net::garbage_and_half_requests_stop_nobody", garbage),
-    ("net::a_server_at_its_limit_of_files_says_so_and_goes_on", descriptors),
-    ("net::a_second_sender_is_refused_and_the_first_goes_on", second_sender),
+    ("net::garbage_and_partial_requests_do_not_stop_the_server", garbage),
+    ("net::a_server_at_its_file_limit_reports_it_and_continues", descriptors),
+    ("net::a_second_sender_is_refused_and_the_first_continues", second_sender),
 ];
 
 fn addresses() -> End {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("a_low_soft_limit_of_open_files_is_raised_and_given_back", soft),
-    ("a_low_hard_limit_of_open_files_is_named_with_what_is_needed", hard),
-    ("root_without_capabilities_is_told_which", capabilities),
-    ("check_shows_what_libbpf_says", verbose),
+    ("a_low_soft_limit_of_open_files_is_raised_and_restored", soft),
+    ("a_low_hard_limit_of_open_files_is_named_with_the_required_value", hard),
+    ("root_without_capabilities_is_refused_and_they_are_named", capabilities),
+    ("check_shows_libbpfs_messages", verbose),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

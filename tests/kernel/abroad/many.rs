@@ -11,16 +11,16 @@ use super::Test;
 use crate::ground::{ground, is_emulated};
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("rings_made_and_closed_in_turn_are_all_counted", rings_in_turn),
-    ("rings_open_at_once_are_told_apart", rings_at_once),
+    ("rings_created_and_closed_in_turn_are_all_counted", rings_in_turn),
+    ("rings_open_at_once_are_counted_separately", rings_at_once),
     ("top_keeps_the_sums_while_rings_come_and_go", top),
-    ("a_storm_of_forks_is_watched_to_its_end_and_no_stranger_is_adopted", forks),
-    ("threads_that_have_ended_leave_the_attribution_as_it_is", threads),
-    ("threads_that_take_turns_in_one_ring_are_all_followed", turns),
+    ("a_fork_storm_is_traced_to_its_end_without_other_processes", forks),
+    ("exited_threads_do_not_change_the_attribution", threads),
+    ("threads_that_take_turns_on_one_ring_are_all_traced", turns),
     ("a_ring_that_several_processes_use_is_counted_by_process", one_ring_of_processes),
-    ("cpu_time_of_children_that_nobody_waits_for_counts", unwaited_children),
-    ("what_the_kernel_cancels_for_the_dead_is_no_completion", killed_in_flight),
-    ("watching_takes_no_more_memory_than_is_said", memory),
+    ("cpu_time_of_unreaped_children_is_counted", unwaited_children),
+    ("requests_cancelled_for_a_killed_process_are_not_completions", killed_in_flight),
+    ("tracing_uses_no_more_memory_than_documented", memory),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

@@ -15,15 +15,15 @@ use crate::beside::within_a_minute;
 use crate::ground::{counts, ground};
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("a_load_in_a_pid_namespace_is_counted_as_outside", loads),
+    ("a_load_in_a_pid_namespace_is_counted_like_one_outside", loads),
     ("a_network_load_in_a_pid_namespace_is_counted", network),
     ("a_run_in_a_pid_namespace_is_counted", run),
     ("a_command_in_a_pid_namespace_is_traced_exactly", commands),
-    ("a_process_is_named_by_the_number_it_has_inside", by_number),
-    ("process_1_is_everyone_outside_and_a_program_in_a_container", first_process),
-    ("what_a_command_leaves_in_the_background_is_watched", background),
-    ("what_a_command_left_goes_on_when_the_watch_is_stopped", stopped),
-    ("without_proc_reasons_are_true", no_proc),
+    ("a_process_is_named_by_its_pid_in_the_namespace", by_number),
+    ("process_1_is_refused_on_the_host_and_traced_in_a_container", first_process),
+    ("background_processes_of_a_command_are_traced", background),
+    ("background_processes_continue_after_a_stopped_trace", stopped),
+    ("reasons_are_correct_without_proc", no_proc),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

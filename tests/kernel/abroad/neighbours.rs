@@ -14,11 +14,11 @@ use crate::bench::{file, run, watched};
 use crate::ground::{ground, watch_with};
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("programs_that_touch_no_device_have_nothing_of_their_neighbours", without_device),
-    ("a_socket_loop_beside_a_disk_is_on_no_wrong_core", socket_loop),
-    ("own_reads_are_credited_with_their_own_interrupts", own_reads),
-    ("a_load_beside_the_same_disk_has_its_own_interrupts", own_load),
-    ("native_aio_is_untracked_in_interrupts_that_no_probe_saw_alone", untracked),
+    ("programs_without_device_io_get_nothing_of_their_neighbours", without_device),
+    ("a_socket_loop_next_to_disk_io_gets_no_wrong_core_finding", socket_loop),
+    ("own_reads_are_attributed_to_their_own_interrupts", own_reads),
+    ("a_load_has_its_own_interrupts_next_to_another_on_the_disk", own_load),
+    ("native_aio_is_untracked_only_in_interrupts_without_probes", untracked),
 ];
 
 /// A neighbour by name; killed at the end of the test in any case.

@@ -11,11 +11,11 @@ use libtest_mimic::Failed;
 use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("nothing_is_written_through_what_others_have_planted_for_a_scratch_file", scratch),
-    ("the_store_is_not_made_in_a_folder_of_somebody_elses", store),
-    ("files_of_samples_replace_nothing_unasked", samples),
-    ("a_recording_goes_to_a_pipe_that_is_read_and_to_no_other", recording),
-    ("a_recording_at_the_limit_of_file_sizes_keeps_what_it_has", limited),
+    ("planted_links_are_not_followed_for_a_scratch_file", scratch),
+    ("the_store_is_not_created_in_another_users_directory", store),
+    ("files_of_samples_replace_nothing_without_force", samples),
+    ("a_recording_goes_only_to_a_pipe_with_a_reader", recording),
+    ("a_recording_at_the_file_size_limit_keeps_its_content", limited),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

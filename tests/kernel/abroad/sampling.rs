@@ -10,14 +10,14 @@ use crate::bench::file;
 use crate::ground::ground;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("a_program_of_48_requests_is_followed_whole", few),
-    ("of_many_requests_the_followed_ones_stand_for_all", many),
-    ("one_in_n_is_kept_where_it_was_asked_for", asked),
+    ("all_requests_of_a_program_with_48_are_traced", few),
+    ("the_traced_requests_represent_all", many),
+    ("a_requested_one_in_n_is_kept", asked),
     ("all_requests_are_traced_again_after_a_burst", after_a_burst),
-    ("what_costs_a_busy_program_much_is_looked_at_in_windows", windows_while_busy),
-    ("requests_that_come_while_a_window_finishes_are_counted", windows),
-    ("what_is_told_a_second_is_over_counted_time", over_counted_time),
-    ("a_watch_that_costs_too_much_goes_on_by_windows", goes_on_by_windows),
+    ("costly_events_of_a_busy_program_are_sampled_in_windows", windows_while_busy),
+    ("requests_during_the_end_of_a_window_are_counted", windows),
+    ("rates_are_per_second_of_counted_time", over_counted_time),
+    ("a_trace_that_costs_too_much_continues_in_windows", goes_on_by_windows),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

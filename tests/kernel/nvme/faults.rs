@@ -18,10 +18,9 @@ const WRITE_FAILS_AT: u64 = 2 << 20;
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![trial::test("nvme::a_failing_drive_is_counted_by_name", by_name)];
     let engines = ["io_uring", "libaio", "sync", "posix_aio", "io_uring_cmd"];
-    trials.extend(
-        engines.map(|engine| trial::test(format!("nvme::taken_out_under_{engine}"), move || taken_out(engine))),
-    );
-    trials.push(trial::test("nvme::taken_out_under_own_driver", || taken_out("nvme_user")));
+    trials
+        .extend(engines.map(|engine| trial::test(format!("nvme::removed_under_{engine}"), move || taken_out(engine))));
+    trials.push(trial::test("nvme::removed_under_own_driver", || taken_out("nvme_user")));
     trials
 }
 

@@ -10,10 +10,10 @@ use crate::trial;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("nvme::own_driver_reads_back_what_it_wrote", written),
-        trial::test("nvme::own_driver_takes_every_size_and_depth", sizes),
-        trial::test("nvme::own_driver_makes_no_system_call_and_no_interrupt", silent),
-        trial::test("nvme::own_driver_takes_nobody_s_drive", anothers),
-        trial::test("nvme::own_driver_copes_with_what_a_killed_run_left", killed),
+        trial::test("nvme::own_driver_accepts_every_size_and_depth", sizes),
+        trial::test("nvme::own_driver_causes_no_system_call_and_no_interrupt", silent),
+        trial::test("nvme::own_driver_refuses_a_drive_in_use", anothers),
+        trial::test("nvme::own_driver_recovers_from_a_killed_run", killed),
     ]
 }
 

@@ -9,8 +9,8 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("nvme::polled_completions_come_without_an_interrupt", no_interrupts),
-        trial::test("nvme::what_has_no_poll_queue_is_not_polled_in_silence", no_poll_queue),
+        trial::test("nvme::polled_completions_need_no_interrupt", no_interrupts),
+        trial::test("nvme::a_drive_without_poll_queues_is_not_polled_silently", no_poll_queue),
     ]
 }
 

@@ -9,8 +9,8 @@ use syn::Item;
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("rooms::no_module_of_a_crate_uses_one_that_uses_it", no_circle_in_any_crate),
-    ("rooms::a_circle_is_found", a_circle_is_found),
+    ("cycles::modules_of_a_crate_have_no_dependency_cycle", no_circle_in_any_crate),
+    ("cycles::a_cycle_is_found", a_circle_is_found),
 ];
 
 /// A module, by its path from the crate's root.
