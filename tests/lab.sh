@@ -3,8 +3,8 @@
 #
 #   LAB_KERNEL=6.1 LAB_TESTS="order:: vehicles::" sh tests/lab.sh PROGRAM [OPTIONS]
 #
-# PROGRAM is the one of tests/kernel; it is run once for each filter, so that what a guest cannot have is not asked for. nvme:: gets
-# drives as it wants them, all others a file system on the first drive.
+# PROGRAM is the test program of tests/kernel. It runs once per filter, with the drives that these tests need: drives without a file
+# system for nvme::, otherwise a file system on the first drive.
 set -u
 kernel=${LAB_KERNEL:?a kernel of the lab} filters=${LAB_TESTS:?the beginnings of names of tests} program=$1
 shift
@@ -34,7 +34,7 @@ for filter in $filters; do
     "$built/iotrail" lab run --kernel "$kernel" --cpus 2 --memory 3g --timeout 60m $drives -- sh -c \
         "$prepare"' || { echo "the drive cannot be used" >&2; exit 3; }; export TMPDIR="$1"; shift; exec "$@"' \
         sh "$folder" "$program" "$filter" $skip "$@" 2>&1 | tee "$said"
-    # A guest that broke down has no result, and one that skipped them all has tested nothing.
+    # No result: the guest crashed. No test passed: all were skipped, which proves nothing.
     grep -q '^test result: ok. [1-9]' "$said" || failed="$failed $filter"
 done
 [ -z "$failed" ] || { echo "== Linux $kernel: FAILED:$failed"; exit 1; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The kernel's tests in a guest with another processor, built with what `make arm64` has made ready, in a root of Debian's packages.
+# The kernel's tests in an arm64 guest, built with the toolchain of `make arm64`, in a root directory of Debian packages.
 #
 #   sh tests/lab_arm64.sh KERNEL FILTER [FILTER …]        sh tests/lab_arm64.sh 6.12 vehicles::peek order::
 #
@@ -12,7 +12,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 lab=${LAB:-$target/release/iotrail}
 root=$target/tmp/arm64-root
 if [ ! -e "$root/usr/bin/strace" ]; then
-    # Unpacked alone: no script of a package is run.
+    # Only unpacked: no package script runs.
     packages=base-files,bash,coreutils,dash,e2fsprogs,findutils,grep,hostname,iproute2,kmod,libelf1t64,libgcc-s1,mount,procps,sed,strace,util-linux,zlib1g
     mmdebstrap --quiet --architectures=arm64 --variant=extract --skip=check/qemu --include="$packages" trixie "$root" || exit 3
     echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
@@ -22,11 +22,11 @@ program=$(cargo test --profile checked --locked --target "$CROSS_TARGET" --test 
     sed -n 's/.*"executable":"\([^"]*kernel-[^"]*\)".*/\1/p' | tail -n 1)
 [ -n "$program" ] || { echo "the tests do not build: see cargo test --profile checked --target $CROSS_TARGET --test kernel --no-run" >&2; exit 3; }
 built=$target/$CROSS_TARGET/checked
-# At the places that the tests know.
+# The paths that the tests expect.
 for file in "$built/iotrail" "$built/examples/ground" "$program"; do
     mkdir -p "$root$(dirname "$file")" && "$CROSS_GNU-strip" -o "$root$file" "$file" || exit 3
 done
-# Where the tests make their files: the drive is mounted there.
+# The drive is mounted where the tests create their files.
 folder=$target/$CROSS_TARGET/tmp
 mkdir -p "$root$folder" && ln -sfn ../proc/self/mounts "$root/etc/mtab"
 failed=

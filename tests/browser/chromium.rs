@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Every request needs less than a tenth of this.
+/// Time limit of a request: more than ten times the longest.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 2] = ["chromium", "chromium-browser"];
 
@@ -36,7 +36,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 }
 
 impl Chromium {
-    /// `None`: it is not installed.
+    /// `None`: Chromium is not installed.
     pub fn open() -> Option<Self> {
         let path = std::env::var_os("PATH")?;
         let program = std::env::split_paths(&path).flat_map(|p| NAMES.map(|n| p.join(n))).find(|p| p.exists())?;
@@ -123,7 +123,7 @@ impl Chromium {
         got["result"]["value"].clone()
     }
 
-    /// Asks until the expression has a value that is true.
+    /// Evaluates the expression repeatedly until it is true.
     #[track_caller]
     pub fn wait_for(&mut self, expression: &str) -> Value {
         let began = Instant::now();
@@ -163,7 +163,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // Its own processes end with it. An error means that it has already ended.
+        // Its child processes end with it. An error means that it has already ended.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }

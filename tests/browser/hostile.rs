@@ -1,14 +1,14 @@
-//! Text from outside that would like to be more than text: in titles, parameters, host names, files, interrupts, warnings.
+//! Injection by text from outside: in titles, parameters, host names, files, interrupts, warnings.
 
 use serde_json::{Value, json};
 
 use crate::made;
 use crate::page::{Page, iotrail};
 
-/// For HTML, for a script's JSON, for the labels of a chart, for an attribute, for a terminal.
+/// Escapes of HTML, of a script's JSON, of a chart's labels, of an attribute and of a terminal.
 const EVIL: &str = "</script><script>hacked=1</script><img src=x onerror=hacked=1>\"' onfocus=hacked=1 <!-- <b>x</b><a href='javascript:hacked=1'>l</a> {{7*7}} $x^2$ %{x} &lt; \u{2028}\u{202e}\u{1b}[31m";
 
-/// Puts it wherever a record holds text that comes from outside.
+/// Appends [`EVIL`] to every text of a record that comes from outside.
 fn spoil(value: &mut Value, key: &str) {
     const OF_OURS: [&str; 8] = ["schema", "table", "vehicle", "place", "mode", "is", "metric", "axes"];
     match value {
@@ -27,7 +27,7 @@ pub fn stays_text() {
     let warning = json!({"code": "x", "text": "w", "remedy": "r"});
     record["cells"][0]["measurements"][0]["warnings"] = json!([warning]);
     spoil(&mut record, "");
-    // An axis of that name, too.
+    // An axis with the same text as its name.
     let named = format!("axis{EVIL}");
     record["axes"].as_array_mut().expect("a list").insert(0, json!(named));
     for (i, cell) in record["cells"].as_array_mut().expect("a list").iter_mut().enumerate() {

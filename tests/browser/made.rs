@@ -67,7 +67,7 @@ fn disk() -> iotrail_schema::measurement::Target {
     }
 }
 
-/// A thousand I/Os of 100 µs and more, a tail behind them; of repeat and cell, so that no two are alike.
+/// A thousand I/Os of 100 µs or more, with a tail. Different for each cell and repeat.
 pub fn latencies(cell: u32, repeat: u32) -> Histogram<u64> {
     let mut all = histogram::new();
     for i in 0..1000u64 {
@@ -123,7 +123,7 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             resched_ipis: Some(0.25),
             device_irqs: Some(1.0),
             mode_switches: Some(2.0),
-            // Not known, as where a probe could not be loaded.
+            // Unknown, as after a probe that could not be loaded.
             context_switches: None,
             task_work_runs: Some(0.75),
         },

@@ -10,7 +10,7 @@ use crate::skip;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Where `make test` puts it.
+/// The path where `make test` installs axe-core.
 fn axe() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("axe-core/package/axe.min.js")
 }
@@ -24,7 +24,7 @@ pub fn iotrail(folder: &Path, args: &[&str]) -> (i32, String) {
 
 pub struct Page {
     pub browser: Chromium,
-    /// The data of its script.
+    /// The JSON data in the page's script.
     pub data: Value,
 }
 
@@ -40,18 +40,18 @@ const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => {
 const SHOWN: &str = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
 
 impl Page {
-    /// `None`: there is no browser, which is a skip.
+    /// `None`: no browser is installed, and the test is skipped.
     pub fn open(test: &str, page: &Path) -> Option<Self> {
         let Some(mut browser) = Chromium::open() else {
             skip(test, "there is no chromium on PATH: apt-get install chromium");
             return None;
         };
         browser.go(page);
-        // Read here, where a number keeps its kind.
+        // Parsed here: JavaScript would turn integers into floats.
         let data = browser.evaluate("document.getElementById('data').textContent");
         let data = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
         let mut page = Self { browser, data };
-        // Folded parts belong to the page and are checked too.
+        // Folded parts are checked too.
         page.browser.evaluate("document.querySelectorAll('.fold').forEach((d) => { d.open = true; })");
         Some(page)
     }
@@ -130,7 +130,7 @@ impl Page {
         }
     }
 
-    /// The text that a mark shows when it is pointed at.
+    /// The tooltip of a mark under the mouse pointer.
     pub fn hover(&mut self, figure: &str) -> String {
         let mark = format!("document.querySelector('#{figure} .point')");
         self.browser.evaluate(&format!("{mark}.scrollIntoView({{behavior: 'instant', block: 'center'}})"));
@@ -145,7 +145,7 @@ impl Page {
         self.browser.wait_for(SHOWN).as_str().unwrap_or_default().to_owned()
     }
 
-    /// The text that the first mark shows when a chart has the focus and an arrow key is pressed.
+    /// The tooltip of the first mark after an arrow key in a chart with the focus.
     pub fn step_through(&mut self, figure: &str) -> String {
         self.browser.evaluate(&format!(
             "document.getElementById('tip').hidden = true; document.querySelector('#{figure} .plot').focus()"
@@ -192,7 +192,7 @@ impl Page {
         assert_eq!(reached.len() as u64, all, "of these, some were not reached: {reached:?}");
     }
 
-    /// axe-core finds no fault in these themes. It treats a chart as one picture with a text of its own.
+    /// axe-core finds no fault in these themes. It treats a chart as one image with its own alternative text.
     pub fn is_accessible(&mut self, test: &str, themes: &[&str]) {
         let Ok(axe) = std::fs::read_to_string(axe()) else {
             return skip(test, "axe-core is not there: `make test` fetches it, with npm");

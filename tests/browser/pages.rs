@@ -44,7 +44,7 @@ pub fn of_experiment(name: &str) {
     assert_eq!(lines.len(), 1 + wanted.len());
     let place = lines[0].split(',').position(|c| c == "iops").expect("a column of it");
     for (line, wanted) in lines[1..].iter().zip(&wanted) {
-        // No value before it is quoted text that holds a comma.
+        // Quoted text may contain a comma: count the columns from the end.
         let plain = line.split('"').step_by(2).collect::<String>();
         let from_end = lines[0].split(',').count() - place;
         let got = if line.contains('"') { plain.rsplit(',').nth(from_end - 1) } else { line.split(',').nth(place) };
@@ -52,7 +52,7 @@ pub fn of_experiment(name: &str) {
     }
     page.is_reached_by_tab();
     assert!(page.step_through("course").contains(&format!("iops: {exact}")), "the first mark, by the keyboard");
-    // The themes are the same on every page: the tests below check the other one.
+    // The themes are the same on every page: the tests below check the dark theme.
     page.is_accessible(name, &["light"]);
     page.was_quiet();
 }

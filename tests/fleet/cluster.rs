@@ -1,4 +1,4 @@
-//! A Slurm of four nodes on this machine. Its daemons end with it, each by its own number.
+//! A Slurm cluster of four nodes on this machine. Its daemons end with it, each by its process ID.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use crate::command::{Ended, end};
 
 pub const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
-/// More than the time in which Slurm detects a killed node.
+/// Longer than Slurm takes to detect a killed node.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Why there can be no cluster here.
+/// The reason why this machine cannot run a cluster.
 pub fn missing() -> Option<String> {
     let has = |name: &&str| ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
     let absent: Vec<&str> = ["munged", "slurmctld", "slurmd", "sbatch"].into_iter().filter(|name| !has(name)).collect();
@@ -32,14 +32,14 @@ pub struct Cluster {
     munged: Child,
     controller: Option<Child>,
     nodes: [Option<Child>; 4],
-    /// Numbers of its jobs.
+    /// Job IDs of this cluster.
     jobs: Range<u64>,
 }
 
 /// Directory of the nodes' results: shared by all clusters on this machine, by job number.
 const KEPT: &str = "/var/tmp/iotrail-slurm-0";
 
-/// Numbers for the jobs of one more cluster: no other's, of this process or another.
+/// Job IDs for one more cluster, used by no other cluster of this or another process.
 fn numbers() -> Range<u64> {
     static CLUSTERS: AtomicU64 = AtomicU64::new(0);
     let process = u64::from(std::process::id() % 60_000 + 1);
@@ -89,12 +89,12 @@ impl Cluster {
         command
     }
 
-    /// A command of Slurm's.
+    /// A Slurm command.
     pub fn slurm(&self, program: &str, args: &[&str]) -> Ended {
         end(self.command(program).args(args).spawn().expect("Slurm is installed"))
     }
 
-    /// `iotrail` with these words, and more of them.
+    /// `iotrail` with the words of `line` and the arguments `more`.
     pub fn tool(&self, line: &str, more: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_iotrail"));
         command.args(line.split_whitespace()).args(more);
@@ -130,7 +130,7 @@ impl Cluster {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// For jobs that end without cleanup, because they were killed.
+    /// Removes the files of jobs that were killed and could not clean up.
     pub fn tidy(&self) {
         for path in self.left() {
             _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
@@ -148,7 +148,7 @@ impl Cluster {
         left
     }
 
-    /// As if its power failed: the node's daemon, and all that it has started.
+    /// Simulates a power failure: kills the node's daemon and every process that it has started.
     pub fn kill_node(&mut self, node: &str) {
         let at = NODES.iter().position(|n| *n == node).expect("a node");
         let mut daemon = self.nodes[at].take().expect("it runs");
@@ -245,7 +245,7 @@ fn munged(folder: &Path) -> Child {
 fn configure(folder: &Path, first_job: u64) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default().to_owned();
-    // All at once, so that each port is unique.
+    // All ports are bound at the same time, so that each is unique.
     let listeners: Vec<TcpListener> =
         (0..=NODES.len()).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().expect("it is bound").port()).collect();

@@ -1,4 +1,4 @@
-//! Commands of these tests, with an end to their patience.
+//! Commands of these tests, with a time limit.
 
 #[path = "../it/ended.rs"]
 mod ended;
@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 pub use self::ended::{Ended, kill};
 use crate::cluster::PATIENCE;
 
-/// Waits for its end.
+/// Waits until the command exits, within the limit.
 #[track_caller]
 pub fn end(child: Child) -> Ended {
     ended::end_within(PATIENCE, child)

@@ -40,12 +40,12 @@ fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
     cluster.tool(&line, more).spawn().expect("it starts")
 }
 
-/// Until the results of one measurement at least of this task are here.
+/// Waits until the results of at least one measurement of this task have arrived.
 pub fn has_measured(cluster: &Cluster, task: u32) {
     cluster.wait_for("a measurement", |c| done(c, task).filter(|done| *done > 0).map(drop));
 }
 
-/// How many measurements of this task are here.
+/// Number of measurements of this task that have arrived.
 pub fn done(cluster: &Cluster, task: u32) -> Option<u64> {
     let entries = std::fs::read_dir(cluster.path("")).ok()?.flatten();
     let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;
@@ -89,7 +89,7 @@ fn stopped(cluster: &mut Cluster) {
     }
 }
 
-/// A run on two nodes whose first job is submitted, and whose second waits for sbatch in these shell lines.
+/// Starts a run on two nodes. Its first job is submitted; for the second job sbatch executes `lines`.
 fn half(cluster: &Cluster, lines: &str) -> Child {
     experiment(cluster, "300ms");
     let (bin, sbatch) = (cluster.path("bin"), cluster.path("bin/sbatch"));
@@ -103,7 +103,7 @@ fn half(cluster: &Cluster, lines: &str) -> Child {
     child
 }
 
-/// Its directories next to the store.
+/// The run's directories next to the store.
 fn kept(cluster: &Cluster) -> Vec<String> {
     let entries = std::fs::read_dir(cluster.path("")).expect("our own folder").flatten();
     entries.filter_map(|e| e.file_name().into_string().ok()).filter(|name| name.starts_with("s.db")).collect()
@@ -121,7 +121,7 @@ fn submitting(cluster: &mut Cluster) {
     cluster.tidy();
 }
 
-/// The job that was submitted is collected.
+/// The submitted job is collected after the command was killed.
 fn half_submitted(cluster: &mut Cluster) {
     let child = half(cluster, ": >second; sleep 2; exit 1");
     kill(child.id(), libc::SIGKILL);
@@ -137,7 +137,7 @@ fn half_submitted(cluster: &mut Cluster) {
     assert_eq!(other["said"], "iotrail was killed before it submitted its job", "{fleet}");
 }
 
-/// It never comes back.
+/// The lost node never returns.
 fn lost(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-4]", &["--lost-after", "8s"]);
     has_measured(cluster, 3);
@@ -154,7 +154,7 @@ fn lost(cluster: &mut Cluster) {
     cluster.tidy();
 }
 
-/// It resumes, and existing measurements are not repeated.
+/// The job resumes on the returned node, and existing measurements are not repeated.
 fn back(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-4]", &[]);
     has_measured(cluster, 3);
@@ -182,7 +182,7 @@ fn controller(cluster: &mut Cluster) {
     ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// The command ends by this signal before the job does; the job's number, once that has ended too.
+/// Ends the command by this signal before the job; returns the job's ID after the job has ended too.
 fn ended_before(cluster: &Cluster, child: Child, signal: libc::c_int, status: i32) -> String {
     has_measured(cluster, 1);
     kill(child.id(), signal);
@@ -199,7 +199,7 @@ fn attached(cluster: &Cluster, job: &str) -> Ended {
     run(&mut cluster.tool(&format!("run --json --store s.db --attach {job}"), &[]))
 }
 
-/// It is collected by another command, after all has ended.
+/// Another command collects the job after it has ended.
 fn closed(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
@@ -218,7 +218,7 @@ fn killed(cluster: &mut Cluster) {
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// Results that came back earlier are not taken for all of them.
+/// Results that arrived earlier do not count as complete.
 fn drained(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 2);
@@ -253,7 +253,7 @@ fn given_up(cluster: &mut Cluster) {
     partial(cluster, &fleet, "n2");
     assert_eq!(node(&fleet, "n2")["said"], "given up after 3 s: Slurm has it drained: disk", "{fleet}");
     assert!(fleet["finished_unix_s"].is_u64() && kept(cluster) == ["s.db"], "{fleet}");
-    // The files there are not fetched.
+    // Its files are not fetched.
     cluster.tidy();
 }
 
@@ -284,7 +284,7 @@ fn ended_by_others(cluster: &mut Cluster) {
     assert!(!ended.stderr.contains("cannot be carried"), "{}", ended.stderr);
 }
 
-/// Results that the node cannot store there are fetched from it.
+/// Results that the node cannot write to the shared directory are fetched from the node.
 fn emptied(cluster: &mut Cluster) {
     let shared = cluster.path("shared");
     std::fs::create_dir(&shared).expect("our own folder");
@@ -307,7 +307,7 @@ fn full(cluster: &mut Cluster) {
     let child = child.expect("it starts");
     cluster.wait_for("the job", |c| c.queue().contains(&"root RUNNING n1".to_owned()).then_some(()));
     let filler = tiny.0.join("filler");
-    // Until the disk is full.
+    // Fill the disk.
     _ = std::io::copy(&mut std::io::repeat(0), &mut std::fs::File::create(&filler).expect("our own folder"));
     let ended = end(child);
     assert_ne!(ended.status, 0, "{}", ended.stderr);

@@ -54,7 +54,7 @@ fn main() {
         })
         .with_ignored_flag(missing.is_some() || test.is_long)
     };
-    // Without the required packages, including the ignored ones would start them.
+    // Without the required packages, `--include-ignored` must not start the long tests.
     let args = Arguments { include_ignored: args.include_ignored && missing.is_none(), ..args };
     libtest_mimic::run(&args, tests().map(trial).collect()).exit();
 }

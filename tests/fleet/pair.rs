@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 
 const BENCH: &str = "net bench --slurm --nodes n3,n1 --seed 7 --store s.db --trace off --connections 2 --warmup 100ms";
 
-/// Nodes of the steps of whatever runs, with their numbers: `5.batch n1`.
+/// Running job steps with their nodes: `5.batch n1`.
 fn steps(cluster: &Cluster) -> Vec<String> {
     let said = cluster.slurm("squeue", &["--noheader", "--steps", "--format=%i %N"]);
     said.stdout.lines().map(|line| line.trim().to_owned()).collect()
@@ -59,7 +59,7 @@ fn of(cluster: &Cluster, fleet: &str) -> Value {
     stored(cluster, node)
 }
 
-/// One measurement is shown as one.
+/// A run of one measurement is printed as a measurement.
 fn once(cluster: &Cluster) {
     let ended = run(&mut cluster.tool(BENCH, &["--runtime", "300ms"]));
     assert_eq!(ended.status, 0, "{}", ended.stderr);
@@ -86,7 +86,7 @@ fn wrong(cluster: &Cluster) {
     assert!(last.contains("the server: cannot listen at 192.0.2.1:0"), "{last}");
 }
 
-/// The sender's node notices it first, and waits for Slurm to begin again.
+/// The sender's node notices the loss first, and waits until Slurm restarts the job.
 fn back(cluster: &mut Cluster) {
     let child = cluster.tool(BENCH, &["--engine", "epoll,io_uring", "--repeats", "2", "--runtime", "2500ms"]).spawn();
     let child = child.expect("it starts");

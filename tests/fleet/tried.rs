@@ -37,7 +37,7 @@ fn tried(cluster: &mut Cluster) {
     let ended = tool(cluster, line, &["speed=/speed = ([0-9]+)/", "--", "./prog"]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stderr.contains("if this ends: iotrail try --attach "), "{}", ended.stderr);
-    // The answer of both, first.
+    // The screen starts with the answer for both nodes.
     let shown = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.starts_with("FAST=1000 against as-is: "), "{shown}");
     assert!(shown.contains(" higher speed ") && shown.contains("on average of 2 machines; holds on 2 of 2"), "{shown}");

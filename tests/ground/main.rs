@@ -1,4 +1,4 @@
-//! Ground truth: a program that causes each delivery path and each pathology on demand, and prints what it did.
+//! Ground truth: a program that causes each delivery path and each pathology on demand, and prints its own counts.
 //!
 //! It shares no code with iotrail, so that iotrail's report can be compared with the facts. One scenario per run;
 //! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
@@ -43,21 +43,21 @@ use run::{Run, Scenario};
 #[derive(Parser)]
 #[command(about = "Makes each vehicle and each pathology of asynchronous I/O on demand, and prints what it did")]
 pub struct Args {
-    /// A scenario, or `list`; or `beside:NAME`, a neighbour to be watched beside
+    /// A scenario, or `list`; or `beside:NAME`, a neighbour of a traced program
     scenario: String,
     /// I/Os; each scenario has its own default and ends within 3 s with it
     #[arg(long)]
     count: Option<u32>,
-    /// What is read; by default a file of 64 MiB in a temporary folder. It is never written
+    /// The file to read, never written (default: a file of 64 MiB in a temporary directory)
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Run on this CPU instead of the one that the scenario would choose
+    /// Run on this CPU instead of the scenario's own choice
     #[arg(long)]
     cpu: Option<usize>,
     /// Once the rings exist, print `ready` on standard error and wait for a line on standard input
     #[arg(long)]
     start_on_stdin: bool,
-    /// Once the rings exist, and before they are closed, stand still for this long
+    /// Pause for this long once the rings exist, and again before they are closed
     #[arg(long, default_value_t = 0)]
     pause_ms: u64,
 }

@@ -94,7 +94,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// A child that does this and no more.
+/// Forks a child that only runs `body`.
 fn child(work: impl FnOnce() -> Result<()>) -> Result<libc::pid_t> {
     // SAFETY: this process has one thread, so the child may do whatever the parent may.
     match unsafe { libc::fork() } {
@@ -167,7 +167,7 @@ fn operations_of_rings(run: &mut Run) -> Result<()> {
             ring.submit_and_wait(4)?;
             ensure!(ring.completion().all(|c| c.result() >= 0), "each succeeds");
         }
-        // So that all requests are traced.
+        // Slow enough that all requests are traced.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     run.pause();

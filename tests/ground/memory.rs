@@ -86,7 +86,7 @@ fn unregistered_in_flight(run: &mut Run) -> Result<()> {
     }
     ring.submit()?;
     std::thread::scope(|scope| -> Result<()> {
-        // Before 6.13 the kernel waits for the reads before it gives the buffers back.
+        // Before 6.13 the kernel waits for the reads before it releases the buffers.
         let writer = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
             pipes.iter().try_for_each(|(_, to)| write_all(to.as_raw_fd(), &[7; BYTES]))

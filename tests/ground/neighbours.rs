@@ -34,7 +34,7 @@ const NEIGHBOURS: [(&str, Neighbour); 10] = [
     ("forks", forks),
 ];
 
-/// `list`, or one of them for as long as it may be.
+/// Prints the list, or runs one neighbour until its end.
 pub fn perform(name: &str) -> Result<()> {
     if name == "list" {
         NEIGHBOURS.iter().for_each(|(name, _)| println!("{name}"));
@@ -163,7 +163,7 @@ fn membarrier(_: &Path) -> Result<()> {
     })
 }
 
-/// The same by taking a page away that the other thread uses.
+/// The same by unmapping a page that the other thread uses.
 fn tlb_shootdowns(_: &Path) -> Result<()> {
     on(0)?;
     threads(1, |number| {

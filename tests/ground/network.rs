@@ -164,7 +164,7 @@ fn unix_echo(run: &mut Run) -> Result<()> {
     drop(near);
     echo.join().expect("the other thread does not panic")?;
     run.finish(ring);
-    // A recv finds its byte there already where the other thread was faster.
+    // If the other thread was faster, the recv finds its byte immediately.
     let half = u64::from(run.count / 2);
     run.report.between("inline", half, 2 * half);
     run.report.between("enter", 0, half);
@@ -317,7 +317,7 @@ impl Buffers {
         Ok(Buffers { entries, messages: vec![0; bytes * usize::from(count)], count, bytes, tail: 0 })
     }
 
-    /// Gives a buffer to the kernel.
+    /// Returns a buffer to the kernel.
     pub fn give(&mut self, buffer: u16) {
         let base = self.entries.page(0).cast::<types::BufRingEntry>();
         self.rewind(self.tail, buffer);
@@ -350,7 +350,7 @@ pub fn socketpair(kind: libc::c_int) -> Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// The end to read from, the end to write to.
+/// The read end and the write end.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the call writes two descriptors, which are ours from then on.

@@ -230,7 +230,7 @@ fn wide_entries(run: &mut Run) -> Result<()> {
     run.start()?;
     let name = |seen: raw::Seen| if seen.user_data == 2 { "nop128" } else { "nop" };
     for i in 0..run.count {
-        // An entry of 128 bytes does not go round the end of the queue.
+        // An entry of 128 bytes does not wrap around the end of the queue.
         let wide = i % 3 > 0 && ring.before_the_end() > 1;
         if wide {
             let mut words = [0; 16];
@@ -581,7 +581,7 @@ fn zero_copy_kept(run: &mut Run) -> Result<()> {
     zero_copy_report(run, ring)
 }
 
-/// In a network namespace of this process's own.
+/// Creates a bridge in a network namespace of this process.
 fn bridge() -> Result<()> {
     // SAFETY: it takes no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {

@@ -89,7 +89,7 @@ impl Sum {
     fn round(&mut self, places: &[usize]) {
         self.completions += places.len() as u64;
         for (here, place) in places.iter().enumerate() {
-            // It overtook one that comes after it here, and comes before it there.
+            // It overtook a request that comes later in this order and earlier in the other.
             self.inversions += u64::from(places[here + 1..].iter().any(|later| later < place));
             let before_there = places.iter().filter(|other| *other < place).count();
             self.max_displacement = self.max_displacement.max(here.abs_diff(before_there) as u64);
@@ -125,7 +125,7 @@ impl Truth {
     }
 }
 
-/// The same shuffles in every run.
+/// A fixed seed: the same shuffles in every run.
 struct Shuffle(u64);
 
 impl Shuffle {
@@ -215,8 +215,8 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
     Ok(())
 }
 
-/// The second thread makes all ready, and its own submissions are posted on its way out of the calls; the first one stays out of
-/// the kernel until then.
+/// The second thread makes all requests ready. Its own submissions are posted at the exit of its calls; the first thread stays in
+/// user mode until then.
 fn two_threads(run: &mut Run) -> Result<()> {
     const HALF: usize = REQUESTS / 2;
     run.pin_if_asked()?;
@@ -313,7 +313,7 @@ fn multishot(run: &mut Run) -> Result<()> {
         truth.delivery_round(&firsts(&queue), &firsts(&to));
         Ok(())
     })?;
-    // Each socket's peer closes, which ends its request.
+    // Closing a socket's peer ends its request.
     let mut last: Vec<usize> = (0..SOCKETS).collect();
     random.shuffle(&mut last);
     for socket in &last {

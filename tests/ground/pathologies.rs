@@ -197,7 +197,7 @@ fn wrong_core_threads(run: &mut Run) -> Result<()> {
             .into_iter()
             .map(|mut target| {
                 let ready = &ready;
-                // Its place is inherited.
+                // The thread inherits the CPU.
                 scope.spawn(move || -> Result<Ring> {
                     let ring = Ring::open(1, &DEFER);
                     ready.wait();
@@ -240,7 +240,7 @@ fn one_per_enter(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A read in flight, then four times a bit of computing and one of `stray`, then looking until it is there.
+/// Submits a read, then computes briefly and calls `stray`, four times, then polls for the completion.
 fn polling(run: &mut Run, mut stray: impl FnMut()) -> Result<()> {
     let mut target = run.direct()?;
     run.pin_with_interrupt(&mut target)?;

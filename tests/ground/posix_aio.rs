@@ -1,4 +1,4 @@
-//! Asynchronous I/O by glibc's threads: POSIX AIO; and I/O that is not asynchronous.
+//! POSIX AIO (glibc's threads), and synchronous I/O.
 
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, RawFd};

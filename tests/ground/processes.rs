@@ -1,4 +1,4 @@
-//! More than one task: children with rings of their own, threads with theirs, threads that share one.
+//! Several tasks: children and threads with their own rings, and threads that share one.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Programs that enter the kernel or use a ring as few do: calls of the 32-bit table, drains, opcodes that there are not.
+//! Programs with unusual system calls or requests: calls of the 32-bit table, drains, opcodes that do not exist.
 
 use std::os::fd::AsRawFd;
 
@@ -63,7 +63,7 @@ fn call_i386(_: u32, _: u32, _: u32, _: u32) -> i32 {
     -libc::ENOSYS
 }
 
-/// Where the kernel does not take them (CONFIG_IA32_EMULATION, ia32_emulation=), who tries is killed: a child does.
+/// A kernel without support (CONFIG_IA32_EMULATION, ia32_emulation=) kills the caller, so a child tries it.
 fn takes_i386_calls() -> bool {
     const GETPID: u32 = 20;
     // SAFETY: the child calls nothing but the kernel.

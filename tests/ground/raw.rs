@@ -40,7 +40,7 @@ pub struct Seen {
 }
 
 impl RawRing {
-    /// `Unsupported` where the kernel does not take the flags.
+    /// `Unsupported` if the kernel does not accept the flags.
     pub fn open(size: u32, flags: u32) -> Result<RawRing> {
         let mut params = [0u32; 30];
         params[2] = flags;
@@ -121,7 +121,7 @@ impl RawRing {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Takes out all completions that are there.
+    /// Reaps all available completions.
     pub fn reap(&mut self, mut each: impl FnMut(Seen) -> &'static str) -> u32 {
         let (head, tail) =
             (self.word(CQ_OFF, 0).load(Ordering::Relaxed), self.word(CQ_OFF + 1, 0).load(Ordering::Acquire));

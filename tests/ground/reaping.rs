@@ -103,7 +103,7 @@ fn deep(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// No-ops in groups, and none of their completions taken before `meanwhile` is over.
+/// No-ops in groups. Their completions are reaped only after `meanwhile` has returned.
 fn held(run: &mut Run, flags: &[Flag], at_once: u32, held_for: Duration, meanwhile: impl Fn()) -> Result<()> {
     run.pin_if_asked()?;
     let mut ring = Ring::open(at_once, flags)?;
@@ -113,7 +113,7 @@ fn held(run: &mut Run, flags: &[Flag], at_once: u32, held_for: Duration, meanwhi
         (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
         ring.submit()?;
         meanwhile();
-        // As the kernel itself shows it.
+        // The kernel's own number, from fdinfo.
         most = most.max(lying(&ring)?);
         ring.wait(group)?;
         ensure!(lying(&ring)? == 0, "what was taken still lies there");

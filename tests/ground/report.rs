@@ -12,9 +12,9 @@ pub struct Report {
     pub unsupported: Option<String>,
     /// The finding that must be reported; null: none.
     pub finding: Option<&'static str>,
-    /// Findings that are true of this scenario as well, and may be reported.
+    /// Other findings that apply to this scenario and may be reported.
     pub allowed: &'static [&'static str],
-    /// Where the load was pinned, and which CPU takes the interrupts of its reads.
+    /// The CPU of the load, and the CPU that receives the interrupts of its reads.
     pub cpu: Option<usize>,
     pub irq_cpu: Option<usize>,
     pub rings: Vec<RingReport>,

@@ -166,7 +166,8 @@ impl Ring {
         self.push(entry, 0);
     }
 
-    /// Gives the ring other sizes (IORING_REGISTER_RESIZE_RINGS). Its memory is then another than this program maps: nothing may follow.
+    /// Resizes the ring (IORING_REGISTER_RESIZE_RINGS). The kernel then uses memory that this program has not mapped: the ring must not be
+/// used afterwards.
     pub fn resize(&mut self, sq_entries: u32, cq_entries: u32) -> io::Result<()> {
         const RESIZE_RINGS: u32 = 33;
         const CQSIZE: u32 = 1 << 3;
@@ -218,7 +219,7 @@ impl Ring {
         }
     }
 
-    /// Takes out and counts all completions that are there, without entering the kernel.
+    /// Reaps and counts all available completions without entering the kernel.
     pub fn reap(&mut self) -> u32 {
         self.reap_each(|_| ())
     }
@@ -232,7 +233,7 @@ impl Ring {
         reaped
     }
 
-    /// Counts all completions that are there, and leaves them there.
+    /// Counts all available completions without reaping them.
     pub fn leave(&mut self) {
         let mut queue = self.uring.completion();
         for cqe in &mut queue {
@@ -256,7 +257,7 @@ impl Ring {
         self.setup.enters += enters;
     }
 
-    /// Takes note that all requests of an opcode are handed to io-wq.
+    /// Records that all requests of an opcode are handed to io-wq.
     pub fn punted(&mut self, code: u8) {
         let requests = self.tally.ops.get(&code).map_or(0, |op| op.requests);
         self.setup.punted.insert(name(code).to_string(), requests);

@@ -83,7 +83,7 @@ impl Run {
         }
     }
 
-    /// A ring has done its part: into the report with it.
+    /// Adds the counts of a finished ring to the report.
     pub fn finish(&mut self, ring: Ring) {
         self.pause();
         self.report.rings.push(ring.report());

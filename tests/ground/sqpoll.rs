@@ -1,4 +1,4 @@
-//! Submission-queue threads that spin for nothing, or fall asleep between requests.
+//! SQPOLL threads that spin without work, or fall asleep between requests.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn now_and_then(run: &mut Run, idle_ms: u32, every: Duration) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of this process's submission-queue thread. Its name is its own first act, so it may take a moment.
+/// CPU time of this process's SQPOLL thread. The thread sets its name after it has started, so retry.
 fn thread_cpu_ms() -> Result<u64> {
     for _ in 0..1_000 {
         for task in std::fs::read_dir("/proc/self/task")? {

@@ -269,7 +269,7 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
         Ok(())
     };
     run.start()?;
-    // A thread that waits for the others would wait for ever if one of them failed.
+    // If a thread fails, the threads that wait for it would never return.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);
@@ -294,7 +294,7 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
     });
     ring.tally = tally.into_inner().expect("not poisoned");
     run.finish(ring);
-    // A wait that finds its completions there is none for the kernel.
+    // The kernel does not count a wait whose completions are already available.
     run.fact("waits_at_most", waits);
     run.fact("submitted_elsewhere", count.into());
     Ok(())

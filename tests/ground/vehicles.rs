@@ -1,4 +1,4 @@
-//! One scenario for each way a ring's completion can be carried.
+//! One scenario per delivery path of a ring's completions.
 
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;

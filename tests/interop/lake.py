@@ -48,7 +48,7 @@ lake = fresh("lake")
 for db in (path, other):
     tool("export", "1", "--store", db, "--parquet", lake)
 
-# What Python makes of the store itself.
+# The same values, read from the store by Python.
 rows = [
     (host, repeat, json.loads(params), json.loads(text))
     for db in (path, other)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Every export, read back by the tool that it is for; both sides' numbers are printed. What cannot be had is said to be missing, and
-# its check is left out. Nothing is installed on this machine: Python's packages go into a virtual environment, and Debian's are
-# unpacked, below target/interop.
+# Reads back every export with the tool that it is for, and prints both sides' numbers. A tool that is not available is reported, and
+# its check is skipped. Nothing is installed on this machine: Python's packages go into a virtual environment, and Debian's are
+# unpacked below target/interop.
 #
 #   tests/interop/run.sh BINARY [tables|latencies|scrapes|lake|track ...]      as root: the probes are part of it
 set -eu
@@ -17,7 +17,7 @@ if [ ! -x venv/bin/python ]; then
     python3 -m venv venv 2>/dev/null || { echo "not installed: python3 with venv (apt-get install python3-venv)"; exit 1; }
 fi
 for package in duckdb chdb pyspark fio-plot hdrhistogram setuptools apache-otava; do
-    # One that cannot be had is told by the check that wants it.
+    # The check that needs a missing package reports it.
     venv/bin/pip show -q "$package" 2>/dev/null || venv/bin/pip install -q "$package" 2>/dev/null || echo "cannot be had: $package"
 done
 if [ ! -x prometheus/usr/bin/prometheus ]; then

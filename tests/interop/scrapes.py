@@ -17,7 +17,7 @@ from common import BINARY, WORK, end, fresh, same
 
 DASHBOARD = Path(__file__).parents[2] / "grafana/iotrail.json"
 LOAD = f"{BINARY} bench --trace off --rw randread --file {WORK}/scraped --size 64m --depth 8 --runtime 8s"
-# Afterwards it stands still, so that a last scrape has what the JSON has.
+# Afterwards the program is idle, so that the last scrape equals the JSON.
 COMMAND = f"{LOAD} >/dev/null; sleep 6"
 
 
@@ -79,7 +79,7 @@ try:
             return json.loads(fetch(f"{api}/query?{q}")[1])["data"]["result"]
 
         def value(expression):
-            # The endpoint has gone with the watch: its last scrape, not what there is now.
+            # The endpoint is closed after the trace, so use its last scrape.
             expression = re.sub(r"(iotrail_\w+(?:{[^}]*})?)", r"last_over_time(\1[8s])", expression)
             found = query(expression, ended)
             return round(float(found[0]["value"][1])) if found else 0

@@ -1,4 +1,4 @@
-//! `run` where the lab decides: the target that a variable names, the number of blocks, `--kernels` as far as no machine boots.
+//! `run` across machines: the target named by a variable, the number of blocks, `--kernels` without booting a machine.
 
 use serde_json::json;
 
@@ -124,7 +124,7 @@ fn no_slurm() -> End {
     End::Passed
 }
 
-/// A PATH on which there is nothing to fetch with.
+/// A PATH without a download program.
 fn no_kernel() -> End {
     let place = Place::new();
     experiment(&place, "count = 8");

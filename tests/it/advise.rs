@@ -55,7 +55,7 @@ fn confirmed() -> End {
     let file = place.join("found.toml");
     let store = place.join("s.db");
     let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
-    // Eight times fewer system calls cannot be missed.
+    // An eighth of the system calls is a large difference on every machine.
     let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "50s"];
     let own = ["advise", "--json", "--save", file_name, "--store", store_name];
     let ended = run(&mut place.tool([&own[..], &options].concat())).ok();

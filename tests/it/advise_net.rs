@@ -52,7 +52,7 @@ fn candidates() -> End {
     End::Passed
 }
 
-/// A server that waits 20 ms for completions that never come: any other way is many times faster.
+/// A server that waits 20 ms for completions that never come: every other configuration is many times faster.
 fn confirmed() -> End {
     let place = Place::new();
     let (file, store) = (place.join("found.toml"), place.join("s.db"));
@@ -67,7 +67,7 @@ fn confirmed() -> End {
     let candidates = search["search"]["candidates"].as_array().expect("candidates");
     assert_eq!(candidates.len(), search["cells"].as_array().map_or(0, Vec::len));
     assert_eq!(search["search"]["left_out"].as_array().map(Vec::len), Some(2));
-    // epoll does not wait so.
+    // epoll has no such wait.
     let arms = confirmation["arms"].as_array().expect("arms");
     let chosen = arms[1].as_str().expect("a name");
     assert!(arms.len() == 2 && arms[0] == "as-is" && chosen.starts_with("engine epoll"), "{arms:?}");

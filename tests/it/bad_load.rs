@@ -375,7 +375,7 @@ fn mounted_device() -> End {
     let place = Place::new();
     for rw in ["write", "randwrite", "randrw"] {
         for engine in ["io_uring", "sync", "libaio", "posix_aio"] {
-            // The child can open nothing for writing, whatever the tool does: this asks only whether it refuses by itself.
+            // The filter prevents any write. The test is whether the tool refuses by itself.
             let options = format!("--engine {engine} --rw {rw} --count 1 --depth 1 --file {device}");
             let ended = run(confine::read_only(&mut bench(&place, &options)));
             assert_refused(

@@ -110,12 +110,12 @@ fn apart() -> End {
         names.push(format!("m{i}.json"));
         place.write(&names[i], m.to_string());
     }
-    // Files of single measurements against a cell of a run of another program's making.
+    // Files of single measurements against a cell of a run.
     let c = run(&mut compare(&place, &format!("run.json:arm=default,depth=4 {} --json", names.join(",")))).ok().json();
     check(&c, SHAPE);
     assert_eq!((&c["pairs"], &c["paired"], &c["verdict"]), (&json!(3), &json!(false), &json!("inconclusive")));
     let reasons = c["reasons"].as_array().expect("a list");
-    // A disturbance of one of them may be named before.
+    // The first reason may be a disturbance of one measurement.
     let with = |begin: &str| -> Vec<&str> {
         reasons.iter().filter_map(Value::as_str).filter(|reason| reason.starts_with(begin)).collect()
     };

@@ -1,4 +1,4 @@
-//! Shell completions that query the program: experiments, stored runs, their cells. In each installed shell.
+//! Shell completions that query the program (experiments, stored runs, their cells), in each installed shell.
 
 use std::path::{Path, PathBuf};
 

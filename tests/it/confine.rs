@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// As nobody, if this is root; an ordinary user has no privileges anyway.
+/// Runs the command as the user nobody if this process is root; an ordinary user is unprivileged already.
 pub fn unprivileged(command: &mut Command) -> &mut Command {
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -23,7 +23,7 @@ pub fn unprivileged(command: &mut Command) -> &mut Command {
     command
 }
 
-/// At most this many bytes of locked memory.
+/// Limits locked memory to this many bytes.
 pub fn locked_memory(command: &mut Command, bytes: u64) -> &mut Command {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: setrlimit is async-signal-safe, and the limit is a copy.
@@ -39,7 +39,7 @@ pub enum Rule {
     ReadOnly(libc::c_long, u32),
 }
 
-/// Puts the child under a filter; calls that no rule names are allowed.
+/// Installs a filter in the child; it allows calls without a rule.
 pub fn filter<'a>(command: &'a mut Command, rules: &[Rule]) -> &'a mut Command {
     const DATA_NR: u32 = 0;
     const DATA_ARGS: u32 = 16;
@@ -79,7 +79,7 @@ pub fn filter<'a>(command: &'a mut Command, rules: &[Rule]) -> &'a mut Command {
     }
 }
 
-/// Under a filter that opens nothing for writing: whatever the tool does, it cannot write to a device.
+/// Installs a filter that refuses to open anything for writing, so that the tool cannot write to a device.
 pub fn read_only(command: &mut Command) -> &mut Command {
     let rules = [
         Rule::ReadOnly(libc::SYS_openat, 2),
@@ -91,7 +91,7 @@ pub fn read_only(command: &mut Command) -> &mut Command {
     filter(command, &rules)
 }
 
-/// With a file system of this type on `at`, visible only to the child and removed with it.
+/// Mounts a file system of this type on `at`, visible only to the child and removed with it.
 pub fn mounted<'a>(
     command: &'a mut Command,
     kind: &'static CStr,
@@ -123,7 +123,7 @@ pub fn mounted<'a>(
     }
 }
 
-/// Why a child cannot have a file system of its own here; `None`: it can.
+/// The reason why a child cannot have its own file system here; `None`: it can.
 pub fn cannot_mount(kind: &'static CStr) -> Option<String> {
     let place = Place::new();
     std::fs::create_dir(place.join("at")).expect("a folder of our own");
@@ -137,7 +137,7 @@ pub fn cannot_mount(kind: &'static CStr) -> Option<String> {
     }
 }
 
-/// Why a child cannot be put under a filter here; `None`: it can.
+/// The reason why a child cannot install a filter here; `None`: it can.
 pub fn cannot_filter() -> Option<String> {
     let place = Place::new();
     let mut command = place.command("true".as_ref(), [""; 0]);
@@ -153,8 +153,8 @@ pub fn cannot_filter() -> Option<String> {
 /// A copy of the tool that every user can run: the build directory may be inaccessible to them.
 pub fn public_copy(place: &Place) -> std::path::PathBuf {
     let copy = place.join("iotrail");
-    // Copied by another process: a file that is open for writing here would be so in whatever another test starts meanwhile,
-    // and could not be run (ETXTBSY).
+    // Copied by another process: a child that another test starts meanwhile would inherit a descriptor opened for writing here,
+    // and exec would fail with ETXTBSY.
     run(&mut place.command("cp".as_ref(), [crate::tool::BINARY.as_ref(), copy.as_os_str()])).ok();
     copy
 }

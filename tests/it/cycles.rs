@@ -1,4 +1,4 @@
-//! The rooms of the source: within a crate no module uses one that uses it, by whatever way. Between crates Cargo sees to it.
+//! Module dependencies within a crate have no cycle, direct or indirect. Between crates Cargo enforces this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -41,14 +41,14 @@ fn a_circle_is_found() -> End {
     End::Passed
 }
 
-/// Each as a line: who uses whom.
+/// A line with the modules of the cycles in this source tree; none without a cycle.
 fn circles(source: &Path) -> Vec<String> {
     let modules = modules(source);
     let uses: BTreeMap<&Module, BTreeSet<Module>> =
         modules.iter().map(|(module, text)| (module, used(module, text, &modules))).collect();
     let mut found = BTreeSet::new();
     for start in modules.keys() {
-        // All that it uses, by way of others too.
+        // The modules that it uses, directly or indirectly.
         let mut seen = BTreeSet::new();
         let mut open: Vec<&Module> = vec![start];
         while let Some(module) = open.pop() {
@@ -62,7 +62,7 @@ fn circles(source: &Path) -> Vec<String> {
     (!found.is_empty()).then(|| line(found.into_iter().collect())).into_iter().collect()
 }
 
-/// Each with its text; tests may use any module.
+/// Each module with its text, without tests: these may use any module.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(source.to_owned(), Module::new())];
@@ -103,7 +103,7 @@ fn without_tests(text: &str) -> String {
     items.collect::<Vec<_>>().join("\n").replace(" :: ", "::")
 }
 
-/// The modules that this one names, but for those that it is in and those that are in it.
+/// The modules that this one names, except its ancestors and descendants.
 fn used(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
     for word in ["crate", "super", "self"] {
@@ -134,7 +134,7 @@ fn used(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> BTre
     found
 }
 
-/// For `a::b::{c, d::e}` below `base`: each path as far as it names modules.
+/// For `a::b::{c, d::e}` below `base`: the longest prefix of each path that names a module.
 fn named(base: &Module, text: &str, modules: &BTreeMap<Module, String>, each: &mut dyn FnMut(Module)) {
     if let Some(list) = text.strip_prefix('{') {
         let (mut depth, mut begin) = (0, 0);

@@ -1,4 +1,4 @@
-//! How a command of the tests ended. `tests/fleet` has it too.
+//! The result of a command of the tests. `tests/fleet` includes this file too.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
     /// The exit status; 128 + the signal if one killed it.
@@ -23,7 +23,7 @@ impl Ended {
     }
 }
 
-/// Waits for the end of a command, and of every process that it has started: they hold its standard output too.
+/// Waits for the end of a command and of its child processes, which keep its standard output open.
 #[track_caller]
 pub fn end_within(patience: Duration, child: Child) -> Ended {
     let id = child.id();

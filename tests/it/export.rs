@@ -57,7 +57,7 @@ fn formats() -> End {
         let bytes = std::fs::read(&part).expect("a file");
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{part:?}");
     }
-    // As any file that the user makes.
+    // The mode follows the umask.
     let mode = |name: &str| place.join(name).metadata().expect(name).permissions().mode() & 0o777;
     place.write("mine", "");
     assert_eq!((mode("m.csv"), mode("r.json")), (mode("mine"), mode("mine")));

@@ -68,7 +68,7 @@ fn several() -> End {
     }
     assert_eq!(a["machines"][0]["measurements"].as_i64(), Some(4 * BLOCKS));
 
-    // The same runs are recognised: copied ones are known.
+    // Copies of the same run are recognised.
     let text = fleet(&[]).ok().stdout;
     assert!(text.lines().count() <= 20, "{text}");
     assert!(text.contains("changes sign on c6: there the kernel is 6.1.0"), "{text}");
@@ -89,7 +89,7 @@ fn several() -> End {
     End::Passed
 }
 
-/// The second arm has become slower on three machines that both fleets have; each has one that the other has not.
+/// The second arm has become slower on the three machines in both fleets. Each fleet has one further machine.
 fn compared() -> End {
     let place = Place::new();
     for (first, ratio) in [("b", 1.3), ("a", 1.3 * 0.8)] {

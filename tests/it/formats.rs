@@ -18,13 +18,13 @@ pub const TESTS: &[Test] = &[
     ("formats::the_tables_of_all_documents_are_narrow", narrow),
 ];
 
-/// The types between these lines, by their names: `Latency`, `top_record::VehicleShare=RateShare` where another title is wanted.
+/// Tables of the named types follow this line: `Latency`, or `top_record::VehicleShare=RateShare` for a different title.
 const BEGIN: &str = "<!-- types: ";
 const END: &str = "<!-- end of types -->";
 /// The list of findings.
 const RULES_BEGIN: &str = "<!-- rules -->";
 
-/// Characters of a table's cell, at most.
+/// Maximum number of characters in a table cell.
 const CELL: usize = 100;
 
 fn document() -> PathBuf {
@@ -149,7 +149,7 @@ fn sentences(doc: &str) -> (&str, &str) {
     }
 }
 
-/// `list of [Stamp](#stamp)`: a type that has a table leads there; of two of one name the one of `by`'s module.
+/// `list of [Stamp](#stamp)`: a type with a table becomes a link. If two types have the name, the one in `by`'s module.
 fn linked(json: &str, by: &Named, all: &[Named]) -> String {
     let module = by.name.split_once("::").map_or("", |(module, _)| module);
     let find = |name: &str| {
@@ -209,7 +209,7 @@ fn complete() -> End {
     End::Passed
 }
 
-/// No cell is a paragraph.
+/// No cell is longer than [`CELL`].
 fn narrow() -> End {
     let text = std::fs::read_to_string(document()).expect("docs/formats.md");
     let shown = |cell: &str| cell.trim().chars().count();

@@ -145,7 +145,7 @@ fn options() -> End {
         let text = help(&with("--help"));
         let listed = options_of(&text);
         assert_eq!(listed.into_iter().collect::<Vec<_>>().join(" "), expected, "{command}");
-        // The short form is there too.
+        // The short form exists too.
         assert!(help(&with("-h")).contains(&format!("Usage: iotrail {command}")));
     }
     End::Passed
@@ -170,10 +170,10 @@ fn words() -> End {
 const REJECTED_TERMS: usize = 8;
 const LONG_SENTENCES: usize = 2;
 
-/// Words of a sentence, at most, as in `styles/iotrail/SentenceLength.yml`.
+/// Maximum number of words in a sentence, as in `styles/iotrail/SentenceLength.yml`.
 const WORDS: usize = 25;
 
-/// `make prose` applies the same list to the documents, where Vale is installed.
+/// `make prose` applies the same list to the documents if Vale is installed.
 fn terms() -> End {
     let rules = include_str!("../../styles/iotrail/Terms.yml").lines().filter_map(|l| l.trim().strip_prefix('\''));
     let rules: Vec<(Regex, &str)> = rules
@@ -222,7 +222,7 @@ fn version() -> End {
     End::Passed
 }
 
-/// A program with capabilities that every user may run lets every user trace root's processes.
+/// A program with capabilities and execute permission for all users lets every user trace root's processes.
 fn setcap() -> End {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut left = ["README.md", "docs", "packaging", "src", "crates"].map(|name| root.join(name)).to_vec();

@@ -1,4 +1,4 @@
-//! Names that would steer a terminal or pass for a line of the tool's: of files, stores, experiments, arms and options.
+//! Names that would control a terminal or imitate a line of the tool: of files, stores, experiments, arms and options.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("hostile::values_of_options_are_escaped", options),
 ];
 
-/// Clear, title, clipboard, link, their forms in C1, bell, return, backspace, a line, turned writing, nothing to be seen.
+/// Clear, title, clipboard, link, their C1 forms, bell, carriage return, backspace, newline, bidirectional and zero-width characters.
 const HOSTILE: &str = "x\x1b[2J\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http:a\x1b\\\u{9b}31m\r\u{8}\nwarning: forged\n\u{202e}\u{200b}\u{2028}";
 
 /// With bytes that are not UTF-8.
@@ -66,7 +66,7 @@ fn files() -> End {
         (0, with("list --json", &[("--store", &store)])),
         (0, with("list", &[("--store", &store), ("--salvage", &name("new.db"))])),
         (0, with("check", &[("--file", &data)])),
-        // Its sides are text: cells of a run may be named.
+        // The sides are text, because they may name cells of a run.
         (2, with("compare", &[("", &json), ("", &json)])),
         (2, with("compare", &[("", OsStr::new(HOSTILE)), ("", OsStr::new(HOSTILE))])),
         (2, with("check", &[("--file", &other)])),

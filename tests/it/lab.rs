@@ -1,4 +1,4 @@
-//! The lab, as far as no machine boots: wrong use is one line, and nothing is fetched or left behind for it.
+//! The lab without booting a machine: a usage error is one line, fetches nothing and leaves nothing.
 
 use crate::tool::{Place, run};
 use crate::{End, Test};
@@ -51,7 +51,7 @@ fn wrong_use() -> End {
     End::Passed
 }
 
-/// A PATH on which there is nothing to fetch with.
+/// A PATH without a download program.
 fn bare(place: &Place, words: &[&str]) -> std::process::Command {
     let mut command = place.tool(words);
     command.env("PATH", place.path());

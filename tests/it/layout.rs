@@ -26,7 +26,7 @@ fn whole() -> End {
     End::Passed
 }
 
-/// A load that is laying out a target too large to finish during the test.
+/// Starts a load whose target is too large to be laid out during the test.
 fn laying_out(place: &Place) -> Child {
     let child = bench(place, "--count 8 --size 2g --file x").spawn().expect("the tool starts");
     let folder = place.path().to_owned();
@@ -63,7 +63,7 @@ fn stopped() -> End {
 
 fn refused() -> End {
     let place = Place::new();
-    // With this size it would take seconds if it were written first.
+    // Writing this size first would take seconds.
     let ended = run(&mut bench(&place, "--count 8 --size 4g --bs 1000 --file x"));
     assert_eq!(ended.status, 2);
     assert!(ended.one_line().starts_with("--bs 1000 is not a multiple of the "), "{}", ended.stderr);

@@ -49,10 +49,10 @@ use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// How a test that did not fail ended.
+/// The outcome of a test that did not fail.
 pub enum End {
     Passed,
-    /// This machine cannot set it up; why.
+    /// This machine cannot set the test up, for this reason.
     Skipped(String),
 }
 
@@ -114,7 +114,7 @@ fn main() {
         net::lost::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
-    // Counts are asserted and never times, but for the patience of the watchdogs: two at a time leave them some.
+    // Two tests at a time, so that the time limits of the watchdogs suffice. No other times are asserted.
     let args = Arguments::from_args();
     let args = Arguments { test_threads: args.test_threads.or(Some(2)), ..args };
     let conclusion = libtest_mimic::run(&args, trials);

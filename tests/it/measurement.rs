@@ -1,4 +1,4 @@
-//! `bench --json`: every field that programs rely on is there, with its type.
+//! `bench --json`: every documented field is present with its type.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ const FIELDS: &str = "
     warnings[].code string, warnings[].text string, warnings[].remedy string, host.target.interrupts[].irq number,
     host.target.interrupts[].name string, host.target.interrupts[].cpus list";
 
-/// The values at a path; none where a list on the way is empty.
+/// The values at a path; none if a list in the path is empty.
 fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     path.split('.').fold(vec![value], |values, step| {
         let (name, each) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
@@ -77,17 +77,17 @@ fn schema() -> End {
     assert_eq!(m["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(m["ios"], 3000);
     assert_eq!(m["load"]["ring"]["requested"], serde_json::json!(["coop_taskrun", "cqsize=64"]));
-    // 3,000 samples support a p99 and no p99.99.
+    // 3,000 samples are enough for a p99, but not for a p99.99.
     let latency = &m["latency_ns"];
     let order: Vec<u64> =
         ["min", "p50", "p90", "p95", "p99", "max"].iter().map(|q| latency[q].as_u64().expect("supported")).collect();
     assert!(order.is_sorted() && order[0] > 0, "{order:?}");
     assert!(latency["p99_99"].is_null(), "one in 10,000 of 3,000 is nothing seen");
-    // Unwatched: unknown is null, never 0.
+    // Without probes: an unknown value is null, not 0.
     assert_eq!(m["probe"]["mode"], "off");
     assert!(m["probe"]["completions_seen"].is_null() && m["per_io"]["kicks"].is_null());
     assert_eq!(m["vehicles"].as_array().map(Vec::len), Some(0));
-    // The load's own counts are known without probes: at most one enter each to submit and to wait.
+    // The load counts its own calls without probes: at most one enter per I/O to submit and one to wait.
     let calls = m["per_io"]["syscalls"].as_f64().expect("counted by the load");
     assert!((1.0..=2.0).contains(&calls), "{calls}");
     let rate = m["ios"].as_f64().expect("a number") / (m["elapsed_ns"].as_f64().expect("a number") / 1e9);

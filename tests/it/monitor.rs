@@ -1,4 +1,4 @@
-//! `monitor` and `stalls`, as far as they go without probes.
+//! `monitor` and `stalls` without probes.
 
 use crate::bad_load::assert_refused;
 use crate::confine;

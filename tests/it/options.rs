@@ -55,7 +55,7 @@ fn engines() -> End {
                     if reaper != "same" && matches!(engine, "sync" | "null") {
                         continue;
                     }
-                    // The other options take turns, so that each value meets each engine and direction.
+                    // The other options alternate, so that each value is combined with each engine and direction.
                     let turn = |of: &[&str]| of[runs % of.len()].to_owned();
                     let depth = if engine == "sync" { "--depth 1" } else { "--depth 4 --batch 2" };
                     let mut options = format!(
@@ -80,7 +80,7 @@ fn engines() -> End {
                         };
                         options += &turn(&["", " --ring coop_taskrun", " --force-async"]);
                     }
-                    // A written target has to be a new file.
+                    // A write needs a new file.
                     if target && rw.contains('w') {
                         options += " --file new --size 1m";
                     }
@@ -99,7 +99,7 @@ fn engines() -> End {
             }
         }
     }
-    // 3 engines of 5 directions with 6 ways each, io_uring's no-op 6, sync 5 · 2, null 6 · 2.
+    // 3 engines with 5 directions and 6 combinations each; io_uring's no-op 6; sync 5 · 2; null 6 · 2.
     assert_eq!(runs, 3 * 5 * 6 + 6 + 10 + 12);
     End::Passed
 }
@@ -127,11 +127,11 @@ fn ring_flags() -> End {
             assert_eq!(granted, asked, "exactly the flags that were asked for");
         }
     }
-    // A no-op has no disk that would need poll queues.
+    // A no-op needs no disk with poll queues.
     for flags in ["iopoll", "iopoll,hybrid_iopoll", "iopoll,sqpoll"] {
         measured(&format!("--rw nop --count 32 --depth 4 --ring {flags}"));
     }
-    // No flag but those of the list, and none at all without it.
+    // Only the listed flags are set: none without a list.
     let m = measured("--count 8");
     assert_eq!(m["load"]["ring"], json!({"requested": [], "granted": []}));
     End::Passed
@@ -209,7 +209,7 @@ fn verify() -> End {
     let ended = read("--buffered --json");
     let found = &ended.json()["corruption"];
     assert_eq!((ended.status, &found["offset"], &found["blocks"]), (5, &json!(20480), &json!(1)), "{found}");
-    // In the warm-up it is no less corrupt.
+    // The warm-up finds it too.
     let reads = "bench --trace off --rw read --verify --file x --size 128k --warmup 2s --count 1 --buffered";
     assert_eq!(run(&mut place.tool(reads.split(' '))).status, 5);
     End::Passed

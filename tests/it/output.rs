@@ -1,4 +1,4 @@
-//! Standard output that has gone away or is full; standard error that is full.
+//! A closed or full standard output; a full standard error.
 
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -50,7 +50,7 @@ fn printing(place: &Place) -> Vec<Command> {
 fn early() -> End {
     let place = Place::new();
     for command in &mut printing(&place) {
-        // `| head -1`, and a reader that never reads at all.
+        // `| head -1`, and a reader that never reads.
         for bytes in [1, 0] {
             let mut child = command.spawn().expect("the tool starts");
             let mut reader = child.stdout.take().expect("a pipe");
@@ -89,7 +89,7 @@ fn full_error() -> End {
     assert_eq!(status(&mut place.tool(["bench", "--engine", "none"])), 2);
     assert_eq!(status(&mut place.tool([""; 0])), 2);
     assert_eq!(status(&mut bench(&place, "--rw nop --count 8")), 0);
-    // A disk that is full while the target is laid out, without an output for the error.
+    // The disk becomes full while the target is laid out, and the error has no output.
     assert_eq!(status(&mut bench(&place, "--file x --size 4000000t")), 3);
     assert_eq!(place.contents().len(), 0);
     End::Passed
@@ -144,7 +144,7 @@ fn page() -> End {
         let whole = run(&mut report(&place, &["-o", name])).ok();
         assert!(whole.stdout.starts_with(BEGINS) && whole.stdout.trim_end().ends_with("</html>"), "{name}");
         assert_eq!(whole.stderr, "", "{name}");
-        // `| head -1`: it ends, and reads nothing of its own.
+        // `| head -1`: the tool exits without an error.
         let mut child = report(&place, &["-o", name]).spawn().expect("the tool starts");
         let mut reader = child.stdout.take().expect("a pipe");
         reader.read_exact(&mut [0; 15]).expect("its first line");
@@ -179,7 +179,7 @@ fn pipe() -> End {
     ended.ok();
     end(reader).ok();
     assert!(std::fs::read_to_string(place.join("got")).expect("UTF-8").trim_end().ends_with("</html>"));
-    // A reader that stalls is waited for, and a signal ends that.
+    // The tool waits for a stalled reader until a signal arrives.
     let idle = OpenOptions::new().read(true).write(true).open(place.join("fifo")).expect("our own pipe");
     // The complete page must not fit into it. SAFETY: `idle` is open, and the size is a number.
     let size = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&idle), libc::F_SETPIPE_SZ, 4096) };
@@ -207,7 +207,7 @@ fn all_or_none() -> End {
     let tables: Vec<_> = std::fs::read_dir(place.join("whole")).expect("it was made").flatten().collect();
     assert!(tables.len() > 1);
     std::fs::create_dir(place.join("some")).expect("our own folder");
-    // Whichever table comes last, one of them cannot be put in its place.
+    // One of the tables cannot be renamed to its final name, whichever is written last.
     for table in &tables {
         let name = table.file_name();
         std::fs::write(place.join("some").join(&name), "somebody's").expect("our own folder");
@@ -218,7 +218,7 @@ fn all_or_none() -> End {
         assert_eq!(left, std::slice::from_ref(&name), "{ended:?}");
         std::fs::remove_file(place.join("some").join(&name)).expect("our own file");
     }
-    // A disk that fills: the directory is removed too.
+    // The disk becomes full: the directory is removed too.
     if let Some(reason) = confine::cannot_mount(c"tmpfs") {
         return End::Skipped(reason);
     }

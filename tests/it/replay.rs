@@ -1,4 +1,4 @@
-//! `replay` of fio's iologs, which need no probes: what it refuses, what it prints, and that it writes to no recorded file.
+//! `replay` of fio's iologs, without probes: its refusals, its output, and that it does not write to a recorded file.
 
 use serde_json::Value;
 

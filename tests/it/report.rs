@@ -31,7 +31,7 @@ fn again() -> End {
     assert!(screen.starts_with("two against one: ") && screen.lines().count() <= 20, "{screen}");
     let full = run(&mut place.tool(["report", "1", "--store", "s.db", "--full"])).ok().stdout;
     assert!(full.starts_with(&without_how(&screen)) && full.contains("conclusion"), "{full}");
-    // A single measurement is shown as `bench` shows it.
+    // A single measurement is printed as `bench` prints it.
     let m = run(&mut bench(&place, "--rw nop --count 1000 --json")).ok();
     place.write("m.json", &m.stdout);
     let told = run(&mut place.tool(["report", "m.json"])).ok().stdout;

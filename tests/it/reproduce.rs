@@ -57,7 +57,7 @@ fn measured() -> End {
     );
     let lines = r["lines"].as_array().expect("a list");
     assert_eq!((r["parts"][0]["experiment"].as_str(), lines.len()), (Some("vldb26-worker"), 4));
-    // Work of a worker takes longer on every machine.
+    // A request through an io-wq worker takes longer on every machine.
     let slower = &lines[0];
     assert!(slower["measured_value"].as_f64().is_some_and(|x| x < 0.8), "{slower}");
     assert!((slower["published_value"].as_f64().expect("a number") - 0.1406).abs() < 1e-3, "{slower}");
@@ -76,7 +76,7 @@ fn measured() -> End {
     assert!(said.contains("iotrail reproduce vldb26 --quick --only worker --stored --store s.db --full"), "{text}");
     let full = run(&mut place.tool([&worker[..], &["--stored", "--full"]].concat())).ok().stdout;
     assert!(full.contains("bench_async_tw.csv") && full.contains("worker: "), "{full}");
-    // The other form is another load, and was not run.
+    // The full form has a different load and was not run.
     let other =
         run(&mut place.tool(["reproduce", "vldb26", "--only", "worker", "--stored", "--json", "--store", "s.db"]));
     let other = other.ok().json();

@@ -43,7 +43,7 @@ fn corruption() -> End {
          warmup = \"0\"\nrw = \"read\"\nverify = true\nbuffered = true\ncount = 64\n\n\
          [[arm]]\nname = \"good\"\nfile = \"good\"\n\n[[arm]]\nname = \"bad\"\nfile = \"bad\"\n",
     );
-    // The order of a block is the seed's: both are met.
+    // The seed determines the order of a block; both orders occur.
     let mut kept = [false; 2];
     for seed in 1..=6 {
         let args = ["run", "e.toml", "--store", "s.db", "--seed", &seed.to_string()].map(str::to_owned);
@@ -148,7 +148,7 @@ fn small() -> End {
     let runs = listed["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 1);
     assert_eq!((&runs[0]["done"], &runs[0]["planned"], &runs[0]["experiment"]), (&json!(4), &json!(4), &json!("tiny")));
-    // All of it as text, too.
+    // The same as text.
     let text = run(place.tool(["run", "e.toml", "--store", "s.db", "--full", "--file"]).arg(file())).ok();
     assert!(text.stdout.contains("Does it run?") && text.stdout.contains("coop"), "{}", text.stdout);
     End::Passed

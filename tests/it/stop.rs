@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
     ("stop::a_stopped_bench_prints_a_partial_result_and_reports_the_stop", stopped_bench),
 ];
 
-/// Measurements that the store holds; `None`: it is not there yet, or in the middle of a transaction.
+/// Number of stored measurements; `None`: the store does not exist yet, or a transaction is open.
 fn stored(store: &Path) -> Option<Vec<String>> {
     let db = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
     let mut query = db.prepare("SELECT json FROM measurements ORDER BY measurement").ok()?;
@@ -111,7 +111,7 @@ fn marked(mark: &str) -> usize {
     lines.filter(|line| *line == format!("sleep\0{mark}\0").into_bytes()).count()
 }
 
-/// Also processes that left its group or its session, in a server without exec, its client, and background processes of --prepare.
+/// Includes processes that left the group or the session: of a server without exec, of its client, and of --prepare.
 fn programs() -> End {
     // SAFETY: only asks.
     let users: &[u32] = if unsafe { libc::geteuid() } == 0 { &[0, 65_534] } else { &[0] };
@@ -145,7 +145,7 @@ fn killed() -> End {
     let child = begin(&place);
     first_stored(&place);
     kill(child.id(), libc::SIGKILL);
-    // Neighbours hold the same standard output: its end is theirs.
+    // Neighbours have the same standard output: end of file means that they have exited.
     let ended = end(child);
     assert_eq!((ended.status, ended.stdout.as_str()), (128 + libc::SIGKILL, ""));
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();

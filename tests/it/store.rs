@@ -31,7 +31,7 @@ fn place_of_it() -> End {
     assert!(place.join("state/iotrail/iotrail.db").is_file());
     go("XDG_STATE_HOME", None);
     assert!(place.join("home/.local/state/iotrail/iotrail.db").is_file());
-    // The specification requires ignoring a relative one.
+    // The XDG specification requires that a relative path is ignored.
     go("XDG_STATE_HOME", Some("relative".into()));
     assert!(!place.join("relative").exists());
     let ended = run(place.tool(["list"]).env_remove("HOME"));

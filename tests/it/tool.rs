@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::ended::end_within;
 pub use crate::ended::{Ended, kill};
 
-/// Every command of these tests needs less than a tenth of this; one that hangs fails its test, not the complete run.
+/// Time limit of a command: more than ten times the longest. A hanging command fails only its test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -25,7 +25,7 @@ impl Place {
         Self::under(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// One that every user can reach and write to.
+    /// A directory that every user can reach and write to.
     pub fn public() -> Self {
         let place = Self::under(&std::env::temp_dir());
         let mode = std::fs::Permissions::from_mode(0o777);
@@ -129,7 +129,7 @@ pub fn run(command: &mut Command) -> Ended {
     ended
 }
 
-/// Asks `happened` again and again until it answers.
+/// Polls `happened` until it returns a value.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
@@ -156,7 +156,7 @@ pub fn at_work(child: &Child) -> u32 {
     })
 }
 
-/// `bench` with these options (whole words), short and unwatched.
+/// A short `bench` with these options (separated by spaces), without probes.
 pub fn bench(place: &Place, options: &str) -> Command {
     let mut command = place.tool(["bench", "--trace", "off", "--warmup", "0"]);
     command.args(options.split_whitespace());
@@ -178,7 +178,7 @@ pub fn file() -> PathBuf {
     path
 }
 
-/// Removes it again, once no test needs it any more.
+/// Removes the file after the last test.
 pub fn remove_file() {
     drop(FILE.lock().unwrap_or_else(PoisonError::into_inner).take());
 }

@@ -66,7 +66,7 @@ fn no_process() -> End {
     for wrong in ["0", "-1", "x", "4294967296"] {
         refused(&["-p", wrong], 2, "invalid value '*' for '--pid <TGID>': *; see `iotrail trace --help`");
     }
-    // A thread, which is alive for as long as the load is.
+    // A thread ID, valid as long as the load runs.
     let place = Place::new();
     let child = crate::tool::bench(&place, "--rw nop --runtime 1h").spawn().expect("the tool starts");
     let thread = at_work(&child);
@@ -92,7 +92,7 @@ fn options() -> End {
     ] {
         refused(&[option, value, "--", "touch", "x"], 2, "invalid value '*' for '*; see `iotrail trace --help`");
     }
-    // A code that no finding has would never fail.
+    // An unknown code of a finding would never fail the command.
     let line = "invalid value 'slow' for '--fail-on <CODE>' [possible values: *, overlapping_buffers]; see `iotrail trace --help`";
     refused(&["--fail-on", "reordered", "--fail-on", "slow", "--", "touch", "x"], 2, line);
     End::Passed

@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 
 fn planned(place: &Place, args: &[&str]) -> Value {
     let ended = run(&mut place.tool([&["try", "--plan", "--json", "--seed", "7"], args].concat())).ok();
-    // Nothing but which way its figure is taken to be better.
+    // Only the assumed direction of the metric is printed.
     let guessed = if args.contains(&"--metric") { "tps: more is better; add :less if it is not\n" } else { "" };
     assert_eq!(ended.stderr, guessed);
     serde_json::from_str(&ended.stdout).expect("JSON")
@@ -75,7 +75,7 @@ fn saved() -> End {
     let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
     assert_eq!(again.status, 2, "{}", again.stderr);
     assert!(again.one_line().ends_with("mine.toml exists already; name a new file"), "{}", again.stderr);
-    // Nor through a link, whatever it leads to.
+    // The same for a symbolic link.
     std::os::unix::fs::symlink("victim", place.join("link")).expect("our own folder");
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--save", "link", "--store", "s.db", "--", "true"]));
@@ -106,7 +106,7 @@ fn refused() -> End {
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
     }
-    // The place in the experiment that the options make is none of the user's.
+    // The error names the option, not a line of the generated experiment.
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
         let said = "'metric' does not accept [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail: choose another name";
@@ -133,7 +133,7 @@ fn refused() -> End {
     End::Passed
 }
 
-/// experiments/programs: whatever of it is installed here.
+/// The experiments in experiments/programs whose programs are installed here.
 fn examples() -> End {
     let place = Place::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/programs");

@@ -56,7 +56,7 @@ fn sum(thread: &ThreadAccount, of: impl Fn(&ThreadRow) -> bool) -> u64 {
     thread.rows.iter().filter(|row| of(row)).map(|row| row.ns).sum()
 }
 
-/// The rows sum to the wall time, almost nothing is unknown, and the running time is the scheduler's up to the cost of a switch.
+/// The rows sum to the wall time, almost nothing is unknown, and the running time equals the scheduler's within the cost of a switch.
 fn closes(thread: &ThreadAccount) {
     assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
     let unknown = sum(thread, |row| row.state == ThreadState::Unknown);
@@ -64,7 +64,7 @@ fn closes(thread: &ThreadAccount) {
     let running = sum(thread, |row| row.state == ThreadState::Running);
     let cpu = thread.cpu_ns.expect("it is read");
     let switches: u64 = thread.rows.iter().filter_map(|row| row.count).sum();
-    // The tracepoint comes some time after the scheduler has looked at its clock, and programs of others may run between the two.
+    // The tracepoint fires some time after the scheduler has read its clock; BPF programs of other tracers may run in between.
     let apart = thread.wall_ns / 50 + 10_000_000 + switches * 20_000;
     assert!(running.abs_diff(cpu) <= apart, "running {running}, {cpu} by the scheduler: {thread:?}");
 }
@@ -72,7 +72,7 @@ fn closes(thread: &ThreadAccount) {
 fn sleeps() -> Result<(), Failed> {
     let t = shell("sleep 0.5")?;
     threads(&t)?.iter().for_each(closes);
-    // A shell becomes its last command.
+    // The shell executes its last command without fork.
     let sleep = named(&t, "sleep")?;
     let asleep = sum(sleep, |row| row.reason == Some(Reason::Sleep));
     assert!((490_000_000..=sleep.wall_ns).contains(&asleep), "{sleep:?}");
@@ -123,7 +123,7 @@ fn fsync() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The rows sum to the latency, whose mean without the queues is the printed mean; little is unknown, and each stage of the
+/// The rows sum to the latency. Its mean without the queues equals the printed mean, little is unknown, and each stage of the
 /// scenario is present.
 fn requests() -> Result<(), Failed> {
     use RequestStage::{Device, InFlight, Inline, Iowq, IowqQueue, Ordered, Poll, Posted, Ready, Unsubmitted};
@@ -156,7 +156,7 @@ fn requests() -> Result<(), Failed> {
         if scenario != "drained" {
             assert!(sum(RequestStage::Unknown) <= account.latency_sum_ns / 20, "{scenario}: {account:?}");
         }
-        // Requests of contexts have no latency but that until they are reaped.
+        // Requests of native and POSIX AIO have only the latency until reaped.
         let queues = if t.rings.is_empty() { 0 } else { sum(Posted) + sum(Unsubmitted) };
         let mean = (account.latency_sum_ns - queues) as f64 / account.count as f64;
         let printed = t.total.latency_ns.mean.ok_or("a mean")?;
@@ -221,9 +221,9 @@ fn calls() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Two loops have one CPU in turns.
+/// Two loops alternate on one CPU.
 fn holders() -> Result<(), Failed> {
-    // Real-time threads of one priority take turns on the CPU, whatever else wants it.
+    // SCHED_RR threads of one priority alternate on the CPU, independent of other threads.
     let t = shell("for i in 1 2; do timeout 1 chrt -r 1 taskset -c 0 sh -c 'while :; do :; done' & done; wait; true")?;
     let loops: Vec<&ThreadAccount> =
         threads(&t)?.iter().filter(|thread| thread.comm == "sh" && thread.cpus == Some(1)).collect();

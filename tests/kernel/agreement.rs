@@ -1,4 +1,4 @@
-//! The tool's counts against observers that are not ours: /proc/interrupts and strace.
+//! The tool's counts compared with independent observers: /proc/interrupts and strace.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("agreement::{name}"), test)).collect()
 }
 
-/// Within a part of the other.
+/// `ours` differs from `theirs` by at most the share `within`.
 fn near(what: &str, ours: f64, theirs: f64, within: f64) -> Result<(), String> {
     let so = (ours - theirs).abs() <= within * theirs.max(1.0);
     so.then_some(()).ok_or(format!("{what}: {ours} against {theirs}"))
@@ -46,17 +46,17 @@ fn proc_interrupts() -> Result<(), Failed> {
             let theirs = res.proc_count.expect("a row of reschedule interrupts");
             assert!(theirs <= around.count("RES", cpu).expect("a row of reschedule interrupts"));
             near("reschedule IPIs on the load's CPU", res.count as f64, theirs as f64, 0.01)?;
-            // Those of them that are the load's, and the kicks sent to it: each kick arrives, and little else does.
+            // The reschedule IPIs of the load, and the kicks sent to it: nearly all of these IPIs are kicks.
             let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios.unwrap() as f64;
             let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios.unwrap() as f64;
-            // Its main thread may be on another CPU, and gets some there.
+            // Its main thread may receive some on another CPU.
             let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
             // In emulation a read of /proc/interrupts takes as long as some tens of interrupts.
             let meanwhile = if is_emulated() { 0.01 * everywhere as f64 } else { 5.0 };
             assert!(resched <= everywhere as f64 + meanwhile, "{resched} of {everywhere}");
             near("kicks are nearly all of the load's", kicks, resched, 0.1)?;
-            // One read at a time: each has one interrupt of the disk's, which others use too, save those that no probe saw. Under emulation
-            // the handler may be slower than the drive, and find the next one's end before it returns: /proc/interrupts has fewer then.
+            // One read at a time: each has one interrupt of the disk, which other programs use too; the probes miss some. Under emulation
+            // the handler may find the next completion before it returns, and /proc/interrupts counts fewer.
             let lines: Vec<String> =
                 m.host.target.iter().flat_map(|t| &t.interrupts).map(|l| l.irq.to_string()).collect();
             let of_disk = || m.interrupts.iter().filter(|i| lines.iter().any(|line| i.vector == *line));
@@ -116,7 +116,7 @@ fn strace() -> Result<(), Failed> {
 }
 
 fn neighbour() -> Result<(), Failed> {
-    // The same load, unwatched, in another process, for as long as ours lasts.
+    // The same load without probes in another process, at least as long as the traced one.
     let other = Beside::bench(file(), "--depth 4")?;
     let ours = watched("--depth 4 --runtime 1s");
     exact(&ours);
@@ -127,7 +127,7 @@ fn neighbour() -> Result<(), Failed> {
 }
 
 fn peek_makes_no_calls() -> Result<(), Failed> {
-    // One call per I/O, the submission's: looking makes none. POSIX AIO's calls are counted by the tracepoint.
+    // One call per I/O, for the submission: polling makes none. The tracepoint counts POSIX AIO's calls.
     let m = watched("--depth 1 --cpus non-irq --wait peek --runtime 1s");
     near("system calls per I/O", m.per_io.syscalls.expect("io_uring counts its calls"), 1.0, 0.001)?;
     let m = watched("--engine sync --depth 1 --count 5000 --warmup 0");

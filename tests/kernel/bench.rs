@@ -13,7 +13,7 @@ use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 use crate::ground::{is_emulated, may_lose};
 use crate::trial;
 
-/// Why this machine can run none of these tests; `None`: it can.
+/// The reason why this machine cannot run these tests; `None`: it can.
 pub fn missing() -> Option<String> {
     // SAFETY: geteuid takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -67,7 +67,7 @@ pub fn file() -> &'static Path {
     })
 }
 
-/// `bench --json` with these options, whole words only. The default warm-up is for comparisons; counts need none as long.
+/// `bench --json` with these options, separated by spaces, and a short warm-up: counts need none of the default length.
 pub fn run(options: &str) -> Measurement {
     let warmup: &[&str] = if options.contains("--warmup") { &[] } else { &["--warmup", "100ms"] };
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -80,16 +80,15 @@ pub fn run(options: &str) -> Measurement {
     serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
 }
 
-/// On the test's file, with probes.
+/// Runs on the test's file, with probes.
 pub fn watched(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     exact(&m);
     m
 }
 
-/// The first result of `attempt` that `holds` accepts, of at most five with growing pauses. Other programs on the machine send interrupts
-/// of their own, which carry completions too; the kernel's rule shows in one quiet second. An invariant that no other
-/// program can break is asserted in `attempt`.
+/// The first result of `attempt` that `holds` accepts, of at most five with growing pauses. Interrupts of other programs deliver
+/// completions too; one quiet second is enough to show the kernel's rule. `attempt` asserts the invariants that no other program can break.
 #[track_caller]
 pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String>) -> T {
     match trial::attempts(&[0, 0, 1, 2, 4], attempt, holds) {
@@ -98,7 +97,7 @@ pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String
     }
 }
 
-/// On the test's file, with probes, until [the rule](rule) is true for a delivery path.
+/// Runs on the test's file with probes, until [the rule](rule) is true for a delivery path.
 #[track_caller]
 pub fn watched_until(options: &str, vehicle: DeliveryPath) -> Measurement {
     until(|| watched(options), |m| rule(m, vehicle))
@@ -134,9 +133,8 @@ pub fn detailed(m: &Measurement, vehicle: DeliveryPath, detail: &str) -> f64 {
     m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios.unwrap() as f64
 }
 
-/// Share of completions whose device was done before io_uring_enter returned from their submission, which is more frequent on a
-/// faster disk: the submitting call itself posts them, or their task work runs on the way out of it, for any
-/// flags of the ring.
+/// Share of completions whose device was done before io_uring_enter returned from their submission. It is higher on a
+/// faster disk. With any ring flags the submitting call posts these completions, or their task work runs at its exit.
 pub fn early(m: &Measurement) -> f64 {
     share(m, DeliveryPath::Inline) + detailed(m, DeliveryPath::SyscallExit, "io_uring_enter")
 }
@@ -144,8 +142,8 @@ pub fn early(m: &Measurement) -> f64 {
 /// Whether a delivery path has nearly all completions except the [early](early) ones.
 pub fn rule(m: &Measurement, vehicle: DeliveryPath) -> Result<(), String> {
     let got = share(m, vehicle);
-    // A disk of a fast host may be done before most submissions return: that leaves few to judge, but never a wrong one. An
-    // emulated CPU is so slow that a tick comes before many of the ready ones are polled.
+    // A disk of a fast host may be done before most submissions return, which leaves few completions to judge. On an emulated CPU
+    // a tick comes before many of the ready ones are polled.
     let late = 1.0 - early(m);
     let nearly_all = if is_emulated() { 0.5 } else { 0.95 };
     if got >= nearly_all * late || late * (m.ios.unwrap() as f64) < 50.0 {

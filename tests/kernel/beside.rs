@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use iotrail_schema::measurement::Measurement;
 use libtest_mimic::Failed;
 
-/// Looks every few milliseconds until it has happened.
+/// Polls the condition every few milliseconds until it is true.
 #[track_caller]
 pub fn within_a_minute(what: &str, happened: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -17,11 +17,11 @@ pub fn within_a_minute(what: &str, happened: impl Fn() -> bool) {
     }
 }
 
-/// Killed if the test ends before it does.
+/// Killed on drop.
 pub struct Beside(Option<Child>);
 
 impl Beside {
-    /// `bench` on a file, unwatched, at work by the time that this returns.
+    /// Starts `bench` on a file without probes; returns after its load has started.
     pub fn bench(file: &Path, options: &str) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         command.args(["bench", "--json", "--trace", "off", "--warmup", "0", "--runtime", "1h"]);
@@ -51,7 +51,7 @@ impl Beside {
         })
     }
 
-    /// Ends it like Ctrl-C; returns its measurement so far.
+    /// Ends the load with SIGINT; returns its measurement so far.
     pub fn stop(mut self) -> Result<Measurement, Failed> {
         let child = self.0.take().expect("it was not waited for");
         // SAFETY: a signal to an unreaped child; the call does not access memory.

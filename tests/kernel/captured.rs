@@ -29,7 +29,7 @@ fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The events of a command, and what iotrail printed.
+/// The recorded events of a command, and iotrail's output.
 fn record(name: &str, options: &[&str], command: &[&str]) -> (PathBuf, Vec<ReplayEvent>, String) {
     let path = scratch(name);
     let mut trace = Command::new(TOOL);
@@ -62,7 +62,7 @@ fn files(events: &[ReplayEvent]) -> Vec<&ReplayFile> {
     events.iter().filter_map(|e| if let ReplayEvent::File(f) = e { Some(f) } else { None }).collect()
 }
 
-/// Every number is of an event before.
+/// Every reference is to an earlier event.
 fn defined_before_use(events: &[ReplayEvent]) {
     let (mut files, mut rings) = (BTreeSet::new(), BTreeSet::new());
     for event in events {
@@ -141,7 +141,7 @@ fn exact() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls of one thread do not overlap, a request is within its call, and thinking takes no more time than there is between calls.
+/// Calls of one thread do not overlap, a request is within its call, and a think time is not longer than the gap between calls.
 fn in_order(events: &[ReplayEvent]) {
     let mut left: BTreeMap<u32, u64> = BTreeMap::new();
     let mut open: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -180,7 +180,7 @@ fn native_aio() -> Result<(), Failed> {
     assert_eq!(requests(&events).len() as i64, taken);
     let reaped: i64 = all.iter().filter(|c| c.kind == ReplayCallKind::GetEvents).map(|c| i64::from(c.result)).sum();
     assert_eq!(reaped, taken);
-    // Each submission has reaped all of those before.
+    // Each submission has reaped all earlier requests.
     assert!(submits.iter().zip(0..).all(|(c, i)| c.reaped == i * c.result as u64), "{submits:?}");
 
     // Without a call that reaps, the ring's head in the program's memory counts.
@@ -196,7 +196,7 @@ fn native_aio() -> Result<(), Failed> {
     Ok(())
 }
 
-/// At 100,000 per second where the machine allows it, of which none may be lost at any speed.
+/// 100,000 requests per second if the machine allows it. None may be lost at any rate.
 fn complete() -> Result<(), Failed> {
     let load =
         "bench --json --trace off --warmup 0 --buffered --depth 16 --batch 4 --rate 100000 --count 300000 --file";

@@ -139,7 +139,7 @@ fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String
     Ok((screen, printed))
 }
 
-/// Where every user can execute it.
+/// A path where every user can execute the program.
 pub fn build(source: &str) -> Result<PathBuf, Failed> {
     let source = folder().join(source);
     if source.extension().is_some_and(|e| e == "js") {

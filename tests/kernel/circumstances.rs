@@ -71,7 +71,7 @@ fn direct() -> Result<(), Failed> {
     let m = of_disk("--direct --depth 8 --runtime 1s --warmup 200ms");
     let device = around(&m).device.as_ref().expect("the test's disk counts");
     assert_eq!(device.asked_bytes, m.bytes.unwrap());
-    // Bytes that the load reads from a device are among the device's.
+    // The device's bytes include the bytes that the load reads from it.
     assert!(device.read_bytes >= m.bytes.unwrap(), "{device:?}");
     assert!(device.read_bytes as f64 <= 1.05 * m.bytes.unwrap() as f64 + f64::from(640 << 10), "{device:?}");
     let c = around(&m);
@@ -198,7 +198,7 @@ fn throttled() -> Result<(), Failed> {
     let m: Measurement = serde_json::from_slice(&out.stdout)?;
     let c = around(&m);
     assert_eq!(c.cpu_quota, Some(0.2));
-    // A thread that always computes has 20 ms of each 100, and others may keep it waiting before it has had them.
+    // A busy thread gets 20 ms of every 100 ms, and may wait for other threads before it has used them.
     let share = c.throttled_ns.expect("told") as f64 / c.span_ns as f64;
     assert!((0.05..1.0).contains(&share), "{c:?}");
     assert!(codes(&m).contains(&"throttled"), "{:?}", m.warnings);

@@ -38,7 +38,7 @@ const FILES: [(&str, &str); 4] =
     [(NAME, "read"), ("by_index", "by_index"), ("deleted", "deleted"), ("eventfd", "eventfd")];
 
 fn exact() -> Result<(), Failed> {
-    // The names are found while it lives, or just the last parts.
+    // Full paths can be read only while the process lives; later only the last parts.
     for options in [&["--count", "4000", "--pause-ms", "300"][..], &["--count", "40"]] {
         let (trace, truth) = watch_with("files", options);
         assert_eq!(trace.total.files.len(), FILES.len(), "{:#?}", trace.total.files);

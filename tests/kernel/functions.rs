@@ -39,7 +39,7 @@ struct Theirs {
     kicks: u64,
 }
 
-/// Each scenario's every request is queued once or completes inline.
+/// In each scenario every request is queued once or completes inline.
 fn agrees(scenario: &str) -> Result<(), Failed> {
     let (trace, theirs) = watched_by_both(scenario)?;
     let total = &trace.total;
@@ -97,7 +97,7 @@ fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
     Ok((trace, counted(&said)))
 }
 
-/// Out of the maps as it prints them: `@added: 3000`, and a stack for each key of the other.
+/// Parses bpftrace's printed maps: `@added: 3000`, and a stack per key of the other map.
 fn counted(said: &str) -> Theirs {
     let mut theirs = Theirs::default();
     let mut kick = false;

@@ -53,8 +53,8 @@ pub fn is_emulated() -> bool {
     iotrail_host::virtualisation::detect().as_deref() == Some("qemu")
 }
 
-/// Where the kernel runs tracepoints' programs preemptibly (Linux 7), a program that lost its CPU before its first instruction has come
-/// to an end is passed over by the next one there: an emulated CPU takes long for that instruction.
+/// If the kernel runs programs on tracepoints preemptibly (Linux 7), a program preempted before its first instruction completes
+/// makes the next one on that CPU be skipped. On an emulated CPU that instruction takes long.
 pub fn may_lose() -> bool {
     is_emulated() && Facts::of_this_kernel().preemptible
 }
@@ -107,7 +107,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     let seen: u64 = total.vehicles.iter().map(|v| v.completions).sum();
     let lost = total.probe.lost.expect("losses are counted");
     if lost > 0 && may_lose() {
-        // Each is at most one completion, and then no other count is exact.
+        // Each missed event is at most one completion; then no other count is exact.
         let expected = number(&truth["expected"], "completions");
         assert!(seen <= expected && expected - seen <= lost, "{scenario}: {seen} of {expected} with {lost} lost");
         eprintln!("ground::{scenario}: {lost} events lost, {seen} completions of {expected} seen");
@@ -312,7 +312,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         if beside_others && !expected.keys().any(|k| k.starts_with("timer_tick")) { by("timer_tick") } else { 0 };
     let early = early + waited;
     let late = 1.0 - early as f64 / trace.total.ios.max(1) as f64;
-    // How a burst of wake-ups from the other CPU meets the thread is the two CPUs' affair.
+    // The delivery of a burst of wake-ups from another CPU depends on the timing of the two CPUs.
     let by_chance = ["linked", "kick_bursts"].contains(&scenario);
     let mut named = 0;
     for (vehicle, range) in expected {
@@ -340,14 +340,14 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     // A kernel that runs them in reverse mixes the earlier order; and before 6.13 runs are not capped.
     may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
     may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
-    // Nor do requests outlive their buffers there: the kernel waits for them.
+    // On these kernels requests do not outlive their buffers: the kernel waits for them.
     may_miss |= finding == Some("unregistered_in_flight") && version().is_some_and(|v| v < (6, 13, 0));
     let mut allowed: Vec<&str> = truth["allowed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     // A scenario lays its file out, or reads it into the page cache, before it begins.
     allowed.push("synchronous_calls");
     if is_emulated() {
-        // The emulated drive's requests are its own threads', and end in the order that the host runs these in. It and the CPUs are slow:
-        // more waits for it, and threads that look for a while fall asleep in between.
+        // Threads of the emulator complete the emulated drive's requests, in the order in which the host runs these threads. Drive and
+        // CPUs are slow: more requests wait for the drive, and threads that poll for a limited time fall asleep in between.
         allowed.extend(["reordered", "iowq_fanout", "punted", "sqpoll_napping"]);
         // Findings that weigh times are not made on an emulated machine.
         may_miss |= finding.is_some_and(|code| diagnose::unjudged(trace, code).is_some());
@@ -357,7 +357,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         allowed.push("kick_storm");
     }
     if !crate::order::is_kept_here() {
-        // True of whatever is ready together.
+        // True of all requests that are ready together.
         allowed.extend(["delivered_out_of_order", "reordered"]);
     }
     if scenario == "batches_of_8_sqpoll" && version().is_some_and(|v| v < (6, 16, 0)) {

@@ -132,7 +132,7 @@ fn main() {
     let sleeping = cases::that_sleep();
     let (patient, others) =
         all.into_iter().partition(|t| PATIENT.contains(&t.name()) || sleeping.iter().any(|name| name == t.name()));
-    // One at a time: each one has the CPUs and the disk to itself.
+    // One at a time: each test needs the CPUs and the disk for itself.
     let conclusion = libtest_mimic::run(&Arguments { test_threads: Some(1), ..args.clone() }, others);
     let waited = libtest_mimic::run(&Arguments { test_threads: Some(4), ..args }, patient);
     if !trial::are_steady() || waited.has_failed() {

@@ -39,7 +39,7 @@ fn by(text: &str, family: &str, label: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Its address, from its first line.
+/// The address of the endpoint, from iotrail's first line.
 fn address(said: &mut impl BufRead) -> Result<String, Failed> {
     let mut line = String::new();
     said.read_line(&mut line)?;
@@ -58,7 +58,7 @@ fn asleep() -> Result<(), Failed> {
     let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
     let at = address(&mut said)?;
     let mut seen = 0;
-    // While the program is there; a later look than the last one each time.
+    // Scrapes while the program runs, each with later values than the one before.
     while seen < 48 && trace.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(250));
         let Ok(text) = scrape(&at) else { break };
@@ -98,7 +98,7 @@ fn scraped() -> Result<(), Failed> {
     let mut text = scrape(&at)?;
     while completed(&text) < IOS || by(&text, "iotrail_followed_total", "").values().sum::<u64>() < IOS {
         assert!(Instant::now() < until, "waited in vain for {IOS} completions:\n{text}");
-        // A later look than the last one.
+        // A scrape with later values than the last one.
         std::thread::sleep(Duration::from_millis(250));
         text = scrape(&at)?;
     }

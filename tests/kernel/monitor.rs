@@ -83,7 +83,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Reads up to the line that begins so.
+    /// Reads up to the line with this prefix.
     fn hear(&mut self, begin: &str) -> Result<String, Failed> {
         let mut all = String::new();
         loop {
@@ -102,7 +102,7 @@ impl Monitor {
         signal(name, self.process.id())
     }
 
-    /// Up to its end.
+    /// Reads to the end of the output.
     fn rest(&mut self) -> Result<(ExitStatus, Vec<String>), Failed> {
         let lines = (&mut self.said).lines().collect::<Result<_, _>>()?;
         Ok((self.process.wait()?, lines))
@@ -248,7 +248,7 @@ fn exists((command, id): (i32, u32)) -> bool {
     fd >= 0
 }
 
-/// While it samples, while a trace loads its probes, and while they are attached.
+/// Killed while sampling, while a trace loads its probes, and while the probes are attached.
 fn killed() -> Result<(), Failed> {
     for (moment, least) in [("samples", 1), ("loads", 1), ("traces", 40)] {
         let mut program = program("unreaped")?;

@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("net::{name}"), test)).collect()
 }
 
-/// Ended when this is dropped, however the test ends.
+/// Killed on drop.
 pub struct Server {
     pub child: Child,
     pub address: String,
@@ -39,7 +39,7 @@ impl Server {
         command
     }
 
-    /// It serves when this returns.
+    /// Starts the server; returns after it accepts connections.
     pub fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the built binary starts");
         let stderr = child.stderr.as_mut().expect("it is piped");
@@ -80,13 +80,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended; then there is nothing to end.
+        // An error means that it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The probes saw the server's completions, and know the delivery path of each.
+/// The probes have counted the server's completions, each with its delivery path.
 fn exact(m: &Measurement, server: &ServerRecord, with: &str) {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(sum), m.probe.completions_seen, "{with}: vehicles sum to the completions seen");
@@ -99,7 +99,7 @@ fn vehicles() -> Result<(), Failed> {
         for receive in ["single", "multishot"] {
             let with = format!("--engine io_uring --receive {receive} --server-threads 2 {ring}");
             let server = Server::start(&with);
-            // A second sender finds the state that the first has left; once is enough.
+            // The second sender starts with the state that the first has left.
             let loads = ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"];
             for load in &loads[..if ring.is_empty() { 2 } else { 1 }] {
                 let (m, record) = server.load(load);
@@ -120,7 +120,7 @@ fn followed() -> Result<(), Failed> {
     exact(&m, &record, "--follow 1");
     let followed = m.followed.as_ref().expect("they are followed");
     assert_eq!((followed.no_room, followed.ring_buffer_full), (0, 0));
-    // Receives that were under way when the span began were not chosen.
+    // Receives in flight at the start of the span were not selected for tracing.
     assert!(followed.completions + 8 >= record.total.counts.completions, "{followed:?}");
     assert!(m.vehicles.iter().any(|v| v.delay_ns.is_some()), "receives wait to be ready: {:?}", m.vehicles);
     Ok(())

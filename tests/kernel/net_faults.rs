@@ -1,4 +1,4 @@
-//! The network load where the network or one of its ends fails, and with many more connections than it uses.
+//! The network load with a failing network or a failing end, and with many idle connections.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -56,7 +56,7 @@ fn serve(address: &str, engine: &str) -> Command {
     Server::command(address, &control(address), &format!("--trace off --server-threads 1 --engine {engine}"))
 }
 
-/// At the same host, where the kernel chooses.
+/// The same host, with a port that the kernel chooses.
 fn control(address: &str) -> String {
     format!("{}:0", address.rsplit_once(':').expect("a port").0)
 }
@@ -65,11 +65,11 @@ fn restarted() -> Result<(), Failed> {
     for engine in ENGINES {
         let mut first = Server::of(&mut serve(&not_given_to_others()?, engine));
         let options = "--connections 16 --window 2 --count 300000 --warmup 0 --reconnect --give-up 60s";
-        // Without control: the server that is measured would be another in the end.
+        // Without a control connection: the server at the end is not the one at the start.
         let mut sender = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         sender.args(["net", "load", &first.address, "--control", "none", "--json"]).args(options.split_whitespace());
         let sender = Killed(Some(sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?));
-        // It has answered for a while, and is far from the end.
+        // The server has answered for a while, and the load is far from its end.
         within_a_minute("the server at work", || cpu_ns(&first.child) > 100_000_000);
         let address = first.address.clone();
         first.child.kill()?;
@@ -80,7 +80,7 @@ fn restarted() -> Result<(), Failed> {
         let m: Value = serde_json::from_slice(&out.stdout)?;
         let sent = &m["net"]["sender"];
         let number = |name: &str| sent[name].as_u64().expect("a number");
-        // Once each, and those again that were quick enough to reach the socket of the one that was being ended.
+        // One reconnect per connection, and a second one if the first reached the socket of the exiting server.
         assert_eq!(number("broken"), number("reconnects"), "{engine}: {sent}");
         assert!(number("broken") >= 16, "{engine}: {sent}");
         assert_eq!(number("requests"), number("responses") + number("unanswered"), "{engine}: {sent}");
@@ -150,7 +150,7 @@ impl Link {
 fn slow_link() -> Result<(), Failed> {
     for engine in ENGINES {
         let link = Link::new(engine)?;
-        // 8 Mbit/s: a million bytes take a second, but for those that the bucket lets through at once.
+        // 8 Mbit/s: a million bytes take a second, less the burst of the token bucket.
         link.run("tc qdisc add dev sender root tbf rate 8mbit burst 16kb limit 1mb")?;
         let options = "--connections 4 --window 4 --request 10000 --response 64 --count 150 --warmup 0 --give-up 60s";
         let out = link.sender(options)?.output()?;
@@ -167,7 +167,7 @@ fn slow_link() -> Result<(), Failed> {
 
 const NETEM: &str = "tc qdisc add dev sender root netem loss 1% delay 20ms";
 
-/// Why packets cannot be lost on purpose here (`iotrail lab run` has kernels that can).
+/// The reason why this kernel cannot drop packets on purpose (kernels of `iotrail lab run` can).
 fn no_netem() -> Option<String> {
     let tried = || -> Result<std::process::Output, Failed> {
         let ends = Namespaces::make()?;

@@ -23,8 +23,8 @@ fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
     let fact = |truth: &Value, name: &str| {
         truth["facts"][name].as_u64().unwrap_or_else(|| panic!("{scenario} says no {name}"))
     };
-    // A request that waited more than a hundred times as long as the others is a wait, for whatever reason: then it is
-    // not among the others, and everything else is still equal.
+    // A request that took more than a hundred times as long as the others counts as a wait and is excluded from the order;
+    // all other counts stay equal.
     let stood_still = |(trace, truth): &(TraceRecord, Value)| {
         trace.total.order.as_ref().map_or(0, |order| order.waits.saturating_sub(fact(truth, "order_waits")))
     };
@@ -62,7 +62,7 @@ fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
     Ok((order, trace.findings.into_iter().map(|f| f.code).collect()))
 }
 
-/// Whether this kernel turns its list of task work over before it runs it.
+/// Whether this kernel reverses its list of task work before it runs it.
 pub fn is_kept_here() -> bool {
     iotrail_host::kernel::version().is_none_or(|version| version >= (6, 4, 0))
 }

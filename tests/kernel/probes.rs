@@ -1,4 +1,4 @@
-//! The probes' own promises.
+//! Loading of the probes, their list, and their reports of missed events.
 
 use std::process::Command;
 

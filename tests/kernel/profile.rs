@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("profile::{name}"), test)).collect()
 }
 
-/// Runs it sampled; whatever the load, the numbers add up.
+/// Runs a sampled load and checks that the samples sum to the CPU time.
 fn sampled(options: &str) -> Measurement {
     let began = std::time::Instant::now();
     let m = run(&format!("--profile --warmup 200ms {options}"));
@@ -76,7 +76,7 @@ fn nop() -> Result<(), Failed> {
     assert!(own > 0.95, "{own}: {:?}", m.cpu_shares);
     assert!(share(&m, Place::Submit) > 0.5, "{:?}", m.cpu_shares);
     assert!(share(&m, Place::Other) < 0.02, "{:?}", how(&m).unplaced);
-    // With the probes on, they show in their own place, and nowhere else.
+    // With probes, only the place `tracing` is added.
     let watched = sampled("--rw nop --depth 32 --batch 32 --cpus 0 --runtime 2s --trace on");
     let tracing = share(&watched, Place::Tracing);
     assert!(tracing > 0.1 && share(&m, Place::Tracing) < 0.02, "{tracing} of {:?}", watched.cpu_shares);
@@ -103,8 +103,8 @@ fn stolen_ns(cpu: u32) -> u64 {
 }
 
 fn blocking() -> Result<(), Failed> {
-    // For samples, an interrupt on an idle CPU and the switch after it are idle; for the kernel they are not. So
-    // the two are equal only if these are few.
+    // Samples count an interrupt on an idle CPU and the switch after it as idle; the kernel does not. The two are
+    // equal only if these are few.
     for (rate, at_most_by_kernel) in [("", false), ("--rate 300", true)] {
         idles(rate, at_most_by_kernel)?;
     }

@@ -53,7 +53,7 @@ fn held_for(scenario: &'static str) -> Done {
     Ok(())
 }
 
-/// More than the table can hold: every second one is dropped again and again.
+/// More completions than the map has entries: the probes halve the sample repeatedly.
 fn deep() -> Done {
     let (trace, truth) = watch("left_lying_deep");
     let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
@@ -82,7 +82,7 @@ fn batch() -> Done {
     let (trace, _) = watch("waits_for_half");
     let r = of(&trace);
     assert!(r.completions >= 256 && trace.total.reaping_lost == Some(0), "{r:?}");
-    // The first of 16 stays there for 15 times 3 ms.
+    // The first of 16 stays in the queue for 15 times 3 ms.
     assert!(r.at_least_ns.p90 >= Some(20 * MS), "{r:?}");
     assert!(r.left_ns.p90 < Some(10 * MS), "{r:?}");
     assert!(!trace.findings.iter().any(|f| f.code == "left_lying"), "{:?}", trace.findings);
@@ -99,7 +99,7 @@ fn sampled() -> Done {
     Ok(())
 }
 
-/// The program ends without having looked.
+/// The program exits without reaping.
 fn never() -> Done {
     let (trace, truth) = watch("left_lying_forever");
     let r = of(&trace);

@@ -82,7 +82,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
             assert_eq!((header.one_in, header.slowest), (1, None));
             assert_eq!((m.ios.unwrap(), record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
             assert_eq!((end.losses.followed, end.losses.lost(), end.unfinished), (240_000, 0, 0));
-            // Losses were noted while it ran, once a second where the machine allows it; an end is noted by itself.
+            // A record of losses is written once per second if the machine allows it, and one at the end.
             let notes = (entries.len() as u64 - trails) as f64;
             let seconds = record.total.elapsed_ns as f64 / 1e9;
             assert!((1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
@@ -164,7 +164,7 @@ fn windows() -> Result<(), Failed> {
         (header.windows, windows.open_ns, windows.period_ns),
         (Some((20_000_000, 200_000_000)), 20_000_000, 200_000_000)
     );
-    // A busy machine may miss some, and never makes up for it; and it may close them late.
+    // On a busy machine some windows may be skipped, and some may close late.
     assert!((3..=windows.span_ns / windows.period_ns + 1).contains(&windows.opened), "{windows:?}");
     assert!(total.elapsed_ns >= windows.opened * windows.open_ns * 9 / 10, "{} ns: {windows:?}", total.elapsed_ns);
     let share = total.elapsed_ns as f64 / windows.span_ns as f64;
@@ -181,7 +181,7 @@ fn windows() -> Result<(), Failed> {
     assert!(total.ios > 0 && (total.ios as f64) < 0.75 * m.ios.unwrap() as f64, "{} of {}", total.ios, m.ios.unwrap());
     let rate = total.iops / m.iops.unwrap();
     assert!((0.25..4.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops.unwrap());
-    // Created before the first window, and the same one in all.
+    // The ring was created before the first window and is the same in all.
     assert_eq!(record.rings.iter().map(|r| r.found).collect::<Vec<_>>(), [false]);
     assert_eq!((total.cpu.user_ns, record.rings[0].active_ns), (None, None), "/proc tells of all the time");
 
@@ -192,7 +192,7 @@ fn windows() -> Result<(), Failed> {
         entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
     assert_eq!(trails.len() as u64, total.followed.completions);
     trails.sort_by_key(|t| t.submitted.ns);
-    // One in which the load had no CPU has none.
+    // A window in which the load had no CPU has no requests.
     let groups = 1 + trails.windows(2).filter(|t| t[1].submitted.ns - t[0].submitted.ns > 30_000_000).count() as u64;
     assert!(groups <= windows.opened && 2 * groups + 1 >= windows.opened, "{groups} groups, {windows:?}");
     assert!(trails.iter().all(|t| t.posted.ns >= t.submitted.ns));
@@ -200,7 +200,7 @@ fn windows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The shell is the command, and its child does the work: it is sampled from when it is met on.
+/// The command is a shell, and its child does the work: sampling of the child starts at its first event.
 fn child_sampled() -> Result<(), Failed> {
     let load =
         format!("{TOOL} bench --trace off --rw nop --depth 32 --batch 32 --warmup 0 --runtime 2s --cpus 0; true");

@@ -86,7 +86,7 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
         .spawn()?;
     let watched = watch_child(&mut child);
     if watched.is_err() {
-        // It may still wait for its line. An end that came first is as good.
+        // The process may still wait for its line, or may have exited already.
         child.kill()?;
     }
     let out = child.wait_with_output()?;
@@ -99,7 +99,7 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
 
 fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     let tgid = child.id();
-    // As `bench` traces itself: its first thread only waits for the load.
+    // `bench` excludes its first thread too, which only waits for the load.
     let subject = Subject {
         who: Scope::Process { tgid, unwatched_tid: tgid },
         interface: Interface::IoUring { iopoll: false },

@@ -19,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
 
 const REQUESTS: u64 = 400;
 
-/// Random writes in batches of 4, on a file that is there before: the file and the recording.
+/// Random writes in batches of 4 on an existing file. Returns the file and the recording.
 fn recorded(name: &str) -> (PathBuf, PathBuf) {
     let of = |extension: &str| Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{extension}"));
     let (data, recording) = (of("dat"), of("iotrail"));
@@ -57,7 +57,7 @@ fn exact() -> Result<(), Failed> {
         assert!(figure["recorded"].is_number() && figure["replayed"].is_number(), "{json}");
         assert!(figure["error"].is_number() && figure["ci95"].is_array(), "{json}");
     }
-    // No call can be missing: each batch is one, on both sides.
+    // Each batch is one call, in the recording and in the replay.
     let calls = |side: &str| json["fidelity"]["calls_per_io"][side].as_f64().expect("a number");
     assert!(calls("recorded") >= 0.25 && calls("replayed") >= 0.25, "{json}");
     assert!(json["capture_slowdown"].as_f64().is_some_and(|slowdown| slowdown > 0.0), "{json}");

@@ -18,7 +18,7 @@ const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 const KILLS: u32 = 20;
 /// Minimum number of kills that leave something set.
 const LEFT: u32 = 3;
-/// Measurements, of 36, after which it is killed at the latest.
+/// The run is killed after at most this many of its 36 measurements.
 const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
@@ -147,7 +147,7 @@ fn killed() -> Result<(), Failed> {
         random ^= random >> 7;
         random ^= random << 17;
         let until = Instant::now() + longest * (50 + (random % 950) as u32) / 1000;
-        // A fast one would have stored too much by then for the remaining kills.
+        // A fast machine would store too many measurements for the remaining kills.
         while Instant::now() < until && place.stored() < before_it + EACH && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -172,7 +172,7 @@ fn killed() -> Result<(), Failed> {
             break;
         }
     }
-    // Two killed in all would show little.
+    // Only two kills would prove little.
     assert!(killed >= 5 && left >= LEFT, "{killed} were killed, {left} of them left something");
     let end: Output = place.run().output()?;
     assert!(end.status.success() || place.done().len() == 36, "{}", String::from_utf8_lossy(&end.stderr));

@@ -108,7 +108,7 @@ fn two_schedulers(target: &Target) -> [String; 2] {
     [names.next().expect("a scheduler"), names.next().expect("a second scheduler")]
 }
 
-/// Everything that the cells change, or that changes along with it.
+/// All settings that the cells change, directly or as a side effect.
 fn values(target: &Target) -> BTreeMap<PathBuf, String> {
     let queue = queue(target);
     let own = ["scheduler", "nr_requests", "wbt_lat_usec", "read_ahead_kb"].map(|n| queue.join(n));
@@ -121,7 +121,7 @@ fn values(target: &Target) -> BTreeMap<PathBuf, String> {
     values
 }
 
-/// Those of iotrail, wherever they are.
+/// All cgroups of iotrail.
 fn cgroups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -217,7 +217,7 @@ impl Driver {
         self.0.id()
     }
 
-    /// Ends it, and answers with the signal that did.
+    /// Sends the signal and returns the signal that ended the process.
     fn end(&mut self, signal: libc::c_int) -> Option<i32> {
         // SAFETY: an unreaped child.
         unsafe { libc::kill(self.id() as libc::pid_t, signal) };
@@ -254,7 +254,7 @@ fn set_and_put_back() -> Result<(), Failed> {
     for wanted in ["64", "32", "16", "200"] {
         wait_until(&format!("nr_requests of {wanted}"), || read(&file) == wanted);
     }
-    // As Ctrl-C does to a program that does not take it: no better than SIGKILL, and no worse.
+    // SIGINT without a handler must leave the same state as SIGKILL.
     assert_eq!(child.end(libc::SIGINT), Some(libc::SIGINT));
     let (status, json, stderr) = state.tool(&["restore", "--json"]);
     assert_eq!(status, 0, "{json:#} {stderr}");

@@ -51,7 +51,7 @@ fn traced_with(program: &Path, arguments: &[&str]) -> Result<TraceRecord, Failed
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// What is done at each call site: of this kind, with this system call or operation.
+/// Counts by call site of one action with one system call or operation.
 fn at_sites(stacks: &Stacks, action: SiteAction, name: &str, of: fn(&SiteUse) -> u64) -> BTreeMap<String, u64> {
     let mut sites = BTreeMap::new();
     for stack in &stacks.stacks {

@@ -1,4 +1,4 @@
-//! Files in use are never written, under any name, with --allow-write too.
+//! Files in use are never written, under any name, even with --allow-write.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 struct Undo(&'static str, PathBuf);
 
 impl Undo {
-    /// Runs the command on the path, to be undone by the other one.
+    /// Runs the first command on the path, and the second one on drop.
     fn after(make: &[&str], path: &Path, undo: (&'static str, PathBuf)) -> Self {
         let out = Command::new(make[0]).args(&make[1..]).arg(path).output().expect("the command starts");
         assert!(out.status.success(), "{make:?} {path:?}: {}", String::from_utf8_lossy(&out.stderr));
@@ -68,7 +68,7 @@ fn behind_loop() -> Result<(), Failed> {
     let made = Undo::after(&["losetup", &device.display().to_string()], &file, ("losetup", device.clone()));
     let name = device.file_name().expect("a name").to_string_lossy().into_owned();
     refused(&file, &format!("it backs {name}"));
-    // Free again, it is written.
+    // Once it is no longer in use, it is written.
     drop(made);
     let mut bench = Command::new(env!("CARGO_BIN_EXE_iotrail"));
     bench.args("bench --allow-write --trace off --count 64 --warmup 0 --rw write --file".split(' '));

@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("threads::{name}"), test)).collect()
 }
 
-/// The machine can't do it, or `None`.
+/// `None`: the machine cannot run the scenario.
 fn watched(scenario: &str) -> Option<(TraceRecord, Value)> {
     let (trace, truth) = watch(scenario);
     counts(&trace, &truth);
@@ -74,7 +74,7 @@ fn reaped_elsewhere() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The child has a record of its own for its use of the ring.
+/// The child has its own record for its use of the ring.
 fn across() -> Result<(), Failed> {
     let (t, truth) = watch("reaped_by_a_child");
     let [whole, the_use] = &t.rings[..] else { return Err(format!("{} rings", t.rings.len()).into()) };

@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn completions() -> Result<(), Failed> {
     let attempt = || -> Result<(Measurement, Vec<TopRecord>), Failed> {
-        // A steady load, independent of other activity of the disk: equal in every second.
+        // A steady load without disk I/O: the same rate in every second.
         let load = Beside::bench(file(), "--depth 4 --rate 4000 --buffered")?;
         let tgid = load.id();
         let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -80,7 +80,7 @@ fn reader_goes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A terminal of 80 by 24: the side of the one who looks, and the program's.
+/// A pseudo-terminal of 80 by 24: the master and the program's side.
 fn terminal() -> (File, OwnedFd) {
     let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut outer, mut inner) = (-1, -1);

@@ -61,7 +61,7 @@ fn cpu_time() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process that is there before and after, and seldom runs: by ticks it would be none or too much.
+/// A process that exists before and after the trace and rarely runs: a count of ticks would be 0 or too high.
 fn cpu_time_of_process() -> Result<(), Failed> {
     let beside = Beside::bench(file(), "--rate 500")?;
     let ran_ns = || -> Result<u64, Failed> {
@@ -84,7 +84,7 @@ fn cpu_time_of_process() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A device has worked for the reads of each chain, and for no no-op. The end of a few may go unseen.
+/// The reads of each chain have a device stage, the no-ops have none. The probes may miss the end of a few reads.
 fn linked() -> Result<(), Failed> {
     let ground = ground();
     let t =
@@ -113,7 +113,7 @@ fn counted<'a>(rings: impl Iterator<Item = &'a RingRecord>) -> Counts {
     sums
 }
 
-/// `ground`'s own counts for these rings.
+/// The rings' counts as reported by `ground`.
 fn done<'a>(rings: impl Iterator<Item = &'a Value>) -> Counts {
     let mut sums = Counts::new();
     for (opcode, o) in rings.flat_map(|r| r["opcodes"].as_object().expect("opcodes")) {
@@ -156,7 +156,7 @@ impl Program {
         Ok(self.0.stdin.take().expect("it has not started").write_all(b"\n")?)
     }
 
-    /// Its facts, once it has ended.
+    /// Waits for the program's exit and returns its facts.
     fn truth(mut self) -> Result<Value, Failed> {
         let (mut said, mut failed) = (String::new(), String::new());
         self.0.stdout.take().expect("it is piped").read_to_string(&mut said)?;
@@ -175,7 +175,7 @@ impl Drop for Program {
     }
 }
 
-/// A trace of these processes with a recording: tracing has started when this returns.
+/// Starts a trace of these processes with a recording; returns after tracing has started.
 fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
     let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.iotrail"));
     if recording.exists() {
@@ -226,7 +226,7 @@ fn everyone() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Its processes have their own IDs in there; the trace uses the kernel's.
+/// Processes in the namespace have their own PIDs; the trace uses those of the initial namespace.
 fn nested() -> Result<(), Failed> {
     for scenario in ["short_reads", "fork_children", "punted"] {
         let out = Command::new(TOOL)
@@ -296,12 +296,12 @@ fn begins_aio() -> Result<(), Failed> {
         number.parse::<u64>().unwrap_or_else(|_| panic!("{}", w.text))
     });
     assert_eq!(requests + unseen.unwrap_or(0), REQUESTS, "{:?}", total.warnings);
-    // 20 ms between two polls, in which a fast machine submits thousands and a slow one none.
+    // In the 20 ms between two polls a fast machine submits thousands of requests, and a slow one none.
     assert!(requests > 0, "{requests} were seen: {:?}", total.warnings);
     Ok(())
 }
 
-/// On ext4 and xfs. Reads need no worker, so that those that are ready after a write overtake it there.
+/// On ext4 and xfs. Reads need no worker, so reads that are ready after a write overtake it.
 fn file_system() -> Result<(), Failed> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.dat");
     let file = path.to_str().ok_or("a plain name")?;
@@ -310,7 +310,7 @@ fn file_system() -> Result<(), Failed> {
         let bench = ["--one-in", "1", "--", TOOL, "bench", "--trace", "off", "--warmup", "0", "--file", file];
         traced(&[&bench[..], &load].concat())
     };
-    // It is laid out first: blocks that were never written are another matter.
+    // The file is laid out first: unwritten blocks would be completed differently.
     watched()?;
     let t = until(
         || watched().expect("a load and its watch").total,
@@ -337,7 +337,7 @@ fn status() -> Result<(), Failed> {
     };
     assert_eq!(of(&["--", "sh", "-c", "exit 7"])?, Some(7));
     assert_eq!(of(&["--", "sh", "-c", "kill -KILL $$"])?, Some(128 + libc::SIGKILL));
-    // It was ended by the option.
+    // The option --duration ended the trace.
     assert_eq!(of(&["--duration", "0.5", "--", "sleep", "600"])?, Some(0));
     assert_eq!(of(&["--fail-on", "stranded", "--", "true"])?, Some(4));
     assert_eq!(of(&["--", "/no/such/program"])?, Some(2));

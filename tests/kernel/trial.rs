@@ -59,8 +59,7 @@ pub fn test(name: impl Into<String>, test: impl Fn() -> Result<(), Failed> + Sen
     })
 }
 
-/// The first result that `holds` accepts, otherwise the reason against the last one. Each attempt comes after its pause, in
-/// seconds.
+/// The first result that `holds` accepts, otherwise the reason against the last one. A pause (in seconds) precedes each attempt.
 pub fn attempts<T>(
     pauses: &[u64],
     attempt: impl Fn() -> T,

@@ -180,7 +180,7 @@ fn tried_command(options: &[&str], command: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).expect("JSON")
 }
 
-/// No dynamic loader, no liburing, the ring created by a thread: like Go programs.
+/// A program without dynamic loader and liburing, whose ring a thread creates, as in Go.
 fn without_libraries() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("static");
@@ -277,7 +277,7 @@ fn failures() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs get a redirected file at its current position, all the same, and a pipe is refused.
+/// Every run gets a redirected file at the same position; a pipe is refused.
 fn input() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name);

@@ -1,4 +1,4 @@
-//! How completions are delivered, configuration by configuration, where the kernel's code leaves one way.
+//! The delivery path of completions, for each configuration in which the kernel's code allows only one.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
@@ -108,7 +108,7 @@ fn defer_taskrun() -> Result<(), Failed> {
     Ok(())
 }
 
-/// As a detail names the target's interrupt lines: `36 virtio1-req.0`.
+/// The target's interrupt lines in the form of a detail: `36 virtio1-req.0`.
 fn lines(m: &Measurement) -> Vec<String> {
     let target = m.host.target.as_ref().expect("a file has a target");
     target.interrupts.iter().map(|i| format!("{} {}", i.irq, i.name)).collect()

@@ -14,7 +14,7 @@ def check(peers):
     if not tests:
         print("  not run: no built tests (*.t) are named; LIBURING=FOLDER names a folder of them")
         return True
-    # Files that a test makes are made there.
+    # The tests create their files there.
     scratch = peers.work / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -38,7 +38,7 @@ def statuses(peers, tests, alone, traced, once):
     print(f"  {len(tests)} tests: alone {passed} pass, {skipped} are skipped; under trace {len(tests) - len(differ)} end with the same status")
     fine = True
     for test in differ:
-        # Some end one way or the other by themselves.
+        # The result of these tests varies by itself.
         ever = {alone[test].status, *(once(test, peers.alone).status for _ in range(4))}
         seen = {traced[test].status, *(once(test, peers.traced).status for _ in range(2))}
         same = bool(ever & seen)
@@ -59,7 +59,7 @@ def counts(peers, tests, once):
     ran = {test: once(test, peers.traced) for test in tests}
     counted = peers.counter.stop()
     agree, total = 0, 0
-    # Numbers of sessions are used again: those that have one in common are compared together.
+    # Session IDs are reused: tests with the same session ID are compared together.
     by_session = {}
     for test, one in ran.items():
         if one.record is None or one.session is None or one.status == "too long":

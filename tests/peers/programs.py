@@ -21,7 +21,7 @@ def compared(peers, name, command, **how):
     peers.counter.start()
     last = peers.traced(command, **how)
     counted = peers.counter.stop().get(last.session, 0)
-    # It does what it is for, watched or not.
+    # The program's own work succeeds, with and without the trace.
     same = all(ran.status == 0 for ran in [*alone, *traced, last])
     if last.record is None:
         print(f"  {name}: no record, status {last.status}")
@@ -111,7 +111,7 @@ def mariadb(peers):
 
 def postgres(peers):
     print("== PostgreSQL")
-    # Debian has each version's programs in a folder of its own.
+    # Debian installs each version's programs in its own directory.
     own = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
     path = os.pathsep.join([*map(str, reversed(own)), os.environ["PATH"]])
     server = shutil.which("postgres", path=path)

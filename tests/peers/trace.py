@@ -19,7 +19,7 @@ tracepoint:io_uring:io_uring_cqe_overflow {
 }
 """
 
-# It wants tracefs, which need not be mounted: for itself alone.
+# bpftrace needs tracefs, which may not be mounted: mount it in its own namespace.
 MOUNTED = 'mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing; exec bpftrace -f json -e "$1"'
 
 

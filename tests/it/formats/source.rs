@@ -34,7 +34,7 @@ impl Source {
         Self([schema, others].map(|folders| types(&root.join("crates"), folders)).into())
     }
 
-    /// By `module::Name`, or by `Name` where only one module has it.
+    /// By `module::Name`, or by `Name` if only one module has it.
     #[track_caller]
     pub fn find(&self, name: &str) -> &Shape {
         for all in &self.0 {
@@ -132,7 +132,7 @@ fn shape(item: &Item) -> Option<(String, Shape)> {
     }
 }
 
-/// It becomes JSON, or is read of it.
+/// The type implements `Serialize`.
 fn is_written(attrs: &[Attribute]) -> bool {
     attrs.iter().any(|a| a.path().is_ident("derive") && a.to_token_stream().to_string().contains("Serialize"))
 }
@@ -151,7 +151,7 @@ fn field(f: &syn::Field) -> Option<Field> {
     Some(Field { name, doc: doc(&f.attrs), json, flat: has(&f.attrs, "flatten").is_some() })
 }
 
-/// The part of `#[serde(…)]` that begins with this word.
+/// The part of `#[serde(…)]` that starts with this word.
 fn has(attrs: &[Attribute], word: &str) -> Option<String> {
     let serde = attrs.iter().filter(|a| a.path().is_ident("serde"));
     let parts = serde.filter_map(|a| match &a.meta {
@@ -176,7 +176,7 @@ fn doc(attrs: &[Attribute]) -> String {
     tidy(&lines.collect::<Vec<_>>().join(" "))
 }
 
-/// One paragraph, without parts for the source only: links between items, and modules of a value.
+/// One paragraph, without the parts that only rustdoc uses: links between items, and module paths of values.
 fn tidy(text: &str) -> String {
     let mut out = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`");
     while let Some(at) = out.match_indices(" (`").map(|(at, _)| at).find(|at| {
@@ -189,7 +189,7 @@ fn tidy(text: &str) -> String {
     out
 }
 
-/// `list of integer or null`.
+/// The JSON type as text: `list of integer or null`.
 fn json(ty: &Type) -> String {
     match ty {
         Type::Reference(r) => json(&r.elem),
@@ -213,7 +213,7 @@ fn json(ty: &Type) -> String {
                 "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => "integer".into(),
                 "f64" => "number".into(),
                 "bool" => "boolean".into(),
-                // The names of an option are in its field's sentence.
+                // The field's doc comment lists the values.
                 "Commit" | "Engine" | "Rw" | "Wait" | "Reaper" | "Trace" => "string".into(),
                 "String" | "Name" | "str" | "PathBuf" | "Path" => "string".into(),
                 "Cow" => "string".into(),
@@ -224,7 +224,7 @@ fn json(ty: &Type) -> String {
                 "Option" => format!("{} or null", first()),
                 "Vec" => format!("list of {}", first()),
                 "Box" | "Shared" => first(),
-                // Held in a way of its own.
+                // Stored in its own format, printed as a list.
                 "Measurements" => "list of @Measurement".into(),
                 name => format!("@{name}"),
             }

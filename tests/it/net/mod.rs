@@ -1,4 +1,4 @@
-//! `net serve` and `net load` against each other, and each against hands that do it wrong.
+//! `net serve` and `net load` against each other, and each against a faulty peer.
 
 pub mod lost;
 pub mod whole;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tool::{Ended, PATIENCE, Place, end, kill, wait_for};
 
-/// A server that prints its record as JSON at its end.
+/// A server that prints its record as JSON when it exits.
 struct Server {
     child: Child,
     address: String,
@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// Where the kernel chooses, so that tests do not meet.
+    /// The kernel chooses the port, so that concurrent tests do not collide.
     fn start(place: &Place, options: &str) -> Self {
         Self::at(place, &format!("127.0.0.1:0 --control 127.0.0.1:0 {options}"))
     }
@@ -50,7 +50,7 @@ impl Server {
         command
     }
 
-    /// Until it has reported a second with answers.
+    /// Waits until the sender has reported a second with answers.
     fn answers(&mut self) {
         wait_for("a second with requests", || {
             let line = line(&mut self.child);
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// A line of standard error, and not a byte more.
+/// Reads one line of standard error, without buffering further bytes.
 fn line(child: &mut Child) -> String {
     let stderr = child.stderr.as_mut().expect("it is piped");
     let mut line = Vec::new();

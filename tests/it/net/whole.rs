@@ -1,4 +1,4 @@
-//! Both sides measured, and a server that is not.
+//! Both sides measured, and a server without measurement.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -35,7 +35,7 @@ fn both() -> End {
         if between == "unix" {
             assert_eq!(server.control, format!("{unix}.control"), "beside it");
         }
-        // One sender after the other: each is measured apart.
+        // One sender after the other: each has its own measurement.
         for (options, requests) in
             [("--count 1000 --window 2", 1000), ("--count 300 --connections 1 --request 1k --response 9k", 300)]
         {
@@ -138,18 +138,18 @@ fn unmeasured() -> End {
     assert_eq!(m["net"]["between"], "loopback");
     assert!(codes(&m).contains(&"server_unmeasured"), "{:?}", codes(&m));
     assert_eq!(m["net"]["sender"]["responses"], m["ios"]);
-    // An address that was named has to be there.
+    // A named control address must answer.
     let gone = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string();
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &gone, "--count", "1"]));
     assert_eq!(ended.status, 3);
     assert!(ended.one_line().starts_with(&format!("no iotrail server answers at the control address {gone}: ")));
-    // A server that is not iotrail's is distinguished from a refusal; without a named address it is only not measured.
+    // A different server program is distinguished from a refusal. Without a named control address it is only not measured.
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = stranger.local_addr().expect("its address").to_string();
     let hand = std::thread::spawn(move || {
         let (mut stream, _) = stranger.accept().expect("the sender comes");
         stream.write_all(b"220 mail\r\n").expect("a line");
-        // Until it is closed; with an error if the line was still unread.
+        // Read until the server closes; it resets the connection if the line was unread.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &at, "--count", "1"]));

@@ -74,7 +74,7 @@ fn versions() -> End {
 fn garbage() -> End {
     let place = Place::new();
     let server = Server::start(&place, "--server-threads 1");
-    // All of these stay open while a sender is measured, but for those that the server ends.
+    // All connections that the server does not close stay open while a sender is measured.
     let mut hands = Vec::new();
     for said in [&b"GET / HTTP/1.0\r\n\r\n"[..], b"\xff\xfe\x00\n", b"{\"hello\":", b""] {
         let mut stream = connect(&server.control);
@@ -96,7 +96,7 @@ fn garbage() -> End {
     assert_eq!(answer, [7, 7], "half of a request that another one sent is none of its affair");
     drop(silent);
     let (_, record) = server.stop();
-    // One connection on the control port has sent nothing and one half a line: their time is not over yet.
+    // On the control port one connection has sent nothing and one half a line; neither has timed out yet.
     assert!((2..=4).contains(&number(&record["refused"])), "{}", record["refused"]);
     assert_eq!((number(&record["total"]["garbage"]), number(&record["spans"])), (1, 1));
     End::Passed
@@ -118,7 +118,7 @@ fn descriptors() -> End {
     whole(&run(&mut server.load(&place, "--count 100")).ok().json());
     let (_, record) = server.stop();
     assert!(record["warnings"].as_array().is_some_and(|w| w.iter().any(|w| w["code"] == "accept_failed")));
-    // Those that waited were accepted when others had gone.
+    // The waiting connections were accepted after others had closed.
     assert_eq!(number(&record["total"]["accepted"]), 64);
     End::Passed
 }

@@ -18,7 +18,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
 ];
 
-/// A loop device on a file of the test; detached again in any case.
+/// A loop device on a file of the test, detached on drop.
 struct Loop {
     device: String,
     _file: tempfile::NamedTempFile,
@@ -58,7 +58,7 @@ fn scheduler(device: &str) -> String {
     chosen.map_or(text.trim(), |(name, _)| name).to_owned()
 }
 
-/// Runs an experiment with its own state directory and store, calling `look` all the time.
+/// Runs an experiment with its own state directory and store, and calls `look` repeatedly meanwhile.
 fn run(text: &str, more: &[&str], look: &(dyn Fn(&Path) + Sync)) -> (i32, Value, String) {
     let folder = tempfile::Builder::new().prefix("run-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
@@ -133,7 +133,7 @@ fn each_cells_own_device() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Both queues have a scheduler: the one named is of the queue that takes the requests.
+/// Both queues have a scheduler: iotrail names the one of the queue that receives the requests.
 fn loop_mounted() -> Result<(), Failed> {
     let device = Loop::new();
     let disk = block::target(Path::new(&device.device)).expect("it is there").device.expect("the build is on a disk");
@@ -167,7 +167,7 @@ fn loop_mounted() -> Result<(), Failed> {
         "{target}"
     );
     assert_eq!((&target["scheduler"], &target["filesystem"]), (&wanted.into(), &"ext4".into()), "{target}");
-    // The screen breaks its lines between any two facts.
+    // A line may be broken between any two words.
     let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     for shown in [format!("{} (scheduler {wanted})", device.name()), format!("on {disk} (")] {
         assert!(words.contains(&shown), "{shown}: {screen}");
@@ -236,7 +236,7 @@ fn same_offsets() -> Result<(), Failed> {
     assert_ne!(one[0], one[1], "each job has its own");
     assert!(one.iter().flatten().any(|io| io.starts_with("pread64")), "{one:?}");
     assert!(one.iter().flatten().any(|io| io.starts_with("pwrite64")), "{one:?}");
-    // However far the warm-up gets.
+    // The length of the warm-up does not matter.
     assert_eq!(offsets("--rw randrw --seed 7 --warmup 50ms", COUNT), one);
     assert_ne!(offsets("--rw randrw --seed 8 --warmup 0", COUNT), one);
     Ok(())

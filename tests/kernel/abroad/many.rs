@@ -41,7 +41,7 @@ fn trace(scenario: &str, count: u64) -> Result<TraceRecord, Failed> {
     Ok(record)
 }
 
-/// Requests and completions of all, of the rings one by one, and of the other rings; and how many these are.
+/// Requests and completions: of all rings, of the listed rings, and of the rings without a record.
 fn sums(t: &TraceRecord) -> [(u64, u64); 3] {
     let nops = t.total.opcodes.iter().filter(|o| o.opcode == "nop");
     let all = nops.map(|o| (o.requests, o.completions)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -152,14 +152,14 @@ fn threads() -> Result<(), Failed> {
     assert_eq!(t.total.ios, 4300);
     let slept = |v: &&DeliveryPathCount| v.detail.as_deref().is_some_and(|d| d.contains("slept"));
     let slept: u64 = t.total.vehicles.iter().filter(slept).map(|v| v.completions).sum();
-    // A timer that is faster than the program's way to its wait finds it awake.
+    // If the timer expires before the program waits, the program did not sleep.
     assert!((270..=300).contains(&slept), "{slept} of 300 slept: {:?}", t.total.vehicles);
     let inline: u64 = t.total.vehicles.iter().filter(|v| v.vehicle.name() == "inline").map(|v| v.completions).sum();
     assert_eq!(inline, 4000, "{:?}", t.total.vehicles);
     Ok(())
 }
 
-/// The kernel gives the same request again and again, and each thread's is over when it is its turn again.
+/// The kernel reuses the same request structure; each thread's request has ended when its turn comes again.
 fn turns() -> Result<(), Failed> {
     let t = trace("threads_take_turns", 2400)?;
     let f = &t.total.followed;
@@ -169,7 +169,7 @@ fn turns() -> Result<(), Failed> {
 
 const MIB: u64 = 1 << 20;
 
-/// With 500 rings; also if each of their operations has more traced requests than the small tables hold.
+/// With 500 rings, also with more traced requests per operation than the small maps have entries.
 fn memory() -> Result<(), Failed> {
     let (kernel, user, maps) = most_memory(&[], &["rings_at_once", "--count", "500", "--pause-ms", "1500"])?;
     assert!(maps > 20, "{maps} maps were found");
@@ -183,8 +183,8 @@ fn memory() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The maximum during the trace of a scenario: of maps and programs by the kernel's account of each, and of iotrail's own
-/// memory; and the number of maps.
+/// Maximum bytes during the trace of a scenario: of maps and programs by the kernel's fdinfo, and of iotrail's own memory. Then
+/// the number of maps.
 fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize), Failed> {
     let mut watch = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -212,7 +212,7 @@ fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize),
     Ok((kernel, user, maps))
 }
 
-/// A sixth, a third and a half of 3000, of one ring.
+/// Three processes make a sixth, a third and a half of 3000 requests on one ring.
 fn one_ring_of_processes() -> Result<(), Failed> {
     let t = trace("one_ring_of_processes", 3000)?;
     let uses: Vec<_> = t.rings.iter().map(|r| (r.use_of, r.requests, r.completions)).collect();
@@ -235,7 +235,7 @@ fn unwaited_children() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Those are unfinished for every set of traced processes.
+/// The requests are reported as unfinished, with `-a` too.
 fn killed_in_flight() -> Result<(), Failed> {
     let has_50_open = |t: &TraceRecord| {
         let reads = |r: &RingRecord| r.opcodes.iter().any(|o| (&*o.opcode, o.requests) == ("read", 50));
@@ -255,7 +255,7 @@ fn killed_in_flight() -> Result<(), Failed> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // Loading the probes takes a second or so.
+    // Loading the probes takes about a second.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     let done = Command::new(ground()).arg("killed_in_flight").output()?;
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

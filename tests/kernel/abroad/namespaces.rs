@@ -1,4 +1,4 @@
-//! PID namespaces, nested ones, no /proc at all: counts are those of outside.
+//! PID namespaces, nested PID namespaces, no /proc: counts equal those outside.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Around a command. The last: no /proc of any namespace.
+/// Commands that run a command in namespaces. The last one has no /proc.
 const SURROUNDINGS: [&[&str]; 5] = [
     &["unshare", "-pf"],
     &["unshare", "-pf", "--mount-proc"],
@@ -77,7 +77,7 @@ fn loads() -> Result<(), Failed> {
         exact(&bench(&format!("{on_file} --engine posix_aio"))?);
         let has_proc = !around.contains(&"-mpf");
         if has_proc {
-            // A thread that looks from user mode has to be kicked; a disk may be done before a submission returns, but not each time.
+            // A thread that polls in user mode has to be kicked, except for I/Os that the disk completes before the submission returns.
             let peeking = bench(&format!("{on_file} --wait peek --cpus non-irq"))?;
             exact(&peeking);
             assert!(peeking.per_io.kicks > Some(0.01), "{around:?}: {:?}", peeking.per_io);
@@ -157,10 +157,10 @@ fn traced(out: &Output) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&out.stderr)))?)
 }
 
-/// As outside: the program's own counts, to the last completion.
+/// The counts equal the program's own counts, as outside a namespace.
 fn commands() -> Result<(), Failed> {
     for around in SURROUNDINGS {
-        // Where the disk's interrupts go the scenario asks /proc.
+        // The scenario needs /proc to find the CPU of the disk's interrupts.
         let has_proc = !around.contains(&"-mpf");
         for scenario in ["fork_children", "inline_nop", "sqpoll"].into_iter().filter(|s| has_proc || *s != "sqpoll") {
             let mut command = within(around);
@@ -182,7 +182,7 @@ fn commands() -> Result<(), Failed> {
                 let process =
                     process.ok_or_else(|| format!("{around:?} {scenario}: process {} has no name", ring.tgid))?;
                 assert_eq!((process.comm.as_str(), process.found), ("ground", false), "{around:?} {scenario}");
-                // Both numbers are known while it lives; no look may have met one that lived for milliseconds.
+                // Both PIDs can be read only while the process lives: a process of a few milliseconds may have been missed.
                 if let Some(here) = process.here {
                     assert!(inside.contains(&Some(here.into())), "{around:?} {scenario}: {here} of {inside:?}");
                     assert_ne!(here, process.tgid, "{around:?} {scenario}");
@@ -202,14 +202,14 @@ fn commands() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A load that begins when its standard input ends.
+/// A load that starts when its standard input is closed.
 fn waiting_load(count: u32) -> String {
     format!("read go; exec {TOOL} bench --rw nop --warmup 0 --trace off --count {count} >/dev/null")
 }
 
 fn by_number() -> Result<(), Failed> {
     for around in &SURROUNDINGS[1..4] {
-        // Its load starts when it is certainly traced, which the line about its child shows.
+        // The load starts after the message about its child, which shows that it is traced.
         let script = format!(
             "f=$(mktemp -u); mkfifo $f; sh -c 'sleep 600 & {load}; kill $!' <$f & one=$!; exec 3>$f; \
              {TOOL} trace --json -p $one 2>$f.said & t=$!; \
@@ -239,13 +239,13 @@ fn first_process() -> Result<(), Failed> {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains("is the ancestor of all processes of this machine; to watch everyone use -a"), "{said}");
     }
-    // sh stays, since it has another command.
+    // sh does not exec its first command, because a second follows.
     let script = format!("{TOOL} trace --json -d 300ms -p 1; true");
     let mut command = Command::new("unshare");
     command.args(["-pf", "--mount-proc", "sh", "-c", &script]);
     let trace = traced(&ended(&mut command)?)?;
     let Subject::Process { tgid, comm, descendants } = &trace.subject else { panic!("{:?}", trace.subject) };
-    // Below it is only iotrail, which does not trace itself.
+    // Its only child is iotrail, which does not trace itself.
     assert_eq!((comm.as_str(), *descendants), ("sh", 0));
     assert_ne!(*tgid, 1);
     Ok(())
@@ -277,14 +277,14 @@ fn background() -> Result<(), Failed> {
     let left = command.total.warnings.iter().find(|w| w.code == "left_running").ok_or("it is said")?;
     assert!(left.text.contains("it left: "), "{}", left.text);
 
-    // No process is left: it ends with the command, without a message.
+    // No process is left: the trace ends with the command, without a message.
     let (quiet, said) = trace(&[], "sleep 0.1 & wait; exit 0", 0)?;
     assert!(!said.contains("still watching"), "{said}");
     assert!(quiet.total.warnings.iter().all(|w| w.code != "left_running"));
     Ok(())
 }
 
-/// A remaining process is not iotrail's: neither Ctrl-C nor the end of the time ends it.
+/// A background process does not belong to iotrail: neither Ctrl-C nor the end of the duration ends it.
 fn stopped() -> Result<(), Failed> {
     let script = "(setsid sleep 600 >/dev/null 2>&1 &); exit 0";
     for options in [&[] as &[&str], &["--duration", "1s"]] {

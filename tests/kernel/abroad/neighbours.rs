@@ -21,11 +21,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ("native_aio_is_untracked_only_in_interrupts_without_probes", untracked),
 ];
 
-/// A neighbour by name; killed at the end of the test in any case.
+/// A neighbour by name, killed on drop.
 struct Neighbour(Child);
 
 impl Neighbour {
-    /// At work by the time that this returns.
+    /// Returns after the neighbour has started its activity.
     fn start(name: &str) -> Result<Self, Failed> {
         let mut command = Command::new(ground());
         let mut neighbour = Self(command.arg(format!("beside:{name}")).stdout(Stdio::piped()).spawn()?);
@@ -90,7 +90,7 @@ fn without_device() -> Result<(), Failed> {
     let path = file().display().to_string();
     let names = names();
     assert_eq!(names.len(), 10);
-    // A page of the programs themselves that has to be read is their own I/O: after this, all are there.
+    // Reading pages of the programs themselves would be their own I/O: bring them into the page cache first.
     watch_clean(&path)?;
     for name in names {
         let mut neighbour = Neighbour::start(&name)?;
@@ -129,7 +129,7 @@ fn socket_loop() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One read at a time: each has an interrupt of its own, or was found done without one.
+/// One read at a time: each has its own interrupt, or completes without one.
 fn own_reads() -> Result<(), Failed> {
     let path = file().display().to_string();
     for name in ["disk_reader", "disk_writer", "peeking_ring", "unix_ping_pong"] {
@@ -155,14 +155,14 @@ fn own_reads() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same for a load of iotrail, whose target is known.
+/// The same for an iotrail load, whose target is known.
 fn own_load() -> Result<(), Failed> {
     file();
     let mut neighbour = Neighbour::start("disk_reader")?;
     for options in ["--depth 1", "--depth 1 --engine libaio", "--depth 1 --engine sync", "--depth 1 --engine posix_aio"]
     {
         let options = format!("{options} --count 1500 --warmup 0");
-        // Only interrupts report the ends of native aio, and no program sees some of these.
+        // Only interrupts report completions of native aio, and some interrupts run no BPF program.
         let m = if options.contains("libaio") { seen(&options) } else { watched(&options) };
         let own = m.per_io.device_irqs.expect("whose they are is known");
         // One interrupt may end a read of each: the bytes moved by the disk show that both read.
@@ -186,7 +186,7 @@ fn own_load() -> Result<(), Failed> {
     Ok(())
 }
 
-/// On the test's file, with the probes; completions seen and untracked are all I/Os.
+/// Runs on the test's file with probes. Seen and untracked completions sum to all I/Os.
 fn seen(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     let completions: u64 = m.vehicles.iter().map(|v| v.completions).sum();
@@ -195,7 +195,7 @@ fn seen(options: &str) -> Measurement {
     m
 }
 
-/// On some virtual machines no program runs while a thread of process 1 is current: neither for the interrupts that come then.
+/// On some virtual machines no BPF program runs while a thread of process 1 is current, even for an interrupt.
 fn untracked() -> Result<(), Failed> {
     file();
     let m = seen("--engine libaio --depth 1 --count 8000 --warmup 0");

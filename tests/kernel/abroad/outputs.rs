@@ -1,4 +1,4 @@
-//! Where results are written to: links, pipes, full disks, files that are there already.
+//! Destinations of results: links, pipes, full disks, existing files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
@@ -36,7 +36,7 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// The experiment, without a home, where `/var/tmp` is `shared`.
+/// Runs the experiment without HOME, with `shared` mounted on `/var/tmp`.
 fn writes(place: &Path, shared: &Path) -> Result<Output, Failed> {
     let script = format!("mount --bind {} /var/tmp && exec {TOOL} run w.toml --store s.db", shared.display());
     let mut command = Command::new("unshare");
@@ -99,7 +99,7 @@ fn scratch() -> Result<(), Failed> {
             fs::remove_dir_all(&ours)?;
         }
     }
-    // If nothing is planted it works, twice; and the files are inaccessible to others.
+    // Without a planted file it works, twice, and other users cannot access the files.
     for _ in 0..2 {
         let out = writes(place.path(), &shared)?;
         assert!(out.status.success(), "{}", said(&out));
@@ -147,7 +147,7 @@ fn samples() -> Result<(), Failed> {
         assert_eq!((out.status.code(), said(&out).as_str()), (Some(2), line));
         assert!(out.stdout.is_empty(), "it is said before anything is measured");
         assert_eq!(fs::read_to_string(&path)?, "somebody's");
-        // Replaced as a whole: who has the old one under another name keeps it.
+        // Replaced by a rename: another link to the old file keeps its content.
         fs::hard_link(&path, place.path().join("old"))?;
         let out = bench(place.path(), &format!("{option} x --force"))?;
         assert!(out.status.success(), "{}", said(&out));
@@ -161,7 +161,7 @@ fn samples() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Ends it, whatever it hangs in.
+/// Kills the process and waits for it.
 fn ended(mut child: Child) -> Result<Output, Failed> {
     let began = Instant::now();
     while child.try_wait()?.is_none() {
@@ -193,7 +193,7 @@ fn recording() -> Result<(), Failed> {
     let out = ended(record(place.path(), "fifo", &["true"])?)?;
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
     assert!(said(&out).contains("fifo is a pipe that nobody reads; start its reader first"), "{}", said(&out));
-    // Its reader gets all of it.
+    // The reader gets the complete recording.
     let reader = {
         let path = path.clone();
         std::thread::spawn(move || fs::read(path))
@@ -213,11 +213,11 @@ fn recording() -> Result<(), Failed> {
     fs::write(place.path().join("copy"), &bytes)?;
     let told = Command::new(TOOL).args(["explain", "copy"]).current_dir(place.path()).output()?;
     assert!(told.status.success(), "{}", said(&told));
-    // A reader that does not read cannot block for ever: a signal ends the wait.
+    // A signal ends the wait for a reader that does not read.
     let reader = fs::File::options().read(true).write(true).open(&path)?;
     let endless = [TOOL, "bench", "--rw", "nop", "--runtime", "60s", "--warmup", "0", "--trace", "off"];
     let child = record(place.path(), "fifo", &endless)?;
-    // Until the pipe is full, however long the probes take.
+    // Wait until the pipe is full; loading the probes takes an unknown time.
     let began = Instant::now();
     while rustix::io::ioctl_fionread(&reader)? < 60_000 && began.elapsed() < Duration::from_secs(50) {
         std::thread::sleep(Duration::from_millis(20));
@@ -227,7 +227,7 @@ fn recording() -> Result<(), Failed> {
     let out = ended(child)?;
     assert!(said(&out).contains("stopped by a signal, and its reader takes nothing"), "{}", said(&out));
     drop(reader);
-    // And existing files stay.
+    // Existing files are kept.
     fs::write(place.path().join("there"), "somebody's")?;
     let out = ended(record(place.path(), "there", &["true"])?)?;
     assert!(said(&out).contains("there exists already"), "{}", said(&out));
@@ -249,7 +249,7 @@ fn limited() -> Result<(), Failed> {
     assert_eq!(fs::metadata(place.path().join("rec"))?.len(), 128 * 512);
     let told = Command::new(TOOL).args(["explain", "rec"]).current_dir(place.path()).output()?;
     assert!(told.status.success(), "{}", said(&told));
-    // The program has the signal as it was.
+    // The program inherits the original disposition of the signal.
     let out = traced("-- dd if=/dev/zero of=x bs=64k count=9")?;
     assert_eq!(out.status.code(), Some(128 + libc::SIGXFSZ), "{}", said(&out));
     Ok(())

@@ -28,7 +28,7 @@ fn traced(args: &[&str], command: &[&str]) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// A storm of no-ops, far above the rate at which all are traced.
+/// No-ops at a rate far above the one up to which all requests are traced.
 const STORM: &str =
     "bench --engine io_uring --rw nop --depth 64 --batch 32 --count 300000 --warmup 0 --trace off --json";
 
@@ -62,14 +62,14 @@ fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String),
 }
 
 /// Hardly any of these requests is traced: based only on traced ones, the ring would have been in use for microseconds.
-/// The count is high enough for a fast machine to exceed the 20 ticks of the kernel's clock that a time needs.
+/// The count keeps even a fast machine busy for more than the 20 ticks that a CPU time needs.
 fn over_counted_time() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--one-in", "1000000"], "--rw nop --depth 64 --batch 32 --runtime 500ms")?;
     assert!(t.total.followed.completions < 20, "{:?}", t.total.followed);
     let took_ns = measured(&said, "elapsed_ns")?;
     let busiest = t.rings.iter().max_by_key(|r| r.completions).ok_or("a ring")?;
     let active_ns = busiest.active_ns.ok_or_else(|| format!("a load of {took_ns} ns is long enough to tell"))?;
-    // To a tick at each end, plus the load's time before its measurement.
+    // Exact to one tick at each end, plus the load's time before its measurement.
     assert!(active_ns + 20_000_000 >= took_ns, "{active_ns} ns of {took_ns}");
     assert!(active_ns <= t.total.elapsed_ns + 20_000_000, "{active_ns} ns in {} ns", t.total.elapsed_ns);
     Ok(())
@@ -110,7 +110,7 @@ fn many() -> Result<(), Failed> {
     assert!(requests >= 300_000, "{requests}");
     let sampled = f.sampled_from.ok_or("it is counted")?;
     assert_eq!((f.adaptive, f.whole + sampled), (true, requests), "all, and one in 100 of the others");
-    // A machine that is busy with other things may pause the storm for a window or two.
+    // On a busy machine a window or two may have no no-ops.
     assert!(f.whole >= 200 && sampled >= requests / 2, "{f:?}");
     let [lo, hi] = f.requests_ci95.ok_or("an interval")?;
     assert!(lo <= requests as f64 && requests as f64 <= hi, "{requests} is not in {lo} to {hi}");
@@ -129,7 +129,7 @@ fn asked() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Requests that come while a window finishes are not traced, and a busy load does not wait for that.
+/// Requests at the end of a window are not traced, and a busy load keeps submitting them.
 fn windows() -> Result<(), Failed> {
     let file = file();
     let reads = |engine: &str, depth: u32| format!("--engine {engine} --file {} --depth {depth}", file.display());
@@ -156,7 +156,7 @@ fn windows() -> Result<(), Failed> {
         }
         let (choosing, finishing) = w.choosing_ns.zip(w.finishing_ns).ok_or("both are told")?;
         assert_eq!(choosing + finishing, t.total.elapsed_ns, "{load}: {w:?}");
-        // The first one may have been opened when the load had not begun, and the last one with its end.
+        // The first window may have opened before the load started, and the last one at its end.
         assert!(choosing >= (w.opened - 1) * w.open_ns && finishing > 0, "{load}: {w:?}");
     }
     Ok(())
@@ -196,7 +196,7 @@ fn windows_while_busy() -> Result<(), Failed> {
     let calls = t.total.mode_switches.iter().find(|s| s.cause == "syscall").ok_or("counted")?.count;
     assert!((t.total.ios..t.total.ios + 10_000).contains(&calls), "{calls} calls of {} no-ops", t.total.ios);
 
-    // All of native aio is visible in its calls.
+    // The system calls of native aio show all its requests.
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(16 << 20)?;
     let reads = format!("{} --file {}", one_by_one("randread", "libaio"), file.path().display());
@@ -214,14 +214,14 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     assert!(whole >= 500_000_000 && cost > 0.015 && w.opened >= 3, "{w:?}");
     let open = w.choosing_ns.zip(w.finishing_ns).map(|(a, b)| a + b).ok_or("they are measured")?;
     assert!(open < w.span_ns / 2 && t.total.elapsed_ns.abs_diff(w.span_ns) < 100_000_000, "{open} ns: {w:?}");
-    // The rings' counters were read at most a second before the load's end; its windows alone are much less.
+    // The rings' counters were read at most a second before the load's end. The windows contain much less.
     let (posted, all) = (w.posted.ok_or("they are read")?, measured(&said, "ios")?);
     assert!(posted <= all, "{posted} of {all}: {w:?}");
-    // By the time, since the ring is closed at the end.
+    // Extrapolated by time, since the ring is closed at the end.
     let ratio = t.total.ios as f64 / all as f64;
     assert!((0.2..5.0).contains(&ratio), "{} of {all}: {w:?}", t.total.ios);
     assert!(posted as f64 > 0.6 * all as f64 && w.posted_is_all == Some(false), "{posted} of {all}: {w:?}");
-    // At least as many as the rings' counters have; each count is marked as an estimate, of all and of the ring.
+    // Not less than the rings' counters. Each count, in total and of the ring, is marked as an estimate.
     assert!(t.total.ios >= posted - posted / 1000, "{} of {posted}: {w:?}", t.total.ios);
     let marked = |of: &CountIntervals, path: &str| of.contains_key(&format!("vehicles.{path}"));
     for v in &t.total.vehicles {
@@ -262,7 +262,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Completions posted to a process's only ring since its creation, by /proc: none while the kernel finds it locked.
+/// Completions posted to a process's only ring since its creation, by fdinfo; none while the ring is locked.
 fn posted_by(pid: u32) -> Result<u64, Failed> {
     for _ in 0..100_000 {
         for fd in std::fs::read_dir(format!("/proc/{pid}/fd"))? {

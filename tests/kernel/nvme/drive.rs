@@ -53,7 +53,7 @@ pub fn sound() -> Drive {
     named("lab0")
 }
 
-/// The drive that fails here and there.
+/// The drive with read and write errors.
 pub fn failing() -> Drive {
     named("lab1")
 }
@@ -80,7 +80,7 @@ pub fn run(options: &str) -> Measurement {
     read(&out)
 }
 
-/// The one line and the status of a load that is refused.
+/// Exit status and error line of a refused load.
 #[track_caller]
 pub fn refused(options: &str) -> (i32, String) {
     let out = bench(options).output().expect("the built binary starts");
@@ -111,7 +111,7 @@ pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str)
     m
 }
 
-/// Waits until `is`, by looking; panics after a minute.
+/// Polls `is` until it is true; panics after a minute.
 #[track_caller]
 pub fn until(what: &str, is: impl Fn() -> bool) {
     let began = Instant::now();
@@ -125,7 +125,7 @@ fn write(path: impl AsRef<Path>, text: &str) {
     fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()));
 }
 
-/// The kernel's driver gives the drive up; it has it again when this is dropped.
+/// Unbinds the kernel's driver from the drive, and binds it again on drop.
 pub struct Released(pub Drive);
 
 pub fn release(drive: &Drive) -> Released {
@@ -149,7 +149,7 @@ pub fn appear(serial: &str) {
     });
 }
 
-/// Takes the drive off its bus, as by hand.
+/// Removes the drive from its bus, by sysfs.
 pub fn take_out(drive: &Drive) {
     write(format!("/sys/bus/pci/devices/{}/remove", drive.address), "1");
 }

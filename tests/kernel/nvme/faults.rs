@@ -55,7 +55,7 @@ fn by_name() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The load's thread has had the CPU for some ticks: I/Os were done.
+/// The load's thread has used some ticks of CPU time, so it has done I/Os.
 pub fn worked(tgid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     let stats = tasks.filter_map(|t| fs::read_to_string(t.path().join("stat")).ok());
@@ -76,7 +76,7 @@ fn taken_out(engine: &str) -> Result<(), Failed> {
         "io_uring_cmd" => drive.generic(),
         _ => drive.block(),
     };
-    // Until it is stopped, if need be: it must not be.
+    // A load that does not end by itself is stopped, and fails the test.
     let options = format!("--engine {engine} --wait peek --file {file} --depth 8 --runtime 100s --trace off");
     let load = bench(&options).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     until("the load works", || (!own || maps_registers(load.id())) && worked(load.id()));
@@ -84,12 +84,12 @@ fn taken_out(engine: &str) -> Result<(), Failed> {
     let out = load.wait_with_output()?;
     let was = Drive { disk: drive.disk.clone(), ..drive };
     if let Some(released) = released {
-        // There is nothing to give back: the drive comes back to the kernel's driver.
+        // The rescanned drive is bound to the kernel's driver.
         std::mem::forget(released);
     }
     put_back(&was);
     let m = read(&out);
-    // A disk that is gone has no bytes: reads find its end, and move nothing.
+    // A removed disk has size 0: reads return 0 at its end.
     let failed = m.errors.unwrap() + m.short_ios.unwrap();
     assert!(failed >= 10_000 && failed < m.ios.unwrap(), "{failed} of {} failed", m.ios.unwrap());
     assert!(m.errors > Some(0) || engine != "nvme_user" && engine != "io_uring_cmd");

@@ -16,7 +16,7 @@ mod polled;
 
 use libtest_mimic::Trial;
 
-/// Why none of these can run here; `None`: they can.
+/// The reason why these tests cannot run here; `None`: they can.
 pub fn missing() -> Option<String> {
     drive::all().is_empty().then(|| "no NVMe drive of the lab is here".into())
 }

@@ -26,7 +26,7 @@ fn written() -> Result<(), Failed> {
         written_and_checked(&format!("{common} {options}"), 8 << 20, 4096, "off");
     }
     drop(released);
-    // The kernel's driver has it again, and finds the same.
+    // The kernel's driver reads the same data from the drive.
     let m = run(&format!("--trace off --file {} --rw read --verify --size 8m --count 2048", drive.block()));
     assert_eq!((m.ios.unwrap(), m.errors.unwrap()), (2048, 0));
     Ok(())
@@ -67,7 +67,7 @@ fn silent() -> Result<(), Failed> {
     let m = run(&format!("--engine nvme_user --wait peek --file {} --depth 4 --count 10000", drive.address));
     assert_eq!((m.ios.unwrap(), m.errors.unwrap(), m.per_io.syscalls), (10_000, 0, Some(0.0)));
     assert_eq!(m.vehicles, []);
-    // It never sleeps: the requested mode is not used, which it reports.
+    // The driver never sleeps, and reports that the requested mode is not used.
     let m = run(&format!("--engine nvme_user --file {} --count 100", drive.address));
     assert_eq!(m.load.wait.name(), "peek");
     assert!(m.warnings.iter().any(|w| w.code == "polls"));

@@ -56,7 +56,7 @@ fn every_completion(options: &str) -> Result<(), Failed> {
             m.vehicles
         );
     }
-    // The kernel's disk is below it.
+    // The target is the block device of the same drive.
     let target = m.host.target.clone().expect("a target");
     assert_eq!((target.device.as_deref(), target.driver.as_deref()), (Some(drive.disk.as_str()), Some("nvme")));
     assert!(!target.interrupts.is_empty(), "its queues' interrupts are known");
@@ -100,7 +100,7 @@ fn held() -> Result<(), Failed> {
     let (status, said) = refused(&write);
     assert_eq!(status, 2);
     assert!(said.ends_with("which exists; add --allow-write to destroy its contents"), "{said}");
-    // As a file system or a volume would.
+    // A file system or a volume opens it with O_EXCL too.
     let holder = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(drive.block())?;
     let (status, said) = refused(&format!("{write} --allow-write"));
     assert_eq!(status, 2);
