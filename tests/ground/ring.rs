@@ -167,7 +167,7 @@ impl Ring {
     }
 
     /// Resizes the ring (IORING_REGISTER_RESIZE_RINGS). The kernel then uses memory that this program has not mapped: the ring must not be
-/// used afterwards.
+    /// used afterwards.
     pub fn resize(&mut self, sq_entries: u32, cq_entries: u32) -> io::Result<()> {
         const RESIZE_RINGS: u32 = 33;
         const CQSIZE: u32 = 1 << 3;
