@@ -1,9 +1,9 @@
-//! What this process needs to be allowed to watch.
+//! Privileges that tracing needs.
 
 use iotrail_base::error::{Error, Result};
 use iotrail_host::privileges::{Capability, Privileges};
 
-/// Whether this process may load the probes, before anything is started.
+/// Checks, before anything is started, that this process may load the probes.
 pub fn allowed() -> Result<()> {
     let privileges = Privileges::read();
     let has = |capability| privileges.has(capability) != Some(false);

@@ -1,5 +1,5 @@
-//! A recording for replay while it is made: a thread of its own takes the events from the probes and appends them to the file. A disk
-//! that stalls longer than the ring buffer has space costs events, which are counted.
+//! The writer of a recording for replay: its own thread reads the events from the ring buffer and appends them to the file. If the disk stalls
+//! longer than the ring buffer has space, events are lost and counted.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use iotrail_schema::recorded::{End, Header};
 use iotrail_schema::replay_log::ReplayEvent;
 use iotrail_schema::trace_record::Subject;
 
-/// Between two reads of the ring buffer. At a million requests per second, some 2 MB are in it then.
+/// Between two reads of the ring buffer. At a million requests per second it then contains about 2 MB.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Between two frames at least, so that a killed recording has what came before.
+/// Minimum time between two frames: a killed recording loses at most the events since the last frame.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A recording for a replay is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForReplay {
-    /// Paths are replaced.
+    /// Paths are anonymised.
     pub anonymise: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Capturing<'room> {
 }
 
 impl<'room> Capturing<'room> {
-    /// Makes the file.
+    /// Creates the file.
     pub fn start(
         probes: Capture<'room>,
         (path, existing): &(PathBuf, Existing),
@@ -66,7 +66,7 @@ impl<'room> Capturing<'room> {
         Ok(Self { probes, path: path.clone(), stop, thread: thread.map_err(failed)? })
     }
 
-    /// Ends it; the file's length.
+    /// Completes the file; returns its length.
     pub fn finish(mut self, end: End) -> (Result<(PathBuf, u64)>, Captured) {
         self.probes.detach();
         self.stop.store(true, Ordering::Release);
@@ -78,7 +78,7 @@ impl<'room> Capturing<'room> {
     }
 }
 
-/// Only the name of a command is kept.
+/// Keep only the name of a command.
 fn hide(header: &mut Header) {
     if let Subject::Command { argv, .. } = &mut header.subject {
         argv.truncate(1);
@@ -87,7 +87,7 @@ fn hide(header: &mut Header) {
     }
 }
 
-/// The thread's.
+/// State of the writer's thread.
 struct Writing {
     file: ReplayWriter,
     names: Option<Replacements>,
@@ -99,7 +99,7 @@ impl Writing {
         let events = source.open()?;
         let mut next_flush = Instant::now() + FLUSH;
         loop {
-            // Asked before: what is there then is the last.
+            // Read before the last poll of the ring buffer, so that the poll reads the last events.
             let is_last = stop.load(Ordering::Acquire);
             events.take(&mut |event| self.append(event))?;
             self.note(&events)?;
@@ -137,7 +137,7 @@ impl Writing {
     }
 }
 
-/// Paths in the order in which they were met; each has its number, and its own extension.
+/// Paths in the order of their first event, each with its number and its own extension.
 #[derive(Default)]
 struct Replacements(HashMap<String, usize>);
 

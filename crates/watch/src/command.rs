@@ -1,5 +1,5 @@
-//! A command that is watched from its first instruction: its process waits at a gate, before it becomes the program, until
-//! the probes are attached and know it.
+//! A command that is traced from its first instruction: its process waits at a gate before exec, until the probes are
+//! attached and trace it.
 
 use std::ffi::OsString;
 use std::fmt::{self, Display};
@@ -24,11 +24,11 @@ use iotrail_host::programs;
 
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is done to a command before it is started.
+/// Actions on a command before it is started.
 #[derive(Clone)]
 pub struct Prepare(pub Rc<Preparing>);
 
-/// The guardian that it put between, if any.
+/// The guardian between iotrail and the command, if any.
 type Preparing = dyn Fn(&mut Command) -> Result<Option<Rc<Guardian>>>;
 
 impl fmt::Debug for Prepare {
@@ -37,25 +37,25 @@ impl fmt::Debug for Prepare {
     }
 }
 
-/// The process of a command. Dropped before its gate was opened, it never becomes the program.
+/// The process of a command. If this is dropped before the gate is opened, the process never calls exec.
 #[derive(Debug)]
 pub struct Gated {
     argv: Vec<OsString>,
     tgid: u32,
-    /// The number that the probes know it by.
+    /// Its PID in the initial namespace, by which the probes identify it.
     kernels_tgid: Option<u32>,
-    /// What its process had used when it came to the gate.
+    /// CPU time that its process had used when it reached the gate.
     cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
     spawner: Option<Spawner>,
-    /// `None`: it is a child of this process.
+    /// `None`: the process is a child of this one.
     guardian: Option<Rc<Guardian>>,
-    /// Its exit status; 128 + the signal if one killed it.
+    /// Its exit status; 128 + the signal that killed it.
     ended: Option<i32>,
 }
 
-/// The thread that waits until the program runs, or could not be run.
+/// The thread that waits until exec has succeeded or failed.
 #[derive(Debug)]
 struct Spawner {
     thread: Option<JoinHandle<()>>,
@@ -67,7 +67,7 @@ impl Spawner {
         let (tell, spawned) = mpsc::channel();
         let work = move || {
             let result = command.spawn().map(drop);
-            // With it go our copies of the child's ends, so that a child that could not be made is the end of the pipe.
+            // Dropping it closes iotrail's copies of the child's ends, so that a failed fork ends the pipe.
             drop(command);
             tell.send(result).unwrap_or(());
         };
@@ -75,7 +75,7 @@ impl Spawner {
         Ok(Spawner { thread: Some(thread), spawned })
     }
 
-    /// That the program runs, or why not.
+    /// Reports that the program runs, or the reason why it does not.
     fn result(&self) -> io::Result<()> {
         self.spawned.recv().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")))
     }
@@ -84,13 +84,13 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // That the program was not run is what its result says.
+            // The result of the thread has the reason of a failed exec.
             drop(thread.join());
         }
     }
 }
 
-/// The first program of that name that may be run, as execvp(3) looks for it. Found out before anything is loaded.
+/// The first executable of that name, by the search of execvp(3). Found before anything is loaded.
 pub fn find(argv: &[OsString]) -> Result<()> {
     let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
         return Err(Error::input("the command to watch has no name", "name a program after --"));
@@ -119,7 +119,7 @@ fn cannot_start(cause: io::Error) -> Error {
         .because(cause)
 }
 
-/// A command that was found, and could not be started.
+/// The error of a command that was found but could not be started.
 pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
     match cause.raw_os_error() {
         // The limit of processes or of memory is reached.
@@ -129,7 +129,7 @@ pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
 }
 
 impl Gated {
-    /// Makes the process; it waits. With `stdout_apart` its standard output is our standard error.
+    /// Forks the process, which waits at the gate. With `stdout_apart` its standard output is iotrail's standard error.
     pub fn new(argv: &[OsString], stdout_apart: bool, prepare: Option<&Prepare>) -> Result<Self> {
         let (name, args) = argv.split_first().expect("find() has seen a name");
         let (mut told, tell) = io::pipe().map_err(cannot_start)?;
@@ -147,7 +147,7 @@ impl Gated {
         let outer_end = gate.as_raw_fd();
         // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
-        // spawn() comes back when the program runs: it waits in a thread of its own.
+        // spawn() returns after exec, so it waits in its own thread.
         let spawner = Spawner::start(command).map_err(cannot_start)?;
         let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
         let heard =
@@ -157,7 +157,7 @@ impl Gated {
         }
         let tgid = u32::from_ne_bytes(tgid);
         let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
-        // A child that is given up here sees its gate close.
+        // The gate of an abandoned child closes.
         let end = End::of(tgid).map_err(cannot_start)?;
         Ok(Gated {
             argv: argv.to_vec(),
@@ -176,7 +176,7 @@ impl Gated {
         self.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
-    /// In our PID namespace.
+    /// In iotrail's PID namespace.
     pub fn tgid(&self) -> u32 {
         self.tgid
     }
@@ -185,7 +185,7 @@ impl Gated {
         self.kernels_tgid = Some(kernels_tgid);
     }
 
-    /// The kernel's own, where it was told.
+    /// In the initial namespace, if known.
     pub fn kernels_tgid(&self) -> Option<u32> {
         self.kernels_tgid
     }
@@ -194,7 +194,7 @@ impl Gated {
         &self.end
     }
 
-    /// Opens the gate: the process becomes the program.
+    /// Opens the gate: the process calls exec.
     pub fn release(&mut self) -> Result<()> {
         let (Some(mut gate), Some(spawner)) = (self.gate.take(), self.spawner.as_ref()) else { return Ok(()) };
         gate.write_all(&[1]).map_err(cannot_start)?;
@@ -204,15 +204,15 @@ impl Gated {
         }
     }
 
-    /// What its process had used when it came to the gate.
+    /// CPU time that its process had used when it reached the gate.
     pub fn cpu_before(&self) -> CpuTime {
         self.cpu_before
     }
 
-    /// Its exit status, or 128 + the signal that killed it, if it has ended; never waits.
+    /// Its exit status, or 128 + the signal that killed it, if it has exited; never waits.
     pub fn ended(&mut self) -> Option<i32> {
         if let Some(guardian) = &self.guardian {
-            // Its report comes some moments after the end.
+            // The report arrives a short time after the exit.
             if self.ended.is_none() && self.end.is_there() && guardian.wait(REPORTED_WITHIN) {
                 self.ended = guardian.ended().map(|ended| ended.status);
             }
@@ -225,14 +225,14 @@ impl Gated {
         self.ended
     }
 
-    /// Sends it a signal, unless it has ended.
+    /// Sends a signal to a process that has not exited.
     pub fn signal(&mut self, signal: libc::c_int) {
         if let Some(signal) = Signal::from_named_raw(signal) {
             self.end.signal(signal);
         }
     }
 
-    /// Waits for its end, so long at most.
+    /// Waits for its exit, up to this time.
     pub fn wait(&mut self, patience: Duration) -> Option<i32> {
         let until = Instant::now() + patience;
         while self.ended().is_none() && Instant::now() < until {
@@ -244,13 +244,13 @@ impl Gated {
 
 impl Drop for Gated {
     fn drop(&mut self) {
-        // The closed gate is what a process that still waits there sees; then spawn() comes back with its error.
+        // A process at the gate sees it close; then spawn() returns with its error.
         drop(self.gate.take());
         drop(self.spawner.take());
     }
 }
 
-/// What this process has used, all its threads together.
+/// CPU time of this process, of all threads.
 pub(super) fn own_cpu() -> CpuTime {
     // SAFETY: a plain C structure, valid when all zero, which the call fills; it cannot fail for the calling process.
     let usage = unsafe {
@@ -262,8 +262,8 @@ pub(super) fn own_cpu() -> CpuTime {
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// In the child, before it becomes the program. Tells its number and what it has used up to here, which is none of the
-/// program's.
+/// Runs in the child before exec. Reports its PID and the CPU time used so far, which does not belong to the
+/// program.
 fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
     // SAFETY: the child's own copy of the other end, which nothing in the child uses; while it is open, the gate would
     // not be seen to close.

@@ -1,5 +1,5 @@
-//! Names of the files that followed requests go to: /proc has the whole path while the process lives and holds the file; the probes
-//! tell the last part of it, once for each file. And what was done with them, as records.
+//! Names of the files of traced requests. /proc has the full path while the process lives and has the file open; the probes report the last
+//! component once per file. And the records of the requests by file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::unix::ffi::OsStringExt;
@@ -17,19 +17,19 @@ use iotrail_schema::recorded::FileName;
 use iotrail_schema::trace_record::{Estimate, FileRecord, FileRequests, OtherFiles};
 use iotrail_stats::estimate::{self, Stratum};
 
-/// What is known of a file beside the probes' numbers.
+/// The known names and numbers of a file, in addition to the probes' counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     pub kind: Kind,
     pub path: String,
-    /// As /proc has it; else the last part alone.
+    /// The path from /proc; otherwise only the last component.
     pub is_whole: bool,
     pub deleted: bool,
-    /// As stat(2) shows them; `None`: nobody asked it.
+    /// Device and inode from stat(2); `None`: not read.
     pub stat: Option<((u32, u32), u64)>,
 }
 
-/// One that /proc is to be asked for.
+/// A file to look up in /proc.
 #[derive(Debug)]
 struct Waiting {
     key: Key,
@@ -42,27 +42,27 @@ struct Waiting {
 enum Answer {
     Is(Name),
     Not,
-    /// It was looked for in part: not all the time is for looking.
+    /// The lookup was partial, because its time is limited.
     Later,
 }
 
-/// Files that are remembered.
+/// Maximum number of files.
 const KEPT: usize = 16_384;
-/// Looked for by one call, and so long at most.
+/// Maximum lookups per call, and their maximum time.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Looks at all of a process's descriptors take one part in so many of the time.
+/// Scanning all descriptors of a process takes at most one part in this many of the time.
 const REST: u32 = 20;
-/// And so many descriptors are looked at.
+/// Maximum descriptors per scan.
 const DESCRIPTORS: usize = 4096;
-/// A descriptor may come and go between two looks.
+/// A descriptor may appear and disappear between two scans.
 const LOOKS: u8 = 3;
 
 #[derive(Debug)]
 pub struct Names {
     numbers: Rc<Numbers>,
     last: HashMap<(u32, u64, u32), String>,
-    /// `None`: /proc was not asked yet, or has none.
+    /// `None`: not looked up yet, or /proc has no path.
     found: HashMap<Key, Option<Name>>,
     waiting: VecDeque<Waiting>,
     next_scan: Instant,
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// The probes tell the last part of a file's name.
+    /// The probes report the last component of a file's name.
     pub fn told(&mut self, name: LastName) {
         let key = (name.device, name.inode, name.generation);
         if self.last.len() < KEPT || self.last.contains_key(&key) {
@@ -87,7 +87,7 @@ impl Names {
         }
     }
 
-    /// A request went there.
+    /// Notes a request to the file.
     pub fn met(&mut self, tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) {
         let Some(key) = Key::of(tgid, file, descriptor) else { return };
         let is_asked_for = match key {
@@ -101,7 +101,7 @@ impl Names {
         self.waiting.push_back(Waiting { key, tgid, descriptor, looks: 0 });
     }
 
-    /// Asks /proc for what was met since; not for long.
+    /// Looks up the new files in /proc, within a time limit.
     pub fn look(&mut self) {
         let began = Instant::now();
         for _ in 0..self.waiting.len().min(AT_ONCE) {
@@ -155,7 +155,7 @@ impl Names {
         found.map_or(Answer::Not, Answer::Is)
     }
 
-    /// As /proc had it, or at least the last part.
+    /// The path from /proc, or at least the last component.
     pub fn name(&self, key: &Key) -> Option<Name> {
         let found = self.found.get(key).and_then(Option::as_ref);
         found.cloned().or_else(|| {
@@ -164,7 +164,7 @@ impl Names {
         })
     }
 
-    /// Of all inodes that are known by name, as a recording holds them.
+    /// Names by inode, for a recording.
     pub fn named(&self) -> Vec<FileName> {
         const NAMED: usize = 4096;
         let mut blocks: BTreeMap<u32, Option<u64>> = BTreeMap::new();
@@ -181,11 +181,11 @@ impl Names {
         all
     }
 
-    /// What a request is said to wait for that has no completion: the path, or the kind; `None`: not known.
+    /// The object that a request without completion waits for: the path, or the kind; `None`: unknown.
     pub fn of_open(&self, tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) -> Option<String> {
         let key = Key::of(tgid, file, descriptor)?;
         let now = || match (file, descriptor) {
-            // It was not looked at; while the process lives it is known what that descriptor is.
+            // Not looked up yet: while the process lives, its descriptor can be read now.
             (None, Some(Descriptor::Fd(fd))) => link(self.numbers.in_proc(tgid)?, fd),
             _ => None,
         };
@@ -198,8 +198,8 @@ impl Names {
     }
 }
 
-/// Whether what a descriptor of the process is now is the file that the kernel had. `named`: by that very descriptor: then a name that
-/// ends alike is enough where stat(2) shows other numbers than the kernel has (btrfs, overlayfs).
+/// Whether the process's current descriptor refers to the file that the kernel reported. `named`: looked up by that descriptor. Then an equal last
+/// component is enough if stat(2) shows numbers that differ from the kernel's (btrfs, overlayfs).
 fn is_it(key: &Key, last: Option<&str>, name: &Name, named: bool) -> bool {
     let Key::Inode { device, inode, .. } = *key else { return true };
     let alike = || last.is_some_and(|last| name.path.rsplit('/').next() == Some(last));
@@ -209,7 +209,7 @@ fn is_it(key: &Key, last: Option<&str>, name: &Name, named: bool) -> bool {
     }
 }
 
-/// The kernel's number of a device: major and minor.
+/// Decodes the kernel's device number: major and minor.
 fn split(device: u32) -> (u32, u32) {
     (device >> 20, device & 0xf_ffff)
 }
@@ -221,12 +221,12 @@ fn descriptors(number: u32) -> Vec<i32> {
 
 const DELETED: &str = " (deleted)";
 
-/// What a descriptor of a process is now.
+/// The file that a descriptor of a process refers to now.
 fn link(number: u32, fd: i32) -> Option<Name> {
     let at = format!("/proc/{number}/fd/{fd}");
     let path = std::fs::read_link(&at).ok()?.into_os_string().into_vec();
     let mut path = String::from_utf8_lossy(&path).into_owned();
-    // A pipe's, socket's or eventfd's name is its kind's and a number.
+    // The name of a pipe, socket or eventfd is its kind and a number.
     let stat = stat(&at)?;
     let is_named = path.starts_with('/');
     let deleted = is_named && path.ends_with(DELETED) && stat.links == 0;
@@ -252,7 +252,7 @@ struct Stat {
     links: u32,
 }
 
-/// Without asking a server, which may not answer.
+/// stat(2) without querying a file server, which may not answer.
 fn stat(path: &str) -> Option<Stat> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
     let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
@@ -264,8 +264,8 @@ fn stat(path: &str) -> Option<Stat> {
     })
 }
 
-/// Registered files of that index, whose descriptors may be closed: a ring's fdinfo has their paths (Linux 6.10 and later; before, the
-/// last parts).
+/// Registered files at that index, whose descriptors may be closed: a ring's fdinfo has their paths (Linux 6.10 and later; before, the
+/// last components).
 fn registered(number: u32, fds: &[i32], index: u32) -> Vec<Name> {
     let is_ring = |fd: &&i32| {
         std::fs::read_link(format!("/proc/{number}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
@@ -282,7 +282,7 @@ fn registered(number: u32, fds: &[i32], index: u32) -> Vec<Name> {
     paths.map(name).collect()
 }
 
-/// The path that a ring's fdinfo has at this index.
+/// The path at this index in a ring's fdinfo.
 fn registered_at(fdinfo: &[u8], index: u32) -> Option<String> {
     let lines = fdinfo.split(|b| *b == b'\n').skip_while(|line| !line.starts_with(b"UserFiles:")).skip(1);
     let row = |line: &[u8]| {
@@ -293,7 +293,7 @@ fn registered_at(fdinfo: &[u8], index: u32) -> Option<String> {
     lines.take_while(|line| line.first().is_some_and(|b| *b == b' ' || b.is_ascii_digit())).find_map(row)
 }
 
-/// seq_path writes blanks, line ends and backslashes by their octal numbers.
+/// seq_path writes blanks, newlines and backslashes as octal escapes.
 fn unescaped(path: &str) -> String {
     let mut out = String::new();
     let mut rest = path;
@@ -309,18 +309,18 @@ fn unescaped(path: &str) -> String {
     out + rest
 }
 
-/// Files that a record lists, and the descriptors of one.
+/// Files in a record, and descriptors of one file.
 const LISTED: usize = 20;
 const DESCRIPTORS_LISTED: usize = 8;
 
-/// What sums are told together by: /proc may know that two of the probes' are one file.
+/// The key of a sum: /proc may show that two of the probes' files are one.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Clone)]
 enum Identity {
     Stat(((u32, u32), u64), String),
     Key(Key),
 }
 
-/// The busiest files, and what there was of the others; `None`: there are none.
+/// The busiest files, and the sum of the others; `None`: there are no others.
 pub fn records(
     files: &Files,
     name: &dyn Fn(&Key) -> Option<Name>,

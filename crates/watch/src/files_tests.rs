@@ -8,7 +8,7 @@ use iotrail_schema::trail_example::trail;
 
 const NAME: &str = "a\n\x1b[31m b";
 
-/// The kernel's number of what stat(2) shows.
+/// The kernel's device number for the one that stat(2) shows.
 fn device_of(meta: &std::fs::Metadata) -> u32 {
     libc::major(meta.dev()) << 20 | libc::minor(meta.dev())
 }
@@ -27,7 +27,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
     file.write_all(b"x").unwrap();
     let (us, file_seen) = (std::process::id(), seen(&file));
     let mut names = Names::new(Rc::new(Numbers::SAME));
-    // By its descriptor, and by no descriptor that it has.
+    // By its descriptor, and by a descriptor that it does not have.
     for descriptor in [Descriptor::Fd(file.as_raw_fd()), Descriptor::Fixed(3), Descriptor::Fd(1_000_000)] {
         names.met(us, Some(file_seen), Some(descriptor));
         names.next_scan = Instant::now();
@@ -38,7 +38,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
         assert!(name.is_whole && !name.deleted && name.kind == Kind::File);
         names.found.clear();
     }
-    // Another file has that descriptor by now.
+    // The descriptor refers to a different file now.
     let gone = FileSeen { inode: file_seen.inode + 1_000_000, ..file_seen };
     names.met(us, Some(gone), Some(Descriptor::Fd(file.as_raw_fd())));
     for _ in 0..LOOKS {
@@ -62,10 +62,10 @@ fn what_stat_shows_otherwise_is_known_by_its_descriptor_and_name() {
     let key = Key::Inode { device: 8 << 20 | 2, inode: 5, generation: 0 };
     let name = |stat| Name { kind: Kind::File, path: "/a/b".into(), is_whole: true, deleted: false, stat: Some(stat) };
     assert!(is_it(&key, None, &name(((8, 2), 5)), false));
-    // btrfs: another device, the same inode.
+    // btrfs: a different device, the same inode.
     assert!(is_it(&key, Some("b"), &name(((0, 40), 5)), false));
     assert!(!is_it(&key, Some("c"), &name(((0, 40), 5)), true));
-    // overlayfs: neither.
+    // overlayfs: both differ.
     assert!(is_it(&key, Some("b"), &name(((0, 40), 6)), true) && !is_it(&key, Some("b"), &name(((0, 40), 6)), false));
     assert!(!is_it(&key, None, &name(((8, 2), 6)), true));
 }
@@ -76,7 +76,7 @@ fn descriptors_without_a_file_have_a_kind() {
     let us = std::process::id();
     assert_eq!(link(us, left.as_raw_fd()).map(|n| (n.kind, n.path)), Some((Kind::Socket, "socket".into())));
     let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    // Where no other test's next descriptor comes to stand.
+    // A descriptor number that no concurrent test gets.
     let eventfd = rustix::io::fcntl_dupfd_cloexec(&eventfd, 700).unwrap();
     let number = eventfd.as_raw_fd();
     assert_eq!(link(us, number).map(|n| (n.kind, n.is_whole)), Some((Kind::Eventfd, false)));
@@ -91,7 +91,7 @@ fn registered_files_of_a_rings_fdinfo() {
     assert_eq!(registered_at(text, 0).as_deref(), Some("/data/base/5/16384"));
     assert_eq!(registered_at(text, 1), None);
     assert_eq!(registered_at(text, 2).as_deref(), Some("/data/a b\nc (deleted)"));
-    // 6.1 has the last part alone.
+    // 6.1 has only the last component.
     assert_eq!(registered_at(b"UserFiles:\t1\n    0: 16384\n", 0), None);
     assert_eq!(unescaped("a\\b\\134\\04"), "a\\b\\\\04");
 }

@@ -1,4 +1,4 @@
-//! The frames that a recording's file consists of: written whole, and read up to the end or the cut.
+//! Frames of a recording's file: written completely, and read up to the end or the truncation.
 //!
 //! ```text
 //! line    one line of JSON, `recorded::Header`: {"schema":"iotrail.recording/1", …}\n
@@ -9,7 +9,7 @@
 //!         size bytes: the content, an LZ4 block
 //! ```
 //!
-//! Numbers of a frame are little-endian. A damaged frame is lost whole.
+//! Integers are little-endian. A damaged frame is lost completely.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -21,9 +21,9 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing};
 use iotrail_schema::recorded::{Ending, Header, SCHEMA, SCHEMA_FOR_REPLAY, is_known};
 
-/// A frame is written when its content is this long.
+/// A frame is written when its content has this length.
 pub(crate) const FRAME_BYTES: usize = 256 << 10;
-/// Longer than any frame: a number beyond it was not written as one.
+/// Longer than any frame: a larger length is damage.
 const MOST_BYTES: u32 = 64 << 20;
 /// Longer than any header.
 const HEADER_BYTES: u64 = 4 << 20;
@@ -36,15 +36,15 @@ pub(crate) const END: u8 = b'E';
 pub(crate) struct FrameWriter {
     file: Box<dyn Write + Send>,
     path: PathBuf,
-    /// Of the next frame.
+    /// Content of the next frame.
     pub content: Vec<u8>,
-    /// Reused from frame to frame.
+    /// Buffer, reused for each frame.
     frame: Vec<u8>,
     written_bytes: u64,
 }
 
 impl FrameWriter {
-    /// Errors: the file exists and is to be kept, or cannot be made (wrong input).
+    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         Self::begin(output::growing(path, existing, "--record")?, path, header)
     }
@@ -69,7 +69,7 @@ impl FrameWriter {
         Ok((Self::begin(Box::new(copy), Path::new("memory"), header)?, file))
     }
 
-    /// Of the file so far, without the content of the next frame.
+    /// Length of the file so far, without the content of the next frame.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
@@ -119,7 +119,7 @@ impl FrameHead {
         bytes
     }
 
-    /// `None`: no frame of this file begins so. `kind`: its frames are of this kind, but for the end.
+    /// `None`: not the start of a frame of this file. `kind`: the expected kind of all frames except the last.
     fn from_bytes(bytes: &[u8; Self::BYTES], kind: u8) -> Option<Self> {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let head = Self { kind: bytes[0], raw: number(1), size: number(5), crc: number(9) };
@@ -142,22 +142,22 @@ pub(crate) struct FrameReader {
     file: BufReader<File>,
     path: PathBuf,
     pub header: Header,
-    /// Where the frame that was read last begins, or the one in which the file breaks off.
+    /// Start of the last frame read, or of the truncated frame.
     at_byte: u64,
-    /// Where the one after it begins.
+    /// Start of the next frame.
     next_byte: u64,
     length: u64,
 }
 
 impl FrameReader {
-    /// Errors (wrong input): no such file, no recording, one of another version of the format.
+    /// Errors (usage error): no such file, not a recording, or a different version of the format.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)
             .map_err(|e| Error::input(format!("cannot open {}", path.display()), "name a recording").because(e))?;
         Self::begin(file, path)
     }
 
-    /// A recording that a store has, as `name`.
+    /// A stored recording, with `name` for errors.
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self> {
         let mut file = memory()?;
         file.write_all(bytes).and_then(|()| file.rewind()).map_err(no_memory)?;
@@ -175,7 +175,7 @@ impl FrameReader {
         Ok(Self { file, path: path.to_owned(), header, at_byte, next_byte: at_byte, length })
     }
 
-    /// The content of the next frame of this kind, or how the recording stops. Frames of another kind are passed over unchecked.
+    /// The content of the next frame of this kind, or the reason why the recording stops. Frames of a different kind are skipped unchecked.
     pub fn next(&mut self, kind: u8) -> Result<std::result::Result<Vec<u8>, Ending>> {
         loop {
             let head = match self.head()? {
@@ -196,12 +196,12 @@ impl FrameReader {
         }
     }
 
-    /// The frame that was read last is not what was written.
+    /// The last frame read is damaged.
     pub fn damaged(&self) -> Ending {
         Ending::Damaged { at_byte: self.at_byte }
     }
 
-    /// It cannot be read on from there.
+    /// Reading cannot continue after it.
     pub fn cut(&self) -> Ending {
         Ending::Cut { at_byte: self.at_byte }
     }
@@ -234,7 +234,7 @@ impl FrameReader {
         Ok(content.filter(|c| c.len() == head.raw as usize).ok_or_else(|| self.damaged()))
     }
 
-    /// Whether so many bytes were there.
+    /// Whether that many bytes were read.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(bytes) {
             Ok(()) => Ok(true),
@@ -250,7 +250,7 @@ impl FrameReader {
 }
 
 fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
-    /// What every version's header has.
+    /// Fields of the header in every version.
     #[derive(Deserialize)]
     struct Any {
         schema: String,

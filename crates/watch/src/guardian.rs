@@ -1,7 +1,7 @@
 //! A process between iotrail and a command that it starts: it is the parent of the command and adopts all orphans below
 //! (PR_SET_CHILD_SUBREAPER), whatever group, session or user they change to. If iotrail dies, it kills them.
 //!
-//! It is a copy of iotrail that makes system calls only: between fork and its end it allocates nothing and takes no lock.
+//! It is a fork of iotrail that makes only system calls: from fork to exit it allocates nothing and takes no lock.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -23,49 +23,49 @@ use rustix::time::{ClockId, clock_gettime};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs::{self, Stat};
 
-/// So long processes have to end once they were asked to.
+/// Time for processes to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// So long killed ones are waited for: one in the kernel's hands may take longer.
+/// Time to wait for killed processes: one in an uninterruptible sleep may take longer.
 const KILLED_WITHIN: Duration = Duration::from_secs(2);
 
 const KILL: u8 = b'k';
 const LEAVE: u8 = b'l';
 
-/// The guardian of one command. Dropped, it ends all processes below.
+/// The guardian of one command. On drop it ends all processes below.
 #[derive(Debug)]
 pub struct Guardian {
     order: PipeWriter,
     report: PipeReader,
-    /// Its own process ID, and when the command began.
+    /// Its own process ID, and the start time of the command.
     began: Cell<Option<(Pid, u64)>>,
     ended: Cell<Option<Ended>>,
-    /// It has ended, and so have all processes below, or it let them go.
+    /// The guardian has exited: all processes below have exited, or it has released them.
     over: Cell<bool>,
 }
 
-/// The end of a command.
+/// The exit of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
     /// 128 + the signal that killed it.
     pub status: i32,
     pub wall_ns: u64,
-    /// User and system time of the command and of all processes below that have ended; `None`: not known.
+    /// User and system time of the command and of all exited processes below; `None`: unknown.
     pub cpu_ns: Option<(u64, u64)>,
 }
 
-/// As the guardian writes it: its process ID, 0, the beginning; or the status, 1, the time, user and system time.
+/// The guardian's report: its process ID, 0, the start time; or the status, 1, the time, user and system time.
 type Message = [u64; 5];
 
 impl Guardian {
-    /// Between iotrail and what `command` starts, which gets a process group of its own. With `outlives`, a guardian whose iotrail has died
-    /// lets its processes go. The command is dropped when it was started: it holds the guardian's ends of the pipes.
+    /// Inserts a guardian between iotrail and `command`, which gets its own process group. With `outlives`, the guardian releases its processes
+    /// if iotrail dies. Drop the command after it has started: it has the guardian's ends of the pipes.
     pub fn over(command: &mut Command, outlives: bool) -> Result<Self> {
         let cannot = |e| Error::machine("cannot create a pipe for a program", "see ulimit -n").because(e);
         let (orders, order) = io::pipe().map_err(cannot)?;
         let (report, reports) = io::pipe().map_err(cannot)?;
         let outer_end = order.as_raw_fd();
         let split = move || {
-            // Before there is a child: it may leave orphans at once.
+            // Before the first child, which may leave orphans immediately.
             set_child_subreaper(Some(getpid()))?;
             let before = block_signals();
             let began_ns = now_ns();
@@ -92,12 +92,12 @@ impl Guardian {
         Ok(Guardian { order, report, began, ended, over })
     }
 
-    /// Whether the command has ended, waited for this long at most.
+    /// Whether the command has exited; waits up to this time.
     pub fn wait(&self, patience: Duration) -> bool {
         self.wait_for(|| self.ended.get().is_some() || self.over.get(), patience)
     }
 
-    /// The same of the command and all processes below.
+    /// The same for the command and all processes below.
     pub fn wait_for_all(&self, patience: Duration) -> bool {
         self.wait_for(|| self.over.get(), patience)
     }
@@ -114,7 +114,7 @@ impl Guardian {
         }
     }
 
-    /// Reads what was reported.
+    /// Reads the guardian's reports.
     fn look(&self) {
         while !self.over.get() && is_readable(&self.report, Duration::ZERO) {
             let mut bytes = [0; size_of::<Message>()];
@@ -122,7 +122,7 @@ impl Guardian {
                 Ok(0) => {
                     self.over.set(true);
                     if let Some((guardian, _)) = self.began.get() {
-                        // It was waited for already if the command could not be run.
+                        // If the command could not be executed, it was reaped already.
                         let _ = waitpid(Some(guardian), WaitOptions::empty());
                     }
                 }
@@ -139,13 +139,13 @@ impl Guardian {
         if is_end == 0 {
             self.began.set(Pid::from_raw(first as i32).map(|pid| (pid, at)));
         } else if let Some((_, began)) = self.began.get() {
-            // The second report of the end is of all that have ended.
+            // The second report of an exit covers all exited processes.
             let wall_ns = self.ended.get().map_or(at.saturating_sub(began), |ended| ended.wall_ns);
             self.ended.set(Some(Ended { status: first as i32, wall_ns, cpu_ns: Some((user_ns, system_ns)) }));
         }
     }
 
-    /// How the command ended; `None`: it has not.
+    /// The exit of the command; `None`: it still runs.
     pub fn ended(&self) -> Option<Ended> {
         self.look();
         let killed = || {
@@ -155,7 +155,7 @@ impl Guardian {
         self.ended.get().or_else(|| self.over.get().then(killed))
     }
 
-    /// Living processes below, by number and name.
+    /// Running processes below, by PID and name.
     pub fn living(&self) -> Vec<(u32, String)> {
         self.look();
         let Some((guardian, _)) = self.began.get().filter(|_| !self.over.get()) else { return Vec::new() };
@@ -163,7 +163,7 @@ impl Guardian {
         below.filter_map(|pid| Stat::of(pid).filter(|s| s.state != 'Z').map(|stat| (pid, stat.comm))).collect()
     }
 
-    /// Ends all processes below: asked first, killed then. Returns those that do not end even so.
+    /// Ends all processes below: SIGTERM first, then SIGKILL. Returns those that still run.
     pub fn end(&self) -> Vec<(u32, String)> {
         self.look();
         if self.began.get().is_none() || self.over.get() {
@@ -183,7 +183,7 @@ impl Guardian {
             Some((*pid, pidfd_open(number, PidfdFlags::empty()).ok()?))
         };
         let opened: Vec<(u32, OwnedFd)> = self.living().iter().filter_map(open).collect();
-        // One that is still below after it was opened is that one, or it has ended.
+        // A process still below after its pidfd was opened is the same process, or has exited.
         let still = self.living();
         for (pid, fd) in opened {
             if still.iter().any(|(other, _)| *other == pid) {
@@ -192,7 +192,7 @@ impl Guardian {
         }
     }
 
-    /// Lets all processes below continue without it, if it was to let them outlive iotrail.
+    /// Releases all processes below, if it is allowed to let them outlive iotrail.
     pub fn leave(&self) {
         (&self.order).write_all(&[LEAVE]).unwrap_or(());
         self.wait_for_all(KILLED_WITHIN);
@@ -206,7 +206,7 @@ impl Drop for Guardian {
     }
 }
 
-/// Without the offset of a time namespace, whose look-up allocates: only differences are taken.
+/// Without the offset of a time namespace, whose lookup allocates: only differences are used.
 fn now_ns() -> u64 {
     let at = clock_gettime(ClockId::Monotonic);
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
@@ -214,12 +214,12 @@ fn now_ns() -> u64 {
 
 fn is_readable(fd: impl AsFd, patience: Duration) -> bool {
     let fd = fd.as_fd();
-    // Longer than can be said is for ever.
+    // A timeout too large for the type is infinite.
     let patience = Timespec::try_from(patience).ok();
     poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Returns the mask before.
+/// Returns the previous mask.
 fn block_signals() -> libc::sigset_t {
     // SAFETY: plain system calls on live structures, for which all zero is valid.
     unsafe {
@@ -230,11 +230,11 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// The guardian's life, with all signals blocked.
+/// The guardian's main function, with all signals blocked.
 fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began_ns: u64, outlives: bool) -> ! {
-    // First: the caller's spawn() returns when all others are closed, and knows its guardian then.
+    // First: the caller's spawn() returns when all other copies are closed, and must know its guardian then.
     Herd { leader, status: None, reports }.report(getpid().as_raw_pid() as u64, 0, began_ns, (0, 0));
-    // A refusal can be reported to no process.
+    // There is no process to report a failure to.
     let _ = (setsid(), rustix::thread::set_name(c"iotrail-guard"));
     // SAFETY: plain system calls on live structures. Standard descriptors become the pipes; all others are closed, the program's outputs
     // included.
@@ -243,7 +243,7 @@ fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began
         libc::dup2(orders.as_raw_fd(), 0);
         libc::dup2(reports.as_raw_fd(), 1);
         if libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0) != 0 {
-            // Before Linux 5.9. The soft limit may be below a number that is open.
+            // Before Linux 5.9. The soft limit may be below an open descriptor.
             (2..1 << 16).for_each(|fd| _ = libc::close(fd));
         }
         let mut children: libc::sigset_t = std::mem::zeroed();
@@ -276,14 +276,14 @@ fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began
     }
     loop {
         herd.kill();
-        // An orphan of one that has ended is a child now.
+        // An orphan of an exited process is a child now.
         herd.reap(0);
     }
 }
 
 struct Herd<'a> {
     leader: i32,
-    /// The leader's, once it was waited for.
+    /// The leader's status, once it was reaped.
     status: Option<i32>,
     reports: BorrowedFd<'a>,
 }
@@ -307,7 +307,7 @@ impl Herd<'_> {
         self.report(status as u64, 1, now_ns(), (ns(usage.ru_utime), ns(usage.ru_stime)));
     }
 
-    /// Waits for a child; `false`: none has ended. Ends with the last one.
+    /// Waits for a child; `false`: no child has exited. Returns after the last one.
     fn reap(&mut self, how: libc::c_int) -> bool {
         let mut status = 0;
         // SAFETY: a live place that the call fills.
@@ -332,14 +332,14 @@ impl Herd<'_> {
         unsafe { libc::_exit(0) }
     }
 
-    /// Kills all children. Their numbers are their own until this process waits for them.
+    /// Kills all children. Their PIDs are not reused until this process reaps them.
     fn kill(&self) {
         if self.status.is_none()
             && let Some(leader) = Pid::from_raw(self.leader)
         {
             let _ = (kill_process_group(leader, Signal::KILL), kill_process(leader, Signal::KILL));
         }
-        // /proc of another PID namespace has other numbers.
+        // /proc of a different PID namespace has other PIDs.
         let mut own = [MaybeUninit::uninit(); 16];
         let us = getpid().as_raw_pid();
         if !readlinkat_raw(CWD, c"/proc/self", &mut own).is_ok_and(|(number, _)| number_in(number) == Some(us)) {
@@ -364,7 +364,7 @@ fn number_in(bytes: &[u8]) -> Option<i32> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// The fourth field of /proc/PID/stat; the second is a name in brackets, which may hold anything.
+/// The fourth field of /proc/PID/stat; the second is the name in parentheses, which may contain any character.
 fn parent(proc: BorrowedFd<'_>, name: &CStr) -> Option<i32> {
     let process = openat(proc, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let stat = openat(&process, c"stat", OFlags::RDONLY, Mode::empty()).ok()?;
@@ -456,7 +456,7 @@ mod tests {
 
     const DIES: &str = "IOTRAIL_TEST_DIES";
 
-    /// Not a test: what the next one kills.
+    /// Not a test: the process that the next test kills.
     #[test]
     fn caller_that_is_killed() {
         let Ok(line) = std::env::var(DIES) else { return };
@@ -469,7 +469,7 @@ mod tests {
         std::thread::park();
     }
 
-    /// Every process holds the pipe: its end is that of the last one.
+    /// Every process has the pipe open: its end of file is the exit of the last one.
     #[test]
     fn all_processes_below_end_with_a_killed_caller() {
         let mut line =
@@ -487,7 +487,7 @@ mod tests {
         let (mut byte, mut seen) = ([0], 0);
         while seen < expected {
             output.read_exact(&mut byte).unwrap();
-            // The harness's own lines have a dot too, but none that ends one.
+            // The harness also prints dots, but not at the end of a line.
             if byte == *b"." {
                 output.read_exact(&mut byte).unwrap();
                 seen += u32::from(byte == *b"\n");

@@ -1,4 +1,4 @@
-//! Processes that a command has left when it ended: daemons, and what a shell puts into the background.
+//! Processes that a command leaves behind: daemons, and background jobs of a shell.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use iotrail_base::error::Result;
 use iotrail_host::procfs;
 use iotrail_probe::watch::Watch;
 
-/// One that still runs.
+/// A process that still runs.
 #[derive(Debug)]
 pub struct Running {
-    /// In iotrail's PID namespace.
+    /// PID in iotrail's namespace.
     pub here: u32,
     pub comm: String,
     end: End,
 }
 
-/// Those that still ran in the last look, by the kernel's numbers.
+/// Processes that ran at the last check, by PID in the initial namespace.
 #[derive(Debug, Default)]
 pub struct Left {
     running: BTreeMap<u32, Running>,
-    /// Looks in a row that have met nobody.
+    /// Consecutive checks that found no process.
     empty: u32,
 }
 
 impl Left {
-    /// Looks again. A process that ends just after it has made another one may hide that from a look: only two looks in a row that meet
-    /// nobody are sure.
+    /// Checks again. One check can miss a process whose parent exits right after fork: only two consecutive checks without a process
+    /// are reliable.
     pub fn look(&mut self, watch: &Watch<'_>, numbers: &Numbers) -> Result<()> {
         self.running.retain(|_, running| !running.end.is_there());
         for tgid in watch.followed()? {
             if self.running.contains_key(&tgid) {
                 continue;
             }
-            // One that cannot be opened has gone meanwhile.
+            // A process whose pidfd cannot be opened has exited meanwhile.
             let Some((here, end)) = numbers.here(tgid).and_then(|here| Some((here, End::of(here).ok()?))) else {
                 continue;
             };
@@ -47,7 +47,7 @@ impl Left {
         Ok(())
     }
 
-    /// Nobody is left.
+    /// No process is left.
     pub fn is_over(&self) -> bool {
         self.empty >= 2
     }
@@ -60,7 +60,7 @@ impl Left {
         self.running.values().map(|running| &running.end)
     }
 
-    /// As "2 processes it left: 4711 postgres, 4712 sleep", at most three by name.
+    /// Text such as "2 processes it left: 4711 postgres, 4712 sleep", with at most three names.
     pub fn words(&self) -> String {
         const NAMED: usize = 3;
         let mut names: Vec<String> =

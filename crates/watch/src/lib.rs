@@ -1,35 +1,35 @@
-//! Other people's programs: what is asked to be watched, what /proc says of it beside the probes, and the record that the two
-//! make together.
+//! Traces other programs: the subject of a trace, the data of /proc in addition to the probes, and the record made from
+//! both.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | [`subject`] | a command, processes, or everyone: validated before anything is loaded |
-//! | `command` | a command that stands still until the probes are there |
+//! | [`subject`] | a command, processes, or all processes: validated before anything is loaded |
+//! | `command` | a command that waits until the probes are attached |
 //! | `end` | the end of a process |
-//! | [`guardian`] | what ends all processes of a command, iotrail's own death included |
-//! | [`namespace`] | the numbers by which the kernel itself knows processes |
-//! | `left` | what a command has left running when it ended |
-//! | `rings` | which file descriptor is which ring |
+//! | [`guardian`] | ends all processes of a command, even if iotrail is killed |
+//! | [`namespace`] | process IDs of the initial PID namespace |
+//! | `left` | processes that a command leaves behind |
+//! | `rings` | the ring behind a file descriptor |
 //! | `processes` | CPU time, helper threads, children: sampled |
-//! | `quota` | CPU quotas that held them back |
-//! | `files` | names of the files that followed requests go to |
-//! | `callsites` | user stacks: where their functions are in files, and their names |
-//! | `summary` | counts and followed requests → the record; pure |
-//! | `threads` | who submits to a ring, and who waits for its completions; pure |
+//! | `quota` | CPU quotas that throttled the processes |
+//! | `files` | names of the files of traced requests |
+//! | `callsites` | user stacks: positions of their functions in files, and their names |
+//! | `summary` | counts and traced requests → the record; pure |
+//! | `threads` | threads that submit to a ring, and threads that wait for its completions; pure |
 //! | `frames` | the frames of a recording's file |
-//! | [`recording`] | followed requests in a file: written while they come, read again |
+//! | [`recording`] | traced requests in a file: written as they arrive, read again |
 //! | [`replay_recording`] | events for replay in a file, the same way |
-//! | [`capture`] | a recording for replay while it is made |
-//! | [`recorder`] | what is kept of followed requests: a file, or the slowest |
+//! | [`capture`] | the writer of a recording for replay |
+//! | [`recorder`] | keeps traced requests: in a file, or only the slowest |
 //! | `sampler` | samples of their CPU time |
-//! | `state` | what the kernel keeps of threads, rings and sockets anyway, sampled |
-//! | [`session`] | one watched span from its beginning to its end |
-//! | [`windows`] | when the probes are attached, where they are not all the time; pure |
-//! | `light` | whether a watch costs too much, and by which windows it goes on then; pure |
-//! | [`metrics`] | counts so far, for those who scrape them |
+//! | `state` | state that the kernel keeps of threads, rings and sockets anyway, sampled |
+//! | [`session`] | one traced span from its start to its end |
+//! | [`windows`] | when the probes are attached, if not all the time; pure |
+//! | `light` | whether a trace costs too much, and its windows then; pure |
+//! | [`metrics`] | counts so far, for scrapes |
 //! | [`monitor`] | samples without probes within a budget, and stalls |
-//! | `rates` | counts at two moments and what was followed between → rates; pure |
-//! | [`live`] | a watched span of which rates are told while it lasts |
+//! | `rates` | counts at two times and the requests traced in between → rates; pure |
+//! | [`live`] | a traced span whose rates are reported during it |
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
 

@@ -1,4 +1,4 @@
-//! When a watch costs too much, and by which windows it goes on then. Pure: what was measured comes from the caller.
+//! Decides whether a trace costs too much, and its windows then. Pure: measurements come from the caller.
 
 use std::time::Duration;
 
@@ -6,44 +6,44 @@ use crate::windows::Windows;
 use iotrail_host::cpu::busy_resolution_ns;
 use iotrail_probe::cost::Spent;
 
-/// The probes may run for this share of the CPU time of the watched. What the kernel does not count as theirs (the way to them and back, what
-/// they drive out of the caches) costs about as much again: so watching all costs up to 3 %.
+/// Share of the traced programs' CPU time that the probes may use. The cost that the kernel does not attribute to them (entry and exit, cache
+/// misses) is about as much again: counting everything costs up to 3 %.
 pub const MOST: f64 = 0.015;
 
-/// The windows are chosen for this one.
+/// The share for which the windows are chosen.
 const AIM: f64 = 0.004;
 
-/// What costs less than this share of one CPU is not worth windows, however little the watched use.
+/// A cost below this share of one CPU needs no windows, however little the traced programs use.
 const FELT: f64 = 0.005;
 
-/// To attach the probes and to take them out is some 500 interrupts to every other CPU (text of the kernel is changed), which the watched
-/// feel: so not every second.
+/// Attaching and detaching the probes sends some 500 interrupts to every other CPU (kernel text is patched), which delays the traced
+/// programs: so not every second.
 const PERIOD: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Windows, and what watching all costs.
+/// The windows, and the cost of counting everything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Light {
     pub windows: Windows,
-    /// As a share of the CPU time that the watched use unwatched.
+    /// As a share of the CPU time that the traced programs use without probes.
     pub cost: f64,
 }
 
-/// Up to some moment, all growing.
+/// Sums up to a point in time; all grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Used {
     pub spent: Spent,
-    /// Completions and CPU time of the watched.
+    /// Completions and CPU time of the traced programs.
     pub completions: u64,
     pub watched_ns: u64,
-    /// CPU time of all that ran; `None`: not known.
+    /// CPU time of all processes; `None`: unknown.
     pub busy_ns: Option<u64>,
 }
 
 impl Used {
-    /// What the probes took from the watched since then. Of io_uring's events it is by completions; others come from whoever runs, as
-    /// long as he does, and that is known to `unsure_ns`: so much longer all may have run.
+    /// Time that the probes took from the traced programs since then. For io_uring's events it is divided by completions; other events come from
+    /// all running processes, and their share is uncertain by `unsure_ns`.
     fn taken_since(self, before: Used, unsure_ns: u64) -> f64 {
         let since = |f: fn(Used) -> u64| f(self).saturating_sub(f(before)) as f64;
         let part = |mine: f64, all: f64| if all > 0.0 { (mine / all).min(1.0) } else { 1.0 };
@@ -57,7 +57,7 @@ impl Used {
 }
 
 impl Used {
-    /// The same of the probes that can be attached in windows without the others.
+    /// The same of the probes that can be attached in windows separately.
     pub fn costly(self) -> Used {
         Used { spent: Spent { others_ns: self.spent.costly_ns, requests_ns: 0, ..self.spent }, ..self }
     }
@@ -68,7 +68,7 @@ fn cost(before: Used, after: Used, taken: f64) -> f64 {
     taken / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - taken).max(1.0)
 }
 
-/// What the probes cost, if it is more than they may, and was so even if it was as little as it can have been.
+/// The cost of the probes, if it exceeds the limit even at its lower bound.
 pub(crate) fn too_much(before: Used, after: Used, span: Duration) -> Option<f64> {
     let least = after.taken_since(before, busy_resolution_ns());
     let is_too_much = cost(before, after, least) > MOST && least > FELT * span.as_nanos() as f64;
@@ -76,17 +76,17 @@ pub(crate) fn too_much(before: Used, after: Used, span: Duration) -> Option<f64>
 }
 
 impl Light {
-    /// By which windows to go on after this span, if it cost the watched too much. `None`: all can be watched.
+    /// The windows after this span if it cost too much. `None`: everything can be counted.
     pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
         let cost = too_much(before, after, span)?;
         let open = PERIOD.mul_f64(AIM / cost).clamp(SHORTEST, LONGEST);
-        // Whole milliseconds read better.
+        // Whole milliseconds are easier to read.
         let open = Duration::from_millis(open.as_millis() as u64);
         Some(Light { windows: Windows { open, period: PERIOD }, cost })
     }
 }
 
-/// Where the probes ran longer than the watched, the share says no more.
+/// If the probes ran longer than the traced programs, the share is meaningless.
 const MOST_SAID: f64 = 10.0;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         busy_ns: Some(0),
     };
 
-    /// A second in which all events and all completions were those of the watched.
+    /// A second in which the traced programs caused all events and completions.
     fn alone(spent_ms: u64, watched_ms: u64) -> Used {
         let spent = Spent { requests_ns: spent_ms * MS, completions: 1000, others_ns: 0, costly_ns: 0 };
         Used { spent, completions: 1000, watched_ns: watched_ms * MS, busy_ns: Some(watched_ms * MS) }
@@ -132,14 +132,14 @@ mod tests {
     #[test]
     fn what_neighbours_make_the_probes_do_is_theirs() {
         let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
-        // The watched has a fifth of the CPU time, and a tenth of the completions.
+        // The traced program has a fifth of the CPU time and a tenth of the completions.
         let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS, costly_ns: 0 };
         let one = Used { spent, completions: 1000, watched_ns: 330 * MS, busy_ns: Some(1650 * MS) };
         assert_eq!(cost(one), Some(0.1), "a tenth of 100 ms and a fifth of 100 ms, of 300");
-        // Beside busy neighbours it does next to nothing.
+        // It is almost idle, next to busy neighbours.
         let idle = Used { completions: 20, watched_ns: 20 * MS, busy_ns: Some(2000 * MS), ..one };
         assert_eq!(cost(idle), None);
-        // Where that cannot be told all is taken for its own.
+        // If its share is unknown, all events are attributed to it.
         let unknown = Used { busy_ns: None, ..one };
         assert_eq!(cost(unknown), Some(0.5));
     }

@@ -1,4 +1,4 @@
-//! A watched span of which rates are told while it lasts.
+//! A traced span that reports rates during it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -21,26 +21,26 @@ use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::top_record::TopRecord;
 
-/// How it is watched.
+/// The options of the trace.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub interval: Duration,
-    /// Requests that are followed whole.
+    /// Selection of requests to trace end to end.
     pub choice: Choice,
     pub numbers: Rc<Numbers>,
 }
 
-/// Hears of what goes on while it is watched.
+/// Receives the events of a live trace.
 pub trait Listener {
-    /// Watching begins, without what is missing.
+    /// Tracing has started; with the missing features.
     fn begins(&mut self, missing: &[Warning]) -> Result<()>;
     /// An interval has ended.
     fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
-    /// Called again and again between intervals; must not wait.
+    /// Called repeatedly between intervals; must not block.
     fn meanwhile(&mut self) -> Result<ControlFlow<()>>;
 }
 
-/// Watches until the processes have ended or the listener breaks off.
+/// Traces until the processes have exited or the listener stops it.
 pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Result<()> {
     allowed::allowed()?;
     let mut room = ObjectSlot::default();
@@ -98,7 +98,7 @@ pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Resul
     }
 }
 
-/// What /proc tells of each ring.
+/// The data of /proc about each ring.
 fn known(
     observed: &Observed,
     followed: &BTreeMap<Option<u32>, Part>,
@@ -112,9 +112,9 @@ fn known(
     let mut alive: HashMap<u32, bool> = HashMap::new();
     let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
         let by_trails = sq_tids.get(&counts.ring).copied();
-        // As in a trace: what was seen to submit goes before what fdinfo named.
+        // As in a trace: the thread that was observed to submit takes precedence over fdinfo.
         let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
-        // The end of one that is outside this PID namespace is not seen in here.
+        // The exit of a process outside this PID namespace cannot be observed.
         let alive = *alive.entry(counts.tgid).or_insert_with(|| numbers.lives(counts.tgid) != Some(false));
         let known = Known {
             comm: names.get(&counts.tgid).map(|name| (*name).to_owned()),

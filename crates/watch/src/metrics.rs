@@ -1,5 +1,5 @@
-//! Between a watch and its scrapes: who is asked for a scrape asks here, and the watch looks at its counters when it is asked
-//! and at no other time.
+//! Connects a trace with its scrapes: a scrape requests the counts here, and the trace reads its counters
+//! only on request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,14 @@ use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::metrics_record::{MetricsRecord, Observer, OpcodeMetrics, RingMetrics};
 
-/// What was looked at last, and when.
+/// The last counts and their time.
 pub type Look = (Instant, Arc<Scraped>);
 
-/// The watch answers, one other thread asks.
+/// The trace answers, one other thread requests.
 pub struct MetricsExchange {
     wanted: AtomicBool,
     look: Mutex<Option<Look>>,
-    /// Told of each look.
+    /// Notified of each new set of counts.
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -38,7 +38,7 @@ impl MetricsExchange {
         self.look.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether somebody has asked since this was called last.
+    /// Whether a scrape was requested since the last call.
     pub fn is_asked(&self) -> bool {
         self.wanted.swap(false, Ordering::Relaxed)
     }
@@ -55,7 +55,6 @@ impl std::fmt::Debug for MetricsExchange {
     }
 }
 
-/// Pure.
 pub(super) fn record(observed: Observed, summary: &Summary, elapsed_ns: u64, observer: Observer) -> MetricsRecord {
     let mut rings: Vec<RingMetrics> = vec![];
     for ring in &observed.rings {

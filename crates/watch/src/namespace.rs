@@ -1,5 +1,5 @@
-//! Numbers of processes. The probes see the kernel's own, which are the initial PID namespace's, and records hold these; a user gives
-//! those of iotrail's PID namespace; /proc has those of the one that it is mounted for. Outside containers all three are the same.
+//! Process IDs. The probes see those of the initial PID namespace, and records contain these. A user specifies
+//! those of iotrail's PID namespace. /proc has those of the namespace that it was mounted in. Outside containers all three are equal.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -11,13 +11,13 @@ use iotrail_host::pid_namespace::{Standing, own_number_in_proc};
 use iotrail_host::procfs::{self, Stat, Status};
 use iotrail_probe::numbers::{Task, Tasks};
 
-/// Between two lists of the tasks, at least, where one is not in the last.
+/// Minimum time between two lists of the tasks, if a task is not in the last one.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// A list waits for so many times what the last one took.
+/// The pause after a list, as a multiple of the time that it took.
 const REST: u32 = 20;
 
-/// Which numbers belong together.
+/// Maps process IDs between the namespaces.
 #[derive(Debug)]
 pub struct Numbers(Option<RefCell<Listed>>);
 
@@ -25,30 +25,30 @@ pub struct Numbers(Option<RefCell<Listed>>);
 struct Listed {
     tasks: Tasks,
     standing: Standing,
-    /// By the kernel's number of the thread.
+    /// By thread ID in the initial namespace.
     known: HashMap<u32, Task>,
     by_proc: HashMap<u32, u32>,
-    /// Processes that were there once when they were asked for.
+    /// Processes that were found once when requested.
     met: HashSet<u32>,
     next: Instant,
 }
 
-/// A thread that is there, by the kernel's numbers.
+/// A running thread, by IDs of the initial namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
     pub tid: u32,
     pub tgid: u32,
-    /// Its process's number in this PID namespace.
+    /// Process ID in iotrail's PID namespace.
     pub process_here: u32,
     pub comm: String,
     pub is_kernel_thread: bool,
 }
 
 impl Numbers {
-    /// Where they are all the same.
+    /// All namespaces are the same.
     pub const SAME: Numbers = Numbers(None);
 
-    /// In a PID namespace of its own the kernel is asked, which needs what the probes need.
+    /// In a different PID namespace a BPF iterator lists the tasks, which needs the privileges of the probes.
     pub fn of_this_process() -> Result<Self> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
@@ -68,17 +68,17 @@ impl Numbers {
         Ok(Numbers(Some(RefCell::new(listed))))
     }
 
-    /// Whether the kernel's numbers are not those of this PID namespace, or may not be.
+    /// Whether the initial PID namespace differs from iotrail's, or may differ.
     pub fn differ(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether /proc tells of processes in here.
+    /// Whether /proc shows the processes of iotrail's PID namespace.
     pub fn has_proc(&self) -> bool {
         self.0.as_ref().is_none_or(|listed| listed.borrow().standing.outwards().is_some())
     }
 
-    /// The thread with this number in this PID namespace, looked for now; `None`: there is none.
+    /// The thread with this ID in iotrail's PID namespace, looked up now; `None`: no such thread.
     pub fn find(&self, here: u32) -> Result<Option<Thread>> {
         let Some(listed) = &self.0 else {
             let found = Status::of(here).zip(Stat::of(here)).map(|(status, stat)| Thread {
@@ -101,7 +101,7 @@ impl Numbers {
         }))
     }
 
-    /// /proc's number of the thread with the kernel's; `None`: /proc does not show it.
+    /// /proc's ID of a thread, by its ID in the initial namespace; `None`: /proc does not show it.
     pub fn in_proc(&self, kernels: u32) -> Option<u32> {
         match &self.0 {
             None => Some(kernels),
@@ -109,7 +109,7 @@ impl Numbers {
         }
     }
 
-    /// This PID namespace's number of the thread with the kernel's; `None`: it is not in here, or gone.
+    /// A thread's ID in iotrail's PID namespace, by its ID in the initial one; `None`: it is outside, or has exited.
     pub fn here(&self, kernels: u32) -> Option<u32> {
         match &self.0 {
             None => Some(kernels),
@@ -117,7 +117,7 @@ impl Numbers {
         }
     }
 
-    /// The kernel's number of the thread with /proc's; `None`: not known, or not yet.
+    /// A thread's ID in the initial namespace, by /proc's ID; `None`: unknown, or not yet known.
     pub fn of_proc(&self, in_proc: u32) -> Option<u32> {
         let Some(listed) = &self.0 else { return Some(in_proc) };
         let mut listed = listed.borrow_mut();
@@ -127,7 +127,7 @@ impl Numbers {
         listed.by_proc.get(&in_proc).copied()
     }
 
-    /// All processes that are there now and can be told, by the kernel's numbers.
+    /// All running processes that can be listed, by IDs of the initial namespace.
     pub fn processes(&self) -> Vec<u32> {
         let Some(listed) = &self.0 else { return procfs::processes() };
         let mut listed = listed.borrow_mut();
@@ -135,7 +135,7 @@ impl Numbers {
         listed.known.values().filter(|task| task.tid == task.tgid).map(|task| task.tid).collect()
     }
 
-    /// All processes below this one that are there now, this one's relatives alone and not iotrail.
+    /// All running descendants of this process, without iotrail.
     pub fn descendants(&self, tgid: u32) -> Result<Vec<u32>> {
         let Some(listed) = &self.0 else {
             let us = std::process::id();
@@ -158,7 +158,7 @@ impl Numbers {
         Ok(found)
     }
 
-    /// Whether a process is there; `None`: that cannot be told of one outside this PID namespace.
+    /// Whether a process exists; `None`: unknown, since it is outside iotrail's PID namespace.
     pub fn lives(&self, tgid: u32) -> Option<bool> {
         match &self.0 {
             None => Some(Stat::of(tgid).is_some()),
@@ -174,7 +174,7 @@ impl Numbers {
         }
     }
 
-    /// This process's own number, the kernel's.
+    /// This process's ID in the initial namespace.
     pub fn own(&self) -> Option<u32> {
         match &self.0 {
             None => Some(std::process::id()),
@@ -193,7 +193,7 @@ impl Listed {
         Ok(())
     }
 
-    /// If it is time to. What cannot be listed now stays unknown.
+    /// Lists the tasks if due. If the list fails, new tasks stay unknown.
     fn read_again(&mut self) {
         if Instant::now() >= self.next {
             self.read().unwrap_or(());
@@ -208,7 +208,7 @@ impl Listed {
     }
 }
 
-/// All processes whose rings /proc shows, by the kernel's numbers.
+/// All processes whose rings /proc shows, by IDs of the initial namespace.
 pub(crate) fn with_rings(numbers: &Numbers) -> Vec<u32> {
     let us = own_number_in_proc();
     let others = procfs::processes().into_iter().filter(|number| Some(*number) != us);

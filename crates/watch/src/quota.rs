@@ -1,4 +1,4 @@
-//! CPU quotas of the watched processes' control groups: how long they kept these off their CPUs.
+//! CPU quotas of the traced processes' cgroups: the time for which they throttled these processes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use iotrail_base::words::span;
 use iotrail_host::cgroup;
 use iotrail_schema::measurement::Warning;
 
-/// The groups that have a quota, from the moment that a process was met in one.
+/// The cgroups with a quota, each from the first sample of a process in it.
 #[derive(Debug, Default)]
 pub struct Quotas {
     memberships: HashSet<String>,
@@ -15,7 +15,7 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// A process that is watched, by /proc's number.
+    /// A traced process, by its PID in /proc.
     pub fn meet(&mut self, number: u32) {
         let Some(membership) = cgroup::membership(number) else { return };
         if self.memberships.contains(&membership) {
@@ -29,7 +29,7 @@ impl Quotas {
         self.memberships.insert(membership);
     }
 
-    /// Of the group that lost most: those around it lose the same time.
+    /// Of the cgroup that lost most: its ancestors lose the same time.
     pub fn warning(&self) -> Option<Warning> {
         let lost = |(dir, before): (&PathBuf, &u64)| {
             let ns = cgroup::throttled_ns(dir)?.checked_sub(*before).filter(|ns| *ns > 0)?;

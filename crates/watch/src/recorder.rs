@@ -1,8 +1,8 @@
-//! What becomes of followed requests beside the summary: all of them into a recording's file, or the slowest kept in memory.
+//! Keeps traced requests in addition to the summary: all of them in a recording's file, or the slowest in memory.
 //!
-//! A file has a thread of its own: a disk that stalls does not stop the taking out of what the probes hand over. It may be
-//! behind by [`QUEUE`] batches, 260,000 completions or some 100 MB; beyond that, taking waits for it, and what the
-//! probes then find no room for is counted as lost.
+//! A file has its own thread, so that a stalling disk does not stop reading the probes' ring buffer. It may lag
+//! behind by [`QUEUE`] batches, 260,000 completions or about 100 MB. Beyond that the reader waits for it, and records for which the ring
+//! buffer has no space count as lost.
 
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use iotrail_probe::rings::FollowLoss;
 use iotrail_schema::recorded::{ClockOrigin, End, Entry, Header, Losses};
 use iotrail_schema::trail::RequestTrace;
 
-/// Between two notes of the losses.
+/// Between two records of losses.
 const NOTES: Duration = Duration::from_secs(1);
 
-/// Completions that go to the file's thread at once, at most.
+/// Maximum completions sent to the file's thread at once.
 const BATCH: usize = 4096;
 const QUEUE: usize = 64;
 
-/// What is to be kept.
+/// Selection of the requests to keep.
 #[derive(Debug, Clone, Default)]
 pub struct Keep {
     pub file: Option<(PathBuf, Existing)>,
-    /// Only so many, the slowest; `None`: all, which needs a file.
+    /// Only this many, the slowest; `None`: all, which needs a file.
     pub slowest: Option<usize>,
     /// The file has events for a replay in place of traced requests.
     pub for_replay: Option<ForReplay>,
@@ -45,19 +45,19 @@ impl Keep {
     }
 }
 
-/// What was kept.
+/// The kept requests.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The recording's file and its length; an error: it could not be written to its end.
+    /// The recording's file and its length; an error: it could not be written completely.
     pub file: Option<Result<(PathBuf, u64)>>,
-    /// Completions in it, or in `slowest`.
+    /// Completions in the file, or in `slowest`.
     pub completions: u64,
     pub slowest: Option<Flight>,
     /// Counts of a recording for replay, which has no completions.
     pub captured: Option<Captured>,
 }
 
-/// The slowest, as a recording of them holds them.
+/// The slowest requests in the form of a recording.
 #[derive(Debug, Clone)]
 pub struct Flight {
     pub header: Header,
@@ -67,7 +67,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// As the file of a recording.
+    /// The bytes of a recording's file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (writer, mut file) = Writer::in_memory(&self.header)?;
         write(writer, &self.entries, &self.end)?;
@@ -78,7 +78,7 @@ impl Flight {
     }
 }
 
-/// Takes followed requests as they come.
+/// Receives traced requests as they arrive.
 pub(crate) struct Recorder {
     to: To,
     completions: u64,
@@ -91,7 +91,7 @@ enum To {
 }
 
 impl Recorder {
-    /// Makes the file. `None`: no traced request is to be kept.
+    /// Creates the file. `None`: no traced request is kept.
     pub fn start(keep: &Keep, header: Header) -> Result<Option<Self>> {
         if keep.for_replay.is_some() {
             return Ok(None);
@@ -124,12 +124,12 @@ impl Recorder {
         }
     }
 
-    /// Whether losses are to be noted by now.
+    /// Whether a record of losses is due.
     pub(crate) fn is_note_due(&self) -> bool {
         Instant::now() >= self.next_note
     }
 
-    /// Notes what was lost up to now: to be called after what came before was taken.
+    /// Records the losses so far. Call it after all earlier completions were taken.
     pub fn note(&mut self, loss: FollowLoss) {
         self.next_note = Instant::now() + NOTES;
         let now = losses(self.completions, loss);
@@ -142,7 +142,7 @@ impl Recorder {
         }
     }
 
-    /// Ends it: watching had ended at `at_ns`. Of `end`, the losses are set here.
+    /// Completes it: tracing ended at `at_ns`. The losses in `end` are set here.
     pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Recorded {
         let losses = Losses { at_ns, ..losses(self.completions, loss) };
         let end = End { losses, unfinished: loss.unfinished, ..end };
@@ -194,14 +194,14 @@ fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
     writer.finish(end)
 }
 
-/// This moment on both clocks.
+/// The current time on both clocks.
 pub(crate) fn now() -> ClockOrigin {
     let monotonic_ns = monotonic_ns();
     let at = clock_gettime(ClockId::Realtime);
     ClockOrigin { monotonic_ns, unix_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64 }
 }
 
-/// The thread that writes. When writing fails it ends, and what is sent to it then is dropped; [`finish`](Self::finish) tells.
+/// The writing thread. If a write fails it ends, and further data is dropped; [`finish`](Self::finish) returns the error.
 struct FileThread {
     sender: SyncSender<Message>,
     thread: JoinHandle<Result<u64>>,
@@ -222,7 +222,7 @@ impl FileThread {
     }
 
     fn send(&self, message: Message) {
-        // It has ended only if it failed.
+        // It has ended only if a write failed.
         self.sender.send(message).unwrap_or(());
     }
 
@@ -241,7 +241,7 @@ fn append(mut writer: Writer, messages: &Receiver<Message>) -> Result<u64> {
             Message::End(end) => return writer.finish(&end),
         }
     }
-    // Given up before its end: the file is cut off, as if recording had been killed.
+    // Dropped before its end: the file is truncated, as after a kill.
     Ok(writer.written_bytes())
 }
 

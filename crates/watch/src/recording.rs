@@ -1,8 +1,8 @@
-//! Whole I/Os of a recording: appended while a trace runs, readable up to wherever the file was cut off.
+//! I/Os in a recording: appended while a trace runs, readable up to a truncation.
 //!
-//! A frame of kind `B` (`frames`) holds `recorded::Entry`, one after the other. Content is MessagePack, structures as maps with
-//! the names of their fields, so that a recording can be read without this source and a new field breaks no reader; LZ4 takes the
-//! repeated names out again (the test `what_it_costs` measures both).
+//! A frame of kind `B` (`frames`) contains a sequence of `recorded::Entry`. Content is MessagePack, with structures as maps of
+//! field names, so that a recording can be read without this source and a new field breaks no reader. LZ4 removes the
+//! repeated names (the test `what_it_costs` measures both).
 
 use std::fs::File;
 use std::io::Cursor;
@@ -16,27 +16,27 @@ use iotrail_base::output::Existing;
 use iotrail_schema::recorded::{End, Ending, Entry, Header, Losses};
 use iotrail_schema::trail::RequestTrace;
 
-/// Appends to a recording. What was pushed is in the file at the latest when losses are noted, or when 256 KiB of entries
-/// are there; dropping a writer without [`Writer::finish`] leaves a file that is cut off.
+/// Appends to a recording. Entries are written when losses are recorded or 256 KiB have accumulated.
+/// Dropping a writer without [`Writer::finish`] leaves a truncated file.
 pub struct Writer {
     frames: FrameWriter,
 }
 
 impl Writer {
-    /// Errors: the file exists and is to be kept, or cannot be made (wrong input).
+    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         Ok(Self { frames: FrameWriter::create(path, header, existing)? })
     }
 
-    /// In memory; the file has the recording once the writer is finished.
+    /// In memory; the returned file has the recording once the writer is finished.
     pub fn in_memory(header: &Header) -> Result<(Self, File)> {
         let (frames, file) = FrameWriter::in_memory(header)?;
         Ok((Self { frames }, file))
     }
 
-    /// In the order of posting, as near as it can be had.
+    /// In the order of posting, as far as known.
     pub fn push(&mut self, trail: &RequestTrace) -> Result<()> {
-        // As `Entry::Trail` would be, without a clone.
+        // Serialises as `Entry::Trail`, without a clone.
         self.encode(&EntryRef::Trail(trail))?;
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
@@ -47,14 +47,14 @@ impl Writer {
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// What has become of the chosen requests up to now. To be called about once a second: what was pushed before it is in
-    /// the file after it.
+    /// Records the state of the selected requests. Call it about once per second: all earlier entries are in
+    /// the file afterwards.
     pub fn losses(&mut self, losses: Losses) -> Result<()> {
         self.encode(&EntryRef::Losses(&losses))?;
         self.flush()
     }
 
-    /// Ends the recording; its length in bytes.
+    /// Completes the recording; returns its length in bytes.
     pub fn finish(mut self, end: &End) -> Result<u64> {
         self.flush()?;
         self.encode(end)?;
@@ -62,7 +62,7 @@ impl Writer {
         Ok(self.frames.written_bytes())
     }
 
-    /// Of the file so far, without what waits for the next frame.
+    /// Length of the file so far, without the content of the next frame.
     pub fn written_bytes(&self) -> u64 {
         self.frames.written_bytes()
     }
@@ -85,7 +85,7 @@ enum EntryRef<'a> {
     Losses(&'a Losses),
 }
 
-/// Reads a recording from its beginning to its end, or to where it breaks off.
+/// Reads a recording from its start to its end, or to its truncation.
 pub struct Reader {
     frames: FrameReader,
     entries: std::vec::IntoIter<Entry>,
@@ -93,12 +93,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Errors (wrong input): no such file, no recording, one of another version of the format.
+    /// Errors (usage error): no such file, not a recording, or a different version of the format.
     pub fn open(path: &Path) -> Result<Self> {
         FrameReader::open(path).map(Self::of)
     }
 
-    /// A recording that a store has, as `name`.
+    /// A stored recording, with `name` for errors.
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self> {
         FrameReader::of_bytes(bytes, name).map(Self::of)
     }
@@ -111,12 +111,12 @@ impl Reader {
         &self.frames.header
     }
 
-    /// How the recording stops; `None` while entries are to come.
+    /// How the recording ends; `None` while there are further entries.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// How the recording stops, without reading the entries before; of these, nothing is checked.
+    /// How the recording ends, without reading or checking its entries.
     pub fn skip_to_ending(mut self) -> Result<Ending> {
         Ok(match self.frames.next(END)? {
             Ok(_) => self.frames.damaged(),
@@ -124,7 +124,7 @@ impl Reader {
         })
     }
 
-    /// Reads one frame; its entries, or how the recording stops.
+    /// Reads one frame: its entries, or how the recording ends.
     fn frame(&mut self) -> Result<std::result::Result<Vec<Entry>, Ending>> {
         let content = match self.frames.next(ENTRIES)? {
             Ok(content) => content,
@@ -142,14 +142,14 @@ impl Reader {
     }
 }
 
-/// Entries up to the end or the cut; an error is one of reading, and the last item.
+/// Entries up to the end or the truncation; an error is a read error and the last item.
 impl Iterator for Reader {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(mut entry) = self.entries.next() {
-                // Recordings of before it was told of each.
+                // Recordings from before this field existed.
                 if let Entry::Trail(trail) | Entry::Later(trail) = &mut entry
                     && trail.weight == 0
                 {

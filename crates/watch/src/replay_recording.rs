@@ -1,9 +1,9 @@
-//! Events for replay in a recording: appended while a trace runs, readable up to wherever the file was cut off.
+//! Events for replay in a recording: appended while a trace runs, readable up to a truncation.
 //!
-//! A frame of kind `R` (`frames`) holds arrays of MessagePack, one after the other. The first element is the event's number, the
-//! others are integers in the order of `encode` below, but for a path. Times are differences to the event before, and `reaped` is one
-//! to the value before of the same ring; both begin at 0 in each frame. An option is its value + 1, or 0. Elements behind those that
-//! a reader knows are to be skipped, and so are events of other numbers.
+//! A frame of kind `R` (`frames`) contains a sequence of MessagePack arrays. The first element is the event's number, the
+//! others are integers in the order of `encode` below, except a path. Times are differences from the previous event, and `reaped` from
+//! the previous value of the same ring; both start at 0 in each frame. An option is its value + 1, or 0. A reader skips further
+//! elements and events with unknown numbers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ const CALL: u64 = 3;
 const SYNC: u64 = 4;
 const LOST: u64 = 5;
 
-/// By their numbers in the file.
+/// By the numbers in the file.
 const OPS: [ReplayOp; 8] = [
     ReplayOp::Read,
     ReplayOp::Write,
@@ -48,7 +48,7 @@ fn number<T: PartialEq>(all: &[T], value: &T) -> u64 {
     all.iter().position(|one| one == value).expect("each has a number") as u64
 }
 
-/// What differences are taken to, from the beginning of a frame.
+/// Base values of the differences, reset at the start of a frame.
 #[derive(Debug, Default)]
 struct Previous {
     ns: u64,
@@ -61,32 +61,32 @@ impl Previous {
     }
 }
 
-/// Appends to a recording. Dropping a writer without [`ReplayWriter::finish`] leaves a file that is cut off.
+/// Appends to a recording. Dropping a writer without [`ReplayWriter::finish`] leaves a truncated file.
 pub struct ReplayWriter {
     frames: FrameWriter,
     previous: Previous,
 }
 
 impl ReplayWriter {
-    /// Errors: the file exists and is to be kept, or cannot be made (wrong input).
+    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         debug_assert!(header.is_for_replay());
         Ok(Self { frames: FrameWriter::create(path, header, existing)?, previous: Previous::default() })
     }
 
-    /// Each in its order: see [`ReplayEvent`].
+    /// In the order of the events: see [`ReplayEvent`].
     pub fn push(&mut self, event: &ReplayEvent) -> Result<()> {
         encode(event, &mut self.previous, &mut self.frames.content);
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// What was pushed is in the file afterwards. To be called about once a second.
+    /// Writes all earlier events to the file. Call it about once per second.
     pub fn flush(&mut self) -> Result<()> {
         self.previous = Previous::default();
         if self.frames.content.is_empty() { Ok(()) } else { self.frames.frame(REPLAY) }
     }
 
-    /// Ends the recording; its length in bytes.
+    /// Completes the recording; returns its length in bytes.
     pub fn finish(mut self, end: &End) -> Result<u64> {
         self.flush()?;
         let mut content = std::mem::take(&mut self.frames.content);
@@ -122,7 +122,7 @@ impl<'a> Elements<'a> {
         self.put(value.map_or(0, |value| value.into() + 1));
     }
 
-    /// As the difference to `before`, which is this one afterwards.
+    /// The difference from `before`, which is then set to this value.
     fn put_since(&mut self, before: &mut u64, now: u64) {
         self.put_signed(now.wrapping_sub(std::mem::replace(before, now)) as i64);
     }
@@ -192,7 +192,7 @@ fn encode(event: &ReplayEvent, previous: &mut Previous, out: &mut Vec<u8>) {
     }
 }
 
-/// One event's array on its way back. `None` anywhere: it is not what was written.
+/// Decodes one event's array. `None` anywhere: not a valid encoding.
 struct Fields<'a, 'b> {
     from: &'a mut &'b [u8],
     left: u32,
@@ -238,14 +238,14 @@ impl<'b> Fields<'_, 'b> {
         String::from_utf8(text.to_vec()).ok()
     }
 
-    /// Elements that are not known.
+    /// Skips unknown elements.
     fn skip(self) -> Option<()> {
         let mut rest = rmp_serde::Deserializer::new(self.from);
         (0..self.left).try_for_each(|_| IgnoredAny::deserialize(&mut rest).ok().map(drop))
     }
 }
 
-/// `Some(None)`: an event that is not known.
+/// `Some(None)`: an unknown event.
 fn decode(from: &mut &[u8], previous: &mut Previous) -> Option<Option<ReplayEvent>> {
     let left = read_array_len(from).ok()?;
     let mut f = Fields { from, left };
@@ -316,18 +316,18 @@ fn decode(from: &mut &[u8], previous: &mut Previous) -> Option<Option<ReplayEven
     Some(event)
 }
 
-/// Reads the events of a recording for replay up to its end, or to where it breaks off. One frame is in memory at a time.
+/// Reads the events of a recording for replay up to its end or truncation. One frame is in memory at a time.
 pub struct ReplayReader {
     frames: FrameReader,
     content: Vec<u8>,
-    /// Of the content, these bytes are read.
+    /// Bytes of the content that were read.
     at: usize,
     previous: Previous,
     ending: Option<Ending>,
 }
 
 impl ReplayReader {
-    /// Errors (wrong input): no such file, no recording, one of another version of the format, or one without events for replay.
+    /// Errors (usage error): no such file, not a recording, a different version of the format, or no events for replay.
     pub fn open(path: &Path) -> Result<Self> {
         let frames = FrameReader::open(path)?;
         if !frames.header.is_for_replay() {
@@ -343,12 +343,12 @@ impl ReplayReader {
         &self.frames.header
     }
 
-    /// How the recording stops; `None` while events are to come.
+    /// How the recording ends; `None` while there are further events.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// The next event of the frame; `None`: it has no more.
+    /// The next event of the frame; `None`: no further event.
     fn event(&mut self) -> Option<ReplayEvent> {
         while self.at < self.content.len() {
             let mut rest = &self.content[self.at..];
@@ -367,7 +367,7 @@ impl ReplayReader {
     }
 }
 
-/// Events up to the end or the cut; an error is one of reading, and the last item.
+/// Events up to the end or the truncation; an error is a read error and the last item.
 impl Iterator for ReplayReader {
     type Item = Result<ReplayEvent>;
 

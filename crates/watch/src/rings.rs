@@ -1,10 +1,10 @@
-//! Which file descriptor is which ring: the rings of a process as /proc shows them, and their match with those that the
+//! The ring behind a file descriptor: the rings of a process in /proc, matched with those that the
 //! probes counted.
 //!
-//! The two have no common key. A ring's file has an inode number of its own (Linux 5.16 and later), by which several
-//! descriptors, of a process or of its children, are known to be one ring; the probes know the ring by its size, its process
-//! and its submission-queue thread. Where these leave more than one possibility, none is taken. A ring whose descriptor
-//! was registered and closed has none.
+//! The two have no common key. A ring's file has its own inode number (Linux 5.16 and later), which shows that several
+//! descriptors, of a process or of its children, refer to one ring. The probes know the ring by its size, its process
+//! and its SQPOLL thread. If more than one match remains, none is used. A ring whose descriptor
+//! was registered and closed has no match.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -15,19 +15,19 @@ use iotrail_schema::trace_record::NapiRecord;
 /// IORING_SETUP_SQPOLL.
 pub const SQPOLL: u32 = linux_raw_sys::io_uring::IORING_SETUP_SQPOLL;
 
-/// What /proc/TGID/fdinfo/FD says of a ring. Entries, tail and thread are missing while the kernel finds the ring locked
-/// (Linux 6.16 and later print nothing then, earlier ones no thread).
+/// The content of /proc/TGID/fdinfo/FD for a ring. Entries, tail and thread are missing while the ring is locked
+/// (Linux 6.16 and later print nothing then, earlier kernels no thread).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FdInfo {
     pub inode: Option<u64>,
     pub sq_entries: Option<u32>,
     pub cq_entries: Option<u32>,
-    /// Completions posted since the ring was made (mod 2³²).
+    /// Completions posted since the ring was created (mod 2³²).
     pub cq_tail: Option<u32>,
-    /// `None`: none, or it could not be told. In the initial PID namespace.
+    /// `None`: no thread, or unknown. In the initial PID namespace.
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
-    /// Time that the thread worked, by the kernel's own count (Linux 6.9 and later).
+    /// Time for which the thread worked, by the kernel's own count (Linux 6.9 and later).
     pub sq_work_ns: Option<u64>,
     /// `None`: not registered, or it could not be told.
     pub napi: Option<NapiRecord>,
@@ -43,7 +43,7 @@ impl FdInfo {
                 "ino" => info.inode = value.parse().ok(),
                 "SqMask" => info.sq_entries = entries(),
                 "CqMask" => info.cq_entries = entries(),
-                // The kernel's own tail: the one that the program sees may lag behind it.
+                // The kernel's own tail: the tail in shared memory may lag behind it.
                 "CachedCqTail" => info.cq_tail = value.parse().ok(),
                 // -1: none.
                 "SqThread" => info.sq_thread = value.parse().ok(),
@@ -64,23 +64,23 @@ impl FdInfo {
     }
 }
 
-/// One ring of one process, over the time that it was looked at.
+/// One ring of one process, over the time in which it was sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRing {
     pub tgid: u32,
     pub fds: BTreeSet<u32>,
     pub sq_entries: u32,
     pub cq_entries: u32,
-    /// At the first look: IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes them.
+    /// At the first sample: IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes them.
     pub first_entries: (u32, u32),
-    /// There at the first look.
+    /// Existed at the first sample.
     pub found: bool,
-    /// Completions posted while it was watched, as far as it was looked at.
+    /// Completions posted during the trace, up to the last sample.
     pub posted: u64,
-    /// And before its process had it: others that did were watched.
+    /// Completions posted during the trace before this process had the ring.
     pub before: u64,
     pub last_tail: u32,
-    /// It was there at the last thorough look.
+    /// It was read in the last thorough sample.
     pub is_read: bool,
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
@@ -90,22 +90,22 @@ pub struct SeenRing {
 }
 
 impl SeenRing {
-    /// Time that its thread worked while it was watched, up to the last look.
+    /// Time for which its thread worked during the trace, up to the last sample.
     pub fn work_ns(&self) -> Option<u64> {
         let before = if self.found { self.first_work_ns? } else { 0 };
         self.last_work_ns?.checked_sub(before)
     }
 }
 
-/// All rings that were seen, by process and inode; in the order of their processes' ends, those of processes that have ended; and those that
-/// were there before the trace, and whose counters could not be read yet because the kernel found the ring locked.
+/// All sampled rings, by process and inode; the rings of exited processes, in the order of their exits; and the rings that existed
+/// before the trace and whose counters could not be read yet because the ring was locked.
 #[derive(Debug, Default)]
 pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>, BTreeSet<(u32, u64)>);
 
-/// Reads of a ring that the kernel finds locked, in a thorough look: a busy program holds the lock most of the time.
+/// Attempts to read a locked ring in a thorough sample: a busy program has it locked most of the time.
 const TRIES: u32 = 100;
 
-/// The descriptors of a process, by its number in /proc, that are rings: (descriptor, the text about it).
+/// The descriptors of a process (by its PID in /proc) that are rings: descriptor and fdinfo.
 fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
     let fds = procfs::numbers(format!("/proc/{number}/fd"));
     let is_ring = |fd: &u32| {
@@ -136,14 +136,14 @@ pub fn napi(found: Option<&SeenRing>, counts: &RingCounts, all: &[&SeenRing]) ->
 /// Whether a seen ring may be the counted one.
 type Fits<'f> = &'f dyn Fn(&RingCounts, &SeenRing) -> bool;
 
-/// Whether a process, by its number in /proc, has rings that /proc shows.
+/// Whether a process, by its PID in /proc, has rings that /proc shows.
 pub fn has_rings(number: u32) -> bool {
     !look(number, 1, |_| true).is_empty()
 }
 
 impl SeenRings {
-    /// Looks at the rings of a process, which has this number in /proc. The kernel holds a ring's lock while it prints: those without a thread of their own
-    /// are looked at when they are new, and at all in a look that is `thorough`.
+    /// Samples the rings of a process, which has this PID in /proc. The kernel locks a ring while it prints fdinfo. Rings without an SQPOLL thread
+    /// are therefore read only when new, and in a `thorough` sample.
     pub fn sample(&mut self, tgid: u32, number: u32, found: bool, thorough: bool) {
         let settled: BTreeSet<u32> = match thorough {
             true => BTreeSet::new(),
@@ -162,11 +162,11 @@ impl SeenRings {
         self.thin(tgid);
     }
 
-    /// Rings of one process that are kept: a program may make them by the hundred thousand.
+    /// Maximum kept rings of one process: a program may create hundreds of thousands.
     fn thin(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
         let of_it: Vec<u64> = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|((_, inode), _)| *inode).collect();
-        // Inodes are given in order: the first ones are the oldest.
+        // Inode numbers increase: the first ones are the oldest.
         for inode in of_it.iter().take(of_it.len().saturating_sub(KEPT)) {
             self.0.remove(&(tgid, *inode));
         }
@@ -213,15 +213,15 @@ impl SeenRings {
         ring.napi = info.napi.or(ring.napi);
     }
 
-    /// Of a ring that another process has as well, by a fork say: whether it was found, its counter at the last look, and what was posted
-    /// till then.
+    /// For a ring that another process has too, e.g. after a fork: whether it was found, its counter at the last sample, and the completions
+    /// posted until then.
     fn elsewhere(&self, inode: u64) -> Option<(bool, u32, u64)> {
         let of_it = self.0.iter().filter(|((_, its), _)| *its == inode).map(|(_, ring)| ring);
         let last = of_it.max_by_key(|ring| ring.before + ring.posted)?;
         Some((last.found, last.last_tail, last.before + last.posted))
     }
 
-    /// Of processes that have ended only the last ones' rings are kept.
+    /// Of exited processes only the last rings are kept.
     pub fn ended(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
         self.unread(tgid);
@@ -239,8 +239,8 @@ impl SeenRings {
         self.0.range_mut((tgid, 0)..=(tgid, u64::MAX)).for_each(|(_, ring)| ring.is_read = false);
     }
 
-    /// Completions posted to all of them while they were watched, whoever has them; and whether that is all, since each was there at the last
-    /// thorough look.
+    /// Completions posted to all rings during the trace, each ring counted once. And whether the count is complete: each ring was read in the last
+    /// thorough sample.
     pub fn posted(&self) -> (u64, bool) {
         let mut of: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
         for ((_, inode), ring) in &self.0 {
@@ -255,22 +255,22 @@ impl SeenRings {
     }
 }
 
-/// For each counted ring, in order, the seen one that it is; `None` where there is none or more than one possibility.
-/// `sq_tids`: the submission-queue threads that were seen to submit, by ring. Three rules, each for what the ones before left:
+/// For each counted ring, in order, the matching sampled ring; `None`: no match, or more than one.
+/// `sq_tids`: the SQPOLL threads that were observed to submit, by ring. Three rules, each for the rings that the earlier ones left:
 ///
-/// 1. the submission-queue thread, where no other ring has the same one;
-/// 2. the process, the number of entries and whether there is such a thread, where these fit one ring on each side;
-/// 3. of those that fit, the completions posted while watched, where they are within 1 % (or 16) of one ring's on each side.
+/// 1. the SQPOLL thread, if no other ring has the same one;
+/// 2. the process, the number of entries and whether there is an SQPOLL thread, if these match one ring on each side;
+/// 3. among the remaining matches, the completions posted during the trace, if they are within 1 % (or 16) for one ring on each side.
 ///
-/// Of a process in `partly` only some of the rings are here: nothing can be told by what fits no other, and only the first rule
-/// holds. It is so too where more rings are alike than a record tells of.
+/// If a process is in `partly`, only some of its rings are here, and a unique match proves nothing: only the first rule
+/// applies. The same holds if more rings are alike than a record lists.
 pub fn matched<'a>(
     counts: &[RingCounts],
     seen: &[&'a SeenRing],
     sq_tids: &HashMap<u32, u32>,
     partly: &BTreeSet<Option<u32>>,
 ) -> Vec<Option<&'a SeenRing>> {
-    // Each is held against each.
+    // Compares every pair.
     const MANY: usize = 1024;
     if counts.len().max(seen.len()) > MANY || partly.contains(&None) {
         return vec![None; counts.len()];
@@ -309,7 +309,7 @@ pub fn matched<'a>(
     found
 }
 
-/// The processes of which not all rings are told one by one.
+/// Processes of which some rings have no record.
 pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
     others.iter().filter(|o| o.kind.is_none() && o.rings > 0).map(|o| o.tgid).collect()
 }

@@ -34,7 +34,7 @@ fn what_the_kernel_prints() {
         ..FdInfo::default()
     };
     assert_eq!(FdInfo::parse(WITHOUT), without);
-    // Before 6.9: no times.
+    // Before 6.9: without times.
     let old = WITH_THREAD.replace("SqTotalTime:\t385684\nSqWorkTime:\t203992\n", "");
     assert_eq!(FdInfo::parse(&old), FdInfo { sq_work_ns: None, ..with });
     // Locked, 6.18.
@@ -76,12 +76,12 @@ fn several_descriptors_of_one_ring() {
     let at = |cq_tail, sq_work_ns| FdInfo { cq_tail: Some(cq_tail), sq_work_ns, ..FdInfo::parse(WITH_THREAD) };
     seen.take(7, 3, true, at(u32::MAX - 4, Some(100)));
     seen.take(7, 9, true, at(5, Some(250)));
-    // Locked, as kernels before 6.16 print it.
+    // Locked, in the form of kernels before 6.16.
     seen.take(7, 9, true, FdInfo { sq_thread: None, ..at(10, None) });
     let ring = seen.all()[0];
     assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
     assert_eq!((ring.posted, ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
-    // Made while watched: all that it did is of this span. The process of the other has ended since it was looked at.
+    // Created during the trace: all its completions count. The process of the other ring has exited since the sample.
     seen.take(8, 3, false, FdInfo { inode: Some(354_937), ..at(77, Some(100)) });
     seen.ended(7);
     assert_eq!(seen.all().iter().map(|ring| ring.is_read).collect::<Vec<_>>(), [false, true]);
@@ -95,7 +95,7 @@ fn a_ring_found_locked_counts_after_its_first_reading() {
     let at = |cq_tail| FdInfo { cq_tail, ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(None));
     assert_eq!(seen.posted(), (0, true));
-    // Later looks are not the first look at the process.
+    // Later samples are not the process's first one.
     seen.take(7, 3, false, at(Some(5_000)));
     seen.take(7, 3, false, at(Some(5_010)));
     assert_eq!((seen.posted(), seen.all()[0].found), ((10, true), true));
@@ -107,7 +107,7 @@ fn a_ring_that_children_have_too_posts_once() {
     let at = |cq_tail| FdInfo { cq_tail: Some(cq_tail), ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(1_000));
     seen.take(7, 3, true, at(1_010));
-    // Forked since: what the ring did before, and before it was watched, is not the child's.
+    // Forked since: completions posted before the child existed, or before the trace, are not the child's.
     seen.take(8, 3, false, at(1_030));
     seen.take(9, 3, false, at(1_030));
     assert_eq!(
@@ -115,7 +115,7 @@ fn a_ring_that_children_have_too_posts_once() {
         [(true, 10), (true, 20), (true, 0)]
     );
     assert_eq!(seen.posted(), (30, true));
-    // Who has it last tells.
+    // The process with the last sample decides.
     seen.ended(7);
     seen.ended(9);
     seen.take(8, 3, false, at(1_035));
@@ -169,7 +169,7 @@ fn rings_of_different_sizes_are_distinguished() {
     let seen = [ring(8, 30, 8, None, 0), ring(7, 20, 16, None, 0), ring(7, 10, 8, None, 0)];
     // The last one's descriptor is registered and closed.
     assert_eq!(fds(&counts, &seen, &[]), [Some(10), Some(20), Some(30), None]);
-    // A ring with a thread is none without the flag.
+    // A ring with a thread does not match one without the flag.
     assert_eq!(fds(&counts[..1], &[ring(7, 10, 8, Some(4), 0)], &[]), [None]);
 }
 
@@ -181,7 +181,7 @@ fn a_ring_that_was_resized_is_the_same_ring() {
     seen.take(7, 3, true, at(256));
     let ring = seen.all()[0].clone();
     assert_eq!((ring.cq_entries, ring.first_entries), (256, (32, 64)));
-    // The probes know it as it was made, or as it was when its queue overflowed.
+    // The probes know its size at creation, or at the last overflow of its queue.
     for cq_entries in [64, 256] {
         let counted = RingCounts { cq_entries, ..counted(0, 7, 32, 0, 0) };
         assert_eq!(fds(&[counted], std::slice::from_ref(&ring), &[]), [Some(3)]);
@@ -193,7 +193,7 @@ fn rings_of_one_shape_are_told_by_thread_or_progress_or_not_at_all() {
     let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
     let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);
-    // One thread for both: it tells nothing.
+    // One thread for both rings: no information.
     let shared = [ring(7, 10, 8, Some(70), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &shared, &[(0, 70), (1, 70)]), [None, None]);
 
@@ -202,7 +202,7 @@ fn rings_of_one_shape_are_told_by_thread_or_progress_or_not_at_all() {
     assert_eq!(fds(&counts, &seen, &[]), [Some(20), Some(10)]);
     let alike = [ring(7, 10, 8, None, 99_900), ring(7, 20, 8, None, 100_100)];
     assert_eq!(fds(&counts, &alike, &[]), [None, None]);
-    // Idle ones are all alike.
+    // Idle rings are indistinguishable.
     let idle = [counted(0, 7, 8, 0, 0), counted(1, 7, 8, 0, 0)];
     assert_eq!(fds(&idle, &[ring(7, 10, 8, None, 0), ring(7, 20, 8, None, 0)], &[]), [None, None]);
 }

@@ -1,4 +1,4 @@
-//! Samples of the watched processes' CPU time, those included that appear while they are watched.
+//! Samples of the traced processes' CPU time, including processes that start during the trace.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use iotrail_probe::sampled::CpuShares;
 use iotrail_probe::sampling::Sampling;
 use iotrail_schema::measurement::Warning;
 
-/// A process is sampled from the moment on at which it was met: when its parent is looked at, or a request of its was
-/// followed.
+/// Sampling of a process starts when it is found: by a sample of its parent, or by a traced
+/// request.
 pub struct Sampler<'room> {
     profiler: Profiler<'room>,
     told: BTreeSet<u32>,
@@ -27,7 +27,7 @@ impl<'room> Sampler<'room> {
         self.profiler.begin()
     }
 
-    /// Samples all that are watched by now.
+    /// Samples all processes traced by now.
     pub fn tell(&mut self, processes: &Processes) {
         for (tgid, _) in processes.names() {
             if self.told.insert(tgid) && self.profiler.watch(tgid).is_err() {
@@ -40,7 +40,7 @@ impl<'room> Sampler<'room> {
         Ok(self.profiler.end()?.shares(None))
     }
 
-    /// Processes that found no room among the sampled ones.
+    /// Processes without space in the sampled set.
     pub fn doubt(&self) -> Option<Warning> {
         (self.refused > 0).then(|| {
             Warning::new(

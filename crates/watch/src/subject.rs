@@ -1,4 +1,4 @@
-//! What is asked to be watched, validated before anything is loaded.
+//! The subject of a trace, validated before anything is loaded.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::end::End;
 use super::namespace::Numbers;
 use iotrail_base::error::{Error, Result};
 
-/// Who is watched. Numbers of processes are the kernel's own.
+/// The traced processes. PIDs are those of the initial namespace.
 #[derive(Debug)]
 pub enum Target {
     Command(Vec<OsString>),
@@ -15,7 +15,7 @@ pub enum Target {
     Everyone,
 }
 
-/// A process that was there when it was asked for.
+/// A process that existed when it was requested.
 #[derive(Debug)]
 pub struct Process {
     pub tgid: u32,
@@ -23,7 +23,7 @@ pub struct Process {
     pub end: End,
 }
 
-/// One of the three, or why not.
+/// One of the three, or the reason why not.
 pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Target> {
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
@@ -62,7 +62,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
         let of = found.process_here;
         return Err(Error::input(format!("{number} is a thread of process {of}"), format!("watch all of it: -p {of}")));
     }
-    // First the descriptor, then the look: what is looked at is the process that the descriptor is of.
+    // First the pidfd, then /proc: so both refer to the same process.
     let end = End::of(number).map_err(|cause| match cause.raw_os_error() {
         Some(libc::ESRCH) => absent(),
         _ => Error::machine(
@@ -78,7 +78,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
             "name the program whose requests it serves, or watch everyone with -a",
         ));
     }
-    // By the kernel's number: a container's first process is the ancestor of that container's alone.
+    // By its PID in the initial namespace: a container's first process is the ancestor of only that container.
     if found.tgid == 1 {
         return Err(Error::input(
             format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
@@ -117,7 +117,7 @@ mod tests {
         assert!(first.contains("is the ancestor of all") && first.contains("to watch everyone use -a"), "{first}");
         let us = std::process::id();
         assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
-        // Tests run in threads of their own.
+        // Tests run in their own threads.
         let tid = rustix::thread::gettid().as_raw_pid() as u32;
         if tid != us {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Who submits to a ring and who waits for its completions: followed requests by thread, put together with the probes' counts of waits.
+//! Threads that submit to a ring and threads that wait for its completions: traced requests by thread, combined with the probes' counts of waits.
 //! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,31 +8,31 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
 use iotrail_schema::trail::RequestTrace;
 
-/// Submitters of one ring that are kept apart.
+/// Submitters of one ring that are counted separately.
 const KEPT: usize = 1024;
-/// Threads of one ring that are told one by one.
+/// Listed threads of one ring.
 const TOLD: usize = 16;
-/// Vehicles that are told of a detour.
+/// Listed delivery paths of a detour.
 const VEHICLES: usize = 5;
 
-/// A thread that waits more rarely than once in so many of the requests that it submits, and of its ring's waits, leaves the waiting to
-/// others: what it waits for is the ring's end, say.
+/// A thread that waits less often than once per this many of its submitted requests, and of its ring's waits, leaves the waiting to
+/// others: it waits only for the end of the ring, for example.
 const RARELY: u64 = 100;
 
-/// Of the followed requests of one ring.
+/// Traced requests of one ring, by submitter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Submitters {
     by_tid: BTreeMap<u32, Submitted>,
-    /// Of those that are not kept apart: their completions.
+    /// Completions of submitters that are not counted separately.
     others: u64,
 }
 
-/// Sums over one thread's followed requests, each as often as it stands for.
+/// Weighted sums over one thread's traced requests.
 #[derive(Debug, Clone, Default)]
 struct Submitted {
     requests: u64,
     completions: u64,
-    /// Those that its own task work posted:
+    /// Completions that its own task work posted:
     carried: Carried,
     by: BTreeMap<(DeliveryPath, Option<String>), u64>,
 }
@@ -41,7 +41,7 @@ struct Submitted {
 struct Carried {
     completions: u64,
     weight: u64,
-    /// Those of them whose delivery delay is known, and its sum.
+    /// Those with a known delivery delay, and the sum of the delays.
     timed: u64,
     delay: u128,
 }
@@ -59,14 +59,14 @@ impl Carried {
     }
 }
 
-/// The kernel queues it to the thread that submitted, and posts it when that one next leaves or enters the kernel.
+/// The kernel queues task work to the submitting thread, which runs it at its next entry to or exit from the kernel.
 fn by_submitter(vehicle: DeliveryPath) -> bool {
     use DeliveryPath::*;
     matches!(vehicle, Enter | SyscallExit | ReschedIpi | DeviceIrq | TimerTick | PageFault | OtherIrq)
 }
 
 impl Submitters {
-    /// `is_first`: of its request.
+    /// `is_first`: the first completion of its request.
     pub fn take(&mut self, trail: &RequestTrace, is_first: bool) {
         let weight = u64::from(trail.weight.max(1));
         if self.by_tid.len() >= KEPT && !self.by_tid.contains_key(&trail.tid) {
@@ -85,7 +85,7 @@ impl Submitters {
             of.carried.timed += weight;
             of.carried.delay += u128::from(ns) * u128::from(weight);
         }
-        // Other details, a waker's say, are many.
+        // Other details, such as a waker, have many values.
         let detail = trail.detail.clone().filter(|_| trail.vehicle == DeliveryPath::SyscallExit);
         *of.by.entry((trail.vehicle, detail)).or_default() += weight;
     }
@@ -108,8 +108,8 @@ impl Submitters {
     }
 }
 
-/// Of each ring, in order; of a ring that several processes use, what the others wait for it as well decides whose completions make a
-/// detour. `None`: nobody was seen to use it.
+/// For each ring, in order. If several processes use a ring, the waits of all of them decide whose completions make a
+/// detour. `None`: no thread was observed to use it.
 pub(super) fn of_rings<'a>(
     rings: &[RingCounts],
     followed: impl Fn(u32) -> Option<&'a Submitters>,
@@ -263,7 +263,7 @@ mod tests {
         }
         let rings = [ring(0, None, &[(1, "a", 2), (2, "b", 2)])];
         assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour, None);
-        // One that waited once, for the end, leaves it to the other.
+        // A thread that waited once, at the end, leaves the waiting to the other.
         let rings = [ring(0, None, &[(1, "a", 1), (2, "b", 900)])];
         assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour.unwrap().threads, 1);
         assert_eq!(of_rings(&[ring(0, None, &[])], |_| None), [None]);

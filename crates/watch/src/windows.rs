@@ -1,4 +1,4 @@
-//! When the probes are attached, of a program that is watched by windows. Pure: times come from the caller.
+//! When the probes are attached, if a program is traced in windows. Pure: times come from the caller.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use iotrail_base::units::Span;
 use iotrail_stats::random::Random;
 
-/// So long in each period.
+/// Open for this long in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     pub open: Duration,
@@ -22,7 +22,7 @@ impl FromStr for Windows {
         if open < Duration::from_millis(1) {
             return Err("a window is at least 1ms long".into());
         }
-        // It may stay open as long again, until its last request is done; and attaching takes its time.
+        // It may stay open as long again, until its last request completes; attaching takes time too.
         if period < open * 4 || period < Duration::from_millis(100) {
             return Err("a period is at least four windows and 100ms long".into());
         }
@@ -33,11 +33,11 @@ impl FromStr for Windows {
     }
 }
 
-/// What is to be done now.
+/// The step that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Open,
-    /// No more requests are chosen; those that are go on to their end.
+    /// No more requests are selected; selected ones continue to their end.
     Finish,
     Close,
 }
@@ -57,12 +57,12 @@ enum State {
     Whole,
 }
 
-/// Windows at random moments of their periods: regular ones would beat with what the program does regularly.
+/// Windows at random times of their periods: regular ones would alias with periodic activity of the program.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     windows: Windows,
     random: Random,
-    /// Of the next period.
+    /// Start of the next period.
     begin: Instant,
     state: State,
 }
@@ -75,18 +75,18 @@ impl Schedule {
         schedule
     }
 
-    /// The first window is open, and stays so.
+    /// The first window is open and stays open.
     pub fn whole(now: Instant, seed: u64) -> Self {
         let windows = Windows { open: Duration::ZERO, period: Duration::ZERO };
         Schedule { windows, random: Random::new(seed), begin: now, state: State::Whole }
     }
 
-    /// The window that is open stays so.
+    /// The open window stays open.
     pub fn stay(&mut self) {
         self.state = State::Whole;
     }
 
-    /// The window that stayed open closes now, and is followed by such.
+    /// The window that stayed open closes now, and regular windows follow.
     pub fn close(&mut self, windows: Windows, now: Instant) {
         (self.windows, self.begin) = (windows, now);
         self.state = State::Open { until: now };
@@ -96,12 +96,12 @@ impl Schedule {
         matches!(self.state, State::Whole)
     }
 
-    /// The window that was to be opened is open: attaching takes its time, and is none of the window's.
+    /// The window is open: the time to attach it does not belong to the window.
     pub fn opened(&mut self, now: Instant) {
         self.state = State::Open { until: now + self.windows.open };
     }
 
-    /// `unfinished`: chosen requests that are not done.
+    /// `unfinished`: selected requests that have not completed.
     pub fn step(&mut self, now: Instant, unfinished: u32) -> Option<Step> {
         match self.state {
             State::Closed { until } if now >= until => {
@@ -124,7 +124,7 @@ impl Schedule {
         matches!(self.state, State::Finishing { .. })
     }
 
-    /// How long nothing is to be done.
+    /// Time until the next step.
     pub fn rest(&self, now: Instant) -> Duration {
         match self.state {
             State::Closed { until } | State::Open { until } => until.saturating_duration_since(now),
@@ -135,7 +135,7 @@ impl Schedule {
 
     fn next_period(&mut self, now: Instant) {
         let room = self.windows.period - self.windows.open * 2;
-        // Late by whole periods, as after a suspended machine: they are not made up for.
+        // Late by full periods, as after a suspend: these windows are not made up for.
         while self.begin + room <= now {
             self.begin += self.windows.period;
         }

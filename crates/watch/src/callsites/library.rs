@@ -1,9 +1,9 @@
-//! Which functions make system calls for others: the call site is their caller.
+//! Functions that make system calls for other functions: their caller is the call site.
 
-/// File names of libraries, up to the version.
+/// Prefixes of library file names, up to the version.
 const FILES: [&str; 8] = ["libc.", "libc-", "liburing", "libaio", "libpthread", "librt.", "ld-linux", "ld-musl"];
 
-/// Functions of libraries that are linked statically or inlined: those with this name, and if it ends with `_`, `:`, `.` or `/`, with this prefix.
+/// Functions of statically linked or inlined libraries: exact names, or prefixes if they end with `_`, `:`, `.` or `/`.
 const FUNCTIONS: [&str; 27] = [
     // C
     "io_uring_",
@@ -37,10 +37,10 @@ const FUNCTIONS: [&str; 27] = [
     "net.",
 ];
 
-/// Frames that a whole stack may have; one with as many may be cut off.
+/// Maximum frames of a stack; a stack with this many may be truncated.
 pub(super) const WHOLE_FRAMES: usize = 32;
 
-/// A thread begins in these.
+/// Functions in which a thread starts.
 const FIRST: [&str; 12] = [
     "_start",
     "main",
@@ -49,7 +49,7 @@ const FIRST: [&str; 12] = [
     "clone3",
     "__clone",
     "__clone3",
-    // Go: goroutines, threads, and what runs on a thread's own stack.
+    // Go: goroutines, threads, and code on a thread's own stack.
     "runtime.goexit",
     "runtime.mstart",
     "runtime.rt0_go",
@@ -73,7 +73,7 @@ fn is_named(of: &str) -> bool {
     FUNCTIONS.iter().any(|name| if name.ends_with(['_', ':', '.', '/']) { of.starts_with(name) } else { of == *name })
 }
 
-/// Nothing has called it.
+/// Whether the function has no caller.
 pub(super) fn begins_thread(module: Option<&str>, function: Option<&str>) -> bool {
     let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     FILES.iter().any(|name| file.starts_with(name))

@@ -1,4 +1,4 @@
-//! Which file is mapped at an address of a process, as /proc shows it.
+//! The file mapped at an address of a process, from /proc.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -9,23 +9,23 @@ use std::rc::Rc;
 /// A file of executable code.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// Its path as the process has it.
+    /// Its path as the process sees it.
     pub path: String,
     identity: (u64, u64),
-    /// Where iotrail reads it.
+    /// The path by which iotrail reads it.
     pub at: PathBuf,
-    /// Kept open if no path leads to it, as of a file that was deleted or is in another mount namespace.
+    /// An open descriptor if no path leads to the file: it was deleted, or is in another mount namespace.
     _open: Option<File>,
 }
 
-/// Where an address is.
+/// The location of an address.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     File {
         module: Rc<Module>,
         offset: u64,
     },
-    /// In memory without a file.
+    /// Anonymous memory.
     Generated(u64),
     Unmapped,
 }
@@ -42,11 +42,11 @@ struct Mapping {
 #[derive(Debug)]
 pub(super) struct Mappings(Vec<Mapping>);
 
-/// Files that are kept open.
+/// Number of files that are kept open.
 const OPEN: usize = 16;
 
 impl Mappings {
-    /// `None`: the process has no memory, or is not shown.
+    /// `None`: the process has no memory, or /proc hides it.
     pub fn read(pid: u32, modules: &mut Vec<Rc<Module>>) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         let mappings: Vec<Mapping> = text.lines().filter_map(|line| mapping(pid, line, modules)).collect();
@@ -62,7 +62,7 @@ impl Mappings {
     }
 }
 
-/// `start-end perms offset device inode path`; `None`: nothing is executed there.
+/// Parses `start-end perms offset device inode path`; `None`: not executable.
 fn mapping(pid: u32, line: &str, modules: &mut Vec<Rc<Module>>) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (range, permissions) = (words.next()?, words.next()?);

@@ -1,11 +1,11 @@
-//! Call sites: user stacks as they arrive, located in files while their process lives, named at the end.
+//! Call sites: user stacks as they arrive, located in files while their process lives, and named at the end.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `maps` | which file is mapped at an address of a process |
-//! | `names` | the functions at places in files |
+//! | `maps` | the file mapped at an address of a process |
+//! | `names` | the functions at positions in files |
 //! | `perf_map` | the functions of generated code |
-//! | `library` | which functions call for others; pure |
+//! | `library` | functions that make calls for others; pure |
 
 mod library;
 mod maps;
@@ -22,17 +22,17 @@ use crate::namespace::Numbers;
 use iotrail_probe::callsites::{SiteAction as Seen, Sites, UserStack};
 use iotrail_schema::stacks::{Frame, SiteAction, SiteUse, StackGap, StackGapCode, StackRecord, Stacks};
 
-/// Stacks that the record has, those of the most samples.
+/// Maximum stacks in the record, those with the most samples.
 const LISTED: usize = 1024;
 
-/// A stack whose addresses are located.
+/// A stack with located addresses.
 #[derive(Debug)]
 struct Located {
     tgid: u32,
     comm: String,
     frames: Vec<Place>,
     callers: Vec<Place>,
-    /// The process's memory map was there.
+    /// Whether the process's memory map was readable.
     is_mapped: bool,
 }
 
@@ -50,7 +50,7 @@ impl CallSites {
         CallSites { numbers, mappings: HashMap::new(), modules: vec![], stacks: BTreeMap::new() }
     }
 
-    /// Located at once: a process that has ended has no memory map.
+    /// Located immediately: a process that has exited has no memory map.
     pub fn met(&mut self, stacks: Vec<UserStack>) {
         let mut current: Vec<u32> = vec![];
         for stack in stacks {
@@ -107,7 +107,7 @@ fn samples(uses: &[SiteUse]) -> u64 {
     uses.iter().map(|of| of.samples).sum()
 }
 
-/// The record while it is made.
+/// The record under construction.
 #[derive(Default)]
 struct Builder {
     names: Names,
@@ -170,7 +170,7 @@ impl Builder {
         merge(self.stacks.entry((located.comm.clone(), numbers)).or_default(), uses);
     }
 
-    /// The callers of stubs, up to the first function that is no stub.
+    /// The callers of stubs, up to the first function that is not a stub.
     fn callers(&mut self, callers: &[Place]) -> Vec<Frame> {
         let mut frames = vec![];
         for caller in callers {
@@ -219,7 +219,7 @@ fn frame(
     Frame { function, file, line, module, offset, inlined, library }
 }
 
-/// The innermost function that calls for itself.
+/// The innermost function outside libraries.
 fn site(frames: &[Frame]) -> Option<usize> {
     frames.iter().position(|frame| !frame.library)
 }

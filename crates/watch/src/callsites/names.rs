@@ -1,4 +1,4 @@
-//! The functions at places in files, from symbols and debug information; separate debug files are found by build ID and debug link.
+//! Functions at positions in files, from symbols and debug information. Separate debug files are found by build ID and debug link.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,16 +12,16 @@ use super::frame;
 use super::maps::Module;
 use iotrail_schema::stacks::Frame;
 
-/// The functions at one place, innermost first.
+/// The functions at one position, innermost first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Named {
     pub frames: Vec<Frame>,
-    /// The function that the others are inlined in sets up a frame of its own.
+    /// The outermost of these functions, into which the others are inlined, sets up its own frame.
     pub has_frame: bool,
 }
 
 impl Named {
-    /// It has no frame, and calls for others: where it returns to is found by the stack pointer alone.
+    /// It has no frame and makes calls for others: its return address is found only by the stack pointer.
     pub fn is_stub(&self) -> bool {
         !self.has_frame && self.frames.last().is_some_and(|frame| frame.library)
     }
@@ -40,7 +40,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// `offset`: where the call returns to.
+    /// `offset`: the return address of the call.
     pub fn at(&mut self, module: &Module, offset: u64) -> Named {
         let key = (module.at.clone(), offset);
         if let Some(known) = self.known.get(&key) {
@@ -54,7 +54,7 @@ impl Names {
     fn look_up(&self, module: &Module, offset: u64) -> Named {
         let path = Some(module.path.clone());
         let source = Source::Elf(Elf::new(&module.at));
-        // The call itself is before.
+        // The call instruction is before the return address.
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset.saturating_sub(1)));
         let Ok(Symbolized::Sym(symbol)) = found else {
             return Named { frames: vec![frame(None, (None, None, path), offset, false)], has_frame: false };
@@ -74,7 +74,7 @@ fn file_of(code: &CodeInfo<'_>) -> String {
     code.to_path().to_string_lossy().into_owned()
 }
 
-/// Whether the function's code begins by setting up a frame.
+/// Whether the function's code starts by setting up a frame.
 fn has_frame(file: &Path, begins_at: u64) -> bool {
     let mut code = [0; 32];
     let read = File::open(file).and_then(|file| file.read_at(&mut code, begins_at)).unwrap_or(0);

@@ -16,17 +16,17 @@ impl PerfMaps {
         PerfMaps { numbers: Some(numbers), maps: HashMap::new() }
     }
 
-    /// `None`: no file names it.
+    /// `None`: no file names the address.
     pub fn function(&mut self, tgid: u32, address: u64) -> Option<String> {
         let pid = self.numbers.as_ref().and_then(|numbers| numbers.in_proc(tgid)).unwrap_or(tgid);
         let map = self.maps.entry(tgid).or_insert_with(|| read(pid));
-        // Of code that took another's place, the later line.
+        // If code was replaced at an address, the later line applies.
         let of = map[..map.partition_point(|(start, ..)| *start <= address)].last()?;
         (address < of.0 + of.1).then(|| of.2.clone())
     }
 }
 
-/// In the process's own mount and PID namespace while it lives.
+/// The file is in the process's own mount and PID namespace while it lives.
 fn read(pid: u32) -> Vec<(u64, u64, String)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let own = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok());

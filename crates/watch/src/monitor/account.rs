@@ -1,4 +1,4 @@
-//! Time and queues by program: what the kernel counts for each thread and ring, with blocked time divided by samples. Pure.
+//! Time and queues by program: the kernel's counts per thread and ring, with blocked time divided by samples. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use iotrail_schema::stall::{StalledProcess, Trigger};
 
 use super::triggers::Sleeps;
 
-/// Programs with metrics of their own; the others are summed.
+/// Programs with their own metrics; the others are summed.
 pub const PROGRAMS: usize = 64;
 
-/// Reasons of one program that are listed.
+/// Maximum listed reasons per program.
 const REASONS: usize = 24;
 
-/// Name and cgroup; so a program that is started again keeps its series.
+/// Name and cgroup, so that a restarted program keeps its series.
 pub type Program = (String, String);
 
 const OTHERS: &str = "others";
 
-/// Counts grow as long as the monitor runs.
+/// All counts grow as long as the monitor runs.
 #[derive(Debug, Default)]
 pub struct Sums {
     pub running_ns: u64,
     pub runnable_ns: u64,
-    /// `None`: not known.
+    /// `None`: unknown.
     pub blocked_ns: BTreeMap<Option<Reason>, u64>,
     /// Blocked time in which the CPU counted as in iowait.
     pub iowait_ns: u64,
@@ -48,7 +48,7 @@ pub struct Queues {
     pub unreaped: u64,
     pub unsubmitted: u64,
     pub overflowed: u64,
-    /// By the last deep reading.
+    /// From the last deep reading.
     pub in_flight: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Accounts {
 }
 
 impl Sums {
-    /// Divides a thread's time since it was seen last.
+    /// Divides a thread's time since its last sample.
     fn charge(&mut self, t: &Thread, seen: Option<&Seen>, at_ns: u64, sleeps: &Sleeps) -> Seen {
         let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
         if let Some(seen) = seen {

@@ -1,9 +1,9 @@
-//! The budget of the monitor, and the layers that it sheds above it. Pure: measurements come from the caller.
+//! The monitor's budget, and the layers that it sheds when it exceeds the budget. Pure: measurements come from the caller.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Sampling may take this part of the budget; the rest is for surveys, captures and probes. If they take more, it gets this part at least.
+/// Sampling may use this share of the budget; surveys, captures and probes use the rest. If they use more, sampling keeps at least `LEAST`.
 const SAMPLING: f64 = 0.6;
 const LEAST: f64 = 0.2;
 
@@ -11,7 +11,7 @@ const FINEST: Duration = Duration::from_millis(1);
 const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// While nothing that is monitored does anything.
+/// While no monitored process is active.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// The mean cost of this many slices decides.
@@ -66,7 +66,7 @@ impl Layer {
         }
     }
 
-    /// The information that is missing while it is shed.
+    /// The information that is missing while the layer is shed.
     pub fn lost(self) -> &'static str {
         match self {
             Layer::Traces => "stalls are captured without a trace of their requests",
@@ -105,7 +105,7 @@ pub struct Slice {
 pub struct Keeper {
     budget: Budget,
     slices: VecDeque<Slice>,
-    /// Layers that are shed; more than there are: each one more halves the number of samples.
+    /// Number of shed layers; each one beyond the last layer halves the number of samples.
     level: usize,
     calm: u32,
     credit_ns: f64,
@@ -122,7 +122,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// `first_ns`: what a sample is taken to cost until it is measured. `finest`: the shortest threshold.
+    /// `first_ns`: assumed cost of a sample until one is measured. `finest`: the shortest threshold.
     pub fn new(budget: Budget, first_ns: f64, finest: Duration) -> Self {
         Keeper {
             budget,
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// Takes a slice in, and sheds or restores a layer if that is due.
+    /// Adds a slice, and sheds or restores a layer if due.
     pub fn turn(&mut self, slice: Slice) -> Option<Step> {
         let wall = slice.wall.as_nanos() as f64;
         let all = (slice.spent + slice.traced).as_nanos() as f64;
@@ -167,7 +167,7 @@ impl Keeper {
         let sum = |of: fn(&Slice) -> Duration| self.slices.iter().map(of).sum::<Duration>().as_nanos() as f64;
         let (spent, wall) = (sum(|s| s.spent), sum(|s| s.wall).max(1.0));
         let is_above = |s: &Slice| s.spent.as_nanos() as f64 > self.budget.rate() * s.wall.as_nanos() as f64;
-        // One that costs much is a burst.
+        // A single expensive slice is a burst.
         let is_lasting = self.slices.iter().filter(|s| is_above(s)).count() > SLICES / 2;
         let is_over = spent > self.budget.rate() * wall && is_lasting && self.slices.back().is_some_and(is_above);
         let has_too_much = memory > self.budget.memory;
@@ -175,13 +175,13 @@ impl Keeper {
         let step = |layer, is_shed| Some(Step { layer, is_shed, cpu: spent / wall / self.budget.cpus as f64, memory });
         if (is_over && self.slices.len() == SLICES) || has_too_much {
             self.calm = 0;
-            // Memory is taken by traces and windows only.
+            // Only traces and windows use much memory.
             if self.level >= 12 || (!is_over && self.level >= 2) {
                 return None;
             }
             let shed = step(Layer::ALL[self.level.min(Layer::ALL.len() - 1)], true);
             self.level += 1;
-            // The next step is judged by what this one saves.
+            // Judge the next step by the savings of this one.
             self.slices.clear();
             return shed;
         }
@@ -199,7 +199,7 @@ impl Keeper {
         self.level <= layer as usize
     }
 
-    /// Nothing that is monitored does anything, or something does.
+    /// Whether any monitored process is active.
     pub fn set_idle(&mut self, is_idle: bool) {
         self.is_idle = is_idle;
     }
@@ -214,12 +214,12 @@ impl Keeper {
         (paid.max(least) * 2u32.pow(shed)).min(LONGEST)
     }
 
-    /// Whether something that costs this much CPU time can be paid from what was not spent.
+    /// Whether the unspent budget covers this much CPU time.
     pub fn affords(&self, cost: Duration) -> bool {
         cost.as_nanos() as f64 <= self.credit_ns
     }
 
-    /// Time in which a slice was above the budget, and the longest without a break.
+    /// Time in which slices exceeded the budget, and the longest such span.
     pub fn over(&self) -> (Duration, Duration) {
         (self.over, self.longest_over)
     }

@@ -1,4 +1,4 @@
-//! The capture directory: one file for each stall, bounded in size and number.
+//! The capture directory: one file per stall, bounded in size and number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -15,15 +15,15 @@ use iotrail_path::delivery::syscall_name;
 
 /// Bytes of one file.
 pub const FILE_BYTES: usize = 1 << 20;
-/// Files, and bytes of all.
+/// Maximum files, and bytes of all files.
 const FILES: usize = 1000;
 const BYTES: u64 = 64 << 20;
 
-/// Captures of one trigger in a row, and how long one more takes.
+/// Captures of one trigger in a row, and the time after which one more is allowed.
 const BURST: f64 = 10.0;
 const REFILL_NS: f64 = 6e9;
 
-/// Samples of rings and of threads that are kept, and for how long.
+/// Number of kept samples of rings and of threads, and for how long.
 const KEPT: usize = 16_384;
 const KEPT_NS: u64 = 10_000_000_000;
 
@@ -32,7 +32,7 @@ const REMEDY: &str = "name another directory with --dir";
 #[derive(Debug)]
 pub struct Captures {
     dir: PathBuf,
-    /// By trigger: captures that are left, and when that was.
+    /// Per trigger: remaining captures, and the time of that number.
     left: BTreeMap<Trigger, (f64, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl Captures {
         Ok(Captures { dir: dir.to_owned(), left: BTreeMap::new() })
     }
 
-    /// Whether one more capture of this trigger may be made now.
+    /// Whether one more capture of this trigger is allowed now.
     pub fn may(&mut self, trigger: Trigger, at_ns: u64) -> bool {
         let (left, since) = self.left.get(&trigger).copied().unwrap_or((BURST, at_ns));
         let left = (left + (at_ns - since) as f64 / REFILL_NS).min(BURST);
@@ -56,7 +56,7 @@ impl Captures {
         self.dir.join(format!("{unix_ns:020}-{}-{tgid}.json", trigger.name()))
     }
 
-    /// Writes the capture, without what makes it too large. Older files make way.
+    /// Writes the capture, truncated to its maximum size. Older files are deleted if necessary.
     pub fn write(&self, capture: &Capture) -> Result<()> {
         let path = Path::new(&capture.stall.capture);
         let refused = |e: std::io::Error| {
@@ -84,7 +84,7 @@ impl Captures {
         Ok(())
     }
 
-    /// After a clock that was set back, the newest file's name is not the last.
+    /// After the clock was set back, the newest file does not have the last name.
     fn prune(&self, newest: &Path) {
         let mut names = files(&self.dir).unwrap_or_default();
         let length = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
@@ -99,7 +99,7 @@ impl Captures {
     }
 }
 
-/// The oldest first: names begin with the time.
+/// The oldest first: names start with the time.
 fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let all = fs::read_dir(dir)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut names: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
@@ -107,7 +107,7 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// The stalls of a directory, the newest first. A file that is none is left out. A directory that does not exist has none.
+/// The stalls of a directory, the newest first. Other files are skipped. A missing directory has no stalls.
 pub fn list(dir: &Path) -> Result<Vec<Stall>> {
     let names = match files(dir) {
         Ok(names) => names,
@@ -124,7 +124,7 @@ pub fn read(path: &Path) -> Result<Capture> {
     };
     let bytes = input::bytes(path, 2 * FILE_BYTES as u64).map_err(|e| wrong(e.into()))?;
     let mut capture: Capture = serde_json::from_slice(&bytes).map_err(|e| wrong(e.into()))?;
-    // It may have been moved.
+    // The file may have been moved.
     capture.stall.capture = path.display().to_string();
     Ok(capture)
 }
@@ -156,7 +156,7 @@ impl History {
         self.threads.extend(sample.threads.iter().map(|t| {
             let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
             let of = ThreadSample { at_ns, tid: t.tid, asleep: t.asleep, syscall: None, reason };
-            // A number is resolved when it is captured.
+            // An address is resolved when it is captured.
             (t.tgid, ThreadSample { syscall: t.call.map(|nr| nr.to_string()), ..of })
         }));
         let oldest = at_ns - KEPT_NS as i64;
@@ -168,7 +168,7 @@ impl History {
         }
     }
 
-    /// One process's samples, relative to a moment: the newest, at most `most` of each kind.
+    /// One process's samples relative to a time: the newest ones, at most `most` of each kind.
     pub fn of(&self, tgid: u32, at_ns: u64, most: usize) -> (Vec<RingSample>, Vec<ThreadSample>) {
         let since = |at: i64| at - at_ns as i64;
         let rings = self.rings.iter().filter(|(of, _)| *of == tgid);

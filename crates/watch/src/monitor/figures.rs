@@ -9,7 +9,7 @@ use iotrail_schema::stall::Trigger;
 use super::account::{Accounts, Program, Sums};
 use super::budget::{Keeper, Layer};
 
-/// Counts of the monitor itself; they grow.
+/// Counts of the monitor itself; they only grow.
 #[derive(Debug, Default, Clone)]
 pub struct Own {
     pub elapsed_ns: u64,
@@ -19,10 +19,10 @@ pub struct Own {
     pub traced_ns: u64,
     pub memory: u64,
     pub processes: u64,
-    /// Processes that fit, beyond the most that are sampled.
+    /// Matching processes beyond the maximum number of sampled ones.
     pub unsampled: u64,
     pub captured: u64,
-    /// Captures that their number limits.
+    /// Captures that were not written because of their number limit.
     pub limited: u64,
     /// Captures that could not be written.
     pub failed: u64,
@@ -46,7 +46,7 @@ pub struct Windows {
     pub completions: BTreeMap<&'static str, u64>,
 }
 
-/// All of them, those without series too.
+/// All processes, including those without series.
 pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> {
     let mut all = vec![];
     let mut family = |name, kind, help, samples: Vec<(Labels, Value)>| all.push(Family { name, help, kind, samples });
@@ -162,7 +162,7 @@ fn nanoseconds(time: std::time::Duration) -> Value {
     Value::Nanoseconds(time.as_nanos() as u64)
 }
 
-/// The systemd unit in a cgroup's path: its last component that is one; empty: none is.
+/// The systemd unit in a cgroup's path: its last component that is a unit; empty: none.
 fn unit(cgroup: &str) -> String {
     let is_unit = |part: &&str| [".service", ".scope", ".socket", ".mount"].iter().any(|suffix| part.ends_with(suffix));
     cgroup.rsplit('/').find(is_unit).unwrap_or_default().to_owned()

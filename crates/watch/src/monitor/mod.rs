@@ -1,14 +1,14 @@
-//! The monitor: samples without probes, all the time and within a budget; traces where a trigger asks for one.
+//! The monitor: samples without probes, all the time and within a budget; traces if a trigger requests one.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `subject` | which processes are monitored |
-//! | [`budget`] | what the monitor may cost, and what it gives up; pure |
+//! | `subject` | the monitored processes |
+//! | [`budget`] | the monitor's budget, and the layers that it sheds; pure |
 //! | `account` | time and queues by program; pure |
 //! | [`triggers`] | samples → stalls; pure |
 //! | [`when`] | `--when`; pure |
 //! | `limit` | time limits of waits |
-//! | `figures` | what is exported; pure |
+//! | `figures` | exported metrics; pure |
 //! | `traced` | traces and windows of the counting probes |
 //! | [`capture`] | the capture directory |
 
@@ -59,30 +59,30 @@ use crate::recorder;
 use crate::state::sums::Sums;
 use crate::windows::Windows;
 
-/// A sample is taken to cost this until one is measured.
+/// Assumed cost of a sample until one is measured.
 const FIRST_NS: f64 = 80_000.0;
 
 /// Between two slices of the budget, and between two surveys of the machine.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// A survey costs at most this part of a CPU.
+/// A survey costs at most this share of a CPU.
 const SURVEY_PART: u32 = 1000;
 
-/// All lists are read this often.
+/// All lists are read at this interval.
 const DEEP: Duration = Duration::from_secs(10);
 
-/// The longest time without a check for scrapes and signals.
+/// Maximum time without a check for scrapes and signals.
 const TURN: Duration = Duration::from_millis(100);
 
 /// A capture continues this long after the trigger.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// Samples of one capture, threads whose stacks are in it, and what ran.
+/// Limits of one capture: samples, threads with stacks, and threads that ran.
 const SAMPLES: usize = 2048;
 const STACKS: usize = 32;
 const RAN: usize = 16;
 
-/// Stacks whose reason is remembered.
+/// Maximum number of stacks whose reason is cached.
 const REASONS: usize = 2048;
 
 #[derive(Debug)]
@@ -92,13 +92,13 @@ pub struct Options {
     pub thresholds: Thresholds,
     pub when: Vec<When>,
     pub dir: PathBuf,
-    /// `None`: until it is stopped.
+    /// `None`: until stopped.
     pub duration: Option<Duration>,
     /// When the counting probes are attached; `None`: never.
     pub windows: Option<Windows>,
-    /// How long a trace after a trigger lasts; `None`: none.
+    /// Duration of a trace after a trigger; `None`: no trace.
     pub trace: Option<Duration>,
-    /// Requests of io-wq workers per second that are a stall.
+    /// Requests of io-wq workers per second that count as a stall.
     pub punts_per_s: f64,
     pub metrics: Option<Arc<MetricsExchange>>,
     pub numbers: Rc<Numbers>,
@@ -107,7 +107,7 @@ pub struct Options {
 /// Events that the caller reports.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// It samples.
+    /// Sampling has started.
     Ready {
         processes: usize,
     },
@@ -117,9 +117,9 @@ pub enum News<'a> {
         processes: usize,
     },
     Step(Step),
-    /// It began, or it is over.
+    /// A stall has started or ended.
     Stall(&'a Stall),
-    /// One more was counted, and not captured.
+    /// A further stall was counted but not captured.
     Limited {
         trigger: Trigger,
         process: &'a StalledProcess,
@@ -131,11 +131,11 @@ pub enum News<'a> {
 /// Signals.
 pub struct Asked<'a> {
     pub stop: &'a dyn Fn() -> bool,
-    /// Whether a reload was requested since this was called last.
+    /// Whether a reload was requested since the last call.
     pub reload: &'a dyn Fn() -> bool,
 }
 
-/// Runs until it is stopped, the time is over, or the named processes have ended.
+/// Runs until it is stopped, the time is over, or the named processes have exited.
 pub fn monitor(options: Options, asked: &Asked<'_>, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
     allowed()?;
     let mut monitor = Monitor::open(options)?;
@@ -149,13 +149,13 @@ pub fn metrics() -> Vec<&'static str> {
     figures::families(&Own::default(), &Accounts::default(), &keeper).iter().map(|f| f.name).collect()
 }
 
-/// A capture that continues.
+/// A capture in progress.
 struct Pending {
     key: Key,
     capture: Capture,
     facts: Facts,
     fired_ns: u64,
-    /// CPU time by thread when it fired.
+    /// CPU time by thread when the trigger fired.
     ran: BTreeMap<u32, u64>,
     due: Instant,
 }
@@ -181,12 +181,12 @@ struct Monitor {
     suspects: BTreeSet<u32>,
     last: Snapshot,
     pending: Vec<Pending>,
-    /// Stalls that are not over, whose captures are complete.
+    /// Stalls in progress whose captures are complete.
     ongoing: BTreeMap<Key, (Stall, Facts)>,
     tracing: Option<(Tracing, For)>,
     trace_cost: Duration,
     values: (Values, Instant),
-    /// By expression: since when it is true.
+    /// Per expression: the time since which it is true.
     true_since: Vec<Option<u64>>,
     random: Random,
     began: Instant,
@@ -199,7 +199,7 @@ struct Monitor {
     slice: Progress,
 }
 
-/// At the beginning of a slice.
+/// At the start of a slice.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     at: Instant,
@@ -295,7 +295,7 @@ impl Monitor {
             let next = self.next_sample.min(self.next_survey).min(now + TURN);
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
-        // Captures that continue are written now.
+        // Captures in progress are written now.
         if let Some((tracing, what)) = self.tracing.take() {
             drop(tracing);
             self.not_traced(what, "the monitor ended".into());
@@ -353,7 +353,7 @@ impl Monitor {
         self.next_sample = now + self.keeper.period() * 3 / 4 + jitter;
     }
 
-    /// Why each thread sleeps.
+    /// The reason why each thread sleeps.
     fn resolve(&mut self, sample: &Snapshot) {
         let late_ns = self.options.thresholds.ns(Trigger::LateTimer);
         let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
@@ -373,7 +373,7 @@ impl Monitor {
             } else if !t.is_same_sleep {
                 self.sleeps.insert(t.tid, of_call(t));
             }
-            // Read from the program's memory, and so once, and only if the sleep may be late.
+            // Read from the program's memory: once per wait, and only if the sleep may be too long.
             let may_be_late = t.asleep_ns.is_some_and(|ns| ns >= late_ns / 2);
             if let Some(sleep) = self.sleeps.get_mut(&t.tid).filter(|s| may_be_late && !s.limit_was_read) {
                 (sleep.limit, sleep.limit_was_read) = (limit::of(t, &self.options.numbers), true);
@@ -441,13 +441,13 @@ impl Monitor {
             trace: None,
             not_traced: self.start_trace(here, path),
         };
-        // The state is read first: it may be over when the caller learns of it.
+        // The state is read first: the stall may be over before the caller handles the event.
         tell(News::Stall(&capture.stall));
         let ran = self.reader.survey().unwrap_or_default().into_iter().map(|t| (t.tid, t.ran_ns)).collect();
         self.pending.push(Pending { key, capture, facts, fired_ns: at_ns, ran, due: Instant::now() + AFTER });
     }
 
-    /// `None`: a trace has started; else why not.
+    /// `None`: a trace has started; otherwise the reason why not.
     fn start_trace(&mut self, here: Option<u32>, path: PathBuf) -> Option<String> {
         let Some(span) = self.options.trace else { return Some("traces are off (--trace 0)".into()) };
         let Some(pid) = here else { return Some("the stall is of no single process".into()) };
@@ -466,7 +466,7 @@ impl Monitor {
         }
     }
 
-    /// The stall is over, or the monitor ends.
+    /// The stall has ended, or the monitor ends.
     fn over(&mut self, key: Key, lasted_ns: u64, is_over: bool, tell: &mut dyn FnMut(News<'_>)) {
         if let Some(pending) = self.pending.iter_mut().find(|p| p.key == key && !p.capture.stall.is_over) {
             ended(&mut pending.capture.stall, &pending.facts, lasted_ns, is_over);
@@ -475,7 +475,7 @@ impl Monitor {
             ended(&mut stall, &facts, lasted_ns, is_over);
             tell(News::Stall(&stall));
             let path = PathBuf::from(&stall.capture);
-            // It may have been too much for the disk, or made way.
+            // The disk may have been full, or the file was deleted for newer ones.
             if path.exists()
                 && let Err(e) = self.amend(&path, |capture| capture.stall = stall)
             {
@@ -484,7 +484,7 @@ impl Monitor {
         }
     }
 
-    /// Changes a capture that is written.
+    /// Updates a written capture.
     fn amend(&self, path: &std::path::Path, change: impl FnOnce(&mut Capture)) -> Result<()> {
         let mut capture = capture::read(path)?;
         change(&mut capture);
@@ -496,7 +496,7 @@ impl Monitor {
         tell(News::Failed(e));
     }
 
-    /// Writes the captures that are complete; `all`: as far as they are.
+    /// Writes the complete captures; with `all`, also incomplete ones.
     fn finish(&mut self, now: Instant, all: bool, tell: &mut dyn FnMut(News<'_>)) {
         if !self.pending.iter().any(|p| all || now >= p.due) {
             return;
@@ -525,14 +525,14 @@ impl Monitor {
         }
     }
 
-    /// Takes the result of a trace, or opens a window.
+    /// Collects the result of a trace, or opens a window.
     fn traces(&mut self, now: Instant, tell: &mut dyn FnMut(News<'_>)) {
         if let Some((tracing, _)) = &mut self.tracing {
             let Some(result) = tracing.poll() else { return };
             let Some((_, what)) = self.tracing.take() else { return };
             match result {
                 Ok(traced) => self.traced(traced, what, tell),
-                // The process may have ended meanwhile.
+                // The process may have exited meanwhile.
                 Err(e) if e.exit_status() == 2 => self.not_traced(what, e.to_string()),
                 Err(e) => {
                     self.not_traced(what, e.to_string());
@@ -590,7 +590,7 @@ impl Monitor {
         }
     }
 
-    /// Takes the counts of a window.
+    /// Collects the counts of a window.
     fn window(&mut self, record: &TraceRecord, tell: &mut dyn FnMut(News<'_>)) {
         let t = &record.total;
         let punts: u64 = t.opcodes.iter().map(|o| o.punted_asked + o.punted_would_block + o.punted_drained).sum();
@@ -703,14 +703,14 @@ impl Monitor {
     }
 }
 
-/// Its length is known.
+/// The duration of the stall is known.
 fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     (stall.lasted_ns, stall.is_over) = (lasted_ns, is_over);
-    // These sentences have a sum that was known when it began.
+    // These sentences have a duration that was known when the stall started.
     let has_sum =
         matches!(stall.trigger, Trigger::ThrottledCpu | Trigger::WriteErrors | Trigger::Punts | Trigger::When);
     if !has_sum {
-        // A timeout is late by as much more as the stall lasted since.
+        // A timeout is late by the additional duration of the stall.
         let amount = match stall.trigger {
             Trigger::LateTimer => facts.amount + lasted_ns.saturating_sub(facts.for_ns) as f64,
             _ => facts.amount,
@@ -719,13 +719,13 @@ fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     }
 }
 
-/// To a file.
+/// The operation writes to a file or syncs it.
 fn writes(o: &OpcodeRecord) -> bool {
     let is_sync = matches!(o.opcode.as_str(), "fsync" | "fdsync" | "aio_fsync" | "sync_file_range");
     is_sync || opcode::is(&o.opcode, opcode::WRITES) && !opcode::is(&o.opcode, opcode::SOCKET)
 }
 
-/// At a random moment around one period from now: regular ones would beat with what the program does regularly.
+/// A random time around one period from now: regular samples would alias with periodic activity of the program.
 fn after(period: Duration, random: &mut Random) -> Duration {
     period / 2 + Duration::from_nanos(random.below(period.as_nanos() as u64))
 }
@@ -735,7 +735,7 @@ fn of_stack(stack: &[u64]) -> Sleep {
     Sleep { reason: sleep::reason(&functions), is_sync: functions.contains(&"vfs_fsync_range"), ..Sleep::default() }
 }
 
-/// Without a stack.
+/// A thread without its stack.
 fn of_call(t: &Thread) -> Sleep {
     let call = t.call.filter(|_| !t.is_kernels).map(syscall_name);
     Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), ..Sleep::default() }
@@ -764,7 +764,7 @@ fn memory() -> u64 {
     resident.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
-/// Where the kernel has Pressure Stall Information.
+/// If the kernel has Pressure Stall Information.
 fn pressure() -> Vec<(&'static str, &'static str, u64)> {
     let mut all = vec![];
     for resource in ["cpu", "io", "memory"] {

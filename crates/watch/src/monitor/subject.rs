@@ -1,4 +1,4 @@
-//! Which processes are monitored.
+//! Selection of the monitored processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,29 +9,29 @@ use iotrail_schema::stall::StalledProcess;
 
 use crate::namespace::Numbers;
 
-/// The most processes that are sampled at one time, the busiest first.
+/// Maximum number of processes sampled at one time, the busiest first.
 pub const PROCESSES: usize = 64;
 
-/// Numbers are the kernel's.
+/// PIDs are those of the initial namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// All that use io_uring or native aio.
+    /// All processes that use io_uring or native aio.
     All,
     /// These and their descendants.
     Processes(Vec<u32>),
-    /// All below this path of the cgroup hierarchy, in any of the hierarchies.
+    /// All processes below this path, in any cgroup hierarchy.
     Cgroup(String),
-    /// All of this unit of systemd.
+    /// All processes of this systemd unit.
     Unit(String),
 }
 
-/// Processes that are there now.
+/// The processes at present.
 #[derive(Debug)]
 pub struct Subjects {
     subject: Subject,
     numbers: Rc<Numbers>,
     pub known: BTreeMap<u32, StalledProcess>,
-    /// In /proc/PID/cgroup; read once for each process.
+    /// From /proc/PID/cgroup, read once per process.
     memberships: BTreeMap<u32, String>,
     /// Time on CPUs at the last survey.
     ran: BTreeMap<u32, u64>,
@@ -50,7 +50,7 @@ impl Subjects {
         }
     }
 
-    /// Takes in all threads of the machine.
+    /// Updates the processes from all threads of the machine.
     pub fn survey(&mut self, threads: &[SurveyedThread]) {
         let mut ran: BTreeMap<u32, u64> = BTreeMap::new();
         let (mut names, mut asynchronous) = (BTreeMap::new(), BTreeSet::new());
@@ -94,7 +94,7 @@ impl Subjects {
         self.ran = ran;
     }
 
-    /// Whether one of the named processes is there; of the other subjects some may come.
+    /// Whether a named process still runs; for other subjects, processes may still appear.
     pub fn may_come(&self) -> bool {
         match &self.subject {
             Subject::Processes(_) => !self.known.is_empty(),
@@ -133,7 +133,7 @@ fn is_member(subject: &Subject, membership: &str) -> bool {
     })
 }
 
-/// Whether a cgroup of this path exists in a hierarchy that is mounted here.
+/// Whether a mounted hierarchy has a cgroup with this path.
 pub fn exists(group: &str) -> bool {
     let relative = group.trim_start_matches('/');
     let mounts = procfs::text("/proc/self/mountinfo").unwrap_or_default();

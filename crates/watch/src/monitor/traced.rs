@@ -1,4 +1,4 @@
-//! A trace of a few seconds in a thread of its own: after a trigger, or a window of the counting probes.
+//! A trace of a few seconds in its own thread: after a trigger, or a window of the counting probes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::namespace::Numbers;
 use crate::session::{self, Extra, Options, Stop, Until};
 use crate::subject;
 
-/// Traced end to end: one request in N beyond 20,000 per second per CPU.
+/// Sampling of traced requests: one in N beyond 20,000 per second per CPU.
 const ONE_IN: u32 = 1000;
 
-/// The cost of a trace until one is measured.
+/// Assumed cost of a trace until one is measured.
 pub const COST: Duration = Duration::from_millis(1000);
 
 /// A trace that runs.
@@ -40,7 +40,7 @@ pub struct Traced {
 }
 
 impl Tracing {
-    /// Processes by their numbers in this PID namespace; none: all.
+    /// Processes by PID in this namespace; empty: all processes.
     pub fn start(processes: Vec<u32>, span: Duration) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
@@ -50,7 +50,7 @@ impl Tracing {
         Ok(Tracing { thread: Some(thread.map_err(failed)?), stop })
     }
 
-    /// Its result, once it has ended.
+    /// Its result, once the thread has finished.
     pub fn poll(&mut self) -> Option<Result<Traced>> {
         self.thread.take_if(|thread| thread.is_finished()).map(join)
     }
@@ -61,7 +61,7 @@ fn join(thread: JoinHandle<Result<Traced>>) -> Result<Traced> {
 }
 
 impl Drop for Tracing {
-    /// The probes are detached when this returns.
+    /// Returns after the probes are detached.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().map(join);
@@ -87,7 +87,7 @@ fn trace(processes: &[u32], span: Duration, stop: &AtomicBool) -> Result<Traced>
         numbers,
     };
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &|| None };
-    // The kernel measures programs for CAP_SYS_ADMIN only; without it, the cost of the probes is unknown and left out.
+    // The kernel reports the cost of programs only to CAP_SYS_ADMIN; without it, the cost is unknown and left out.
     let cost = Privileges::read().has(Capability::SysAdmin) != Some(false);
     let extra = Extra { cost, ..Extra::default() };
     let mut record = session::watch(asked, &how, &extra, &mut |_| {}, &stop)?.record;

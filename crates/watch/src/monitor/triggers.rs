@@ -1,7 +1,7 @@
 //! Samples → stalls. Pure: samples and the reasons of sleeps come from the caller.
 //!
-//! A condition has to hold in every sample until it fires. Between two samples no head or tail may move, and the thread may not switch:
-//! a busy program, whose CQ is never empty, does not stall.
+//! A trigger fires if its condition is true in every sample for its time. Between two samples no head or tail may move, and the thread may
+//! not switch: a busy program, whose CQ is never empty, does not stall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -23,20 +23,20 @@ const SPINS: f64 = 0.8;
 /// Quotas are refilled every 100 ms.
 const QUOTA_GAP_NS: u64 = 150_000_000;
 
-/// A multiple of a ring's usual latency is at least this long: several samples, whatever their period.
+/// Minimum of a threshold that is a multiple of a ring's usual latency: several samples, whatever their period.
 const LEAST_MULTIPLE_NS: u64 = 50_000_000;
 
-/// A thread that is awake and does not run for this long waits for a CPU.
+/// A runnable thread that does not run for this long waits for a CPU.
 const LACKS_CPU_NS: u64 = 50_000_000;
 
 /// Between two deep readings of one process.
 const DEEP_GAP_NS: u64 = 100_000_000;
 
-/// How long each condition has to hold.
+/// How long each condition must be true.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thresholds {
     times: BTreeMap<Trigger, Duration>,
-    /// Of a ring's usual latency, in place of the time of [`Trigger::SlowRequest`].
+    /// As a multiple of a ring's usual latency, instead of the time of [`Trigger::SlowRequest`].
     multiple: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ impl Thresholds {
         }
     }
 
-    /// The shortest one.
+    /// The shortest threshold.
     pub fn least(&self) -> Duration {
         self.times.values().filter(|time| !time.is_zero()).min().copied().unwrap_or_default()
     }
@@ -130,7 +130,7 @@ pub enum Event {
     Over {
         key: Key,
         since_ns: u64,
-        /// The last sample that had it.
+        /// The last sample in which it was true.
         until_ns: u64,
     },
 }
@@ -141,7 +141,7 @@ pub struct Sleep {
     pub reason: Option<Reason>,
     /// vfs_fsync_range is on its stack.
     pub is_sync: bool,
-    /// The time limit of its wait in io_uring_enter(2); `None`: it has none, or it is not known.
+    /// The time limit of its wait in io_uring_enter(2); `None`: no limit, or unknown.
     pub limit: Option<Duration>,
     /// It is looked up once: the program's memory may be unreadable.
     pub limit_was_read: bool,
@@ -162,7 +162,7 @@ struct RingTrack {
     taken: u32,
     posted: u32,
     head: u32,
-    /// Samples that found each of them moved.
+    /// Times of the samples in which each value last changed.
     taken_ns: u64,
     posted_ns: u64,
     head_ns: u64,
@@ -197,7 +197,7 @@ struct ThreadTrack {
 #[derive(Debug)]
 struct Quota {
     ns: u64,
-    /// When it grew last, and what it was before it began to grow.
+    /// Time of its last growth, and its value before that growth.
     grew_ns: Option<u64>,
     before_ns: u64,
 }
@@ -216,7 +216,7 @@ pub struct Triggers {
     last_ns: u64,
 }
 
-/// Conditions of this sample: the earliest time that they can have begun, and the facts.
+/// Conditions of this sample: their earliest possible start, and the facts.
 struct Now<'s> {
     sample: &'s Snapshot,
     sleeps: &'s Sleeps,
@@ -265,7 +265,7 @@ impl Triggers {
         Some(Usual { multiple, p99_9_ns, threshold_ns: ((multiple * p99_9_ns as f64) as u64).max(LEAST_MULTIPLE_NS) })
     }
 
-    /// Whether anything moved in this sample, or a condition holds.
+    /// Whether any value changed in this sample, or a condition is true.
     pub fn is_busy(&self) -> bool {
         let moved = |r: &RingTrack| r.taken_ns == self.last_ns || r.posted_ns == self.last_ns;
         !self.held.is_empty()
@@ -273,7 +273,7 @@ impl Triggers {
             || self.threads.values().any(|t| t.since_ns == self.last_ns)
     }
 
-    /// Processes whose lists have to be read in the next sample: a ring stands still, or a timeout is due.
+    /// Processes whose lists must be read in the next sample: a ring makes no progress, or a timeout is due.
     pub fn suspects(&mut self, sample: &Snapshot) -> BTreeSet<u32> {
         let now = sample.at_ns;
         let half = |trigger| self.thresholds.ns(trigger) / 2;
@@ -348,7 +348,7 @@ impl Triggers {
             thread: thread.map(|t| thread_facts(&self.threads, t, now)),
             ..Facts::default()
         };
-        // The one that sleeps is the one to explain.
+        // The sleeping thread is the one to explain.
         let user = users.0.iter().find(|t| t.asleep).or(users.0.first()).copied();
         let mut found = vec![];
         if ring.unreaped > 0 {
@@ -371,7 +371,7 @@ impl Triggers {
                     }
                     found.push((key(Trigger::WaitsForMore), since, of));
                 }
-                // The overflow list names the same cause.
+                // The overflow list has the same cause.
                 (None, None) if !users.wait() && !ring.has_overflowed => {
                     found.push((key(Trigger::Unreaped), track.head_ns, facts(user)))
                 }
@@ -401,7 +401,7 @@ impl Triggers {
         }
         track.sq_ran_ns = sq_ran_ns;
         if let Some(deep) = deep {
-            // A submission that blocks has a trigger of its own.
+            // A submission that blocks has its own trigger.
             if deep.busy.is_some_and(|n| n > 0) && !users.0.iter().any(|t| submits(t, now.sleeps)) {
                 let is_stuck =
                     |t: &&Thread| t.tgid == ring.tgid && t.is_kernels && t.asleep && !is_idle(now.sleeps.get(&t.tid));
@@ -445,7 +445,7 @@ impl Triggers {
             })
             .map(|r| RingFacts { fd: r.fd, ..RingFacts::default() });
         let facts = Facts { thread: Some(thread_facts(&self.threads, t, now)), ..Facts::default() };
-        // It may be awake, without a CPU.
+        // It may be runnable, without a CPU.
         if let Some(late_ns) =
             limit.and_then(|limit| (at - since).checked_sub(limit.as_nanos() as u64)).filter(|_| waits(t))
         {
@@ -460,7 +460,7 @@ impl Triggers {
         let syncs = call
             .as_deref()
             .is_some_and(|c| matches!(c, "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync"));
-        // The condition of a ring that stands still names the worker.
+        // The condition of a stalled ring names the worker.
         let of_ring = |(key, ..): &(Key, u64, Facts)| key.trigger == Trigger::SlowRequest && key.tgid == t.tgid;
         let trigger = match (submits(t, now.sleeps), syncs || sleep.is_some_and(|s| s.is_sync)) {
             (_, true) => Trigger::SlowSync,
@@ -528,13 +528,13 @@ impl Triggers {
         events
     }
 
-    /// Those that fired and still hold, with the last sample that had them.
+    /// Conditions that fired and are still true, with their last sample.
     pub fn ongoing(&self) -> impl Iterator<Item = (Key, u64, u64)> {
         self.held.iter().filter(|(_, held)| held.has_fired).map(|(key, held)| (*key, held.since_ns, held.last_ns))
     }
 }
 
-/// A program's thread sleeps in a call that submits, and not for completions.
+/// A thread of the program sleeps in a call that submits, not in a wait for completions.
 fn submits(t: &Thread, sleeps: &Sleeps) -> bool {
     if !t.asleep || t.is_kernels {
         return false;
@@ -550,7 +550,7 @@ fn submits(t: &Thread, sleeps: &Sleeps) -> bool {
     }
 }
 
-/// Without a request, or not known to have one.
+/// The worker has no request, or none is known.
 fn is_idle(sleep: Option<&Sleep>) -> bool {
     let reason = sleep.and_then(|s| s.reason.as_ref());
     reason.is_none_or(|r| matches!(r, Reason::IowqIdle | Reason::SqpollIdle))

@@ -59,7 +59,7 @@ impl Samples {
         self
     }
 
-    /// Names of the triggers that fired, and how long those that are over lasted.
+    /// Names of the fired triggers, and the durations of those that ended.
     fn fired(&self) -> Vec<(&'static str, Option<u64>)> {
         let over = |of: &Key| {
             self.events.iter().find_map(|event| match event {
@@ -91,7 +91,7 @@ fn an_unreaped_completion_is_a_stall_until_it_is_reaped() {
 #[test]
 fn a_busy_program_does_not_stall() {
     let mut s = Samples::new();
-    // The CQ is never empty, the SQ never, and the thread sleeps in each sample.
+    // Neither CQ nor SQ is ever empty, and the thread sleeps in each sample.
     s.of(5000, |i| {
         let (taken, posted) = (i as u32 * 3, i as u32 * 3);
         let thread = Thread { switches: i, ..waiting(1, 1) };
@@ -179,7 +179,7 @@ fn a_ring_that_stands_still_is_read_in_depth_once() {
     };
     assert_eq!([suspects(1000, None), suspects(1400, None)], [0, 0]);
     assert_eq!([suspects(1500, None), suspects(1510, None)], [1, 0], "not again at once");
-    // Polls may wait for ever.
+    // Polls may wait indefinitely.
     assert_eq!([suspects(1520, depth(1, 1)), suspects(1700, None)], [0, 0]);
     assert_eq!(suspects(5000, None), 0);
     assert!(s.events.is_empty());
@@ -266,7 +266,7 @@ fn a_wait_is_late_beyond_its_own_limit() {
     s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), limit, ..Sleep::default() });
     s.of(250, |_| (vec![waiting(0, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "100 ms of its limit, and 150 ms");
-    // It is awake, and gets no CPU.
+    // It is runnable, without a CPU.
     s.sleeps.clear();
     s.of(100, |_| (vec![Thread { asleep: false, ..waiting(0, 1) }], vec![ring()]));
     let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use iotrail_schema::metric_family::{Family, Labels, Value};
 
-/// `METRIC`, `METRIC{LABEL="TEXT",…}` or `rate(METRIC…)`, then `>`, `>=`, `<` or `<=`, then a number. True if one series is.
+/// `METRIC`, `METRIC{LABEL="TEXT",…}` or `rate(METRIC…)`, then `>`, `>=`, `<` or `<=`, then a number. True if it is true for one series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     pub text: String,
@@ -37,7 +37,7 @@ impl FromStr for When {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A label's text may have any character.
+        // A label value may contain any character.
         let at = text.rfind(['<', '>']).ok_or(WRITE)?;
         let (left, right) = (text[..at].trim(), &text[at..]);
         let (than, number) = match (right.strip_prefix(">="), right.strip_prefix('>'), right.strip_prefix("<=")) {
@@ -74,7 +74,7 @@ fn labels(text: &str) -> Result<Vec<(String, String)>, String> {
     text.split(',').filter(|part| !part.trim().is_empty()).map(one).collect()
 }
 
-/// Values of all series at one moment, by the family's name and the labels.
+/// Values of all series at one time, by the family's name and the labels.
 pub type Values = BTreeMap<(&'static str, Labels), f64>;
 
 pub fn values(families: &[Family]) -> Values {
@@ -96,7 +96,7 @@ impl When {
         &self.metric
     }
 
-    /// The series that makes it true, the furthest from the number. A rate is per second, of the time since `before`.
+    /// The series for which it is true, the furthest from the number. A rate is per second since `before`.
     pub fn met(&self, now: &Values, before: &Values, seconds: f64) -> Option<Met> {
         let fits =
             |labels: &Labels| self.labels.iter().all(|(n, v)| labels.iter().any(|(name, text)| name == n && text == v));

@@ -1,6 +1,6 @@
-//! A counter that only grows.
+//! A monotonic counter.
 
-/// A counter that only grows, over the time that it was watched; `None`: not readable.
+/// A monotonic counter over the traced span; `None`: not readable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: Option<u64>,
@@ -16,7 +16,7 @@ impl Span {
         self.last?.checked_sub(self.first?)
     }
 
-    /// Where it stands at its end.
+    /// Its growth up to its final value.
     pub fn grown_to(self, end: u64) -> Option<u64> {
         end.checked_sub(self.first?)
     }

@@ -1,4 +1,4 @@
-//! io_uring's own threads: submission-queue threads and io-wq workers.
+//! io_uring kernel threads: SQPOLL threads and io-wq workers.
 
 use super::counter::Span;
 use crate::recorder::now;
@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Worker,
 }
 
-/// By the names that the kernel gives (io_uring/sqpoll.c, io_uring/io-wq.c).
+/// Identified by the kernel's thread names (io_uring/sqpoll.c, io_uring/io-wq.c).
 pub(super) fn kind(comm: &str) -> Option<Kind> {
     match comm {
         _ if comm.starts_with("iou-sqp-") => Some(Kind::SubmissionQueue),
@@ -19,7 +19,7 @@ pub(super) fn kind(comm: &str) -> Option<Kind> {
     }
 }
 
-/// One of io_uring's own threads.
+/// An io_uring kernel thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Helper {
     pub kind: Kind,
@@ -32,13 +32,13 @@ pub(super) struct Helper {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Thread {
-    /// So many looks have found no helper's name: a helper says its own when it first runs.
+    /// This many checks have not found a helper's name: a helper sets its name when it first runs.
     Nameless(u8),
     OfProgram,
     Helper(Helper),
 }
 
-/// Looks after which a thread is one of the program's own.
+/// Checks after which a thread counts as one of the program's own.
 const NAMELESS: u8 = 5;
 
 impl Thread {
@@ -49,7 +49,7 @@ impl Thread {
         }
     }
 
-    /// Whether it is a helper: by its name, as long as that may still be said.
+    /// Whether it is a helper, by its name, as long as it may not have set the name yet.
     pub fn recognize(&mut self, tgid: u32, tid: u32, found: bool) {
         if let Thread::Nameless(looks) = *self {
             *self = match Helper::of(tgid, tid, found) {
@@ -61,13 +61,13 @@ impl Thread {
     }
 }
 
-/// A submission-queue thread while it was watched.
+/// An SQPOLL thread during the traced span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqThread {
     pub tid: u32,
     pub elapsed_ns: u64,
     pub cpu_ns: Option<u64>,
-    /// Times that it gave its CPU away to wait, which is its way to sleep.
+    /// Voluntary context switches: the thread sleeps only in this way.
     pub sleeps: Option<u64>,
 }
 
@@ -94,12 +94,12 @@ impl Helper {
         self.until_ns = now().monotonic_ns;
     }
 
-    /// As the last look had it.
+    /// As of the last check.
     pub fn so_far(&self, tid: u32) -> SqThread {
         let (looked_at, cpu_ns) = (self.until_ns.saturating_sub(self.since_ns), self.on_cpu_ns.grown());
         SqThread {
             tid,
-            // A thread made meanwhile has run before the first look at it.
+            // A thread created meanwhile has run before its first check.
             elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
             cpu_ns,
             sleeps: self.voluntary_switches.grown(),

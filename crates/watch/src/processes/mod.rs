@@ -1,5 +1,5 @@
-//! What /proc says of the watched processes while they run: CPU time, children, io_uring's helper threads, rings. Sampled: what
-//! comes and goes between two looks is not seen, but for the submission-queue threads that the probes see end.
+//! Data of /proc about the traced processes while they run: CPU time, children, io_uring kernel threads, rings. It is sampled, so a
+//! thread that lives between two samples is missed, except SQPOLL threads, whose end the probes report.
 
 mod counter;
 mod cpu_time;
@@ -21,62 +21,62 @@ use iotrail_host::clock;
 use iotrail_host::procfs::{self, Stat};
 use iotrail_probe::rings::EndedSqThread;
 
-/// Between two looks, at least.
+/// Minimum time between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A look waits for so many times what the last one took: looking takes one hundredth of a CPU at most.
+/// The pause after a sample, as a multiple of the time that it took: sampling uses at most 1 % of a CPU.
 const REST: u32 = 100;
 
 #[derive(Debug)]
 struct Tracked {
-    /// In /proc.
+    /// PID in /proc.
     number: u32,
-    /// In this PID namespace, where that is another one than the kernel's.
+    /// PID in iotrail's namespace, if it differs from the initial one.
     here: Option<u32>,
     comm: String,
-    /// When that was its name, CLOCK_MONOTONIC.
+    /// Time at which `comm` was read, CLOCK_MONOTONIC.
     looked_ns: u64,
     found: bool,
     start_ticks: u64,
     used: Used,
-    /// Every thread that was seen, by the kernel's number.
+    /// Every thread found so far, by its ID in the initial namespace.
     threads: HashMap<u32, Thread>,
     ended_sq_threads: Vec<(u32, Helper)>,
 }
 
-/// What is left of a process that has ended.
+/// Kept data of an exited process.
 #[derive(Debug, Clone, Default)]
 struct Ended {
     comm: String,
     here: Option<u32>,
     looked_ns: u64,
     found: bool,
-    /// Its submission-queue threads.
+    /// Its SQPOLL threads.
     sq_threads: Vec<(u32, Helper)>,
 }
 
-/// Ended processes of which that is kept, the first ones.
+/// Maximum number of exited processes with kept data; later ones have none.
 const ENDED: usize = 4096;
 
-/// The watched processes by the kernel's numbers, from the beginning of the watched span.
+/// The traced processes by PID in the initial namespace, from the start of the traced span.
 #[derive(Debug)]
 pub struct Processes {
     there_before: HashSet<u32>,
     with_children: bool,
     tracked: BTreeMap<u32, Tracked>,
     ended: BTreeMap<u32, Ended>,
-    /// CPU time of those that have ended, as it was told last; `None`: none of them had any that was told.
+    /// CPU time of exited processes, by their last sample; `None`: no exited process has any.
     ended_used: Option<CpuTime>,
-    /// What the probes account for when it ends: watched from its beginning, its CPU time is exact there.
+    /// The probes report the CPU time of processes at their exit, exact if traced from their start.
     accounted: bool,
-    /// Of io-wq workers that have ended: what they had run before the span; `None`: /proc did not say for one.
+    /// CPU time of exited io-wq workers before the span; `None`: unknown for one of them.
     ended_workers_before_ns: Option<u64>,
-    /// Submission-queue threads that the probes saw end, the last ones: by thread, and in the order of their ends.
+    /// SQPOLL threads whose end the probes reported, the last ones: by thread, and in the order of their ends.
     sq_ended: (HashMap<u32, EndedSqThread>, VecDeque<u32>),
     /// CLOCK_MONOTONIC.
     began_ns: u64,
     pub rings: SeenRings,
-    /// Where they are asked for: each look reads one more file of each process.
+    /// If requested: each sample then reads one more file per process.
     pub quotas: Option<Quotas>,
     most_workers: Option<u64>,
     numbers: Rc<Numbers>,
@@ -84,7 +84,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// The span begins. With `with_children` the children of tracked processes are tracked too.
+    /// Starts the span. With `with_children` the children of tracked processes are tracked too.
     pub fn new(with_children: bool, numbers: Rc<Numbers>) -> Self {
         Self {
             there_before: numbers.processes().into_iter().collect(),
@@ -104,7 +104,7 @@ impl Processes {
         }
     }
 
-    /// Tracks a process. `found`: it did something before the span that is not to be counted.
+    /// Tracks a process. `found`: its activity before the span is not counted.
     pub fn track(&mut self, tgid: u32, found: bool) {
         if self.tracked.contains_key(&tgid) {
             return;
@@ -134,19 +134,19 @@ impl Processes {
         self.track_children(&children);
     }
 
-    /// What a tracked process has used up to now is not counted: a command's, which waits at its gate.
+    /// Does not count CPU time used so far, by a command that waits at its gate.
     pub fn count_cpu_from_now(&mut self, tgid: u32) {
         if let Some(tracked) = self.tracked.get_mut(&tgid) {
             tracked.used.count_from_now();
         }
     }
 
-    /// CPU time of a process, its threads that have ended included; `None`: it has no number here.
+    /// CPU time of a process, including exited threads; `None`: it has no PID here.
     fn ran_ns(&self, tgid: u32, here: Option<u32>) -> Option<u64> {
         clock::of_process_ns(if self.numbers.differ() { here? } else { tgid })
     }
 
-    /// One that did something that was followed, whoever its parent is.
+    /// A process with a traced request, whatever its parent is.
     pub fn noticed(&mut self, tgid: u32) {
         let found = self.was_there(tgid);
         self.track(tgid, found);
@@ -154,14 +154,14 @@ impl Processes {
 
     fn track_children(&mut self, children: &[u32]) {
         for child in children.iter().filter(|_| self.with_children).copied().collect::<Vec<_>>() {
-            // Those that were there before are followed only where the session said so, and then tracked already.
+            // Processes that existed before are traced only if the session requested it, and are tracked already.
             if !self.was_there(child) {
                 self.track(child, false);
             }
         }
     }
 
-    /// Those that have not ended.
+    /// Processes that have not exited.
     pub fn running(&self) -> impl Iterator<Item = u32> {
         self.tracked.keys().copied()
     }
@@ -176,7 +176,7 @@ impl Processes {
         known.unwrap_or_else(|| self.there_before.contains(&tgid))
     }
 
-    /// It is gone: what is to be said of it is kept, its number may be another one's.
+    /// The process has exited: its data is kept under its PID, which may be reused.
     fn has_ended(&mut self, tgid: u32) {
         let Some(gone) = self.tracked.remove(&tgid) else { return };
         self.there_before.remove(&tgid);
@@ -192,7 +192,7 @@ impl Processes {
                 None => {}
             }
         }
-        // The probes count the others. Of one whose number was used again, the name is gone.
+        // The probes count the others. If a PID was reused, the name of the earlier process is lost.
         if self.ended.len() < ENDED || self.ended.contains_key(&tgid) {
             let (comm, here, looked_ns, found) = (gone.comm, gone.here, gone.looked_ns, gone.found);
             self.ended.insert(tgid, Ended { comm, here, looked_ns, found, sq_threads });
@@ -204,14 +204,14 @@ impl Processes {
             self.ended_workers_before_ns.zip(worker.on_cpu_ns.first).map(|(sum, ns)| sum + ns);
     }
 
-    /// Looks, if it is time to.
+    /// Samples, if due.
     pub fn sample(&mut self) {
         if Instant::now() >= self.next {
             self.look(false);
         }
     }
 
-    /// Looks at all of them; a `thorough` look, at the end, at every ring too.
+    /// Samples all processes; a `thorough` sample, at the end, reads every ring too.
     pub fn look(&mut self, thorough: bool) {
         let began = Instant::now();
         let (mut workers, mut children) = (0, vec![]);
@@ -228,7 +228,7 @@ impl Processes {
 
     fn look_at(&mut self, tgid: u32, found: bool, thorough: bool) -> Look {
         let Some(here) = self.tracked.get(&tgid).map(|t| t.here) else { return Look::default() };
-        // Before its stat, which says that it was still the same.
+        // Read before stat, which shows that the process is still the same.
         let ran_ns = self.ran_ns(tgid, here);
         let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
         let (start, mut ended_workers) = (tracked.start_ticks, vec![]);
@@ -241,7 +241,7 @@ impl Processes {
         tracked.used.take(ran_ns, &stat);
         (tracked.comm, tracked.looked_ns) = (stat.comm, looked_ns);
         let threads = procfs::threads(number);
-        // One whose number is not known yet is met by the next look.
+        // A process whose PID is not known yet is found by the next sample.
         let there: HashMap<u32, u32> =
             threads.iter().filter_map(|tid| Some((self.numbers.of_proc(*tid)?, *tid))).collect();
         let gone: Vec<(u32, Thread)> = tracked.threads.extract_if(|tid, _| !there.contains_key(tid)).collect();
@@ -256,12 +256,12 @@ impl Processes {
         }
         for (tid, helper) in gone.into_iter().filter_map(|(tid, thread)| Some((tid, *thread.helper()?))) {
             match helper.kind {
-                // A ring's thread is asked for at the end.
+                // A ring's thread is read at the end.
                 Kind::SubmissionQueue => tracked.ended_sq_threads.push((tid, helper)),
                 Kind::Worker => ended_workers.push(helper),
             }
         }
-        // A program may make rings with such threads by the hundred thousand.
+        // A program may create hundreds of thousands of rings with SQPOLL threads.
         let many = tracked.ended_sq_threads.len().saturating_sub(ENDED);
         tracked.ended_sq_threads.drain(..many);
         ended_workers.iter().for_each(|worker| self.worker_has_ended(worker));
@@ -274,28 +274,28 @@ impl Processes {
         Look { workers, children }
     }
 
-    /// The watched processes that were tracked: number and name.
+    /// The traced processes that were tracked: PID and name.
     pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
         let ended = self.ended.iter().filter(|(tgid, _)| !self.tracked.contains_key(tgid));
         let ended = ended.map(|(tgid, e)| (*tgid, e.comm.as_str()));
         self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str())).chain(ended)
     }
 
-    /// The number that it has in this PID namespace, where that is not the kernel's.
+    /// The PID in iotrail's namespace, if it differs from the initial one.
     pub fn here(&self, tgid: u32) -> Option<u32> {
         let tracked =
             self.tracked.get(&tgid).map(|t| t.here).or_else(|| self.ended.get(&tgid).map(|e| e.here)).flatten();
         tracked.or_else(|| self.numbers.here(tgid).filter(|_| self.numbers.differ()))
     }
 
-    /// Whether /proc has told its name at that moment (CLOCK_MONOTONIC) or later.
+    /// Whether its name was read from /proc at that time (CLOCK_MONOTONIC) or later.
     pub fn looked_at_since(&self, tgid: u32, ns: u64) -> bool {
         let looked_ns = self.tracked.get(&tgid).map(|t| t.looked_ns);
         looked_ns.or_else(|| self.ended.get(&tgid).map(|e| e.looked_ns)).is_some_and(|looked| looked >= ns)
     }
 
-    /// CPU time in the span. `ended`: of those that have ended and were watched from their beginning, as the probes have it, those
-    /// included that no look has met.
+    /// CPU time in the span. `ended`: the probes' sum for exited processes that were traced from their start, including those
+    /// that no sample has found.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
         let mut sum = ended.filter(|_| self.accounted);
         for used in self.ended_used.into_iter().chain(self.tracked.values().filter_map(|t| t.used.grown())) {
@@ -304,7 +304,7 @@ impl Processes {
         sum
     }
 
-    /// Submission-queue threads whose end the probes saw.
+    /// Adds SQPOLL threads whose end the probes reported.
     pub fn sq_threads_ended(&mut self, ended: Vec<EndedSqThread>) {
         let (by_thread, order) = &mut self.sq_ended;
         for thread in ended {
@@ -317,7 +317,7 @@ impl Processes {
         }
     }
 
-    /// What the looks say of it; or the probes, where it has ended since.
+    /// The data of the samples, or of the probes if it has ended since.
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
         let of = |all: &[(u32, Helper)]| all.iter().rev().find(|(other, _)| *other == tid).map(|(_, helper)| *helper);
         let looked_at = match self.tracked.get(&tgid) {
@@ -325,13 +325,13 @@ impl Processes {
             None => self.ended.get(&tgid).and_then(|ended| of(&ended.sq_threads)),
         };
         let looked_at = looked_at.filter(|helper| helper.kind == Kind::SubmissionQueue);
-        // A later one may have its number.
+        // A later thread may have the same ID.
         let ended = self.sq_ended.0.get(&tid).filter(|e| e.tgid == tgid);
         let ended = ended.filter(|e| looked_at.is_none_or(|helper| helper.until_ns <= e.ended_ns));
         ended.and_then(|e| self.sq_thread_to_its_end(e, looked_at)).or_else(|| Some(looked_at?.so_far(tid)))
     }
 
-    /// `None`: what of it was before is not known.
+    /// `None`: its time before the span is unknown.
     fn sq_thread_to_its_end(&self, ended: &EndedSqThread, looked_at: Option<Helper>) -> Option<SqThread> {
         let (since_ns, cpu_ns, sleeps) = if ended.started_ns >= self.began_ns {
             (ended.started_ns, Some(ended.ran_ns), Some(ended.sleeps))
@@ -344,13 +344,13 @@ impl Processes {
         Some(SqThread { tid: ended.tid, elapsed_ns, cpu_ns, sleeps })
     }
 
-    /// Most io-wq workers in one look; `None`: there was no look.
+    /// Maximum number of io-wq workers in one sample; `None`: there was no sample.
     pub fn most_workers(&self) -> Option<u64> {
         self.most_workers
     }
 
-    /// CPU time of all io-wq workers in the span; `None`: /proc did not say for one. `ended`: of those that have ended, each from its
-    /// beginning, as the probes have it.
+    /// CPU time of all io-wq workers in the span; `None`: unknown for one of them. `ended`: the probes' sum for exited workers, each
+    /// from its start.
     pub fn workers_cpu_ns(&self, ended: u64) -> Option<u64> {
         let helpers = self.tracked.values().flat_map(|t| t.threads.values().filter_map(Thread::helper));
         let living: Option<u64> = helpers.filter(|h| h.kind == Kind::Worker).map(|h| h.on_cpu_ns.grown()).sum();

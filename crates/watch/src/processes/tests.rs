@@ -57,9 +57,9 @@ fn an_sqpoll_thread_is_reported_until_its_end() {
         |tid, started_ns, ended_ns| EndedSqThread { tgid: 7, tid, started_ns, ended_ns, ran_ns: 600, sleeps: 9 };
     let from = |first| Span { first: Some(first), last: Some(first + 1) };
     let sq_threads = vec![
-        (71, helper(1_100, 1_400, from(0), from(0))), // looked at for the last time long before its end
-        (72, helper(1_000, 1_400, from(200), from(4))), // there before
-        (73, helper(5_000, 6_000, from(0), from(0))), // a later one of that number
+        (71, helper(1_100, 1_400, from(0), from(0))), // last sampled long before its end
+        (72, helper(1_000, 1_400, from(200), from(4))), // existed before
+        (73, helper(5_000, 6_000, from(0), from(0))), // a later thread with the same ID
     ];
     processes.ended.insert(7, Ended { sq_threads, ..Ended::default() });
     let ended = [(71, 1_050), (72, 300), (73, 1_050), (74, 1_050), (75, 300)];
@@ -96,16 +96,16 @@ fn a_child_is_tracked_and_its_time_counts() {
     assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
     assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));
     assert_eq!((processes.most_workers(), processes.workers_cpu_ns(0)), (Some(0), Some(0)));
-    // A child of our child, which has not been waited for.
+    // A grandchild that was not reaped.
     rustix::process::kill_process(crate::end::pid(sleep).unwrap(), rustix::process::Signal::KILL).unwrap();
     child.wait().unwrap();
     processes.look(true);
-    // Of those that have ended the probes tell; nothing is counted twice.
+    // The probes report exited processes; no time is counted twice.
     let told = CpuTime { user_ns: 7, system_ns: 8 };
     assert_eq!(processes.cpu(Some(told)), Some(told));
     assert_eq!(processes.cpu(None), None);
     assert!(processes.tracked.is_empty() && processes.names().any(|(_, name)| name == "sleep"));
-    // Its number may be another one's.
+    // Its PID may be reused.
     processes.track(std::process::id(), true);
     assert_eq!(processes.tracked.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What was counted between two looks.
+//! Growth of the counts between two readings.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::DeliveryPathCount;
 
-/// Raises what is lower than it was before: counts only grow, and what a look lacks, the next one has.
+/// Raises a value below its predecessor: counts only grow, and the next reading has the events that this one missed.
 pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
     let rings: HashMap<u32, &RingCounts> = before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
     for ring in &mut now.rings {
@@ -21,13 +21,13 @@ pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
     }
 }
 
-/// What was counted of a context.
+/// Counts of a context.
 pub(super) fn of_context(of: Option<&Observed>, number: u32) -> (&[OpcodeCounts], &[DeliveryPathCount]) {
     let context = of.and_then(|of| of.contexts.iter().find(|c| c.context == number));
     context.map_or((&[], &[]), |c| (&c.opcodes, &c.vehicles))
 }
 
-/// What a ring did since `before`.
+/// Growth of a ring's counts since `before`.
 pub(super) fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
     let Some(before) = before else { return now.clone() };
     RingCounts {

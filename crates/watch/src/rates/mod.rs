@@ -1,8 +1,8 @@
-//! Counts at two moments, and what was followed between them → rates. Pure.
+//! Counts at two times, and the requests traced in between → rates. Pure.
 //!
-//! A ring keeps its number, which no other one gets, and a new one begins at zero. One that is no more is there for the last time in
-//! one of the looks after its end. Counts only grow: where a look caught less than the one before (`Watch::look` reads while programs
-//! write), it is the next look that tells what was counted in between. The totals are sums of what is told of rings and contexts.
+//! A ring's number is unique, and a new ring starts at zero. A closed ring appears for the last time in a reading after its end.
+//! Counts only grow: if a reading has less than the one before (`Watch::look` reads while programs run), the next one has the difference.
+//! The totals are the sums over rings and contexts.
 
 mod growth;
 mod sum;
@@ -20,18 +20,18 @@ use iotrail_schema::top_record::{OtherRates, ProcessRates, Rates, RingRates, SCH
 use sum::{Sum, ring_rates};
 pub use threads::ThreadMeter;
 
-/// Rings that are told one by one, the busiest; those of which there is nothing to tell are among them while there is room.
+/// Maximum rings with their own record: the busiest, and idle ones if there is space.
 const TOLD: usize = 512;
 
-/// What /proc tells of a ring.
+/// Data of /proc about a ring.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// The process's name, where it could be told; the probes know that of the thread which made the ring.
+    /// The process's name, if known; the probes know the name of the thread that created the ring.
     pub comm: Option<String>,
     pub fds: Vec<u32>,
-    /// Its submission-queue thread, from the beginning.
+    /// Its SQPOLL thread, since the start.
     pub sq_thread: Option<SqThread>,
-    /// Its process has ended.
+    /// Its process has exited.
     pub gone: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Moment {
     pub unix_s: u64,
 }
 
-/// Turns counts that grow into rates, interval by interval.
+/// Converts growing counts into rates, interval by interval.
 #[derive(Debug)]
 pub struct Meter {
     choice: Choice,
@@ -57,7 +57,7 @@ impl Meter {
         Meter { choice, interval: 0, before: None, sq_before: HashMap::new() }
     }
 
-    /// The interval that ends with `now`. `followed`: by ring, what completed in it.
+    /// The interval that ends with `now`. `followed`: completions traced in it, by ring.
     pub(super) fn turn(
         &mut self,
         mut now: Observed,
@@ -103,7 +103,7 @@ impl Meter {
         }
     }
 
-    /// Those of which there is something to tell, with the sums that their rates are of.
+    /// Rings with activity, with the sums for their rates.
     fn rings(&self, now: &Observed, known: &HashMap<u32, Known>, interval: &mut Interval<'_>) -> Vec<(RingRates, Sum)> {
         let before: HashMap<u32, &RingCounts> =
             self.before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
@@ -117,7 +117,7 @@ impl Meter {
             let mut sum = Sum::default();
             sum.take(&grown, part);
             interval.all.add(&sum);
-            // What carried completions that were told before may come later.
+            // The delivery paths of completions counted earlier may arrive later.
             if known.gone && sum.requests + sum.completions == 0 && sum.vehicles.is_empty() {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Meter {
     }
 }
 
-/// One interval while its rates are made.
+/// An interval under construction.
 struct Interval<'a> {
     one_in: u32,
     per_s: &'a dyn Fn(u64) -> f64,
@@ -174,18 +174,18 @@ struct Interval<'a> {
     by_process: BTreeMap<u32, OfProcess>,
 }
 
-/// What one process did with its rings.
+/// Activity of one process on its rings.
 #[derive(Default)]
 struct OfProcess {
     comm: String,
     rings: usize,
     sum: Sum,
-    /// The CPUs that each submission-queue thread took, by its tid: several rings may share one.
+    /// CPU use of each SQPOLL thread, by thread ID: several rings may share one.
     sq_threads: BTreeMap<Option<u32>, Option<f64>>,
 }
 
 impl Interval<'_> {
-    /// Rings that are not told one by one: how many, and what they did. These were not told before: all that is counted of them is of
+    /// Rings without their own record: their number and their activity. They had no record before, so all their counts belong to
     /// this interval.
     fn other_rings(&mut self, now: &Observed) -> (u64, Sum) {
         let mut others = (0, Sum::default());
@@ -236,7 +236,7 @@ impl Interval<'_> {
     }
 }
 
-/// `None`: not counted at one of the two ends.
+/// `None`: not counted at one of the two times.
 fn grown_kicks(now: &Observed, before: Option<&Observed>) -> Option<u64> {
     let was = before.map_or(Some(0), |b| b.kicks)?;
     Some(now.kicks?.saturating_sub(was))
@@ -247,7 +247,7 @@ fn busier(a: &Rates, b: &Rates) -> std::cmp::Ordering {
     key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// CPUs that the thread took; `None`: not told, or it was not looked at since.
+/// CPU use of the thread; `None`: unknown, or not sampled since.
 fn used(now: SqThread, before: Option<&SqThread>) -> Option<f64> {
     let (elapsed, cpu) = match before {
         Some(b) => (now.elapsed_ns.checked_sub(b.elapsed_ns)?, now.cpu_ns?.checked_sub(b.cpu_ns?)?),

@@ -1,4 +1,4 @@
-//! Counts and followed requests of one interval, and the rates that they make.
+//! Counts and traced requests of one interval, and their rates.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use iotrail_schema::setup_flag;
 use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, Rates, RingRates};
 use iotrail_stats::durations::Durations;
 
-/// Counts and followed requests of one interval.
+/// Counts and traced requests of one interval.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     pub requests: u64,
@@ -31,7 +31,7 @@ impl Sum {
         self.followed(part);
     }
 
-    /// This and another one's.
+    /// Adds another sum.
     pub fn and(mut self, other: &Sum) -> Sum {
         self.add(other);
         self
@@ -49,7 +49,7 @@ impl Sum {
         self.carried(vehicles);
     }
 
-    /// Their completions are those of which it was seen what carried them.
+    /// Completions with an observed delivery path.
     pub fn of_context(&mut self, opcodes: &[OpcodeCounts], vehicles: &[DeliveryPathCount]) {
         for o in opcodes {
             self.requests += o.requests;

@@ -1,4 +1,4 @@
-//! Hand-made counts at two moments, and the exact rates between them.
+//! Synthetic counts at two times, and the exact rates between them.
 
 use super::*;
 use crate::summary::Summary;
@@ -15,7 +15,7 @@ fn carried(vehicle: DeliveryPath, completions: u64) -> DeliveryPathCount {
     DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None }
 }
 
-/// A ring of process 7 that has done so many reads of 4 KiB, all but 10 of them carried by system calls.
+/// A ring of process 7 with this many reads of 4 KiB, all but 10 of them posted at the exit of system calls.
 fn ring(ring: u32, reads: u64) -> RingCounts {
     RingCounts {
         ring,
@@ -70,7 +70,7 @@ fn rates_cover_the_counts_between_two_samples() {
     let rates = &second.rings[0].rates;
     assert_eq!((rates.requests_per_s, rates.completions_per_s, rates.bytes_per_s), (200.0, 200.0, 200.0 * 4096.0));
     assert_eq!((rates.errors_per_s, rates.punts_per_s, rates.overflows), (20.0, 20.0, 4));
-    // The timer's ten are of the first interval.
+    // The ten by the timer belong to the first interval.
     assert_eq!(rates.vehicles, [DeliveryPathShare { vehicle: DeliveryPath::Enter, completions: 400, share: 1.0 }]);
     assert_eq!(rates.latency_ns.p50, None, "nothing was followed");
     assert_eq!((second.rings[0].opcodes.len(), second.rings[0].opcodes[0].completions_per_s), (1, 200.0));
@@ -97,7 +97,7 @@ fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
 fn what_one_look_misses_is_told_by_the_next_and_once() {
     let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 5));
-    // A part was on its way from a CPU to the hashes; of the timer's, all.
+    // A part had not been added to the hashes yet; of those by the timer, all.
     let mut low = observed(vec![ring(0, 60)], 3);
     low.rings[0].vehicles.pop();
     let second = turn(&mut meter, low);

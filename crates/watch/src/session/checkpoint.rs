@@ -1,11 +1,11 @@
-//! When a record of the span up to now is due, for a trace whose end iotrail may not reach.
+//! Decides when an intermediate record is due, in case iotrail does not survive to the end of the trace.
 
 use std::time::{Duration, Instant};
 
 /// The first checkpoint, and the longest time between two.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
-/// The time between two checkpoints is this many times what one takes, or longer.
+/// The time between two checkpoints is at least this multiple of the time that one takes.
 const TIMES_ITS_COST: u32 = 100;
 
 /// When the next checkpoint is due.
@@ -24,7 +24,7 @@ impl Checkpoints {
         Instant::now() >= self.next
     }
 
-    /// Sets the next one, after one that began at `from`.
+    /// Sets the next checkpoint, after one that started at `from`.
     pub fn done(&mut self, from: Instant) {
         let pause = (from - self.began).min(LONGEST).max(from.elapsed() * TIMES_ITS_COST);
         self.next = Instant::now() + pause;

@@ -1,4 +1,4 @@
-//! CPU time of the watched processes, and of this one.
+//! CPU time of the traced processes, and of this one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::metrics_record::Observer;
 
-/// What this process has used, all its threads together.
+/// CPU time of this process, of all its threads.
 pub(super) fn own_cpu() -> Observer {
     let used = command::own_cpu();
     Observer { user_ns: used.user_ns, system_ns: used.system_ns }
 }
 
-/// CPU time of the watched processes: of those that have ended as the probes account for it, of the others as /proc does.
+/// CPU time of the traced processes: exited ones by the probes, running ones by /proc.
 pub(super) fn cpu(
     watch: &mut Watch<'_>,
     processes: &mut Processes,
     watched: &Watched,
     numbers: &Numbers,
 ) -> Result<Option<CpuTime>> {
-    /// The kernel accounts for a process some moments after /proc has it no more.
+    /// The kernel accounts for a process some time after it has left /proc.
     const LOOKS: u32 = 40;
-    // A command that has ended is among those that have, with what it had used before it became the program.
+    // An exited command is included, with the CPU time that its process used before exec.
     let before = match watched {
         Watched::Command(command) => Some((command.kernels_tgid(), command.cpu_before())),
         _ => None,

@@ -1,4 +1,4 @@
-//! The end of a span, and what it yields.
+//! The end of a span, and its results.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -24,19 +24,19 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::{End, Losses};
 use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 
-/// What a watched span yields.
+/// The results of a traced span.
 pub struct Traced {
     pub record: TraceRecord,
-    /// `None`: nothing was to be kept.
+    /// `None`: nothing was kept.
     pub kept: Option<Recorded>,
-    /// What the record's CPU shares are made of; empty unless samples were asked for.
+    /// Samples for the record's CPU shares; empty unless requested.
     pub samples: Vec<Sample>,
-    /// The command was asked to end, since the time was over.
+    /// The command was asked to exit, since the time was over.
     pub ended_by_us: bool,
 }
 
 impl Running<'_> {
-    /// The record up to now. Without order, files' ends and CPU time, which are known at the end. Threads are accounted for up to their last switch.
+    /// The record so far. Without order, files' ends and CPU time, which are known only at the end. Threads are accounted for up to their last switch.
     pub(super) fn record_so_far(&mut self) -> Result<TraceRecord> {
         self.take()?;
         let observed = self.watch.look()?;
@@ -64,7 +64,7 @@ impl Running<'_> {
     }
 
     pub fn end(mut self) -> Result<Traced> {
-        // First, so that the threads' time ends with the trace.
+        // First, so that the threads' times end with the trace.
         self.watch.close_account()?;
         let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
         let lasted = self.began.elapsed();
@@ -76,7 +76,7 @@ impl Running<'_> {
         self.processes.look(true);
         let posted = windows.and_then(|w| w.whole_ns).map(|_| self.processes.rings.posted());
         let cpu = cpu(&mut self.watch, &mut self.processes, &self.watched, &self.how.numbers)?;
-        // What ends the watch is none of the watched programs' CPU time.
+        // Detaching the probes must not count as the traced programs' CPU time.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
         self.watch.lasted(lasted, posted.unwrap_or_default());
@@ -122,13 +122,13 @@ impl Running<'_> {
         iowait::add(&mut record, io_uring::has_no_iowait);
         record.state = state;
         record.total.reaping_lost = Some(self.watch.stays_lost());
-        // The probes know of all of them; a name that was used again is there once.
+        // The probes know all processes; a reused PID is counted once.
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);
         if let Some(windows) = windows {
             let (user_ns, system_ns) = cpu.map(|cpu| (cpu.user_ns, cpu.system_ns)).unzip();
-            // The counter counts places, and a large completion of such a ring takes two.
+            // The counter counts CQ slots, and a large completion of such a ring takes two.
             let mixed = record.rings.iter().any(|ring| setup_flag::is_set(&ring.flags, "cqe_mixed"));
-            // Of rings that no look has met, nothing is known but their windows.
+            // For rings that no sample has found, only the windows are known.
             let (posted, each) = posted.filter(|_| !mixed).unzip();
             let posted_is_all = each.map(|each| each && record.rings.len() <= seen.rings.len());
             let windows = trace_record::Windows { posted, posted_is_all, user_ns, system_ns, ..windows };
@@ -153,7 +153,7 @@ impl Running<'_> {
         Ok(Traced { record, kept, samples, ended_by_us })
     }
 
-    /// A command is asked to end, if nobody has asked it, and waited for.
+    /// Asks a command to exit, unless it was asked already, and waits for it.
     fn end_command(&mut self) {
         let Watched::Command(command) = &mut self.watched else { return };
         if !self.stopped {
@@ -169,7 +169,7 @@ impl Running<'_> {
         }
     }
 
-    /// What a command that has ended has left.
+    /// Processes that an exited command has left.
     fn tell_left(&mut self) -> Result<()> {
         let Watched::Command(_) = &self.watched else { return Ok(()) };
         let left = self.left.get_or_insert_default();
@@ -185,8 +185,8 @@ impl Running<'_> {
     }
 }
 
-/// Those that /proc has told of. The probes' name of one that is found at its I/O is the thread's; that of /proc may be of before it became
-/// its program.
+/// Processes that /proc has shown. For one found at its I/O, the probes' name is the thread's, and /proc's name may be from before
+/// exec.
 pub(super) fn processes(met: &Processes, observed: &Observed) -> Vec<ProcessRecord> {
     let mut names: BTreeMap<u32, String> = met.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
     let newer = observed.processes.iter().filter(|p| !met.looked_at_since(p.tgid, p.executed_ns));
@@ -199,7 +199,7 @@ fn probe_cost(c: Cost) -> ProbeCost {
     ProbeCost { program: c.program.into(), event: c.tracepoint.into(), runs: c.runs, spent_ns: c.spent_ns }
 }
 
-/// The samples, which the record tells of.
+/// The samples, which the record describes.
 fn take_shares(record: &mut TraceRecord, shares: CpuShares, sampler: Option<&Sampler<'_>>) -> Vec<Sample> {
     record.total.warnings.extend(doubt::samples_lost(&shares.how));
     record.total.warnings.extend(sampler.and_then(Sampler::doubt));

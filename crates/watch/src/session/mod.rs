@@ -1,17 +1,17 @@
-//! One watched span: the probes are attached, the subject goes on (or starts), what was followed is taken out as it comes, and
-//! at the end counts, followed requests and /proc's view become one record.
+//! One traced span: the probes are attached, the subject continues (or starts), traced requests are read as they arrive, and
+//! at the end counts, traced requests and the data of /proc become one record.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `terms` | how it is watched, and what is told while it lasts |
-//! | `watched` | who is watched |
-//! | `running` | the span from its beginning until it is over |
-//! | `taking` | what the probes hand over meanwhile |
-//! | `opening` | windows as they open and close |
-//! | `price` | what watching costs the watched |
-//! | `checkpoint` | when a record up to now is due |
-//! | `ending` | the span's end, and what it yields |
-//! | `cpu` | CPU time of the watched |
+//! | `terms` | options of a trace, and the events reported during it |
+//! | `watched` | the traced processes |
+//! | `running` | the span from its start to its end |
+//! | `taking` | reads the probes' ring buffers |
+//! | `opening` | windows that open and close |
+//! | `price` | cost of the probes for the traced programs |
+//! | `checkpoint` | when an intermediate record is due |
+//! | `ending` | the end of the span, and its results |
+//! | `cpu` | CPU time of the traced programs |
 
 mod checkpoint;
 mod cpu;
@@ -51,11 +51,11 @@ pub fn watch(
         ));
     }
     let subject = probed(&asked, how.choice, how.stacks);
-    // First of all: a command's process begins as a copy of ours and has to give back what it is a copy of when it becomes the
-    // program, in the program's time.
+    // First of all: a command's process starts as a fork of iotrail and has to free its copy of the memory at exec, in the
+    // program's time.
     let watched = Watched::of(asked, how)?;
     let mut state = State::open(&how.numbers);
-    // What hangs now is answered before anything is loaded that takes its time.
+    // A hanging program is reported before loading the probes, which takes time.
     if let Watched::Processes(processes) = &watched {
         let tgids: Vec<u32> = processes.iter().map(|p| p.tgid).collect();
         state.start(&tgids).into_iter().for_each(|moment| tell(News::Now(moment)));

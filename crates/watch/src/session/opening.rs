@@ -1,4 +1,4 @@
-//! Windows as they open and close.
+//! Windows that open and close.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::trace_record::{self, TraceRecord};
 
-/// Where completions come this many times more rarely than when the watch became one by windows, in so many windows one after the other,
-/// all is watched again. One alone may have met a moment at which the program had lost its CPU.
+/// If completions are this many times rarer than when the trace switched to windows, in this many consecutive windows, everything is traced
+/// again. A single window may have met a time at which the program had lost its CPU.
 const QUIET: f64 = 10.0;
 const QUIET_WINDOWS: u32 = 3;
 
@@ -19,7 +19,7 @@ const QUIET_WINDOWS: u32 = 3;
 pub(super) struct Opening {
     windows: Windows,
     schedule: Schedule,
-    /// What watching all cost, where that is why there are windows, and completions a second then.
+    /// The cost of counting everything, if it is the reason for the windows, and completions per second at that time.
     light: Option<(Light, f64)>,
     /// Of the window that is open.
     open: Option<Open>,
@@ -27,7 +27,7 @@ pub(super) struct Opening {
     choosing: Duration,
     finishing: Duration,
     opened: u64,
-    /// How many in a row were quiet.
+    /// Number of consecutive quiet windows.
     quiet: u32,
     /// How long those were that watched all.
     whole: Duration,
@@ -36,9 +36,9 @@ pub(super) struct Opening {
 #[derive(Clone, Copy)]
 struct Open {
     since: Instant,
-    /// Completions up to there.
+    /// Completions up to then.
     before: u64,
-    /// From then on no requests are chosen.
+    /// From then on no requests are selected.
     finishing_since: Option<Instant>,
     is_whole: bool,
 }
@@ -48,7 +48,7 @@ impl Opening {
         Opening::of(windows, Schedule::new(windows, now, recorder::now().monotonic_ns))
     }
 
-    /// Of a watch that watched all since it began, and goes on by windows from now.
+    /// Windows of a trace that counted everything since its start, and continues in windows from now.
     pub fn instead(light: Light, began: Instant, watch: &mut Watch<'_>) -> Self {
         let mut opening = Opening::of(light.windows, Schedule::whole(began, recorder::now().monotonic_ns));
         opening.opened = 1;
@@ -72,24 +72,24 @@ impl Opening {
         }
     }
 
-    /// All is watched now.
+    /// Everything is traced now.
     pub fn is_whole(&self) -> bool {
         self.schedule.is_whole()
     }
 
-    /// All was watched, and from now on there are windows.
+    /// Everything was traced, and from now on there are windows.
     pub fn close_whole(&mut self, light: Light, watch: &Watch<'_>) {
         let now = Instant::now();
         let rate = self.open.map_or(0.0, |open| rate(open, now, watch));
         self.windows = light.windows;
         self.quiet = 0;
-        // What it cost when it was measured first stays.
+        // The cost measured first is kept.
         let first = self.light.map_or(light, |(first, _)| first);
         self.light = Some((Light { cost: first.cost, ..light }, rate));
         self.schedule.close(light.windows, now);
     }
 
-    /// Does what is due. Whether a window is about to close.
+    /// Performs the due step. Returns whether a window is about to close.
     pub fn turn(&mut self, watch: &mut Watch<'_>, scale: &mut u32) -> Result<bool> {
         let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
         match self.schedule.step(Instant::now(), unfinished) {
@@ -105,7 +105,7 @@ impl Opening {
                 self.schedule.stay();
                 watch.stay()?;
                 if let Some(open) = &mut self.open {
-                    // What was counted up to now is a window's.
+                    // The counts so far belong to a window.
                     let now = Instant::now();
                     self.choosing += now - open.since;
                     (open.is_whole, open.since) = (true, now);
@@ -127,12 +127,12 @@ impl Opening {
         Ok(self.open.is_some() && self.schedule.rest(Instant::now()) <= PERIOD)
     }
 
-    /// How long nothing is to be done.
+    /// Time until the next step.
     pub fn rest(&self) -> Duration {
         self.schedule.rest(Instant::now())
     }
 
-    /// The program does so little now that all of it can be watched.
+    /// Whether the program does so little now that everything can be traced.
     fn stays_quiet(&mut self, watch: &Watch<'_>) -> bool {
         let Some(((_, busy), open)) = self.light.zip(self.open) else { return false };
         let is_quiet = !open.is_whole && rate(open, Instant::now(), watch) * QUIET < busy;
@@ -143,7 +143,7 @@ impl Opening {
     fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {
         if let Some(open) = self.open.take() {
             let now = Instant::now();
-            // One that the watch's end closes need not finish.
+            // A window closed by the end of the trace does not finish its requests.
             let finishes = open.finishing_since.unwrap_or(now);
             self.choosing += finishes - open.since;
             self.finishing += now - finishes;
@@ -154,7 +154,7 @@ impl Opening {
         watch.close_window()
     }
 
-    /// What there was of them.
+    /// The sums of all windows.
     pub fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<trace_record::Windows> {
         if self.open.is_some() {
             self.close(watch)?;
@@ -179,17 +179,17 @@ impl Opening {
     }
 }
 
-/// Completions a second in a window so far.
+/// Completions per second in a window so far.
 fn rate(open: Open, now: Instant, watch: &Watch<'_>) -> f64 {
     (watch.completions() - open.before) as f64 / (now - open.since).as_secs_f64().max(1e-3)
 }
 
-/// What /proc says is of all the time, and is left out beside counts that are not.
+/// Removes values of /proc that cover all the time, since the counts do not.
 pub(super) fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows, came_later: u64) {
     record.total.windows = Some(windows);
     record.total.followed.came_later = Some(came_later);
     if windows.whole_ns.is_some() {
-        // They are of the windows only, and their requests stand for others by two numbers.
+        // They cover only the windows, and their weights have two factors.
         (record.total.followed.requests_estimated, record.total.followed.requests_ci95) = (None, None);
         return;
     }

@@ -1,4 +1,4 @@
-//! What tracing costs the traced programs, measured from time to time.
+//! The cost of tracing for the traced programs, measured repeatedly.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use iotrail_base::error::Result;
 use iotrail_probe::cost::Account;
 use iotrail_probe::watch::Watch;
 
-/// How long the kernel measures what the probes cost, which costs something itself.
+/// Duration of a measurement of the probes' cost, which has a cost of its own.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Between two measurements.
@@ -23,7 +23,7 @@ pub(crate) struct Price {
     light_due: Option<Instant>,
     due: Instant,
     look: Option<Look>,
-    /// The kernel does not measure it here.
+    /// The kernel does not measure the cost here.
     is_unknown: bool,
 }
 
@@ -84,13 +84,13 @@ impl Price {
         Ok(None)
     }
 
-    /// All is traced again.
+    /// Everything is traced again.
     pub fn again(&mut self, now: Instant) {
         self.due = now + AGAIN;
     }
 }
 
-/// Up to now; `None`: /proc does not say what the traced programs used.
+/// Sums up to now; `None`: the CPU time of the traced programs is unknown.
 fn used(
     watch: &mut Watch<'_>,
     processes: &mut Processes,

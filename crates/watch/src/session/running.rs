@@ -1,4 +1,4 @@
-//! A span from its beginning until it is over.
+//! A span from its start to its end.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,35 +28,35 @@ use iotrail_schema::measurement::{Host, Warning};
 use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::recorded::{self, ClockOrigin, Header};
 
-/// So long a command is waited for once it was asked to end.
+/// Time for a command to exit after it was asked to.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two tellings of the counts.
+/// Between two reports of the counts.
 const COUNTS: Duration = Duration::from_millis(500);
 
-/// The counters of all rings are read so often while there are windows.
+/// Interval of reading the counters of all rings between windows.
 const RINGS: Duration = Duration::from_secs(1);
 
-/// What a span consists of while it lasts. The probes go before those whom they watch.
+/// The parts of a running span. Fields are dropped in order: the probes before the traced programs.
 pub(super) struct Running<'room> {
     pub how: Options,
     pub host: Host,
     pub warnings: Vec<Warning>,
     pub origin: ClockOrigin,
     pub began: Instant,
-    /// How many descend from the named processes.
+    /// Number of descendants of the named processes.
     pub descendants: usize,
-    /// Somebody has asked for its end.
+    /// A stop was requested.
     pub stopped: bool,
-    /// What a command that has ended has left; `None`: it has not ended.
+    /// Processes that an exited command has left; `None`: it has not exited.
     pub left: Option<Left>,
     pub files: Names,
-    /// `None`: no user stacks are taken.
+    /// `None`: no user stacks are sampled.
     pub callsites: Option<CallSites>,
     pub summary: Summary,
     pub windows: Option<Opening>,
     price: Option<Price>,
-    /// When the counters of all rings were read last.
+    /// Time at which the counters of all rings were last read.
     rings_read: Instant,
     pub recorder: Option<Recorder>,
     pub capturing: Option<Capturing<'room>>,
@@ -66,14 +66,14 @@ pub(super) struct Running<'room> {
     pub watch: Watch<'room>,
     pub watched: Watched,
     until: Option<Instant>,
-    /// When the counts were told last.
+    /// Time of the last report of the counts.
     counted: Instant,
     /// `None`: no checkpoint is requested.
     checkpoints: Option<Checkpoints>,
 }
 
 impl<'room> Running<'room> {
-    /// Counting begins, and a command goes on.
+    /// Starts counting, and lets a command continue.
     pub fn begin(
         mut watched: Watched,
         (mut watch, state): (Watch<'room>, State),
@@ -98,7 +98,7 @@ impl<'room> Running<'room> {
             tell(News::Begins { descendants });
         }
         let origin = recorder::now();
-        // Before anything starts: a file that cannot be made is found out here.
+        // Before anything starts, so that a file that cannot be created fails here.
         let is_for_replay = extra.keep.for_replay.is_some();
         let header = Header {
             schema: if is_for_replay { recorded::SCHEMA_FOR_REPLAY } else { recorded::SCHEMA }.into(),
@@ -161,7 +161,7 @@ impl<'room> Running<'room> {
         })
     }
 
-    /// Until it is over.
+    /// Runs until the span is over.
     pub fn run(&mut self, extra: &Extra, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<()> {
         while !self.is_over(tell)? && !self.is_stopped(stop) {
             self.look(extra)?;
@@ -173,7 +173,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Whether the watched have ended, or the time has.
+    /// Whether the traced programs have exited, or the time is over.
     fn is_over(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<bool> {
         if self.watched.have_ended() {
             let Watched::Command(command) = &mut self.watched else { return Ok(true) };
@@ -194,7 +194,7 @@ impl<'room> Running<'room> {
         Ok(self.until.is_some_and(|until| Instant::now() >= until))
     }
 
-    /// Whether it is stopped now. A command is asked to end first.
+    /// Whether it is stopped now. A command is asked to exit first.
     fn is_stopped(&mut self, stop: &Stop<'_>) -> bool {
         if self.stopped || !(stop.asked)() {
             return false;
@@ -207,14 +207,14 @@ impl<'room> Running<'room> {
         if let Some(signal) = (stop.to_pass_on)() {
             command.signal(signal);
         }
-        // What it still does until it has ended belongs to it.
+        // Its activity until it exits belongs to the span.
         self.until = Some(Instant::now() + PATIENCE);
         false
     }
 
     fn look(&mut self, extra: &Extra) -> Result<()> {
         self.weigh()?;
-        // First of all, since taking takes its time: a window that should have closed costs the watched.
+        // First, since reading takes time: a window that stays open too long costs the traced programs.
         let closing = self.turn_windows()?;
         self.watch.pace()?;
         if closing != Some(true) {
@@ -236,7 +236,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Whether a window is about to close. What was traced up to a change of windows stands for less than what comes after it.
+    /// Whether a window is about to close. Requests traced before a change of windows have a smaller weight than those after it.
     fn turn_windows(&mut self) -> Result<Option<bool>> {
         let Some(windows) = &mut self.windows else { return Ok(None) };
         let mut scale = self.summary.scale;
@@ -248,7 +248,7 @@ impl<'room> Running<'room> {
         Ok(Some(closing))
     }
 
-    /// All is watched as long as that costs little.
+    /// Everything is traced as long as that costs little.
     fn weigh(&mut self) -> Result<()> {
         let Some(price) = &mut self.price else { return Ok(()) };
         match &mut self.windows {
@@ -273,7 +273,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// In windows the last checkpoint is that of before them: counts of windows are expanded at the end only.
+    /// In windows the last checkpoint is the one before them: counts of windows are expanded only at the end.
     fn checkpoint(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
         if self.windows.is_some() || !self.checkpoints.as_ref().is_some_and(Checkpoints::is_due) {
             return Ok(());
@@ -285,7 +285,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// `None`: they are not requested, or were read a moment ago.
+    /// `None`: they are not requested, or were reported a moment ago.
     fn counts(&mut self) -> Result<Option<Counts>> {
         if !self.how.tell_counts || self.counted.elapsed() < COUNTS {
             return Ok(None);
@@ -298,7 +298,7 @@ impl<'room> Running<'room> {
         Ok(Some(all.flatten().fold(Counts::default(), Counts::add)))
     }
 
-    /// What was followed since the last time.
+    /// Reads the requests traced since the last call.
     pub fn take(&mut self) -> Result<()> {
         let (files, recorder) = (Some(&mut self.files), self.recorder.as_mut());
         take(&mut self.watch, &mut self.summary, &mut self.processes, files, recorder)?;
@@ -308,7 +308,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Until the next look is due, or somebody ends.
+    /// Waits until the next sample is due, or a process exits.
     fn rest(&self) {
         let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until));
@@ -317,14 +317,14 @@ impl<'room> Running<'room> {
         }
         rest = rest.min(self.watch.pace_rest());
         match &self.left {
-            // Two looks that follow each other closely may miss the same.
+            // Two samples in quick succession may miss the same process.
             Some(left) => end::wait(left.ends(), rest),
             None => self.watched.wait(rest),
         }
     }
 }
 
-/// What is known to be missing from the beginning.
+/// Limitations known at the start.
 pub(super) fn warnings(watch: &Watch<'_>, how: &Options) -> Vec<Warning> {
     let mut warnings = watch.missing();
     if iotrail_host::kernel::settings().io_uring_disabled == Some(2) {

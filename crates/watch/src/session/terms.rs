@@ -1,4 +1,4 @@
-//! How a span is watched, and what is told of it while it lasts.
+//! Options of a trace, and the events reported during it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,77 +16,77 @@ use iotrail_probe::sampling::Sampling;
 use iotrail_schema::state::Moment;
 use iotrail_schema::trace_record::TraceRecord;
 
-/// How it is watched.
+/// Options of a trace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `None`: until the subject ends, or until it is stopped.
+    /// `None`: until the subject exits, or until it is stopped.
     pub duration: Option<Duration>,
-    /// Requests that are followed whole.
+    /// Selection of requests to trace end to end.
     pub choice: Choice,
     /// `None`: all the time.
     pub windows: Option<Windows>,
-    /// A command's standard output goes to our standard error.
+    /// A command's standard output goes to iotrail's standard error.
     pub stdout_apart: bool,
-    /// What else is done to a command before it is started.
+    /// Further actions on a command before it is started.
     pub prepare: Option<Prepare>,
-    /// [`Progress::counts`] are told.
+    /// [`Progress::counts`] are reported.
     pub tell_counts: bool,
     pub until: Until,
-    /// What costs much is looked at in windows while the program is busy.
+    /// Costly events are sampled in windows while the program is busy.
     pub spare: bool,
-    /// So long all is watched, whatever that costs; after it, what costs the watched too much is watched by windows. `None`: to the end.
+    /// Everything is traced for this long, at any cost; after it, a trace that costs too much continues in windows. `None`: to the end.
     pub light_after: Option<Duration>,
-    /// [`News::Checkpoint`] is told.
+    /// [`News::Checkpoint`] is reported.
     pub checkpoints: bool,
     /// User stacks of call sites are sampled.
     pub stacks: bool,
     pub numbers: Rc<Numbers>,
 }
 
-/// When the watch of a command is over, if nothing stops it before.
+/// When the trace of a command ends, unless it is stopped before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// The command itself has ended.
+    /// When the command itself has exited.
     Command,
-    /// So have all processes that it left behind.
+    /// When all processes that it left have exited too.
     Last,
 }
 
-/// What is wanted beside the counts.
+/// Requested results in addition to the counts.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
     pub keep: Keep,
     pub sampling: Option<Sampling>,
-    /// What the probes cost.
+    /// The cost of the probes.
     pub cost: bool,
-    /// Where scrapes ask for the counts so far.
+    /// The exchange through which scrapes request the counts so far.
     pub metrics: Option<Arc<MetricsExchange>>,
 }
 
-/// What is told while it lasts.
+/// Events reported during the span.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// What named processes do before they are watched.
+    /// State of named processes before they are traced.
     Now(&'a Moment),
-    /// Named processes are watched, and so many that descend from them.
+    /// Named processes are traced, and this many descendants.
     Begins {
         descendants: usize,
     },
-    /// The command has ended, and others that it left go on.
+    /// The command has exited, and processes that it left continue.
     Left {
         status: i32,
         left: &'a Left,
     },
     Goes(Progress),
-    /// The record up to now, without findings.
+    /// The record so far, without findings.
     Checkpoint(Box<TraceRecord>),
 }
 
-/// How far it is.
+/// Progress of the span.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub elapsed: Duration,
-    /// Completions of followed requests.
+    /// Completions of traced requests.
     pub followed: u64,
     /// Every half second; `None` at other times, or if they are not requested.
     pub counts: Option<Counts>,
@@ -110,10 +110,10 @@ impl Counts {
     }
 }
 
-/// Whether, and how, it is to be stopped before its end.
+/// Whether, and how, the span is to be stopped before its end.
 pub struct Stop<'a> {
     pub asked: &'a dyn Fn() -> bool,
-    /// The signal that asked for it, where the command has not got it too (as from a terminal).
+    /// The stopping signal, if the command has not received it too (as from a terminal).
     pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
 }
 

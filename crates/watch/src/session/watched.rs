@@ -1,4 +1,4 @@
-//! Who is watched, and how the probes are told.
+//! The traced processes, and how the probes are configured for them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use iotrail_probe::watch::Watch;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record;
 
-/// Who is watched, while it is.
+/// The traced processes of a running span.
 pub(crate) enum Watched {
     Command(Gated),
     Processes(Vec<Process>),
@@ -23,7 +23,7 @@ pub(crate) enum Watched {
 }
 
 impl Watched {
-    /// A command is there from now on, and waits at its gate.
+    /// Starts a command, which waits at its gate.
     pub fn of(asked: Target, how: &Options) -> Result<Self> {
         Ok(match asked {
             Target::Command(argv) => Watched::Command(Gated::new(&argv, how.stdout_apart, how.prepare.as_ref())?),
@@ -40,7 +40,7 @@ impl Watched {
         }
     }
 
-    /// Waits for an end, so long at most.
+    /// Waits for an exit, up to this time.
     pub fn wait(&self, patience: Duration) {
         match self {
             Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
@@ -54,7 +54,7 @@ fn all_ended(processes: &[Process]) -> bool {
     processes.iter().all(|p| p.end.is_there())
 }
 
-/// Loading takes its time: what was there when it was asked for may be gone.
+/// Loading takes time: a process that existed at the request may have exited.
 pub(crate) fn still_there(watched: &Watched) -> Result<()> {
     if let Watched::Processes(gone) = watched
         && all_ended(gone)
@@ -68,23 +68,23 @@ pub(crate) fn still_there(watched: &Watched) -> Result<()> {
     Ok(())
 }
 
-/// What the probes are to look at.
+/// The scope of the probes.
 pub(crate) fn probed(asked: &Target, choice: Choice, stacks: bool) -> Subject {
-    // Room for what ends between two looks: at one in one, a million requests a second and more.
+    // Space for requests that complete between two reads: with every request traced, a million per second or more.
     let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
     Subject {
         who: if matches!(asked, Target::Everyone) { Scope::Everyone } else { Scope::Followed },
         interface: Interface::Any,
         target_irqs: vec![],
         follow: Some(Follow { choice, ring_bytes, stacks }),
-        // Who begins with the watch, or is met in it, may use it at once.
+        // A process that starts with the trace, or is found in it, may use native aio immediately.
         aio_awaited: matches!(asked, Target::Processes(_)),
         spans_timed: false,
     }
 }
 
-/// Tells the probes and /proc's reader who is watched. Children from then on are followed by the probes themselves. How many descend
-/// from the named processes.
+/// Configures the probes and the sampling of /proc for the traced processes. The probes follow later children by themselves. Returns the number
+/// of descendants of the named processes.
 pub(crate) fn follow(
     watched: &mut Watched,
     watch: &mut Watch<'_>,
@@ -107,7 +107,7 @@ pub(crate) fn follow(
             let mut all: Vec<u32> = vec![];
             for root in roots.iter() {
                 let mut new = vec![root.tgid];
-                // A child that is made while we look is followed through its parent, or is seen by the next look.
+                // A child created meanwhile is traced through its parent, or is found by the next sample.
                 while !new.is_empty() {
                     for tgid in &new {
                         watch.follow(*tgid, numbers.in_proc(*tgid), false)?;
@@ -127,7 +127,7 @@ pub(crate) fn follow(
     }
 }
 
-/// That the numbers of processes are not those that are used in here.
+/// A note that PIDs differ from those in this namespace.
 pub(crate) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
     let text = match (numbers.differ(), numbers.has_proc()) {
         (false, _) => return None,

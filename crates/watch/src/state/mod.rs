@@ -1,4 +1,4 @@
-//! What the kernel keeps of the watched threads, rings and sockets anyway: read from time to time, without a probe.
+//! State that the kernel keeps of the traced threads, rings and sockets anyway: read repeatedly, without a probe.
 
 mod queues;
 pub(crate) mod sums;
@@ -18,19 +18,19 @@ use sums::Sums;
 const PERIOD: Duration = Duration::from_millis(8);
 const JITTER_NS: u64 = 8_000_000;
 
-/// Between two that read lists and stacks too.
+/// Between two deep samples, which read lists and stacks too.
 const DEEP: Duration = Duration::from_millis(500);
 
-/// A sample may cost this part of a CPU.
+/// A sample may cost this share of a CPU.
 const PART: u32 = 100;
 
-/// Between the two readings of the first moment.
+/// Between the two readings of the initial state.
 const APART: Duration = Duration::from_millis(200);
 
 /// Processes that are read at one time.
 const PROCESSES: usize = 32;
 
-/// Samples, and what they add up to.
+/// Samples, and their sums.
 #[derive(Debug)]
 pub struct State {
     reader: Option<Reader>,
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Before the trace: what these processes, by the kernel's numbers, do now. They are read twice.
+    /// State of these processes (by PID in the initial namespace) before the trace. It is read twice.
     pub fn start(&mut self, tgids: &[u32]) -> Option<&Moment> {
         let mut sums = Sums::default();
         for i in 0..2 {
@@ -76,7 +76,7 @@ impl State {
         self.start.as_ref()
     }
 
-    /// Takes a sample, if it is time to.
+    /// Takes a sample, if due.
     pub fn turn(&mut self, tgids: impl Iterator<Item = u32>) {
         let began = Instant::now();
         if began < self.next {
@@ -96,7 +96,7 @@ impl State {
         }
     }
 
-    /// Of processes that still run, or did when the trace was stopped, `runs`.
+    /// For processes that still run, or ran when the trace was stopped (`runs`).
     pub fn end(&mut self, tgids: impl Iterator<Item = u32>, runs: bool) -> Option<StateRecord> {
         if let Some(now) = self.read(tgids, true).filter(|now| runs && !now.threads.is_empty()) {
             self.sums.take(&now);

@@ -4,10 +4,10 @@
 use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start, is_narrow};
 use iotrail_stats::student::interval_of_mean;
 
-/// The fewest samples for an estimate.
+/// Minimum number of samples for an estimate.
 const LEAST: usize = 20;
 
-/// The most sums; with more samples, each sum covers more of them.
+/// Maximum number of sums; with more samples, each sum covers more of them.
 const KEPT: usize = 1 << 12;
 
 /// Batch means for an interval: neighbouring samples are correlated.
@@ -16,7 +16,7 @@ const BATCHES: usize = 10;
 /// The lengths of all rings' submission and completion queues, sample by sample.
 #[derive(Debug, Default)]
 pub struct Queues {
-    /// Sums of `per` samples each, but for the last.
+    /// Sums of `per` samples each, except the last.
     sums: Vec<[u64; 2]>,
     per: usize,
     in_last: usize,
@@ -86,7 +86,7 @@ impl Queues {
     }
 }
 
-/// A sum of waits in nanoseconds, and its 95 % interval.
+/// A sum of waits in nanoseconds, with its 95 % interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Waits {
     ns: f64,
@@ -95,7 +95,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// Narrowed by bounds for the same sum, which take precedence.
+    /// Narrowed by bounds of the same sum, which take precedence.
     fn within(self, [least, most]: [f64; 2]) -> Waits {
         let (lo, hi) = (self.lo.max(least), if self.ns > 0.0 { self.hi.min(most) } else { most });
         let (lo, hi) = if lo <= hi { (lo, hi) } else { (least, most) };
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_queue_that_always_holds_three_waits_three_times_the_time() {
         let mut queues = Queues::default();
-        // More than are kept apart.
+        // More samples than separate sums.
         (0..3 * KEPT).for_each(|_| queues.take([3, 0]));
         assert_eq!(queues.samples(), 3 * KEPT);
         assert!(queues.sums.len() <= KEPT);
@@ -173,7 +173,7 @@ mod tests {
         let mut wide = account(vec![]);
         bursts.add_to(&mut wide, 1_000, None);
         assert_eq!((wide.from, wide.to, wide.rows.len()), (Start::Intended, End::Posted, 0));
-        // Looked at one by one they are known, whatever the samples say.
+        // If CQEs were observed one by one, the samples are ignored.
         bursts.add_to(&mut wide, 1_000, Some([18_000.0, 21_000.0]));
         assert_eq!((wide.to, wide.rows[0].ns, wide.rows[0].ns_ci95), (End::Reaped, 20_000, Some([18_000, 21_000])));
         let mut contradicted = account(vec![]);

@@ -16,13 +16,13 @@ const COOP_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_COOP_TASKRUN;
 const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
 const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
 
-/// Threads of a moment that are listed.
+/// Maximum number of listed threads.
 const THREADS: usize = 16;
 
-/// Rings that are listed.
+/// Maximum number of listed rings.
 const RINGS: usize = 64;
 
-/// Sockets that are counted one by one.
+/// Maximum number of sockets counted one by one.
 const SOCKETS: usize = 1024;
 
 /// The sums of all samples.
@@ -35,25 +35,25 @@ pub struct Sums {
     /// By the kernel's address.
     rings: BTreeMap<u64, RingSum>,
     nagle: Option<NagleState>,
-    /// By process and descriptor: samples, and the most bytes.
+    /// By process and descriptor: samples, and the maximum of bytes.
     sockets: BTreeMap<(u32, u32), (u64, u32)>,
     cgroup: Option<CgroupState>,
-    /// By process: of its cgroup at the first sample, and at the last.
+    /// By process: throttled time of its cgroup at the first sample, and at the last.
     quota_ns: BTreeMap<u32, (u64, u64)>,
-    /// Of the last deep sample: requests whose file only requests keep open, by address and user data.
+    /// Of the last deep sample: requests on files that only requests keep open, by address and user data.
     held: BTreeSet<(u64, u64)>,
-    /// Requests that are armed, by address and user data: when they were met first.
+    /// Armed requests, by address and user data: time of their first sample.
     met_ns: BTreeMap<(u64, u64), u64>,
-    /// The last deep one in which there was a thread.
+    /// The last deep sample that contained a thread.
     last: Option<Snapshot>,
 }
 
 #[derive(Debug)]
 struct RingSum {
     state: RingState,
-    /// SQEs taken and completions posted, and since when these have been the same.
+    /// SQEs consumed and completions posted, and the time of their last change.
     progress: (u32, u32, u64),
-    /// Since when task work is pending, and how much was posted then.
+    /// Time since which task work is pending, and completions posted then.
     unrun_since: Option<(u64, u32)>,
 }
 
@@ -61,7 +61,7 @@ struct RingSum {
 pub(crate) struct Users<'s>(pub Vec<&'s Thread>);
 
 impl<'s> Users<'s> {
-    /// Those that entered it last; if none did, all threads of the process.
+    /// Threads that entered it last; if none did, all threads of the process.
     pub fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
         let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
         let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
@@ -114,7 +114,7 @@ fn flags(ring: &Ring) -> Vec<String> {
     setup_flag::names(ring.setup_flags, Some(ring.cq_entries))
 }
 
-/// Requests of the ring whose file has no other reference than theirs.
+/// Requests of the ring whose file has no other reference.
 fn held(depth: &Depth) -> impl Iterator<Item = &Request> {
     let mut holders: BTreeMap<u64, u64> = BTreeMap::new();
     for request in depth.requests.iter().filter(|r| !r.is_fixed) {
@@ -182,7 +182,7 @@ impl Sums {
         s.overflowed += u64::from(ring.has_overflowed);
         if let Some(depth) = &ring.depth {
             s.most_overflowed = s.most_overflowed.max(Some(depth.overflow_list.into()));
-            // A program that closes files before it ends its requests passes through that.
+            // A program that closes files before it ends its requests passes through this state.
             let twice: Vec<&Request> = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).collect();
             s.most_held = s.most_held.max(Some(twice.len() as u64));
             s.held_opcode = s.held_opcode.take().or(twice.first().map(|r| r.opcode.clone()));
@@ -206,7 +206,7 @@ impl Sums {
         let sum = self.nagle.get_or_insert_default();
         sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
         sum.held += u64::from(!sample.sockets.is_empty());
-        // Threads of one process, since another one's may work on.
+        // Only threads of one process, since those of another may continue.
         let asleep = |tgid| sample.threads.iter().filter(|t| t.tgid == tgid && !t.is_kernels).all(|t| t.asleep);
         sum.held_asleep += u64::from(sample.sockets.iter().any(|socket| asleep(socket.tgid)));
         for socket in &sample.sockets {
@@ -253,11 +253,11 @@ impl Sums {
         }
     }
 
-    /// The last that is known in depth.
+    /// The last state known in depth.
     pub fn moment(&self) -> Option<Moment> {
         let last = self.last.as_ref()?;
         let of_rings = last.rings.iter().filter_map(|r| self.rings.get(&r.address));
-        // Of a ring that was met once nothing is known.
+        // A ring sampled once gives no information.
         let still = |sum: &RingSum| (sum.state.samples > 1).then(|| last.at_ns.saturating_sub(sum.progress.2));
         let still_ns = of_rings.map(still).min().flatten();
         let mut threads: Vec<&Thread> = last.threads.iter().filter(|t| !t.is_kernels).collect();
@@ -276,7 +276,7 @@ impl Sums {
         let depth = ring.depth.as_ref();
         let progress_ns = self.rings.get(&ring.address).map_or(sample.at_ns, |sum| sum.progress.2);
         let stands = progress_ns < sample.at_ns;
-        // All that its only thread submitted was submitted before that fell asleep.
+        // Everything that its only thread submitted was submitted before that thread slept.
         let asleep_ns = match users.0.as_slice() {
             [only] if waits(only) && ring.setup_flags & SQPOLL == 0 => only.asleep_ns,
             _ => None,
@@ -306,7 +306,7 @@ impl Sums {
                 opcode: r.opcode.clone(),
                 requests: 0,
                 held: r.references.map(|_| 0),
-                // A result is kept in the same place when it is ready.
+                // The kernel stores the result in the same field when it is ready.
                 fd: (!r.is_fixed && !ring.has_task_work).then_some(r.fd),
                 user_data: Some(format!("{:#x}", r.user_data)),
                 at_least_ns: asleep_ns,
@@ -317,7 +317,7 @@ impl Sums {
             of.at_least_ns = of.at_least_ns.max(met);
         }
         let mut all: Vec<ArmedRequests> = all.into_values().collect();
-        // Those that were not read one by one.
+        // Sockets that were not counted one by one.
         let more = u64::from(depth.armed).saturating_sub(depth.requests.len() as u64);
         match all.as_mut_slice() {
             [only] => only.requests += more,

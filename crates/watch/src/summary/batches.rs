@@ -1,4 +1,4 @@
-//! io_uring_enter calls, estimated from the requests that were chosen of them.
+//! io_uring_enter calls, estimated from the requests selected in them.
 
 use super::part::estimated;
 use iotrail_probe::observed::Observed;
@@ -21,7 +21,7 @@ pub(super) fn enter_calls(batches: &Batches, one_in: u32) -> Option<Estimate> {
     estimated(batches.values().copied(), one_in)
 }
 
-/// Of all rings, told one by one or not.
+/// Of all rings, with and without their own record.
 pub(super) fn of_all(observed: &Observed) -> Batches {
     let mut batches = Batches::new();
     let of_others = observed.others.iter().map(|others| &others.batches);

@@ -1,21 +1,21 @@
-//! Completions that were ready on one CPU and posted on another, or the same.
+//! Completions by the CPU where they were ready and the CPU where they were posted.
 
 use std::collections::{BTreeMap, HashMap};
 
 use iotrail_schema::trace_record::CpuPair;
 use iotrail_schema::trail::RequestTrace;
 
-/// Completions that were ready on one CPU and posted on another, or the same.
+/// Completions by the CPU where they were ready and the CPU where they were posted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pair {
     completions: u64,
     stands_for: u64,
-    /// The same by the thread that submitted them.
+    /// The same by the submitting thread.
     by_thread: HashMap<u32, u64>,
 }
 
 impl Pair {
-    /// Threads may come and go by the hundred thousand: of so many there are enough.
+    /// Maximum number of threads kept: a program may create hundreds of thousands.
     const THREADS: usize = 1024;
 
     pub fn take(&mut self, trail: &RequestTrace) {
@@ -27,7 +27,7 @@ impl Pair {
         }
     }
 
-    /// The fewest that submitted nine in ten.
+    /// The smallest set of threads that submitted nine in ten.
     fn threads(&self) -> u64 {
         let mut each: Vec<u64> = self.by_thread.values().copied().collect();
         each.sort_unstable_by_key(|n| std::cmp::Reverse(*n));

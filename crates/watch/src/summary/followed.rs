@@ -1,4 +1,4 @@
-//! Followed requests as they come.
+//! Traced requests as they arrive.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::{self, Stratum};
 
-/// Followed requests as they come.
+/// Sums of traced requests as they arrive.
 #[derive(Debug)]
 pub struct Summary {
     pub(super) choice: Choice,
-    /// How many times as long as it is traced now the time is that this is a sample of.
+    /// The factor from the time that is traced now to the time that it represents.
     pub(crate) scale: u32,
     pub(super) completions: u64,
-    /// Of them, of requests that stand for themselves alone.
+    /// Of them, completions of requests with weight 1.
     pub(super) whole: u64,
     pub(super) parts: BTreeMap<Option<u32>, Part>,
     pub(super) cpu_pairs: BTreeMap<(u32, u32), Pair>,
@@ -38,11 +38,11 @@ pub struct Summary {
     /// By opcode, of all rings.
     pub(super) histograms: BTreeMap<String, ByPath>,
     pub(super) slices: Slices,
-    /// Rings that the record lists at most, the busiest.
+    /// Maximum number of rings in the record, the busiest.
     pub(super) listed: usize,
 }
 
-/// Rings that a copy has, each of its own. Of more, it has the latencies together, and its record lists the busiest.
+/// Rings with their own latencies in a copy. With more rings, the copy has the latencies together, and its record lists the busiest.
 pub(crate) const COPIED: usize = 64;
 
 impl Summary {
@@ -64,9 +64,9 @@ impl Summary {
         }
     }
 
-    /// A copy of what was taken so far, without the order of completions, whose memory grows with them.
+    /// A copy of the sums so far, without the order of completions, whose memory grows with their number.
     pub(crate) fn so_far(&self) -> Self {
-        // A copy of each ring's would double the memory of a trace with many.
+        // A copy per ring would double the memory of a trace with many rings.
         let parts = match self.parts.len() <= COPIED {
             true => self.parts.clone(),
             false => {
@@ -96,24 +96,24 @@ impl Summary {
         self.choice
     }
 
-    /// What each of those that were sampled stands for; 1 where none had to be left out.
+    /// The weight of a sampled request; 1 if none had to be skipped.
     pub(super) fn one_in(&self, loss: &FollowLoss) -> u32 {
         self.choice.stands_for(loss.sampled_from)
     }
 
-    /// All requests that there were, as far as those chosen and those that came later tell; a refused one is among them.
+    /// The total number of requests, from the selected ones and the later ones; a refused request is included.
     pub(super) fn requests(&self, loss: &FollowLoss) -> Option<estimate::Total> {
         let one_in = self.one_in(loss);
         let ones = |n: u64| (n, n as f64);
         let chosen = Stratum { whole: ones(loss.chosen.whole), sampled: ones(loss.chosen.sampled) };
         let later = loss.came_later as f64;
-        // Where all are chosen, none chosen are none.
+        // If all are selected, the number of selected requests is exact.
         let none = estimate::Total { total: 0.0, lo: 0.0, hi: 0.0 };
         let none = (one_in <= 1 && loss.came_later > 0).then_some(none);
         estimate::interval(&[chosen], one_in).or(none).map(|t| t.and(later))
     }
 
-    /// Latencies and, by vehicle, delivery delays of what was followed so far.
+    /// Latencies, and delivery delays by delivery path, of the requests traced so far.
     pub(crate) fn buckets(&self) -> (Buckets, Vec<(DeliveryPath, Buckets)>) {
         let mut latency = Durations::default();
         let mut delays = Delays::default();
@@ -125,7 +125,7 @@ impl Summary {
         (latency.buckets(&BOUNDS_NS), delays)
     }
 
-    /// Followed completions so far.
+    /// Traced completions so far.
     pub fn completions(&self) -> u64 {
         self.completions
     }
@@ -163,7 +163,7 @@ impl Summary {
         part.delays.take(trail);
     }
 
-    /// Its completion found the queue full: it is in no latency and by no vehicle.
+    /// Its completion found the queue full: it has no latency and no delivery path.
     pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         self.files.take_overflowed(trail);
         if trail.result < 0 {
@@ -184,7 +184,7 @@ impl Summary {
         let (tgid, fd) = (reaped.tgid, reaped.fd);
         let weight = reaped.weight.max(1).saturating_mul(self.scale);
         self.files.take_reaped(tgid, fd, &reaped.opcode, (reaped.weight, self.scale), reaped.result, latency_ns);
-        // glibc's threads complete POSIX AIO, and no event shows when.
+        // glibc's threads complete POSIX AIO, and no event shows the time.
         let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
         let mut seen = reaped.seen;
         seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
@@ -194,13 +194,13 @@ impl Summary {
         times.take_reaped(reaped.submitted_ns, &seen, reaped.reaped_ns, weight);
     }
 
-    /// A completion that was looked at in the completion queue.
+    /// A completion that was sampled in the completion queue.
     pub fn take_stay(&mut self, stay: &CqResidence) {
         let weight = stay.weight.max(1).saturating_mul(self.scale);
         self.parts.entry(stay.ring).or_default().stays.take(&CqResidence { weight, ..*stay });
     }
 
-    /// What was followed since the last turn, by ring; only what later completions rest on is kept.
+    /// Takes the requests traced since the last interval, by ring; keeps only the state that later completions need.
     pub(crate) fn turn(&mut self) -> BTreeMap<Option<u32>, Part> {
         self.cpu_pairs.clear();
         self.histograms.clear();
@@ -211,7 +211,7 @@ impl Summary {
         parts
     }
 
-    /// These rings are told among others from now on, and so is what was followed of them.
+    /// These rings have no separate record from now on; their traced requests are added to the others.
     pub(crate) fn fold(&mut self, rings: &[u32]) {
         for ring in rings {
             if let Some(part) = self.parts.remove(&Some(*ring)) {

@@ -1,4 +1,4 @@
-//! What the probes say of themselves, and what counts lack: warnings.
+//! Warnings: the probes' own reports, and limits of the counts.
 
 use crate::rings::SeenRing;
 use iotrail_answer::warnings::doubt::{self, Counts};

@@ -1,17 +1,17 @@
-//! Counts and followed requests → the record. Pure.
+//! Counts and traced requests → the record. Pure.
 //!
-//! Counts are the probes' and exact; times and places are of the followed requests. A request's first completion is its
-//! latency. Waits are told apart at the end, ring by ring (`path::waits`). What comes after it (a multishot request's later completions, a zero-copy send's notification) is no latency of
-//! anything, and a multishot request's completions that announce more are none either; how late each was delivered counts.
+//! Counts are the probes' and exact; times and CPUs come from the traced requests. A request's latency ends at its first completion.
+//! Waits are separated from the other requests at the end, ring by ring (`path::waits`). Later completions (of a multishot request, or the notification of a zero-copy send) have no
+//! latency; nor has a multishot request's completion that announces more. Their delivery delays count.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `followed` | followed requests as they come |
-//! | `part` | what was followed of one ring |
-//! | `cpu_pairs` | on which CPU completions were ready, and on which posted |
-//! | `seen` | what is known of the span beside the probes |
+//! | `followed` | traced requests as they arrive |
+//! | `part` | traced requests of one ring |
+//! | `cpu_pairs` | CPUs where completions were ready, and where they were posted |
+//! | `seen` | data about the span that does not come from the probes |
 //! | `record` | all of these, and the counts → the record |
-//! | `total`, `losses` | its totals, and what they lack |
+//! | `total`, `losses` | its totals, and their limits |
 //! | `rings`, `contexts`, `open` | its rings, contexts, and requests in flight at the end |
 //! | `opcodes`, `batches` | counts by opcode; calls of io_uring_enter |
 

@@ -1,4 +1,4 @@
-//! What was followed of one ring, or of what belongs to no ring.
+//! Traced requests of one ring, or of no ring.
 
 use std::collections::BTreeMap;
 
@@ -14,30 +14,30 @@ use iotrail_schema::trace_record::{ErrnoCount, Estimate, OpcodeRecord, RunItems}
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
 
-/// Completions carried by runs of one size.
+/// Completions posted by runs of one size.
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     completions: u64,
-    /// What they stand for.
+    /// The sum of their weights.
     estimated: u64,
 }
 
-/// What was followed of one ring, or of what belongs to no ring.
+/// Traced requests of one ring, or of no ring.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
     pub by_opcode: BTreeMap<String, Times>,
     pub delays: Delays,
     pub stays: Stays,
-    /// By how many items the run ran.
+    /// By the number of items of the run.
     run_items: BTreeMap<u32, Run>,
-    /// The thread that submitted last.
+    /// The last submitting thread.
     pub tid: u32,
-    /// By opcode and errno: the first completion that had it.
+    /// By opcode and errno: the first completion with it.
     errors: BTreeMap<(String, i32), FirstError>,
     pub threads: Submitters,
 }
 
-/// A followed completion that failed.
+/// A traced completion that failed.
 #[derive(Debug, Clone, Copy)]
 struct FirstError {
     posted_ns: u64,
@@ -68,14 +68,14 @@ impl Part {
         self.threads.add(&other.threads);
     }
 
-    /// Its run had so many items.
+    /// Number of items of its run.
     pub fn carried_by_run(&mut self, items: u32, weight: u32) {
         let run = self.run_items.entry(items).or_default();
         run.completions += 1;
         run.estimated += u64::from(weight.max(1));
     }
 
-    /// A followed completion that failed, if it did. Trails come by their CPUs: not quite in the order of their posting.
+    /// The failure of a traced completion, if any. Trails arrive by CPU: not exactly in the order of posting.
     pub fn take_error(&mut self, trail: &RequestTrace) {
         if trail.result < 0 {
             let first = FirstError { posted_ns: trail.posted.ns, user_data: trail.user_data };
@@ -90,7 +90,7 @@ impl Part {
         }
     }
 
-    /// The exact counts, with the delays of those that were followed.
+    /// The exact counts, with the delays of the traced completions.
     pub fn vehicles(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
         self.delays.beside(counts)
     }
@@ -142,7 +142,7 @@ impl Part {
         named(&of.errnos, |errno| first(errno).map(|first| format!("{:#x}", first.user_data)))
     }
 
-    /// Tells the waits from the other requests, of one ring.
+    /// Separates waits from the other requests of one ring.
     pub fn settle(&mut self) -> BTreeMap<String, Limit> {
         let limits = waits::limits(self.by_opcode.iter().map(|(opcode, times)| (opcode, times.spans())));
         for (opcode, times) in &mut self.by_opcode {

@@ -1,4 +1,4 @@
-//! The record of a watched span.
+//! The record of a traced span.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use iotrail_schema::account::{Account, End, Start};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
 
-/// So many at most.
+/// Numbers of the busiest rings, at most `most`.
 fn busiest(rings: &[RingCounts], most: usize) -> BTreeSet<u32> {
     let mut all: Vec<&RingCounts> = rings.iter().collect();
     all.sort_by_key(|counts| Reverse(counts.opcodes.iter().map(|op| op.completions).sum::<u64>()));
@@ -101,7 +101,7 @@ impl Summary {
                     system_ns: span.cpu.map(|cpu| cpu.system_ns),
                 },
                 processes: span.processes,
-                // A look at /proc finds those too that were asleep throughout.
+                // A sample of /proc also finds processes that were asleep throughout.
                 iowq: IowqRecord {
                     most_at_once: span.most_workers.max(total.iowq.most_at_once),
                     cpu_ns: span.workers_cpu_ns,

@@ -1,4 +1,4 @@
-//! What the probes say of all rings and contexts together.
+//! The probes' counts of all rings and contexts together.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn memory(of: &Memory) -> Option<MemoryRecord> {
     })
 }
 
-/// What the probes say of all; what only /proc says is left to the caller.
+/// The probes' totals; the caller adds the data of /proc.
 pub(super) fn total(
     observed: Observed,
     all: &Part,
@@ -130,7 +130,7 @@ pub(super) fn total(
 fn per_io(observed: &Observed) -> PerIo {
     let ios = observed.seen;
     let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
-    // Without system calls the sum is of no use.
+    // Without system calls the sum is useless.
     let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
     PerIo {
         syscalls: ratio(observed.syscalls),
@@ -167,7 +167,7 @@ fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
     }
 }
 
-/// As they are named in [`PerIo`].
+/// By their names in [`PerIo`].
 fn per_io_intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
     let ios = observed.seen as f64;
     let of = |sampled: Sampled| observed.intervals.get(sampled.name()).copied();
@@ -205,7 +205,7 @@ fn intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
     named.into_iter().filter_map(of).collect()
 }
 
-/// Of a ring, or of all.
+/// Of one ring, or of all rings.
 pub(super) fn count_intervals(observed: &Observed, ring: Option<u32>) -> CountIntervals {
     let of = observed.count_intervals.iter().filter(|((of, _), _)| *of == ring);
     of.map(|((_, name), interval)| (name.clone(), interval.map(|(lo, hi)| [lo, hi]))).collect()
@@ -216,7 +216,7 @@ fn sampled_events(events: &sampled_events::SampledEvents) -> SampledEvents {
     SampledEvents { windows: events.windows(), completions: seen.completions, traced_ns: Some(seen.ns) }
 }
 
-/// As far as they are counted.
+/// As far as counted.
 pub(crate) fn mode_switches(observed: &Observed) -> Vec<ModeSwitch> {
     let calls = observed.syscalls.map(|count| ModeSwitch { cause: "syscall".into(), count });
     let returns = observed.returns.iter().flatten().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n });

@@ -1,4 +1,4 @@
-//! What the probes counted, by ring, opcode and context.
+//! The probes' counts, by ring, opcode and context.
 
 use super::*;
 use iotrail_path::division::ReapedStamps;
@@ -78,7 +78,7 @@ fn a_ring_with_a_thread_of_its_own() {
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[seen]);
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![3, 5], &Some(expected.clone())));
     assert_eq!(r.rings[0].flags, ["sqpoll"]);
-    // The followed request told the thread, /proc nothing of the ring.
+    // The traced request shows the thread, /proc shows nothing of the ring.
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[]);
     assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
     // A second ring on the same thread (IORING_SETUP_ATTACH_WQ).
@@ -146,7 +146,7 @@ fn requests_of_contexts_are_counted_apart_and_in_all() {
     let unseen = context(&observed.contexts[1], &none, 1);
     assert_eq!((unseen.requests, unseen.completions, unseen.reaped), (5, 2, 0));
     assert_eq!((unseen.bytes, unseen.errors, unseen.active_ns), (None, None, None));
-    // Results of what was not seen to be submitted are seen, and no number of bytes is made of them.
+    // Results without an observed submission count, but not as bytes.
     let mut half = observed.contexts[0].clone();
     half.opcodes.push(opcode("unknown", 0, 3));
     let half = context(&half, &none, 1);

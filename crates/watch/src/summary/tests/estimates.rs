@@ -1,4 +1,4 @@
-//! What a sample of the requests stands for.
+//! Estimates from a sample of the requests.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn batches_and_runs() {
         let batches: Vec<_> = batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
         assert_eq!(batches, [(1, 1, 2.0), (2, 2, 2.0 * (0.5 + 1.0 / 3.0)), (32, 1, 2.0 / 32.0)]);
     }
-    // What few requests tell of calls is little.
+    // A few requests give little information about calls.
     let [lo, hi] = r.total.enter_batches[0].calls_ci95.unwrap();
     assert!(lo < 0.2 && hi > 11.0, "{lo} to {hi}");
     let runs: Vec<_> = r.rings[0].run_items.iter().map(|r| (r.items, r.completions)).collect();
@@ -45,7 +45,7 @@ fn each_traced_request_counts_with_its_weight() {
         run_items: Some(2),
         ..trail(0)
     };
-    // Twenty while all were followed, and twelve of a busy time, each for a hundred.
+    // Twenty while all were traced, and twelve in a busy phase with a weight of a hundred each.
     let trails = || (0..20).map(|_| of(1, 1_000, 0)).chain((0..12).map(|_| of(100, 9_000, 1)));
     let mut counts = observed(vec![counted(0, vec![opcode("read", 1_250, 1_250)], vec![])], vec![]);
     counts.follow_loss.sampled_from = 1_230;
@@ -69,7 +69,7 @@ fn each_traced_request_counts_with_its_weight() {
     let runs: Vec<_> = t.run_items.iter().map(|i| (i.items, i.completions, i.estimated)).collect();
     assert_eq!(runs, [(2, 32, Some(1_220))]);
     assert_eq!(t.enter_calls, None, "of twelve, no total is told");
-    // Where none had to be left out, nothing is estimated.
+    // If none was skipped, nothing is estimated.
     let one = observed(vec![counted(0, vec![opcode("read", 20, 20)], vec![])], vec![]);
     let r = recorded(Choice::adaptive(100), trails().take(20), one, &[]);
     assert_eq!(r.total.enter_calls, Some(Estimate { total: 20.0, ci95: [20.0, 20.0] }));
@@ -106,14 +106,14 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
     };
     let chosen = Chosen { whole: 3, sampled: 0 };
     let loss = FollowLoss { came_later: 7_600, unfinished: 3, chosen, ..FollowLoss::default() };
-    // Where all were chosen, they are all that there were.
+    // If all were selected, the count is exact.
     assert_eq!(requests(Choice::fixed(1), 20, 1, loss), Some((7_623.0, [7_623.0, 7_623.0])));
     assert_eq!(
         requests(Choice::fixed(1), 0, 1, FollowLoss { chosen: Chosen::default(), ..loss }),
         Some((7_600.0, [7_600.0; 2]))
     );
     assert_eq!(requests(Choice::fixed(1), 0, 1, FollowLoss::default()), None);
-    // What came later moves both ends, and makes them no wider.
+    // Later requests shift both ends of the interval without widening it.
     let chosen = Chosen { whole: 0, sampled: 2 };
     let loss = FollowLoss { chosen, sampled_from: 2_000, ..FollowLoss::default() };
     let (alone, [lo, hi]) = requests(Choice::fixed(100), 18, 100, loss).unwrap();
@@ -123,7 +123,7 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
     assert_eq!(requests(Choice::fixed(100), 0, 100, FollowLoss { came_later: 7_600, ..FollowLoss::default() }), None);
 }
 
-/// A thousand of a heavy tail, each for a hundred; and as many as are too few.
+/// A thousand with a heavy tail and a weight of a hundred each; and too few for an interval.
 #[test]
 fn a_mean_of_a_sample_has_its_interval_or_none() {
     let of = |n: u64| {
@@ -143,14 +143,14 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
     ] {
         let [lo, hi] = latency.mean_ci95.unwrap();
         assert_eq!(latency.mean, Some(mean));
-        // The standard error of twenty slow ones of a thousand is 44; where there may be more, the interval reaches further.
+        // The standard error of twenty slow ones in a thousand is 44; if there may be more, the interval is wider.
         assert!((mean - 90.0..mean - 60.0).contains(&lo) && (mean + 110.0..mean + 150.0).contains(&hi), "{lo} to {hi}");
     }
     let s = r.rings[0].stages.as_ref().unwrap();
     assert_eq!((s.total_ns, s.total_ci95), (298.0, r.total.latency_ns.mean_ci95));
     assert!(few.total.latency_ns.mean.is_some_and(|m| m > 300.0));
     assert_eq!((few.total.latency_ns.mean_ci95, few.rings[0].stages.as_ref().unwrap().total_ci95), (None, None));
-    // Where nothing was left out, it is exact.
+    // If none was skipped, it is exact.
     let all = followed(1, (0..20).map(|i| trail(i * 1_000)));
     assert_eq!((all.latency_ns.mean, all.latency_ns.mean_ci95), (Some(100.0), Some([100.0, 100.0])));
 }

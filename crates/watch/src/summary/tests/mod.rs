@@ -1,4 +1,4 @@
-//! Hand-made counts and followed requests, and the exact numbers that they make.
+//! Synthetic counts and traced requests, and their exact results.
 
 use super::total::total;
 use super::*;
@@ -27,7 +27,7 @@ fn at(ns: u64, cpu: u32) -> Stamp {
     Stamp { ns, cpu }
 }
 
-/// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; nothing between is known.
+/// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; the stages in between are unknown.
 fn trail(submitted: u64) -> RequestTrace {
     RequestTrace {
         tgid: 7,
@@ -100,7 +100,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<DeliveryPathCount>) -> Observe
     }
 }
 
-/// Each of the trails stands for `one_in`.
+/// Each of the trails has the weight `one_in`.
 fn record(
     one_in: u32,
     trails: impl IntoIterator<Item = RequestTrace>,
@@ -111,7 +111,7 @@ fn record(
     recorded(Choice::fixed(one_in), trails, observed, seen)
 }
 
-/// Counted when it was chosen.
+/// Counted when it was selected.
 fn submitted(trail: &RequestTrace, observed: &mut Observed) {
     let chosen = &mut observed.follow_loss.chosen;
     *(if trail.weight <= 1 { &mut chosen.whole } else { &mut chosen.sampled }) += 1;
@@ -152,7 +152,7 @@ fn recorded(
     summary.record(observed, &ProcView { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
 }
 
-/// Only followed requests; no counts.
+/// Only traced requests; no counts.
 fn followed(one_in: u32, trails: impl IntoIterator<Item = RequestTrace>) -> Total {
     record(one_in, trails, observed(vec![], vec![]), &[]).total
 }
