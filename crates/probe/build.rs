@@ -18,8 +18,8 @@ fn main() {
         Ok(other) => panic!("no entry decoding for {other} yet: see docs/contributing/new-architecture.md"),
         Err(_) => panic!("cargo sets CARGO_CFG_TARGET_ARCH"),
     };
-    // What captures a program for replay, what sees rings made, the programs that follow completions, what lists processes, and what
-    // samples the CPUs: loaded apart.
+    // Separate objects: capture for replay, creation of rings, tracing of completions, listing of processes, and
+    // CPU sampling.
     for object in ["capture", "created", "iotrail", "numbers", "profile", "snapshot"] {
         SkeletonBuilder::new()
             .source(bpf.join(format!("{object}.bpf.c")))

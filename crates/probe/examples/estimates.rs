@@ -1,4 +1,4 @@
-//! How often the intervals of a trace's estimates hold: streams of events by the millisecond, replayed through the windows and the estimators.
+//! Coverage of the intervals of a trace's estimates: streams of events by the millisecond, replayed through the windows and the estimators.
 //!
 //! usage: estimates STREAM... [--seeds N] [--seconds N]
 //!
@@ -17,13 +17,13 @@ use iotrail_stats::random::Random;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How long everything is counted before its cost is known.
+/// Time for which everything is counted before its cost is known.
 const WHOLE_MS: usize = 400;
 
-/// A trace with the probes attached in windows: this long in all, traced completely first, and a window of each period.
+/// A trace with the probes attached in windows: its duration, the time traced completely first, and a window per period.
 const LIGHT_MS: [usize; 4] = [40_000, 10_000, 2_000, 40];
 
-/// Where a stream's counts by delivery path and by ring are kept.
+/// Position of the counts by delivery path and by ring in a stream.
 const ITEMS: Sampled = Sampled::TaskWorkRuns;
 const OF_RING: Sampled = Sampled::Returns;
 
@@ -44,7 +44,7 @@ fn read(path: &str) -> Result<Stream, String> {
         sums.events[OF_RING as usize] = of_ring;
         Some(sums)
     };
-    // The last line may be cut.
+    // The last line may be truncated.
     let lines: Vec<Sums> = text.lines().map_while(line).collect();
     let ms: Vec<Sums> = lines.windows(2).flat_map(|two| spread(two[1].since(&two[0]))).collect();
     let name = std::path::Path::new(path).file_stem().map_or(path.into(), |n| n.to_string_lossy().into_owned());
@@ -66,7 +66,7 @@ fn sum(ms: &[Sums]) -> Sums {
     })
 }
 
-/// The trace of a stream from a place of its own on.
+/// The trace of a stream from a given position.
 fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     let began = Instant::now();
     let at = |ms: usize| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()];
@@ -81,7 +81,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
         match pace.step(began + MS * ms as u32, runs, u64::MAX, false) {
             Some(Step::Open) => opened = Some(ms),
             Some(Step::Close) => events.window(sum(&all[opened.take().expect("it is open")..ms])),
-            // A quiet stream stays sampled here: all of it checks the estimators.
+            // A quiet stream stays sampled here, so that all of it checks the estimators.
             Some(Step::Stay) => {
                 events.window(sum(&all[opened.take().expect("it is open")..ms]));
                 pace.close(began + MS * ms as u32);
@@ -93,7 +93,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     events
 }
 
-/// The counts of a trace of a stream that continued in windows of all probes, where the rings' own counters have all completions.
+/// The counts of a trace of a stream that continued in windows of all probes; the rings' own counters have all completions.
 fn light(stream: &Stream, seed: u64) -> impl Fn(Sampled) -> Estimate {
     let [length, whole, period, open] = LIGHT_MS;
     let all: Vec<Sums> = (0..length).map(|ms| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()]).collect();
@@ -114,7 +114,7 @@ fn light(stream: &Stream, seed: u64) -> impl Fn(Sampled) -> Estimate {
     }
 }
 
-/// A number of a trace, and how it is counted.
+/// A number of a trace, and its counting method.
 type Number = (&'static str, Sampled);
 
 /// An estimate of a stream's number, printed per `per`.

@@ -15,7 +15,7 @@ const PF_IO_WORKER: u32 = 0x10;
 /// `HOLDER_UNSEEN` of record.h.
 const HOLDER_UNSEEN: u32 = u32::MAX;
 
-/// User and system time by the tick are printed from this number of ticks on.
+/// Minimum number of ticks for printing user and system time by ticks.
 const TICKS: u64 = 25;
 const TICK_NS: u64 = 4_000_000;
 
@@ -26,7 +26,7 @@ type Call = (i32, u32);
 pub(crate) struct Sleep {
     pub key: types::sleep_key,
     pub sum: types::sleep_sum,
-    /// By its stack; `None`: no stack was taken.
+    /// By stack; `None`: the stack was not sampled.
     pub reason: Option<Reason>,
 }
 
@@ -40,17 +40,17 @@ impl Sleep {
     }
 }
 
-/// Maps' entries of one thread.
+/// Map entries of one thread.
 #[derive(Default)]
 pub(crate) struct ThreadEntries {
     pub sleeps: Vec<Sleep>,
-    /// Who had the CPU that it waited for.
+    /// The threads that had the CPU while it was runnable.
     pub holders: Vec<(u32, types::holder)>,
-    /// Kernel time by system call, as ticks count it.
+    /// Kernel time by system call, from ticks.
     pub kernel_ns: BTreeMap<u32, u64>,
 }
 
-/// Threads that had the CPU, listed at most.
+/// Maximum listed threads that had the CPU.
 const HOLDERS: usize = 8;
 
 fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
@@ -65,12 +65,12 @@ fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
     holders.into_iter().take(HOLDERS).map(had).collect()
 }
 
-/// The name of a call by its number, where the thread was in one.
+/// The name of a call by its number, if the thread was in one.
 pub(crate) fn call_name(nr: i32) -> Option<String> {
     u32::try_from(nr).ok().map(syscall_name)
 }
 
-/// `sampled`: between windows its switches were not seen, and what they were a sample of is known by the kernel's counters.
+/// `sampled`: between windows its switches were not observed; the kernel's counters give the total.
 pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: bool) -> ThreadAccount {
     let comm = text(&total.comm);
     let role = match total.flags & PF_IO_WORKER {
@@ -143,7 +143,7 @@ fn share(ns: u64, part: u64, whole: u64) -> u64 {
     (u128::from(ns) * u128::from(part)).checked_div(whole.into()).unwrap_or(0) as u64
 }
 
-/// Divided by mode, and kernel time by system call, as the ticks are, if there are enough of them.
+/// Divided by mode, and kernel time by system call, in proportion to the ticks if there are enough.
 fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u64>) -> Vec<ThreadRow> {
     if user_ns + system_ns < TICKS * TICK_NS {
         return vec![plain(ThreadState::Running, ns)];
@@ -162,7 +162,7 @@ fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u
     rows
 }
 
-/// Sleeps without a stack are divided as the sampled ones of their call are; without a sample, the call may say what they waited for.
+/// Sleeps without a stack are divided in proportion to the sampled ones of their call. Without a sample, the call may imply the reason.
 fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
     let mut samples: BTreeMap<Call, BTreeMap<&Reason, u64>> = BTreeMap::new();
     for sleep in sleeps.iter().filter(|sleep| sleep.has(types::sleep_flag::SLEEP_SAMPLED)) {
@@ -170,7 +170,7 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
             *samples.entry(sleep.call()).or_default().entry(reason).or_default() += sleep.sum.ns.max(1);
         }
     }
-    // With each row, its time that is divided by samples.
+    // Each row with its time that is divided by samples.
     let mut rows: BTreeMap<(i32, Option<Reason>), (ThreadRow, u64)> = BTreeMap::new();
     let mut add = |key: &types::sleep_key, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
         let nr = key.nr;
@@ -203,7 +203,7 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
                     add(key, Some(reason), types::sleep_sum { ns, count, longest_ns: 0 }, false);
                 }
             }
-            // The call leaves no choice, or all samples agree.
+            // The call implies the reason, or all samples agree.
             of => {
                 let deep = sleep.has(types::sleep_flag::SLEEP_DEEP);
                 let only = call_name(key.nr).filter(|_| !deep).and_then(|name| reason_of_call(&name));
@@ -215,7 +215,7 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
     rows.into_values().map(|(row, divided)| ThreadRow { exact: divided <= row.ns / 100, ..row }).collect()
 }
 
-/// The rows are a sample of this time: they keep their proportions. Without rows, all of it is of this state.
+/// The rows are a sample of this time and keep their proportions. Without rows, all of it is in this state.
 fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
     let seen: u64 = rows.iter().map(|row| row.ns).sum();
     if seen == 0 {
@@ -230,7 +230,7 @@ fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
         row.iowait_ns = share(of_all, row.iowait_ns, row.ns);
         row.ns = of_all;
         left -= row.ns;
-        // Counts and the longest are of the windows only.
+        // Counts and maxima cover only the windows.
         (row.count, row.longest_ns, row.exact) = (None, None, false);
     }
 }

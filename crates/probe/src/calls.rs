@@ -1,4 +1,4 @@
-//! The system calls that are reported, and their counts over all the time.
+//! The reported system calls, and their counts over the complete trace.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -27,18 +27,18 @@ pub(crate) fn kind_of(nr: u32) -> wait_kind {
     }
 }
 
-/// The numbers of the calls that are reported.
+/// The numbers of the reported calls.
 pub(crate) fn reported() -> &'static [u32] {
     static NUMBERS: OnceLock<Vec<u32>> = OnceLock::new();
     NUMBERS.get_or_init(|| (0..CALLS_MAX).filter(|nr| syscall::find(&syscall_name(*nr)).is_some()).collect())
 }
 
-/// Calls while they were counted, one of several such times.
+/// Calls in one of several counted spans.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CallWindow {
     pub ns: u64,
     pub completions: u64,
-    /// By number, those that there were.
+    /// By number, only calls that occurred.
     pub counts: Vec<(u32, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl CallWindow {
     }
 }
 
-/// One call's count over all the time; `None`: there is time outside the windows, and no window.
+/// One call's count over the complete trace; `None`: time outside the windows, and no window.
 pub(crate) fn total(nr: u32, seen: u64, windows: &[CallWindow], rest: Rest) -> Option<Total> {
     let in_windows: u64 = windows.iter().map(|w| w.count(nr)).sum();
     let window =
@@ -57,7 +57,7 @@ pub(crate) fn total(nr: u32, seen: u64, windows: &[CallWindow], rest: Rest) -> O
     expansion::total(seen.saturating_sub(in_windows) as f64, &windows, rest)
 }
 
-/// The record of the calls of one number. The caller adds the time that threads were blocked in them.
+/// The record of the calls of one number. The caller adds the time for which threads were blocked in them.
 pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: Total) -> CallRecord {
     let exact = total.interval == Some((total.total, total.total));
     let scale = |n: u64| if exact { n } else { (n as f64 * total.total / seen.count.max(1) as f64).round() as u64 };
@@ -83,7 +83,7 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
     }
 }
 
-/// Descriptors of one call that are listed.
+/// Maximum listed descriptors per call.
 const WOKEN_BY: usize = 4;
 
 /// include/uapi/linux/eventpoll.h; those of poll(2) have the same bits.
@@ -123,7 +123,7 @@ fn kind_of_file(mode: u32, name: &str) -> Option<String> {
     })
 }
 
-/// The kernel's own numbers, for a call that a signal interrupts and that may begin again, count as EINTR.
+/// The kernel-internal numbers for an interrupted call that may restart count as EINTR.
 fn name(errno: u32) -> String {
     errno_name(if (512..=516).contains(&errno) { libc::EINTR } else { errno as i32 })
 }

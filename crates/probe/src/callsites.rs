@@ -1,4 +1,4 @@
-//! Call sites of the program as the probes see them: user stacks by hash, and what was done there.
+//! The probes' data of call sites: user stacks by hash, and the actions there.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use iotrail_path::delivery::syscall_name;
 /// `SITE_USER` of record.h.
 const USER: u32 = u32::MAX;
 
-/// Stacks are taken of the first events in a window of this many milliseconds on each CPU.
+/// Length of the window, in ms, in which a CPU takes the stacks of the first events.
 const WINDOW_MS: u32 = 100;
 
 /// That window in ticks.
@@ -25,7 +25,7 @@ pub struct UserStack {
     pub tgid: u32,
     pub comm: String,
     pub frames: Vec<u64>,
-    /// Perhaps the callers of innermost functions without frames.
+    /// Possible callers of innermost functions without frames.
     pub callers: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ impl UserStack {
     }
 }
 
-/// What is done at a call site.
+/// The action at a call site.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SiteAction {
     /// It sleeps in this system call.
@@ -59,18 +59,18 @@ pub enum SiteAction {
     Submits(String),
 }
 
-/// Sums over the sampled events of one call site and action, each weighted by the inverse of its chance.
+/// Sums over the sampled events of one call site and action, each weighted by the inverse of its probability.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SiteSum {
     pub samples: u64,
     pub count: u64,
-    /// Slept, or the latencies of the requests that have completed.
+    /// Time slept, or the latencies of completed requests.
     pub ns: u64,
     pub errors: u64,
     pub punts: u64,
 }
 
-/// By the stack's hash (0: it cannot be read) and what is done there.
+/// By the stack's hash (0: unreadable) and the action.
 pub type Sites = BTreeMap<(u64, SiteAction), SiteSum>;
 
 fn action(key: &site_key) -> SiteAction {
@@ -93,7 +93,7 @@ pub(crate) fn add(sites: &mut Sites, key: &site_key, sum: &site_sum) {
     of.errors += sum.errors;
 }
 
-/// A traced request whose stack was taken. Of several completions, the last one counts.
+/// A traced request with a sampled stack. With several completions, the last one counts.
 pub(crate) fn add_request(sites: &mut BTreeMap<(u64, u16), SiteSum>, raw: &trail, more: bool) {
     if raw.site_weight == 0 || more {
         return;

@@ -1,5 +1,5 @@
-//! Events for replay ([`ReplayEvent`]) as the programs of `capture.bpf.c` see them: an object of its own, loaded only for a recording
-//! that is to be replayed. The watched processes are those of a [`Watch`].
+//! Events for replay ([`ReplayEvent`]) from the programs of `capture.bpf.c`: a separate object, loaded only for a recording
+//! for replay. The traced processes are those of a [`Watch`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -31,12 +31,12 @@ const RING: usize = size_of::<types::captured_ring>();
 const FILE: usize = size_of::<types::captured_file>();
 const _: () = assert!(RING < REQUEST && REQUEST < CALL && CALL < SYNC && SYNC < FILE);
 
-/// Calls that measure the probes' own share of a think time.
+/// Number of calls that measure the probes' own share of a think time.
 const CALIBRATION: usize = 2000;
-/// Records that are taken out at once.
+/// Maximum records per read.
 const AT_ONCE: usize = 8192;
 
-/// Where the loaded object stands; it must outlive the [`Capture`].
+/// Memory of the loaded object; it must outlive the [`Capture`].
 #[derive(Default)]
 pub struct ObjectSlot(Option<MaybeUninit<OpenObject>>);
 
@@ -53,7 +53,7 @@ fn failed(e: libbpf_rs::Error) -> Error {
 }
 
 impl<'room> Capture<'room> {
-    /// Loads and attaches. From now on, what the watched processes do is captured.
+    /// Loads and attaches. From now on the activity of the traced processes is captured.
     pub fn open(room: &'room mut ObjectSlot, watch: &Watch<'_>) -> Result<Self> {
         support::quiet();
         let facts = Facts::of_this_kernel();
@@ -75,7 +75,7 @@ impl<'room> Capture<'room> {
         Ok(capture)
     }
 
-    /// The time between two calls of a thread that does nothing between them.
+    /// The time between two calls of a thread that does nothing in between.
     fn calibrate(&mut self) -> Result<u64> {
         let tid = KernelIds::of_this_thread()?.tid;
         let unreadable = |e| Error::machine("cannot read a byte of /proc/self/exe", "mount /proc").because(e);
@@ -96,20 +96,20 @@ impl<'room> Capture<'room> {
         self.skel.maps.bss_data.as_deref_mut().expect("the object has counters")
     }
 
-    /// The events and counters, for a thread that takes the events out.
+    /// The events and counters, for the reading thread.
     pub fn source(&self) -> Result<Source> {
         let records = MapHandle::try_from(&self.skel.maps.captured).map_err(failed)?;
         let counters = MapHandle::try_from(&self.skel.maps.bss).map_err(failed)?;
         Ok(Source { records, counters, floor_ns: self.floor_ns })
     }
 
-    /// No more events come.
+    /// No further events are captured.
     pub fn detach(&mut self) {
         self.links.clear();
     }
 }
 
-/// System calls by their numbers, each with its `enum call_class` and what its arguments are.
+/// System calls by number, each with its `enum call_class` and the meaning of its arguments.
 fn calls() -> Vec<(libc::c_long, u32)> {
     use types::call_class as class;
     let of = |kind: class, more: &[class]| more.iter().fold(kind.0, |all, one| all | one.0);
@@ -138,7 +138,7 @@ fn calls() -> Vec<(libc::c_long, u32)> {
     ]
 }
 
-/// The way from the programs to a thread that takes the events out.
+/// The reader's view of the ring buffer, passed to its thread.
 pub struct Source {
     records: MapHandle,
     counters: MapHandle,
@@ -146,7 +146,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// In the thread that takes them.
+    /// Called in the reading thread.
     pub fn open(self) -> Result<Events> {
         let arrived = Rc::new(RefCell::new(VecDeque::new()));
         let mut builder = RingBufferBuilder::new();
@@ -169,7 +169,7 @@ pub struct Events {
     counters: MapHandle,
 }
 
-/// Events that could not be captured, from the beginning on.
+/// Events that could not be captured, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Uncaptured {
     /// Events: the ring buffer or a map was full.
@@ -179,7 +179,7 @@ pub struct Uncaptured {
 }
 
 impl Events {
-    /// Hands over what has arrived, in its order.
+    /// Passes on the arrived events, in order.
     pub fn take(&self, each: &mut dyn FnMut(ReplayEvent) -> Result<()>) -> Result<()> {
         loop {
             let taken = self.ring.consume_raw_n(AT_ONCE);
@@ -201,12 +201,12 @@ impl Events {
     }
 }
 
-/// Makes events of records.
+/// Converts records to events.
 #[derive(Default)]
 struct Maker {
     floor_ns: u64,
     rings: HashMap<u32, Reaped>,
-    /// Requests of an io_submit that has not returned: it may take only the first ones. By thread.
+    /// Requests of an io_submit that has not returned: it may accept only the first ones. By thread.
     submitting: HashMap<u32, Vec<ReplayRequest>>,
 }
 
@@ -366,7 +366,7 @@ fn op_of_context(opcode: u8) -> ReplayOp {
     }
 }
 
-/// Completions that the program has reaped, by the head of the queue, which comes round.
+/// Completions reaped by the program, from the head of the queue, which wraps around.
 #[derive(Debug)]
 struct Reaped {
     interface: ReplayInterface,
@@ -374,11 +374,11 @@ struct Reaped {
     values: u64,
     last: u32,
     all: u64,
-    /// Completions of requests from before.
+    /// Completions of requests from before the trace.
     earlier: u64,
 }
 
-/// IORING_SETUP_SQ_REWIND (7.0): the head of the submission queue counts nothing.
+/// IORING_SETUP_SQ_REWIND (7.0): the head of the submission queue is not a count.
 const SQ_REWIND: u32 = 1 << 20;
 
 impl Reaped {
@@ -396,8 +396,8 @@ impl Reaped {
         }
     }
 
-    /// Threads of one ring may report an older head after a newer one: that is nearly once round. A context may be reaped nearly whole by one
-    /// call, so only the last sixteenth counts as older.
+    /// Threads of one ring may report an older head after a newer one: that looks like almost a full turn. One call may reap almost all events of a
+    /// context, so only the last sixteenth counts as older.
     fn at(&mut self, head: u32) -> u64 {
         let ahead = (u64::from(head) + self.values - u64::from(self.last) % self.values) % self.values;
         if ahead <= self.values - self.values / 16 {
@@ -407,7 +407,7 @@ impl Reaped {
         self.all.saturating_sub(self.earlier)
     }
 
-    /// The same of a context, whose ring has this many events; 0: nothing of it is known, and only calls reap. `result`: events that
+    /// The same for a context, whose ring has this many events; 0: unknown, and only calls reap. `result`: events that
     /// the call is about to reap.
     fn of_context(&mut self, head: u32, events: u32, result: u32) -> u64 {
         if events > 0 {
@@ -425,7 +425,7 @@ impl Reaped {
 const S_IFMT: u32 = 0o170_000;
 const S_IFBLK: u32 = 0o060_000;
 
-/// File systems whose files hold no data: procfs, sysfs, cgroups, debugfs, tracefs, securityfs, bpffs, configfs.
+/// File systems whose files contain no data: procfs, sysfs, cgroups, debugfs, tracefs, securityfs, bpffs, configfs.
 const WITHOUT_DATA: [u64; 9] =
     [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11, 0x6265_6570];
 

@@ -1,4 +1,4 @@
-//! What the probes noted of a completion and of an interrupt, with names for their numbers.
+//! The probes' data of a completion and of an interrupt, with names for their numbers.
 
 use iotrail_host::irq::Interrupts;
 use iotrail_path::delivery::Carrier;
@@ -26,7 +26,7 @@ pub fn vector(v: types::vector) -> (&'static str, &'static str) {
     }
 }
 
-/// What carried a completion, with names for numbers.
+/// The delivery path of a completion, with names for numbers.
 pub fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
     use types::carrier as c;
     let by = || waker(key.waker, key.waker_nr, key.waker_cpu, line);
@@ -51,7 +51,7 @@ pub fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn 
     }
 }
 
-/// What was done in an entry, from what the probes noted of it.
+/// The action in a kernel entry, from the probes' data.
 pub fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
     use types::waker as w;
     match kind {
@@ -63,7 +63,7 @@ pub fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
     }
 }
 
-/// As its entry point has it.
+/// By its entry point.
 pub fn fired_name(v: types::vector) -> &'static str {
     match v {
         types::vector::VEC_CALL_SINGLE => "call_function_single",
@@ -74,7 +74,7 @@ pub fn fired_name(v: types::vector) -> &'static str {
     }
 }
 
-/// A waker in words, from what the probes noted of it.
+/// A waker as text, from the probes' data.
 pub fn waker(kind: types::waker, nr: u32, cpu: u32, line: &dyn Fn(u32) -> Line) -> Waker {
     use types::waker as w;
     let name = || vector(types::vector(nr)).1.into();

@@ -1,23 +1,23 @@
-//! Which requests are followed whole (`bpf/choose.h`).
+//! Selection of the requests to trace end to end (`bpf/choose.h`).
 
 use std::time::Duration;
 
-/// Requests a second and CPU up to which an adaptive choice follows all: at 0.3 µs each, less than one percent of the CPU.
+/// Requests per second and CPU up to which an adaptive choice traces all: at 0.3 µs each, less than one percent of the CPU.
 pub(crate) const WHOLE_PER_S: u64 = 20_000;
 
-/// They are counted by windows of at least this long.
+/// Minimum length of the windows in which they are counted.
 const WINDOW: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// One request in so many, chosen at random; 1: all.
+    /// 1 in this many requests, at random; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU while there are few ([`WHOLE_PER_S`]), and one in `one_in` of the others only.
+    /// All requests of a CPU while the rate is low ([`WHOLE_PER_S`]), and only 1 in `one_in` of the others.
     pub adaptive: bool,
 }
 
 impl Choice {
-    /// One in so many, however few there are.
+    /// 1 in this many, at any rate.
     pub fn fixed(one_in: u32) -> Self {
         Choice { one_in: one_in.max(1), adaptive: false }
     }
@@ -26,24 +26,24 @@ impl Choice {
         Choice { one_in: one_in.max(1), adaptive: one_in > 1 }
     }
 
-    /// What each request that is not followed for itself alone stands for, where `sampled` of all were only one in so many: 1 where none
-    /// had to be left out.
+    /// The weight of each request that does not represent only itself, if `sampled` of all were 1 in N: 1 if none
+    /// had to be skipped.
     pub fn stands_for(&self, sampled: u64) -> u32 {
         if self.adaptive && sampled == 0 { 1 } else { self.one_in }
     }
 }
 
-/// What the probes count by.
+/// Parameters of the probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub jiffies: u32,
-    /// That many requests of one CPU are few.
+    /// Maximum number of requests of one CPU in a window that are all traced.
     pub requests: u32,
 }
 
 impl Window {
-    /// In whole ticks: a little longer at some of the kernel's rates. Where the rate cannot be told, the fastest: windows are
-    /// longer then, and fewer requests are few.
+    /// In whole ticks: a little longer at some tick rates. If the rate is unknown, the fastest: then windows are
+    /// longer, and the limit is lower.
     pub fn of(tick_hz: Option<u32>) -> Self {
         let tick_ns = 1_000_000_000 / u64::from(tick_hz.unwrap_or(1000).max(1));
         let jiffies = (WINDOW.as_nanos() as u64).div_ceil(tick_ns).max(1);
@@ -73,7 +73,7 @@ mod tests {
         assert!(Choice::adaptive(100).adaptive && !Choice::fixed(100).adaptive);
     }
 
-    /// `bpf/choose.h`, said again in Rust: what can be asked of many seeds at once.
+    /// `bpf/choose.h` in Rust, to simulate many seeds at once.
     struct Chooser {
         random: SplitMix64,
         choice: Choice,
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Requests by jiffy (of 1 ms), and how long each one takes: the busier, the longer.
+    /// Requests per jiffy (of 1 ms), and the duration of each: longer at higher load.
     fn streams() -> Vec<(&'static str, Vec<(u64, f64)>)> {
         let of = |rate: &dyn Fn(u64) -> u64| -> Vec<(u64, f64)> {
             let at = |now| (0..rate(now)).map(move |i| (now, 10.0 + rate(now) as f64 / 10.0 + (i % 7) as f64));
@@ -163,9 +163,9 @@ mod tests {
                     counts.push(t.total);
                     means.push(weighted);
                 }
-                // Unbiased: the mean over the seeds is the truth, to four standard errors.
+                // Unbiased: the mean over the seeds equals the true value within four standard errors.
                 let check = |what: &str, all: &[f64], truth: f64| {
-                    let n = SEEDS as f64; // those without any count as 0
+                    let n = SEEDS as f64; // jiffies without any count as 0
                     let mean = all.iter().sum::<f64>() / n;
                     let zeros = (n - all.len() as f64) * mean * mean;
                     let spread = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() + zeros;
@@ -206,7 +206,7 @@ mod tests {
         let mut chooser = Chooser::new(Choice::adaptive(100), 1);
         let busy: u32 = (1000..1050).flat_map(|now| [now; 1000]).map(|now| u32::from(chooser.weight(now) == 1)).sum();
         assert_eq!(busy, 200, "those of the first window");
-        // The window under way, and the one after it, which began after a busy one.
+        // The current window, and the next one, which started after a busy one.
         let calm = (1050..1100).find(|now| chooser.weight(*now) == 1);
         assert!(calm.is_some_and(|now| now <= 1070), "{calm:?}");
     }

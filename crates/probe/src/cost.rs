@@ -1,4 +1,4 @@
-//! What each program costs those who are watched, by the kernel's own account (bpf_stats), which costs every run some time itself.
+//! The cost of each program for the traced processes, by the kernel's own accounting (bpf_stats), which itself adds some time to every run.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -8,32 +8,32 @@ use libbpf_rs::libbpf_sys;
 use super::support;
 use iotrail_base::error::{Error, Result};
 
-/// Runs of one program, and the time that they took. Without what the kernel needs to call it.
+/// Runs of one program, and their time. Without the kernel's overhead to call it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cost {
     pub program: &'static str,
-    /// What it is attached to.
+    /// Its attachment point.
     pub tracepoint: &'static str,
     pub runs: u64,
     pub spent_ns: u64,
 }
 
-/// Nanoseconds in the programs, up to some moment.
+/// Nanoseconds in the programs, up to a point in time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// In those on io_uring's own events, with the completions that these were for.
+    /// In programs on io_uring's own events, with the completions of these events.
     pub requests_ns: u64,
     pub completions: u64,
-    /// In those on switches, interrupts, system calls, block I/O.
+    /// In programs on switches, interrupts, system calls, block I/O.
     pub others_ns: u64,
-    /// Of these, in those that can be attached in windows without the others.
+    /// Of these, in programs that can be attached in windows separately.
     pub costly_ns: u64,
 }
 
 /// Runs and nanoseconds, by program.
 pub(super) type Runs = BTreeMap<&'static str, (u64, u64)>;
 
-/// As long as it lives the kernel measures the run time of all programs.
+/// The kernel measures the run time of all programs while this exists.
 pub struct Account {
     _measured: OwnedFd,
     pub(super) before: Runs,
@@ -54,7 +54,7 @@ impl Account {
         Ok(Account { _measured: unsafe { OwnedFd::from_raw_fd(fd) }, before: Runs::new() })
     }
 
-    /// `now`: runs and nanoseconds of the program up to here.
+    /// `now`: runs and nanoseconds of the program so far.
     pub(super) fn cost(&self, program: &'static str, now: (u64, u64)) -> Cost {
         let before = self.before.get(program).copied().unwrap_or_default();
         Cost {

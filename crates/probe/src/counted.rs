@@ -1,18 +1,18 @@
-//! What was counted of each ring, in the maps' own words.
+//! Counts of each ring, with the maps' own types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::skel::types;
 
-/// Threads that are told apart: the rings of others, which are summed up, have no end of them.
+/// Maximum number of separately counted threads: those of summed rings have no bound.
 const THREADS: usize = 4096;
 
-/// A delivery's key, but for the ring.
+/// A delivery's key without the ring.
 type DeliveryKey = (u32, u32, u64, u32, u32, u32);
 
 /// Numbers that are counted together.
 trait Counts {
-    /// Each made of its own and the same of `other`.
+    /// Combines each number with the same one of `other`.
     fn combine(&mut self, other: &Self, of: &dyn Fn(u64, u64) -> u64);
 
     fn is_any(&self) -> bool;
@@ -34,7 +34,7 @@ macro_rules! counts {
 }
 
 counts! {
-    // Requests of which one was not taken may be counted down in another place than they were counted in: sums wrap around.
+    // A request that was not accepted may be subtracted on a different CPU than it was added: sums wrap around.
     op_count: requests skips completions bytes errors shorts more notifications copied reporting held held_ns messages denied unposted punted_asked punted_would_block punted_drained;
     ring_count: inlined sqpoll iowq iopoll overflows unseen waits waits_min waits_registered waits_no_iowait;
 }
@@ -45,9 +45,9 @@ pub(super) struct Counted {
     /// By opcode.
     pub ops: BTreeMap<u32, types::op_count>,
     pub ring: types::ring_count,
-    /// Completions of which a closing window left open what carried them.
+    /// Completions whose delivery path a closing window left open.
     pub undecided: u64,
-    /// By opcode: outcomes that were seen, where windows were multiplied; errors, short and refused ones are of these. Empty: all were seen.
+    /// By opcode: observed results, if windows were multiplied; errors, short and refused ones are among these. Empty: all were observed.
     pub seen: BTreeMap<u32, u64>,
     /// By opcode and errno.
     pub errnos: BTreeMap<(u32, u32), u64>,
@@ -56,7 +56,7 @@ pub(super) struct Counted {
     deliveries: BTreeMap<DeliveryKey, u64>,
     /// Provided buffers, by group.
     pub buffers: BTreeMap<u32, types::buffer_count>,
-    /// Requests that were chosen, by how many their io_uring_enter was asked to submit, whether they are a sample, and whether each counts twice there.
+    /// Selected requests, by the number that their io_uring_enter was asked to submit, whether they are a sample, and whether each takes two entries there.
     pub batches: BTreeMap<(u32, bool, bool), u64>,
 }
 
@@ -65,7 +65,7 @@ impl Counted {
         self.ops.entry(opcode).or_default().combine(n, &u64::wrapping_add);
     }
 
-    /// What a CPU has of it.
+    /// A CPU's part of it.
     pub fn part(&mut self, opcode: u32, n: &types::op_part) {
         let &types::op_part {
             requests,
@@ -125,7 +125,7 @@ impl Counted {
         *self.deliveries.entry(way).or_default() += n;
     }
 
-    /// What carried completions that were not inline: how many each.
+    /// Delivery paths of completions that were not inline, with their counts.
     pub fn deliveries(&self) -> impl Iterator<Item = (types::delivery_key, u64)> {
         self.deliveries.iter().map(|(&(carrier, nr, entry, waker, waker_nr, waker_cpu), n)| {
             let key = types::delivery_key {
@@ -161,7 +161,7 @@ impl Counted {
         self.buffers.extend(&other.buffers);
     }
 
-    /// What there is beyond `told`. One look may have caught more than the next.
+    /// The growth since `told`. One reading may have more than the next.
     pub fn beyond(&self, told: &Counted) -> Counted {
         fn less(n: u64, told: u64) -> u64 {
             if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 }
@@ -169,7 +169,7 @@ impl Counted {
         self.combine(told, &less)
     }
 
-    /// Each number made of its own and the one of `other`; a missing one is 0.
+    /// Combines each number with that of `other`; a missing one is 0.
     pub fn combine(&self, other: &Counted, of: &dyn Fn(u64, u64) -> u64) -> Counted {
         let mut ops = self.ops.clone();
         for opcode in self.ops.keys().chain(other.ops.keys()).copied().collect::<BTreeSet<u32>>() {
@@ -199,7 +199,7 @@ impl Counted {
         }
     }
 
-    /// Where windows were multiplied: failures are rare, and remain as they were seen.
+    /// If windows were multiplied: failures are rare, and keep their observed counts.
     pub fn with_failures_of(&mut self, seen: &Counted) {
         self.errnos.clone_from(&seen.errnos);
         self.ring.overflows = seen.ring.overflows;
@@ -220,7 +220,7 @@ impl Counted {
         self.ring.is_any() || self.ops.values().any(Counts::is_any) || rest.any(|n| n > 0)
     }
 
-    /// How much there was of it.
+    /// Its total.
     pub fn activity(&self) -> u64 {
         self.ops.values().map(|op| op.requests.saturating_add(op.completions)).sum()
     }
@@ -235,7 +235,7 @@ fn by_key<K: Ord + Copy>(
     own.keys().chain(other.keys()).map(|key| (*key, of(n(own, key), n(other, key)))).collect()
 }
 
-/// A ring or context, or a process's others: then `info.others` says how many.
+/// A ring or context, or a process's other rings: then `info.others` is their number.
 #[derive(Debug, Clone)]
 pub(super) struct RawRing {
     pub number: u32,

@@ -1,5 +1,5 @@
-//! The rings that the kernel makes, told by its io_uring_create event: proof of the flags that a program got. It costs one event for
-//! each ring and nothing for a request, so that runs that are timed can have it.
+//! Rings created by the kernel, from its io_uring_create event: proof of a program's granted flags. It costs one event per
+//! ring and none per request, so timed runs can use it.
 
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,16 +12,16 @@ use super::support;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
-/// A ring that was made.
+/// A created ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedRing {
-    /// Its process, in the PID namespace of this one.
+    /// Its process, in iotrail's PID namespace.
     pub tgid: u32,
-    /// struct io_uring_params, flags: as the kernel took them.
+    /// struct io_uring_params, flags: as accepted by the kernel.
     pub flags: u32,
 }
 
-/// What looks, from now on and until it is dropped.
+/// The attached program; detached on drop.
 #[derive(Debug)]
 pub struct Created {
     link: Link,
@@ -46,7 +46,7 @@ impl Created {
         Ok(Created { link, seen })
     }
 
-    /// Rings of this PID namespace and of those within it, in their order; and how many more there were than are kept.
+    /// Rings of this PID namespace and of those inside it, in order; and the number of rings beyond the kept ones.
     pub fn end(self) -> Result<(Vec<CreatedRing>, u64)> {
         drop(self.link);
         let cannot = |e| Error::machine("cannot read which rings were made", "report this").because(e);

@@ -1,10 +1,10 @@
-//! Files as the programs have them (files.h), in the words of `path::files`.
+//! Files in the programs' records (files.h), as types of `path::files`.
 
 use super::skel::types;
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
 use iotrail_schema::opcode::has_no_file;
 
-/// The last part of a file's name, cut off after 79 bytes.
+/// The last component of a file's name, truncated to 79 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastName {
     pub device: u32,
@@ -24,7 +24,7 @@ const FIXED: u32 = 1 << 17;
 const DELETED: u32 = 1 << 18;
 const ANONYMOUS: u32 = 1 << 19;
 
-/// The file that a request went to; `None`: it had none, or not yet.
+/// The file of a request; `None`: it had none, or not yet.
 pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
     if raw.file & SEEN == 0 {
         return None;
@@ -43,7 +43,7 @@ pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
     })
 }
 
-/// What the program named it by.
+/// The program's name for it: descriptor or index.
 pub(super) fn descriptor(raw: &types::trail, opcode: &str) -> Option<Descriptor> {
     if raw.file & SEEN == 0 && has_no_file(opcode) {
         return None;

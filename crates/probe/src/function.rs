@@ -1,5 +1,5 @@
-//! Programs on the kernel's own functions: they tell what no tracepoint does, where the kernel lets functions be probed. Hardened
-//! kernels let nobody; then what they tell is unknown, and nothing else is lost.
+//! Programs on the kernel's own functions: they report events without a tracepoint, if the kernel allows probing functions. Hardened
+//! kernels do not; then only these events are unknown.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,27 +11,27 @@ use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
 use super::symbols::Symbols;
 use crate::role::Role;
 
-/// How a function can be probed, the cheaper one first.
+/// Methods of probing a function, the cheaper one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeMethod {
     /// A trampoline on its entry (fentry).
     Entry,
-    /// A kprobe: several times the cost, and one that comes while another one runs on the CPU is missed.
+    /// A kprobe: several times the cost, and a hit during another kprobe on the CPU is missed.
     Kprobe,
 }
 
-/// A program that is there for each way.
+/// A program that exists for each method.
 #[derive(Debug)]
 pub struct Program {
     /// With fentry; with a kprobe, `kprobe`.
     pub name: &'static str,
     kprobe: &'static str,
-    /// What it is attached to: the first one that the kernel has. All take the same first argument.
+    /// Attachment points: the first function that exists is used. All have the same first argument.
     pub functions: &'static [&'static str],
-    /// With this function, the kernel needs it not.
+    /// Not needed if this function exists.
     pub(super) unless: Option<&'static str>,
     pub role: Role,
-    /// The programs on tracepoints that are left out for it; it is wanted where the first one's tracepoint is not there.
+    /// Programs on tracepoints that it replaces; it is used if the first one's tracepoint does not exist.
     pub instead_of: &'static [&'static str],
     pub purpose: &'static str,
     pub lost: &'static str,
@@ -111,32 +111,32 @@ pub(crate) const FUNCTIONS: &[Program] = &[
     },
 ];
 
-/// The program on a function that has this name in the object, with fentry or a kprobe.
+/// The program on a function with this name in the object, by fentry or a kprobe.
 pub(crate) fn named(program: &str) -> Option<&'static Program> {
     FUNCTIONS.iter().find(|f| [f.name, f.kprobe].contains(&program))
 }
 
-/// The program whose events this one sees: the one on a tracepoint that it replaces, or itself, by its name with fentry.
+/// The program with the same events: the one on a tracepoint that it replaces, or its own fentry variant.
 pub(crate) fn same_as(program: &str) -> &str {
     named(program).map_or(program, |f| f.instead_of.first().copied().unwrap_or(f.name))
 }
 
-/// Whether *queued* is seen, by the names of the attached programs.
+/// Whether *queued* is observed, by the names of the attached programs.
 pub fn sees_queued(programs: &[String]) -> bool {
     programs.iter().any(|name| ["queue_added", "queue_added_deferred"].contains(&same_as(name)))
 }
 
-/// Whether a worker of a file system leaves its stamp, by the names of the attached programs.
+/// Whether the end in a file system's worker is observed, by the names of the attached programs.
 pub fn sees_ends(programs: &[String]) -> bool {
     programs.iter().any(|name| same_as(name) == "block_ended")
 }
 
-/// Whether reschedule IPIs are seen being sent.
+/// Whether sent reschedule IPIs are observed.
 pub(crate) fn sees_ipis_sent(program: &str) -> bool {
     ["interrupt_ipi_send", "interrupt_ipi_raised"].contains(&same_as(program))
 }
 
-/// One of them, as this kernel takes it.
+/// One of them, for this kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     pub program: &'static str,
@@ -155,7 +155,7 @@ pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: Pro
 }
 
 impl Chosen {
-    /// Before it is loaded.
+    /// Called before it is loaded.
     pub(super) fn aim(&self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
         match self.way {
             ProbeMethod::Entry => program.set_attach_target(0, Some(self.function.into())),
@@ -171,8 +171,8 @@ impl Chosen {
     }
 }
 
-/// Those that the kernel has as functions of their own. Of what the compiler specialised or inlined, the BTF may still name the
-/// function, and the symbol is another (`….constprop.0`): not all calls would be seen there.
+/// Functions that exist under exactly this name. For a function that the compiler specialised or inlined, BTF may still have the name,
+/// but the symbol differs (`….constprop.0`): some calls would be missed there.
 pub(super) fn known(
     btf: &Btf<'_>,
     symbols: &Symbols,
@@ -182,7 +182,7 @@ pub(super) fn known(
     wanted.filter(whole).collect()
 }
 
-/// Tried on one function with a program that does nothing, which is gone when this returns.
+/// Tried on one function with an empty program, which is detached when this returns.
 pub(super) fn way(btf: &Btf<'_>, known: &BTreeSet<&'static str>) -> Option<ProbeMethod> {
     let name = known.first()?;
     let id = btf.type_by_name::<Func<'_>>(name)?.type_id();

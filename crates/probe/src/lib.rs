@@ -1,14 +1,14 @@
-//! The probes: BPF programs on tracepoints, and on functions where the kernel allows it. `bpf/` holds the kernel half, `record.h`
-//! what crosses, and here stand what can load ([`support`], [`function`]; each is tried in [`survey`]), the names of kernel
-//! addresses (`symbols`), and one watched span ([`watch`]) with what it yields ([`observed`]). Samples of what the CPUs run
-//! ([`profile`], [`sampled`]) are an object of their own, and so are what tells the kernel's own numbers of processes ([`numbers`]),
-//! what sees rings made, for runs that are not watched ([`created`]), what records a program's I/O for a replay ([`capture`]), and what reads threads' and rings' state without a probe ([`snapshot`]).
+//! The probes: BPF programs on tracepoints, and on functions if the kernel allows it. `bpf/` contains the kernel half, and `record.h`
+//! the shared layout. Here: checks of what can be loaded ([`support`], [`function`]; [`survey`] tries each), the names of kernel
+//! addresses (`symbols`), and one traced span ([`watch`]) with its results ([`observed`]). CPU samples
+//! ([`profile`], [`sampled`]) are a separate object. So are the lists of process IDs ([`numbers`]),
+//! the creation of rings, for runs without a trace ([`created`]), the capture of a program's I/O for a replay ([`capture`]), and the state of threads and rings without a probe ([`snapshot`]).
 //!
-//! Other people's programs: [`rings`] holds what is counted by ring and opcode (`overflow`: whose the completions are that find no
-//! room); requests followed whole cross one by one, each with its file ([`files`]).
+//! Other programs: [`rings`] has the counts by ring and opcode (`overflow` attributes completions that found the queue full);
+//! traced requests arrive one by one, each with its file ([`files`]).
 //!
-//! Aggregate mode: nothing crosses per event. [`recording`] takes out the deciding events themselves, beside it. What each
-//! number means is in `docs/counters.md`.
+//! Aggregate mode: no data is passed per event. [`recording`] additionally records the deciding events. The meaning of each
+//! number is in `docs/counters.md`.
 //!
 //! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`.
 

@@ -1,5 +1,5 @@
-//! The numbers of tasks: the kernel's own, which the probes see, beside those of this process's PID namespace and of /proc. Found out
-//! by the kernel itself, so that they are right in any namespace, nested ones and containers included.
+//! IDs of tasks: in the initial PID namespace, as in the probes, in iotrail's, and in that of /proc. The kernel
+//! reports them, so that they are correct in any namespace, including nested ones and containers.
 
 use std::io::Read as _;
 use std::mem::MaybeUninit;
@@ -16,25 +16,25 @@ use iotrail_host::pid_namespace::Standing;
 
 const _: () = assert!(size_of::<types::task_numbers>() == 40);
 
-/// A thread that this process's PID namespace has, or a namespace within it.
+/// A thread in this process's PID namespace, or in a namespace inside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// The kernel's own numbers, which are the initial PID namespace's.
+    /// IDs in the initial PID namespace.
     pub tid: u32,
     pub tgid: u32,
     /// The thread's number in this process's PID namespace.
     pub here: u32,
-    /// The thread's number in /proc; `None`: /proc does not show it.
+    /// The thread's ID in /proc; `None`: /proc does not show it.
     pub in_proc: Option<u32>,
-    /// The kernel's number of its parent process, which may be in a namespace further out.
+    /// ID of its parent process in the initial namespace, which may be in an outer namespace.
     pub parent: u32,
     pub is_kernel_thread: bool,
     pub comm: String,
-    /// It is the thread that asked.
+    /// The calling thread.
     pub asking: bool,
 }
 
-/// The kernel's own numbers of the calling thread.
+/// IDs of the calling thread in the initial namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelIds {
     pub tid: u32,
@@ -42,7 +42,7 @@ pub struct KernelIds {
 }
 
 impl KernelIds {
-    /// Outside a PID namespace of its own they are what the process knows anyway.
+    /// In the initial PID namespace they are the process's ordinary IDs.
     pub fn of_this_thread() -> Result<KernelIds> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
@@ -55,12 +55,12 @@ impl KernelIds {
     }
 }
 
-/// What lists the tasks.
+/// The loaded iterator over the tasks.
 #[derive(Debug)]
 pub struct Tasks(Link);
 
 impl Tasks {
-    /// About 10 ms.
+    /// Takes about 10 ms.
     pub fn open(standing: Standing) -> Result<Self> {
         support::quiet();
         let failed = |e: libbpf_rs::Error| {
@@ -70,13 +70,13 @@ impl Tasks {
         let mut room = MaybeUninit::uninit();
         let mut open = NumbersSkelBuilder::default().open(&mut room).map_err(failed)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        // Beyond any depth where /proc shows nothing of this namespace.
+        // Deeper than any namespace, if /proc shows nothing of this one.
         constants.proc_outwards = standing.outwards().unwrap_or(u32::MAX);
         let skel = open.load().map_err(failed)?;
         skel.progs.numbers_of_tasks.attach().map(Tasks).map_err(failed)
     }
 
-    /// All that there are now: about a microsecond each.
+    /// All current tasks: about a microsecond each.
     pub fn read(&self) -> Result<Vec<Task>> {
         let failed = |e| refused("the list of tasks ends early", "report this").because(e);
         let mut bytes = vec![];

@@ -2,7 +2,7 @@
 
 use iotrail_schema::opcode::{ALL, NATIVE_AIO, Opcode, POSIX_AIO};
 
-/// The name of an operation; numbers that this version does not know keep their number.
+/// The name of an operation; an unknown number is printed as a number.
 pub fn opcode(number: u32) -> String {
     let name = |table: &[Opcode], position: u32, prefix: &str, n: u32| {
         table.get(position as usize).map_or_else(|| format!("{prefix}{n}"), |o| o.name.to_owned())

@@ -1,18 +1,18 @@
-//! Completions that found the completion queue full name no request (io_uring_cqe_overflow): whose they were, where that is
+//! Completions that found the completion queue full name no request (io_uring_cqe_overflow): they are attributed if that is
 //! certain.
 //!
-//! At the end of a watched span, each request of a ring has had its last completion (one that announces no more), or is
-//! unfinished, or its last completion is among those without an opcode. If no more last completions are missing than there are
-//! without an opcode, and none of these announces more, then none is unfinished, and what an opcode is missing is its own. That
-//! rests on every request and completion having been seen: of a ring that was there before, of requests that may end without
-//! a completion, and where events were lost, nothing is said.
+//! At the end of a traced span, each request of a ring has had its last completion (one that announces no more), or is
+//! unfinished, or its last completion is one without an opcode. If the number of missing last completions is not larger than that
+//! of completions without an opcode, and none of these announces more, then no request is unfinished, and an opcode's missing completions
+//! are its own. That requires that every request and completion was observed. Nothing is attributed for a ring from before the trace, for
+//! requests that may end without a completion, and if events were lost.
 
 use super::counted::Counted;
 use super::skel::types::op_count;
 use crate::opcode::OPCODE_NONE as NONE;
 
-/// Gives the completions without an opcode to the opcodes that they are of, or leaves them as they are. What they returned (bytes,
-/// errors) goes with them where all are of one opcode; where they are of several, it stays behind.
+/// Attributes the completions without an opcode to opcodes, or leaves them. Their results (bytes,
+/// errors) are attributed only if all belong to one opcode.
 pub(super) fn name(counted: &mut Counted) {
     let Some(nameless) = counted.ops.get(&NONE).copied() else { return };
     let named = || counted.ops.iter().filter(|(opcode, _)| **opcode != NONE);
@@ -45,7 +45,7 @@ pub(super) fn name(counted: &mut Counted) {
     counted.ops.insert(NONE, rest);
 }
 
-/// How many of an opcode's requests have not had their last completion; `None`: it cannot be told.
+/// Number of an opcode's requests without their last completion; `None`: unknown.
 fn missing(op: &op_count) -> Option<u64> {
     let last = op.completions.checked_sub(op.more + op.messages)?;
     (op.skips == 0 && op.unposted == 0).then_some(op.requests.checked_sub(last)?)
@@ -90,7 +90,7 @@ mod tests {
     fn each_opcode_has_its_own_where_the_sum_is_right() {
         let of = [(NOP, op(64, 60)), (READ, op(9, 3)), (NONE, op(0, 10))];
         assert_eq!(completions(&of, [NOP, READ, NONE]), [64, 9, 0]);
-        // A multishot request has one last completion, and some before it.
+        // A multishot request has one last completion, after others.
         let multishot = op_count { more: 7, ..op(1, 8) };
         let of = [(RECV, multishot), (READ, op(9, 3)), (NONE, op(0, 6))];
         assert_eq!(completions(&of, [RECV, READ, NONE]), [8, 9, 0]);
@@ -102,14 +102,14 @@ mod tests {
             let wanted = [NOP, READ, NONE].map(|i| of.iter().find(|(o, _)| *o == i).map_or(0, |(_, c)| c.completions));
             assert_eq!(completions(of, [NOP, READ, NONE]), wanted, "{of:?}");
         };
-        // One is unfinished: it may be of either.
+        // One is unfinished: it may belong to either.
         same(&[(NOP, op(64, 60)), (READ, op(9, 3)), (NONE, op(0, 9))]);
-        // More than are missing: completions of before, or of a request that was not seen.
+        // More than are missing: completions of earlier requests, or of one that was not observed.
         same(&[(NOP, op(64, 60)), (NONE, op(0, 5))]);
         same(&[(NOP, op(5, 6)), (READ, op(9, 3)), (NONE, op(0, 5))]);
-        // One of those without an opcode announces more: it is no last one.
+        // One of those without an opcode announces more: it is not a last completion.
         same(&[(NOP, op(64, 60)), (NONE, op_count { more: 1, ..op(0, 4) })]);
-        // They may have ended as they asked to, without a completion.
+        // They may have ended as requested, without a completion.
         same(&[(NOP, op_count { skips: 4, ..op(64, 60) }), (NONE, op(0, 4))]);
         same(&[(NOP, op(64, 60))]);
         // One of two overflowed: the other one is a message, and a request is open.

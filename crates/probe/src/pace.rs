@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use iotrail_stats::random::Random;
 
-/// Runs per second on all CPUs together that cost a few thousandths of one CPU at most.
+/// Runs per second on all CPUs that together cost at most a few thousandths of one CPU.
 const MANY_PER_S: f64 = 20_000.0;
 
 /// Everything is traced until the traced programs have had this number of completions: a short program is known completely.
 const WHOLE: u64 = 5_000;
 
-/// How long runs are counted before their rate is known.
+/// Time for which runs are counted before their rate is known.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One window in each period, at a random moment. Short and many: a program's bursts are met as often as they are there.
+/// One window per period, at a random time. Short and frequent windows sample a program's bursts in proportion.
 const OPEN: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_millis(125);
 
@@ -24,7 +24,7 @@ const QUIET_WINDOWS: u32 = 8;
 pub enum Step {
     Open,
     Close,
-    /// The window that is open does not close.
+    /// The open window does not close.
     Stay,
 }
 
@@ -48,7 +48,7 @@ enum State {
 #[derive(Debug, Clone)]
 pub struct Pace {
     random: Random,
-    /// Of the next period.
+    /// Start of the next period.
     begin: Instant,
     state: State,
     quiet: u32,
@@ -64,12 +64,12 @@ impl Pace {
         Pace { random: Random::new(seed), begin: now, state, quiet: 0 }
     }
 
-    /// The programs run so often that their cost is worth measuring.
+    /// Whether the programs run so often that their cost is worth measuring.
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::Whole { busy: true, .. })
     }
 
-    /// From now on there are windows. `None`: there are some already.
+    /// From now on there are windows. `None`: there were already.
     pub fn close(&mut self, now: Instant) -> Option<Step> {
         let State::Whole { .. } = self.state else { return None };
         self.begin = now;
@@ -106,14 +106,14 @@ impl Pace {
         }
     }
 
-    /// The programs are attached now: attaching them took time that is not the window's.
+    /// The programs are attached now: the time to attach them does not belong to the window.
     pub fn opened(&mut self, now: Instant, runs: u64) {
         if let State::Open { .. } = self.state {
             self.state = State::Open { since: now, runs };
         }
     }
 
-    /// How long there is nothing to do.
+    /// Time until the next step.
     pub fn rest(&self, now: Instant) -> Duration {
         match self.state {
             State::Whole { since, .. } => (since + LOOK).saturating_duration_since(now),
@@ -122,9 +122,9 @@ impl Pace {
         }
     }
 
-    /// Until a random moment of the next period.
+    /// Until a random time of the next period.
     fn closed(&mut self, now: Instant) {
-        // A window that closed late may end in its successor's period.
+        // A window that closed late may end in the next period.
         while self.begin + PERIOD <= now {
             self.begin += PERIOD;
         }
@@ -140,7 +140,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Continues in steps of a millisecond, with that many runs in each while the programs are attached.
+    /// Continues in steps of a millisecond, with that many runs per step while the programs are attached.
     fn walk(
         pace: &mut Pace,
         began: Instant,

@@ -1,43 +1,43 @@
-//! What was taken out of the maps: counts of rings that are no more.
+//! Counts of closed rings, taken out of the maps.
 //!
-//! Rings come and go by the hundred thousand. Those that are gone are kept one by one as long as they are few, the busiest of them
-//! where they are many; the others are summed up by process. Each count is in exactly one place.
+//! A program may create hundreds of thousands of rings. Closed rings are kept individually while they are few, and the busiest
+//! if they are many; the others are summed by process. Each count is in exactly one place.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::counted::{Counted, OTHERS, RawRing};
 use super::skel::types;
 
-/// Rings that a record tells of one by one; of a span that goes on, twice as many are kept that are gone.
+/// Rings with their own record; during a span, twice as many closed ones are kept.
 pub(super) const TOLD: usize = 512;
 
-/// Processes whose other rings are summed up apart; beyond it all are summed up together.
+/// Processes whose other rings are summed separately; beyond it all are summed together.
 const PROCESSES: usize = 1024;
 
-/// Rings of which it is kept in mind whose they were: what a CPU or a thread had not handed over when they went comes later.
+/// Rings whose owner is remembered: counts that a CPU or a thread had not moved when they were closed arrive later.
 const REMEMBERED: usize = 65536;
 
-/// What other rings are of.
+/// Identity of a sum of other rings.
 type RingOwner = (u32, u32);
 
-/// What was taken out of the maps.
+/// Counts taken out of the maps.
 #[derive(Debug, Default)]
 pub(super) struct Past {
-    /// By number.
+    /// By ring number.
     kept: BTreeMap<u32, RawRing>,
     others: BTreeMap<RingOwner, RawRing>,
-    /// Of what was told and forgotten: a part of the sums, and of nothing else.
+    /// Counts that were returned and removed: they are only part of the sums.
     pub forgotten: Counted,
     whose: HashMap<u32, (RingOwner, [i8; 16])>,
     order: VecDeque<u32>,
-    /// Summed up since this was asked for last.
+    /// Sums since the last request.
     folded: Vec<u32>,
-    /// Of numbers that are told among the others, by number: what was told of what is still in the maps.
+    /// By number, for rings that are reported among the others: the counts already returned of those still in the maps.
     told: HashMap<u32, Counted>,
 }
 
 impl Past {
-    /// A ring that is no more.
+    /// A closed ring.
     pub fn take(&mut self, mut ring: RawRing) {
         self.remember(&ring);
         if ring.is_others() {
@@ -63,7 +63,7 @@ impl Past {
         }
     }
 
-    /// Counts of a ring that had been taken before.
+    /// Adds to the counts of a ring that was taken before.
     pub fn late(&mut self, number: u32, counted: &Counted) {
         let counted = self.taken(number, counted);
         match self.kept.get_mut(&number) {
@@ -75,17 +75,17 @@ impl Past {
         }
     }
 
-    /// What was not told yet of counts that stay in the maps.
+    /// The growth since the last return, of counts that stay in the maps.
     pub fn untold(&self, number: u32, counted: Counted) -> Counted {
         self.told.get(&number).map_or(counted.clone(), |told| counted.beyond(told))
     }
 
-    /// It is told among the others, and stays in the maps.
+    /// The ring is reported among the others and stays in the maps.
     pub fn tell(&mut self, number: u32, counted: &Counted) {
         self.told.entry(number).or_default().add(counted);
     }
 
-    /// What was not told yet of counts that have been taken out of the maps.
+    /// The growth since the last return, of counts that were taken out of the maps.
     fn taken(&mut self, number: u32, counted: &Counted) -> Counted {
         let Some(told) = self.told.remove(&number) else { return counted.clone() };
         let left = told.beyond(counted);
@@ -95,7 +95,7 @@ impl Past {
         counted.beyond(&told)
     }
 
-    /// The same, only looked at: a ring to go with those in hand.
+    /// The same without a change, for a reading that includes the maps.
     pub fn as_late(&self, number: u32, counted: Counted) -> RawRing {
         if let Some(ring) = self.kept.get(&number) {
             return RawRing { number, info: ring.info, counted };
@@ -115,7 +115,7 @@ impl Past {
         })
     }
 
-    /// Among its process's others.
+    /// The sum of its process's other rings.
     fn fold(&mut self, ring: RawRing) {
         let rings = if ring.is_others() { ring.info.others } else { 1 };
         if !ring.is_others() {
@@ -126,7 +126,7 @@ impl Past {
         others.counted.add(&ring.counted);
     }
 
-    /// Folds all but the busiest, where they are more than twice as many as a record tells of. Those with a number below `told` stay.
+    /// Sums all but the busiest, if there are more than twice as many as a record lists. Those with a number below `told` are kept.
     pub fn thin(&mut self, told: u32) {
         if self.kept.len() > 2 * TOLD {
             let all = std::mem::take(&mut self.kept);
@@ -134,7 +134,7 @@ impl Past {
         }
     }
 
-    /// At the end, of [`all`](Self::all): those that a record tells of one by one, by number, then the others.
+    /// At the end, for [`all`](Self::all): the rings with their own record, by number, then the others.
     pub fn told(&mut self, mut all: Vec<RawRing>) -> Vec<RawRing> {
         self.kept.clear();
         self.others.clear();
@@ -143,7 +143,7 @@ impl Past {
         self.all(vec![])
     }
 
-    /// Keeps the busiest, and folds the rest.
+    /// Keeps the busiest, and sums the rest.
     fn keep(&mut self, mut all: Vec<RawRing>, told: u32) {
         all.sort_by_key(|r| (r.number >= told, std::cmp::Reverse(r.counted.activity()), r.number));
         let first = all.iter().take_while(|r| r.number < told).count();
@@ -155,13 +155,13 @@ impl Past {
         }
     }
 
-    /// All of `now` and what is kept here, by number, then the others.
+    /// Everything in `now` and kept here, by number, then the others.
     pub fn all(&self, now: Vec<RawRing>) -> Vec<RawRing> {
         let mut all: BTreeMap<u32, RawRing> = self.kept.clone();
         let mut others = self.others.clone();
         for ring in now {
             match ring.is_others() {
-                // A process has others in the maps where these were full, and here.
+                // A process may have others both in the maps, if these were full, and here.
                 true => match others.get_mut(&(ring.info.tgid, ring.info.interface.0)) {
                     Some(sum) => {
                         sum.info.others += ring.info.others;
@@ -178,14 +178,14 @@ impl Past {
         all.into_values().chain(others.into_values()).collect()
     }
 
-    /// What is kept has been told, and goes.
+    /// Removes the kept counts after they were returned.
     pub fn forget(&mut self) {
         for ring in std::mem::take(&mut self.kept).into_values().chain(std::mem::take(&mut self.others).into_values()) {
             self.forgotten.add(&ring.counted);
         }
     }
 
-    /// The rings that were summed up since the last call.
+    /// The rings that were summed since the last call.
     pub fn folded(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.folded)
     }
@@ -234,7 +234,7 @@ mod tests {
         let late = |n| ring(0, 0, n).counted;
         past.late(3, &late(10)); // one that is kept
         past.late(1501, &late(100)); // one of 8's others
-        past.late(4_000_000, &late(1000)); // nobody's who is known
+        past.late(4_000_000, &late(1000)); // of an unknown process
         let all = past.all(vec![]);
         let of = |tgid: u32| requests(all.iter().filter(|r| r.info.tgid == tgid));
         assert_eq!((of(7), of(8), of(0)), (1000, 1000 + 10 + 100, 1000));
@@ -254,16 +254,16 @@ mod tests {
         };
         look(&mut past, 10);
         look(&mut past, 10);
-        look(&mut past, 8); // two are on their way
+        look(&mut past, 8); // two are in transit
         look(&mut past, 15);
         assert_eq!(told, [10, 0, 0, 5]);
-        // 20 of what was counted so far comes out of the maps, a part of it untold; then more of it does.
+        // 20 of the counts so far leave the maps, a part of them not yet returned; then more of them do.
         past.late(9, &ring(9, 7, 20).counted);
         assert_eq!(requests(&past.all(vec![])), 5);
         past.forget();
         past.late(9, &ring(9, 7, 3).counted);
         assert_eq!((requests(&past.all(vec![])), past.told.len()), (3, 0));
-        // A CPU still holds a part of what was told.
+        // A CPU still has a part of the returned counts.
         past.forget();
         past.tell(9, &ring(9, 7, 30).counted);
         past.late(9, &ring(9, 7, 12).counted);

@@ -1,4 +1,4 @@
-//! POSIX AIO: the libraries that have it, and the probes on its functions there.
+//! POSIX AIO: the libraries that contain it, and the probes on its functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -8,17 +8,17 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
 use iotrail_host::pid_namespace::own_number_in_proc;
 
-/// The programs: for all functions of our own library in one, and for each function by itself.
+/// The programs: one for all functions of iotrail's own libc, and one per function.
 pub(super) const AT_ONCE: &str = "posix_aio_called";
 pub(super) const EACH: &str = "posix_aio_called_each";
 
-/// Whether it is one of them: they are attached here, the others by what their section says.
+/// Whether it is one of these programs: they are attached here, the others by their section.
 pub(super) fn is(program: &ProgramMut<'_>) -> bool {
     program.name() == AT_ONCE || program.name() == EACH
 }
 
-/// The names under which glibc has them, in the order of `enum posix_function`. Of lio_listio's versions the one before 2.4 is
-/// another function; glibc of arm64 began later (2.17).
+/// glibc's symbol names, in the order of `enum posix_function`. The version of lio_listio before 2.4 is a
+/// different function; glibc of arm64 started later (2.17).
 const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", LIO_LISTIO, "aio_return"];
 
 const LIO_LISTIO: &str = if cfg!(target_arch = "x86_64") { "lio_listio@GLIBC_2.4" } else { "lio_listio" };
@@ -26,9 +26,9 @@ const LIO_LISTIO: &str = if cfg!(target_arch = "x86_64") { "lio_listio@GLIBC_2.4
 /// Device and inode.
 pub(super) type File = (u64, u64);
 
-/// glibc as a process, by its number in /proc, has it mapped, each with the files that may have POSIX AIO: itself since 2.34, librt before.
+/// The glibc mapped in a process (by its PID in /proc), with the files that may contain POSIX AIO: itself since 2.34, librt before.
 pub(super) fn libraries(tgid: u32) -> BTreeMap<File, Vec<PathBuf>> {
-    // A process that has ended, or that is not ours to look at, has none that we could find.
+    // A process that has exited, or is inaccessible, has none.
     let maps = std::fs::read_to_string(format!("/proc/{tgid}/maps")).unwrap_or_default();
     let root = format!("/proc/{tgid}/root");
     let paths = mapped(&maps).into_iter().map(|path| Path::new(&root).join(path.trim_start_matches('/')));
@@ -48,7 +48,7 @@ fn mapped(maps: &str) -> Vec<&str> {
     paths
 }
 
-/// The file that this process has them from, and where in it; `None`: its /proc does not say.
+/// The file with POSIX AIO in this process, and its functions' offsets; `None`: unknown.
 fn ours() -> Option<(PathBuf, Vec<usize>)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let functions = [
@@ -67,7 +67,7 @@ fn ours() -> Option<(PathBuf, Vec<usize>)> {
     Some((files.first()?.into(), offsets))
 }
 
-/// The file that is mapped at an address, and the place in it.
+/// The file that is mapped at an address, and the offset in it.
 fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     maps.lines().find_map(|line| {
@@ -79,7 +79,7 @@ fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
     })
 }
 
-/// The libraries that are looked into.
+/// The libraries with attached probes.
 #[derive(Default)]
 pub(super) struct Libraries {
     known: BTreeSet<File>,
@@ -87,8 +87,8 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// Looks into those of a process that are not looked into yet, for every process that uses them. `at_once`: where the
-    /// kernel can, for this process's own one.
+    /// Attaches to the libraries of a process that have no probes yet, for every process that uses them. `at_once`: with one probe for all functions,
+    /// if the kernel supports it, for iotrail's own library.
     pub(super) fn attach(
         &mut self,
         at_once: Option<&ProgramMut<'_>>,

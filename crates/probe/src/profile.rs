@@ -1,8 +1,8 @@
-//! Where the CPU goes: samples of what the CPUs run, by kernel stack. [`open`](Profiler::open), [`begin`](Profiler::begin),
+//! CPU samples: the code that the CPUs run, by kernel stack. [`open`](Profiler::open), [`begin`](Profiler::begin),
 //! [`end`](Profiler::end): the events run between the last two only, so the samples cover exactly that span.
 //!
-//! **Cost** in a virtual machine, on a nop load: not to be told from none at the default frequency (2 % would be), 18 % at ten
-//! times that; the timer's interrupt is most of it, the stack 1.5 µs. **Memory**: 17 MiB in the kernel while it is open.
+//! **Cost** in a virtual machine, on a nop load: below the detection limit of 2 % at the default frequency, 18 % at ten
+//! times that; mostly the timer interrupt, the stack takes 1.5 µs. **Memory**: 17 MiB in the kernel while it is open.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,13 +31,13 @@ const _: () = assert!(size_of::<types::sample_key>() == 32);
 const _: () = assert!(size_of::<types::tally>() == 24);
 const _: () = assert!(size_of::<types::event_file>() == 16);
 
-/// A prime, so that it does not fall into step with a kernel tick of 100, 250 or 1000 Hz.
+/// A prime, so that it does not synchronise with a tick of 100, 250 or 1000 Hz.
 pub const DEFAULT_HZ: u32 = 997;
 
-/// Above it the samples themselves would be what is measured.
+/// Above it the samples would mostly measure themselves.
 pub const MAX_HZ: u32 = 10_000;
 
-/// Whose samples are kept. Idle CPUs are sampled in any case.
+/// Threads whose samples are kept. Idle CPUs are always sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whom {
     All,
@@ -45,7 +45,7 @@ pub enum Whom {
     Tgids(Vec<u32>),
 }
 
-/// What a profile is taken of, and how.
+/// Options of a profile.
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub whom: Whom,
@@ -54,7 +54,7 @@ pub struct Subject {
     pub sampling: Sampling,
 }
 
-/// Where the loaded object stands; it must outlive the [`Profiler`].
+/// Memory of the loaded object; it must outlive the [`Profiler`].
 #[derive(Default)]
 pub struct ObjectSlot(Option<MaybeUninit<OpenObject>>);
 
@@ -67,7 +67,7 @@ pub struct Profiler<'room> {
 }
 
 impl<'room> Profiler<'room> {
-    /// Loads the programs and opens the events, which stand still.
+    /// Loads the programs and opens the events, disabled.
     pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         support::quiet();
         let Sampling { clock, hz } = subject.sampling;
@@ -125,7 +125,7 @@ impl<'room> Profiler<'room> {
         self.skel.maps.tgids.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(failed)
     }
 
-    /// Forgets what was sampled so far and starts the events.
+    /// Discards the samples so far and starts the events.
     pub fn begin(&mut self) -> Result<()> {
         self.events.iter().try_for_each(|e| e.control(Control::Disable))?;
         for map in [&self.skel.maps.samples, &self.skel.maps.stacks] {
@@ -141,7 +141,7 @@ impl<'room> Profiler<'room> {
         self.events.iter().try_for_each(|e| e.control(Control::Enable))
     }
 
-    /// Stops the events, and gives what they saw since [`begin`](Self::begin).
+    /// Stops the events and returns their samples since [`begin`](Self::begin).
     pub fn end(&mut self) -> Result<Profile> {
         self.events.iter().try_for_each(|e| e.control(Control::Disable))?;
         let Sampling { clock, hz } = self.subject.sampling;
@@ -165,7 +165,7 @@ impl<'room> Profiler<'room> {
     }
 
     fn samples(&self) -> Result<Vec<Sample>> {
-        // Read now: programs that were loaded meanwhile have names of their own there.
+        // Read now: programs loaded meanwhile have their own symbols.
         let symbols = Symbols::read().ok_or_else(|| Error::machine("cannot read /proc/kallsyms", "run as root"))?;
         let maps = &self.skel.maps;
         let mut stacks: HashMap<u64, Vec<String>> = HashMap::new();
@@ -180,7 +180,7 @@ impl<'room> Profiler<'room> {
             let key: types::sample_key = read(&key);
             let mut stack = match key.stack {
                 0 => Stack::User,
-                // A sample is counted after its stack was kept.
+                // A sample is counted after its stack was stored.
                 hash => Stack::Kernel(stacks.get(&hash).cloned().unwrap_or_default()),
             };
             if let (Stack::Kernel(frames), 0, Clock::Time) = (&mut stack, key.tgid, self.subject.sampling.clock) {
@@ -191,7 +191,7 @@ impl<'room> Profiler<'room> {
         Ok(samples)
     }
 
-    /// Tells the programs which timers are our events'.
+    /// Passes the addresses of the events' timers to the programs.
     fn find_timers(&self) -> libbpf_rs::Result<()> {
         let link = self.skel.progs.profile_timers.attach()?;
         let mut found = vec![];
@@ -213,7 +213,7 @@ fn unreadable(e: libbpf_rs::Error) -> Error {
 fn named(stack: &types::stack, symbols: &Symbols) -> Vec<String> {
     let addresses = &stack.address[..(stack.frames as usize).min(stack.address.len())];
     let name = |(i, address): (usize, &u64)| {
-        // All but the innermost are where a call returns to.
+        // All addresses but the innermost are return addresses.
         let function = if i == 0 { symbols.function(*address) } else { symbols.caller(*address) };
         function.unwrap_or("[unknown]").to_owned()
     };
@@ -296,7 +296,7 @@ impl Event {
         }
     }
 
-    /// How long it has been enabled, all in all.
+    /// Total time for which it was enabled.
     fn enabled_ns(&self) -> Result<u64> {
         let failed = |e| Error::machine(format!("cannot read the event of CPU {}", self.cpu), "report this").because(e);
         let mut file = File::from(self.file.try_clone().map_err(failed)?);

@@ -1,18 +1,18 @@
-/* The one layout of what crosses from BPF to user space. The Rust twin is generated from the object's BTF by
+/* The layout of all data passed from BPF to user space. The Rust twin is generated from the object's BTF by
  * libbpf-cargo (`types::…`); `watch/layout.rs` asserts the sizes below, so the two cannot drift apart.
  *
- * Aggregate mode: nothing crosses per event. Plain counters stand in one slot per CPU (no atomics: only that CPU
- * writes there); what needs a key stands in hashes that have room only for what is in use, and the slot keeps the last keys'
- * counts, so that an event rarely looks into one.
+ * Aggregate mode: no data is passed per event. Plain counters are in one slot per CPU (no atomics: only that CPU
+ * writes there). Counts with a key are in hashes that allocate only used entries, and the slot caches the last keys'
+ * counts, so that an event rarely accesses a hash.
  *
- * Recording, beside it: one `struct event` per event that decides a vehicle, over a ring buffer.
+ * Recording, in addition: one `struct event` per event that decides a delivery path, over a ring buffer.
  */
 #ifndef IOTRAIL_RECORD_H
 #define IOTRAIL_RECORD_H
 
 #define IOTRAIL_MAX_CPUS 1024 /* power of two: it masks an index; `open` refuses a larger machine */
 
-/* Interrupt vectors of the kernel's own that have a tracepoint. */
+/* The kernel's own interrupt vectors that have a tracepoint. */
 enum vector {
 	VEC_TIMER = 0,
 	VEC_RESCHED,
@@ -26,27 +26,27 @@ enum vector {
 
 #define SOFTIRQ_MAX 16 /* the kernel has 10; power of two: it masks an index */
 
-/* How a completion came to be posted, as observed; Rust names the vehicle (`path/delivery.rs`). */
+/* How a completion was posted, as observed; Rust names the delivery path (`path/delivery.rs`). */
 enum carrier {
 	BY_RUN_IN_SYSCALL = 0, /* task work inside system call `nr`; slept = 0 */
-	BY_RUN_AFTER_SLEEP,    /* the same, after a sleep that io_uring_enter's wait began; `waker` says who ended it */
-	BY_RUN_AT_EXIT,        /* task work on the way out of system call `nr` */
-	BY_RUN_AT_RETURN,      /* task work on return from an interrupt or exception; `entry` says which, `nr` the line */
+	BY_RUN_AFTER_SLEEP,    /* the same, after a sleep in io_uring_enter's wait; `waker` ended it */
+	BY_RUN_AT_EXIT,        /* task work at the exit of system call `nr` */
+	BY_RUN_AT_RETURN,      /* task work on return from an interrupt or exception: `entry`, and line `nr` */
 	BY_IRQ,                /* in the handler of interrupt line `nr` (native aio) */
-	BY_SOFTIRQ,            /* in softirq `nr`; `waker` is the interrupt before it, where it must have raised it */
-	BY_OTHER,              /* in the context of a thread that is neither a kernel worker nor watched */
+	BY_SOFTIRQ,            /* in softirq `nr`; `waker` is the interrupt before it, if it must have raised it */
+	BY_OTHER,              /* in a thread that is neither a kernel worker nor traced */
 	BY_KWORKER,            /* by a kernel worker (native aio) */
 	BY_SUBMITTER,          /* by the submitting thread itself (native aio) */
-	/* Of single requests only; by CPU these are counted in the slots. */
+	/* Only per request; per CPU these are counted in the slots. */
 	BY_SUBMISSION, /* while it was being submitted */
 	BY_SQPOLL,
 	BY_IOWQ,
 	BY_IOPOLL,
-	BY_OVERFLOW, /* it found the completion queue full: it is handed over later, by nobody knows what */
-	BY_TEARDOWN, /* by the kernel, which takes the ring down: nobody has it */
+	BY_OVERFLOW, /* it found the completion queue full: it is flushed later, by an unknown path */
+	BY_TEARDOWN, /* by the kernel, which tears the ring down: the program does not get it */
 };
 
-/* Who ended a sleep; or what was seen to be done in the entry that task work ran on return from. */
+/* What ended a sleep; or the action observed in the entry on whose return task work ran. */
 enum waker {
 	WAKER_NONE = 0,
 	WAKER_IRQ,    /* in the handler of interrupt line `waker_nr` */
@@ -55,7 +55,7 @@ enum waker {
 	WAKER_SOFTIRQ_OF_VECTOR, /* in a softirq that a kernel vector's handler raised */
 	WAKER_SOFTIRQ, /* in softirq `waker_nr`, raised by something else */
 	WAKER_OTHER,  /* a thread */
-	/* Of entries alone: */
+	/* Only for entries: */
 	FIRED_PAGE_FAULT,
 	FIRED_TIMER, /* a timer ended in no vector that has a tracepoint */
 };
@@ -67,7 +67,7 @@ struct delivery_key {
 	enum waker waker; /* with BY_RUN_AT_RETURN: what the entry did */
 	__u32 waker_nr;
 	__u32 waker_cpu;
-	__u32 ring; /* its number where counts are kept by ring, else 0 */
+	__u32 ring; /* its number if counts are kept by ring, otherwise 0 */
 };
 
 /* A return to user mode from an interrupt: its vector (or VEC_MAX for a device's) and the kernel entry beneath it. */
@@ -87,8 +87,8 @@ struct function_extent {
 };
 
 enum ipi_flag {
-	IPI_RESCHED = 1, /* reschedule; else a function call */
-	IPI_FOR_WATCHED = 2, /* a kick or a wake-up of a watched thread; else a watched thread sent it, for whomever */
+	IPI_RESCHED = 1, /* reschedule; otherwise a function call */
+	IPI_FOR_WATCHED = 2, /* a kick or a wake-up of a traced thread; otherwise sent by a traced thread, to any target */
 };
 
 struct ipi_key {
@@ -99,7 +99,7 @@ struct ipi_key {
 	__u32 pad;
 };
 
-/* Only its CPU writes what is counted of a line there. */
+/* Only its CPU writes the counts of a line there. */
 struct irq_key {
 	__u32 line;
 	__u32 cpu;
@@ -115,7 +115,7 @@ struct irq_count {
 	__u64 on_watched;
 	__u64 credited; /* those in which I/O of a watched process ended, see credit.h */
 	__u64 spent_ns; /* in the line's handler and in the softirqs that it raised; where `spans_timed` */
-	__u64 threaded; /* those whose work a thread did, see threaded.h */
+	__u64 threaded; /* those with an interrupt thread, see threaded.h */
 };
 
 /* A run of a line's handler, on whose behalf a thread works. */
@@ -133,7 +133,7 @@ struct raiser {
 	__u32 pending; /* raised, and not run since */
 };
 
-/* What was seen to be done in an entry to the kernel from user mode that is no system call. */
+/* The action observed in an entry to the kernel from user mode other than a system call. */
 struct fired {
 	__u64 entry; /* which entry: see entry_id */
 	__u64 done;  /* enum waker << 32 | line or enum vector: one word, since an interrupt may come while it is read */
@@ -141,17 +141,17 @@ struct fired {
 
 #define CREDITS_MAX 16 /* power of two: it masks an index */
 
-/* Whose thread is current, as far as it was seen. */
+/* Owner of the current thread, as observed. */
 enum current {
-	CURRENT_UNSEEN = 0, /* none that is watched, or one whose switch-in was not seen: ask the task */
-	CURRENT_SUBMITTER,  /* a watched thread of the program's own */
-	CURRENT_HELPER,     /* an SQPOLL or io-wq thread of a watched process */
+	CURRENT_UNSEEN = 0, /* not traced, or its switch-in was missed: check the task */
+	CURRENT_SUBMITTER,  /* a traced thread of the program */
+	CURRENT_HELPER,     /* an SQPOLL thread or io-wq worker of a traced process */
 };
 
 /* Rings and their counts. */
 #define OPCODES_MAX 128
-#define OPCODE_NONE 127 /* a completion of no request that can be told */
-#define OPCODE_INVALID 126 /* none of this kernel's; it calls the request a no-op then */
+#define OPCODE_NONE 127 /* a completion that cannot be attributed to a request */
+#define OPCODE_INVALID 126 /* unknown to this kernel, which then calls the request a no-op */
 #define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
 #define AIO_CMDS 16
 #define OPCODES_POSIX_AIO 112
@@ -161,7 +161,7 @@ enum posix_opcode {
 	POSIX_AIO_FSYNC,
 };
 
-/* The functions of POSIX AIO: what they are attached with. */
+/* The functions of POSIX AIO: the cookies of their probes. */
 enum posix_function {
 	FUNCTION_AIO_READ = 0,
 	FUNCTION_AIO_WRITE,
@@ -172,9 +172,9 @@ enum posix_function {
 
 struct op_count {
 	__u64 requests;
-	__u64 skips; /* of these, those that ask for no completion if they succeed */
+	__u64 skips; /* of these, requests that ask for no completion on success */
 	__u64 completions;
-	__u64 bytes; /* results that are not negative, summed */
+	__u64 bytes; /* sum of the results that are not negative */
 	__u64 errors;
 	__u64 shorts;
 	__u64 more;
@@ -184,15 +184,15 @@ struct op_count {
 	__u64 punted_asked;
 	__u64 punted_would_block;
 	__u64 punted_drained;
-	/* These are counted in the hash itself, and no CPU has a part of them: see op_part. */
+	/* These are counted only in the hash, not per CPU: see op_part. */
 	__u64 reporting; /* notifications whose send asked for a report of copies */
-	__u64 held;    /* notifications whose send was seen to be submitted, */
-	__u64 held_ns; /* and the time from there to the notification: so long the kernel held the buffer */
+	__u64 held;    /* notifications whose send was observed at its submission, */
+	__u64 held_ns; /* and the time from there to the notification: for this long the kernel held the buffer */
 	__u64 messages; /* completions that a message is: of IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING */
 	__u64 denied;  /* refused at their submission with EACCES: by the ring's or the task's restrictions, or by a filter */
 };
 
-/* What a CPU has of it until another key takes its cell: what most requests count. */
+/* A CPU's part of it until another key takes its cell: the counts of most requests. */
 struct op_part {
 	__u64 requests;
 	__u64 skips;
@@ -209,21 +209,21 @@ struct op_part {
 	__u64 punted_drained;
 };
 
-/* What is counted of a ring and no opcode. */
+/* Counts of a ring without an opcode. */
 struct ring_count {
 	__u64 inlined;
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;
 	__u64 overflows;
-	__u64 unseen; /* reaped, and their end was not seen (native aio) */
+	__u64 unseen; /* reaped without an observed end (native aio) */
 	__u64 waits;  /* io_uring_enter began to wait: in all, */
 	__u64 waits_min; /* with a time to wait for more than the first completion (min_wait_usec), */
 	__u64 waits_registered; /* with registered arguments, */
 	__u64 waits_no_iowait;  /* and outside of iowait */
 };
 
-/* Stands for the rings that have no number of their own, where not even their process is known. */
+/* Represents the rings without their own number whose process is unknown. */
 #define RING_OTHERS 0xffffffffu
 
 struct op_key {
@@ -231,7 +231,7 @@ struct op_key {
 	__u32 opcode;
 };
 
-/* Counts that the hashes do not hold yet. */
+/* Counts that are not in the hashes yet. */
 #define OP_CELLS 16
 #define RING_CELLS 4
 
@@ -246,7 +246,7 @@ struct ring_cell {
 	struct ring_count count;
 };
 
-/* Requests that an io_uring_enter was asked to submit with so many others. */
+/* Requests whose io_uring_enter was asked to submit this many. */
 struct batch_key {
 	__u32 ring;
 	__u32 batch;
@@ -254,14 +254,14 @@ struct batch_key {
 	__u32 wide;    /* each has two entries of the queue (IORING_SETUP_SQE_MIXED), and the batch is of entries */
 };
 
-/* A thread that uses a ring: by its number, where another process uses it by that of its use. */
+/* A thread that uses a ring: by the ring's number, or by that of its process's use of it. */
 struct ring_thread_key {
 	__u32 ring;
 	__u32 tid;
 };
 
 struct ring_thread {
-	__u64 waits; /* io_uring_enter began to wait so often */
+	__u64 waits; /* number of times that io_uring_enter started to wait */
 	char comm[16];
 };
 
@@ -270,7 +270,7 @@ struct buffer_key {
 	__u32 group;
 };
 
-/* Provided buffers of a group. What is no sum is of the thread that posts: of a ring that several threads post to, it may be torn. */
+/* Provided buffers of a group. Values other than sums are the posting thread's: if several threads post to a ring, they may be inconsistent. */
 struct buffer_count {
 	__u64 taken;
 	__u64 enobufs;
@@ -293,13 +293,13 @@ struct buffer_count {
 	__u16 pad;
 };
 
-/* What is lost where a map has no room, or the kernel no memory for an entry. */
+/* Losses when a map is full, or the kernel has no memory for an entry. */
 enum loss {
-	LOSS_THREAD = 0, /* a thread's state: what carried its completions is wrong then, not only too low */
+	LOSS_THREAD = 0, /* a thread's state: then the delivery paths of its completions are wrong, not only too low */
 	LOSS_COUNT,	 /* counts by ring and opcode, and completions' carriers */
 	LOSS_CALL,	 /* requests and results of native and POSIX AIO */
-	LOSS_CHILD,	 /* processes that should be watched, and are not */
-	LOSS_ERRNO,	 /* which errors there were */
+	LOSS_CHILD,	 /* processes that should be traced, and are not */
+	LOSS_ERRNO,	 /* errors by errno */
 	LOSS_INTERRUPT,	 /* interrupts, and returns from them */
 	LOSS_IPI,
 	LOSS_WORKER, /* io-wq workers */
@@ -313,17 +313,17 @@ struct segment {
 	__u32 ring;
 	__u32 count;
 };
-#define TRAILS_WAITING_MAX 512 /* completed, of one thread, that wait for their run */
+#define TRAILS_WAITING_MAX 512 /* completed, of one thread, waiting for their run */
 #define SEGMENTS_MAX 4 /* turns between rings that one thread posts to between two runs: beyond it they are in no order, and of a fifth ring counted as the fourth's */
 
-/* A ring, and when it was last seen to be in use here. */
+/* A ring, and the last time of its use here. */
 struct in_use {
 	__u32 ring;
 	__u32 jiffy;
 };
 #define IN_USE_MAX 4 /* power of two: it masks an index */
 
-/* What is issued while a chain of linked requests is submitted may be any of them. */
+/* A request issued while a chain of linked requests is submitted may be any of them. */
 enum links {
 	LINKED = 1,         /* it is one of a chain */
 	LINKED_TO_NEXT = 2,
@@ -335,24 +335,24 @@ enum links {
 struct cpu_slot {
 	/* hot: one completion touches these */
 	enum current current;
-	__u32 tid;     /* whose state stands in the next four, 0: nobody's */
-	__u64 pending; /* posted by that thread; what carried them isn't known yet */
+	__u32 tid;     /* owner of the state in the next four, 0: none */
+	__u64 pending; /* posted by that thread; their delivery path is unknown yet */
 	__u32 waiting; /* io_uring_enter began to wait */
 	__u32 slept;   /* and slept since */
-	enum waker waker; /* who ended the last sleep */
+	enum waker waker; /* what ended the last sleep */
 	__u32 waker_nr;
 	__u32 waker_cpu;
 	__u32 came_with; /* its flags when it came onto this CPU, and CAME; 0: it has begun to wait since */
 	__u32 came_stack; /* by what system calls moved their stack here then */
-	/* The rest of that thread's state where requests are followed. */
+	/* The rest of that thread's state if requests are traced. */
 	struct segment segments[SEGMENTS_MAX];
-	__u32 submitted;   /* by it since the last run or wait: so many at most can have completed inline */
+	__u32 submitted;   /* submissions since the last run or wait: at most this many can have completed inline */
 	__u32 submits;     /* it has submitted */
-	__u64 last_request; /* address of the one it submitted last */
-	__u64 invalid;      /* the same of the last one that was refused for its opcode */
+	__u64 last_request; /* address of the last one it submitted */
+	__u64 invalid;      /* the same for the last one that was refused for its opcode */
 	__u32 trails_waiting;
 	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
-	__u32 submitting;  /* the followed request whose submission is under way: index + 1 */
+	__u32 submitting;  /* the traced request being submitted: index + 1 */
 	enum links links;  /* of the request that it submitted last */
 	__u64 aio_submit_ns; /* while it is in io_submit: when it came, */
 	__u32 aio_tail;      /* and the end of the context's ring then, + 1 */
@@ -365,7 +365,7 @@ struct cpu_slot {
 	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another open request has too */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
-	__u64 worker_ns;   /* when the io-wq worker here could begin what it has just posted */
+	__u64 worker_ns;   /* earliest start, by the io-wq worker here, of the work that it has just posted */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
 	__u32 ring;
 	__u32 ring_epoch;
@@ -377,20 +377,20 @@ struct cpu_slot {
 	__u64 last_thread_waits;
 	__u64 running;     /* address of the current task, watched or not */
 	__u32 switched;    /* context switches of this CPU */
-	__u32 until_next;  /* of one in some: this one from now is followed; 0: none is drawn yet */
+	__u32 until_next;  /* 1 in N: number of the next request to trace; 0: none is drawn yet */
 	__u32 window_since; /* jiffies; see choose.h */
 	__u32 window_submits;
 	struct in_use in_use[IN_USE_MAX];
 	__u64 gaps; /* requests of which one in some is followed, those to `until_next` included */
-	__u64 chosen_whole;   /* to be followed, by what they stand for: themselves, */
+	__u64 chosen_whole;   /* to be traced, by weight: 1, */
 	__u64 chosen_sampled; /* or `one_in` */
-	__u64 came_later; /* requests that came while a window finished: none is followed */
-	__u64 addresses[4]; /* passing through: see address_of */
+	__u64 came_later; /* requests at the end of a window: none is traced */
+	__u64 addresses[4]; /* temporary: see address_of */
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;
 	__u64 inlined;
-	/* The last key of each kind, with what it counts and its hash does not hold yet: most events repeat the one before. */
+	/* The last key of each kind, with its counts that are not in the hash yet: most events repeat the previous key. */
 	struct delivery_key last_delivery;
 	__u64 last_delivery_count;
 	struct ipi_key last_ipi;
@@ -402,27 +402,27 @@ struct cpu_slot {
 	struct ring_cell rings[RING_CELLS];
 	__u64 handler_since, softirq_since;
 	/* context */
-	__u32 watched_here;    /* a watched thread is current */
-	__u32 kicks_watched;   /* the last kick asked for here was for a watched thread */
+	__u32 watched_here;    /* a traced thread is current */
+	__u32 kicks_watched;   /* the last kick requested here was for a traced thread */
 	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
 	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
 	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
-	struct raiser raiser;  /* who raised the one that runs */
+	struct raiser raiser;  /* raiser of the one that runs */
 	__u64 preempted;       /* address of the task that was preempted in a softirq, 0: none, */
 	__u32 preempted_softirq; /* the softirq's number + 1 */
 	struct raiser preempted_raiser; /* and who raised it */
-	struct fired fired;    /* by the watched thread's last entry */
+	struct fired fired;    /* by the traced thread's last entry */
 	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
 	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
 	__u64 stime;        /* kernel time of the current thread that is counted for a system call already, */
 	__u64 stime_since;  /* with the programs of `costly_since`; */
 	__u32 stime_tid;    /* whose it is */
-	__u32 untraced_caller; /* the thread whose system calls were found to be untraced last */
-	__u32 handlers;        /* of lines, that ran here: the serial of the last one */
-	__u32 unclaimed;       /* the last one in which a block request ended of which it can't be told whose it is */
-	__u32 credited[CREDITS_MAX]; /* serials that are credited already, by their last bits */
+	__u32 untraced_caller; /* the thread last found to be untraced in a system call */
+	__u32 handlers;        /* serial number of the last line handler that ran here */
+	__u32 unclaimed;       /* the last one in which a block request ended that cannot be attributed */
+	__u32 credited[CREDITS_MAX]; /* serial numbers that are attributed already, by their low bits */
 	/* counts */
 	__u64 runs;
 	__u64 run_batch[16]; /* runs by floor(log2(items)), the last one open-ended */
@@ -435,8 +435,8 @@ struct cpu_slot {
 	__u64 record_lost;     /* events that found the ring buffer full */
 	__u64 no_room;         /* chosen requests that were given up */
 	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
-	__u64 no_completion;   /* followed, and reused before a completion was seen */
-	__u64 skipped;         /* the same of those that ask for none if they succeed */
+	__u64 no_completion;   /* traced, and the slot reused before a completion was observed */
+	__u64 skipped;         /* the same for requests that ask for no completion on success */
 	__u64 aio_unseen;      /* requests of native aio whose submission's beginning was not seen */
 	__u64 posted;          /* completions, where requests are followed */
 	__u64 credits;         /* see credit.h */
@@ -463,11 +463,11 @@ struct thread_state {
 	struct segment segments[SEGMENTS_MAX];
 };
 
-/* What a number stands for: rings and contexts are numbered together. */
+/* The object of a number: rings and contexts share their numbering. */
 enum interface {
 	INTERFACE_IO_URING = 0,
 	INTERFACE_AIO,	     /* a context of native aio; it has as many entries as events */
-	INTERFACE_POSIX_AIO, /* all that a process does through it; its address is the tgid */
+	INTERFACE_POSIX_AIO, /* everything that a process does through it; its address is the tgid */
 };
 
 struct ring_info {
@@ -477,13 +477,13 @@ struct ring_info {
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
-	__u8 found;   /* not seen to be made */
-	__u8 tagged;  /* what is registered with it may have completions of its own: tags of resources, events of zero-copy receive */
-	__u16 gone;   /* it is torn down: no more events are its */
-	__u32 others; /* it stands for so many rings of that process, which found no room of their own; 0: for one */
-	__u32 first_jiffy; /* when it was first in use, and last: as far as something was counted of it; 0: nothing was */
+	__u8 found;   /* its creation was not observed */
+	__u8 tagged;  /* resources registered with it may have completions: tags, events of zero-copy receive */
+	__u16 gone;   /* it is torn down: later events are not its own */
+	__u32 others; /* number of rings of that process that it represents because they had no space; 0: one */
+	__u32 first_jiffy; /* times of its first and last use, as far as something was counted; 0: none */
 	__u32 last_jiffy;
-	__u32 of; /* this is another process's use of the ring of this number - 1; 0: it is a ring's own */
+	__u32 of; /* another process's use of ring number - 1; 0: a ring */
 	char comm[16];
 };
 
@@ -498,15 +498,15 @@ struct errno_key {
 
 struct process_info {
 	char comm[16];
-	__u64 executed_ns; /* when it became the program of that name, CLOCK_MONOTONIC; 0: not seen to */
-	__u64 leader;	   /* address of its first thread: it, and not another one of its number. 0: named by user space */
-	__u64 whole;	   /* watched from its beginning: what its threads that have ended ran, */
+	__u64 executed_ns; /* time of its exec, CLOCK_MONOTONIC; 0: not observed */
+	__u64 leader;	   /* address of its first thread, to detect a reused PID. 0: named by user space */
+	__u64 whole;	   /* traced from its start: CPU time of its exited threads, */
 	__u64 ran_ns;	   /* exactly, */
-	__u64 user_ns;	   /* and as the kernel shares it out, which may be by ticks */
+	__u64 user_ns;	   /* and as divided by the kernel, possibly by ticks */
 	__u64 system_ns;
 };
 
-/* A watched process that is no more. */
+/* An exited traced process. */
 struct ended {
 	char comm[16];
 	__u64 executed_ns;
@@ -515,12 +515,12 @@ struct ended {
 	__u32 pad;
 };
 
-/* A submission-queue thread that is no more. The kinds of record in one ring buffer differ in size. */
+/* An exited SQPOLL thread. The kinds of record in one ring buffer differ in size. */
 struct sq_ended {
 	__u64 ran_ns;
 	__u64 started_ns; /* CLOCK_MONOTONIC */
 	__u64 ended_ns;
-	__u64 sleeps; /* times that it gave its CPU away to wait, its end not included */
+	__u64 sleeps; /* voluntary context switches, without its exit */
 	__u32 tid;
 	__u32 tgid;
 	__u64 pad;
@@ -538,7 +538,7 @@ struct aio_key {
 };
 
 struct aio_request {
-	__u64 submitted_ns; /* of the last one; 0: it was not seen */
+	__u64 submitted_ns; /* of the last one; 0: not observed */
 	__u64 allocated_ns; /* the block layer had a request for it; this and the next three are 0 where it was not seen */
 	__u64 issued_ns;    /* the first one was issued to the driver */
 	__u64 ready_ns;	    /* the last one was done */
@@ -547,16 +547,16 @@ struct aio_request {
 	__u32 tid;
 	__u32 weight; /* how many it stands for; 0: it is not followed */
 	__s32 fd;     /* that the program named */
-	__u32 ended;  /* it is known what carried it; of so many, if several are open */
+	__u32 ended;  /* its delivery path is known; of this many, if several are open */
 	__u16 opcode;
-	__u16 more;     /* further ones that are open: their block was submitted again before its result was reaped */
+	__u16 more;     /* further open ones: their block was submitted again before its result was reaped */
 	__u16 followed; /* of several */
-	__u8 several;   /* so it was at a time: which result is whose cannot be told */
-	__u8 later;     /* it came while a window finished */
+	__u8 several;   /* several were open at one time: the results cannot be attributed */
+	__u8 later;     /* it arrived at the end of a window */
 	__u8 inlined;   /* it ended in its own io_submit */
 };
 
-/* The times of a followed one. CLOCK_MONOTONIC. */
+/* The stamps of a traced one. CLOCK_MONOTONIC. */
 struct reaped {
 	__u64 submitted_ns;
 	__u64 reaped_ns;
@@ -580,14 +580,14 @@ struct unregistered {
 	__u32 pad;
 };
 
-/* A completion in its ring's completion queue that is looked at until the program has taken it out (reap.h). */
+/* A completion in its ring's completion queue that is sampled until the program has reaped it (reap.h). */
 struct lying {
 	__u64 posted_ns;
 	__u64 starved_ns; /* the queue's, then */
-	__u32 end;    /* the queue's tail with it: it is taken out once the head is there */
+	__u32 end;    /* the queue's tail after it: it is reaped once the head is there */
 	__u32 ring;
 	__u32 weight;
-	__u32 depth;  /* what lay in the queue then, itself included */
+	__u32 depth;  /* completions in the queue then, including itself */
 };
 
 #define LYING_MAX 64 /* power of two: it masks an index */
@@ -596,33 +596,33 @@ struct lying {
 struct cq_backlog {
 	__u64 ring_address; /* 0: free */
 	__u64 rings;	    /* address of the memory that the kernel and the program share, when the first of them was posted */
-	__u64 looked_ns;    /* all that is here was seen to lie there then, but for what was posted later */
+	__u64 looked_ns;    /* all entries here were observed in the queue then, except those posted later */
 	__u64 task;	    /* the thread that used the ring last, */
-	__u64 starved_ns;   /* how long that waited for a CPU while something lay here, */
+	__u64 starved_ns;   /* time for which it waited for a CPU while completions were here, */
 	__u64 checked_ns;   /* up to here */
-	__u64 due_ns;	    /* when as many completions were there as a wait had asked for, */
+	__u64 due_ns;	    /* time at which the number of completions that a wait requested was available, */
 	__u32 due_end;	    /* up to here */
 	__u32 wanted_end;   /* the tail that a wait waits for, */
-	__u32 wanted;	    /* where one does */
-	__u32 busy;	    /* somebody is at it */
+	__u32 wanted;	    /* if any */
+	__u32 busy;	    /* locked */
 	__u32 first;	    /* of `entries` */
 	__u32 count;
-	__u32 posted;	    /* completions that could have been chosen so far */
-	__u32 thinned;	    /* half of them were left out so many times, for want of room */
+	__u32 posted;	    /* completions eligible for sampling so far */
+	__u32 thinned;	    /* number of times that half of them were dropped for lack of space */
 	__u32 cq_entries;
-	__u32 deepest;	    /* the most that were seen to lie there at a time */
-	__u32 tid;	    /* the thread's number; 0: it is not known */
+	__u32 deepest;	    /* the maximum observed in the queue */
+	__u32 tid;	    /* the thread's number; 0: unknown */
 	__u32 pad;
 	struct lying entries[LYING_MAX];
 };
 
-/* What became of one. CLOCK_MONOTONIC. */
+/* Outcome of one. CLOCK_MONOTONIC. */
 struct stay {
 	__u64 posted_ns;
-	__u64 not_yet_ns; /* the last time that it was seen to lie there */
-	__u64 gone_ns;	  /* the first time that it was seen not to; 0: it never was */
-	__u64 due_ns;	  /* from when on the program, if it waited for more, had as many as it had asked for; 0: it never had */
-	__u64 starved_ns; /* of its time there, while the program's thread waited for a CPU */
+	__u64 not_yet_ns; /* the last time at which it was observed in the queue */
+	__u64 gone_ns;	  /* the first time at which it was not; 0: never */
+	__u64 due_ns;	  /* time from which the program, if it waited for more, had as many as requested; 0: never */
+	__u64 starved_ns; /* part of its time there in which the program's thread waited for a CPU */
 	__u32 ring;
 	__u32 weight;
 	__u32 depth;
@@ -631,12 +631,12 @@ struct stay {
 	__u32 pad;
 };
 
-/* Completions that could not be looked at. */
+/* Completions that could not be sampled. */
 enum stay_loss {
 	STAY_NO_QUEUE = 0, /* of too many rings */
-	STAY_BUSY,	   /* somebody else was looking */
-	STAY_DROPPED,	   /* the memory that holds the queue's head is another one now, or makes no sense */
-	STAY_LOST,	   /* seen, but the ring buffer was full */
+	STAY_BUSY,	   /* locked by another CPU */
+	STAY_DROPPED,	   /* the memory of the queue's head has changed, or its content is invalid */
+	STAY_LOST,	   /* observed, but the ring buffer was full */
 	STAY_LOSS_MAX,
 };
 
@@ -662,17 +662,17 @@ enum punt {
 
 enum trail_mark {
 	TRAIL_LINKED = 1,    /* it is linked to the request before it, */
-	TRAIL_HEAD = 4,	     /* or another one to it */
-	TRAIL_THROTTLED = 2, /* the block layer held its first bio back, and a thread of the kernel queued it */
-	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not there for all of its life */
+	TRAIL_HEAD = 4,	     /* or another request to it */
+	TRAIL_THROTTLED = 2, /* blk-throttle held its first bio back, and a kernel thread queued it */
+	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not attached for all of its life */
 };
 
-/* One request, from its submission to what carried its completion. A stamp of 0: not seen. CLOCK_MONOTONIC. */
+/* One request, from its submission to its delivery path. A stamp of 0: not observed. CLOCK_MONOTONIC. */
 struct trail {
 	__u64 request;
 	__u64 task; /* of the submitter */
 	__u64 user_data;
-	__u64 buffer; /* where a read puts its bytes; 0: not asked, see memory.bpf.c */
+	__u64 buffer; /* destination of a read; 0: not read, see memory.bpf.c */
 	__s64 offset; /* in the file; negative: it has none, or the file's own position */
 	__u64 submitted_ns;
 	__u64 issued_ns;
@@ -705,13 +705,13 @@ struct trail {
 	__u32 enter_batch; /* 0: not submitted by io_uring_enter */
 	__s32 result;
 	__u32 cqe_flags;
-	enum waker woken_by; /* as `waker`, whichever way its completion came */
+	enum waker woken_by; /* as `waker`, for any delivery path */
 	__u32 woken_by_nr;
 	__u32 woken_by_cpu;
 	__u32 run_items;
 	__u32 position; /* its place among the pending */
-	__u32 next;     /* the one that completed before it: index + 1 */
-	__u32 serial;   /* of its place in the table: a block request may name one that is over */
+	__u32 next;     /* the previously completed one: index + 1 */
+	__u32 serial;   /* generation of its slot: a block request may refer to an earlier request */
 	__u32 bios;     /* on their way */
 	__u32 block_requests;
 	enum course course;
@@ -722,9 +722,9 @@ struct trail {
 	__u32 switched; /* that CPU's count then */
 	__u32 switches; /* and since, at the posting; all ones: not known */
 	__u16 opcode;
-	__u16 skips; /* it asks for no completion if it succeeds */
-	__u32 weight; /* how many requests it stands for: the inverse of its chance to be chosen */
-	__u32 shots; /* completions of this request that came before (multishot) */
+	__u16 skips; /* it requests no completion on success */
+	__u32 weight; /* weight: the inverse of its probability to be selected */
+	__u32 shots; /* earlier completions of this request (multishot) */
 	enum trail_mark marks;
 	__u32 site_weight; /* requests that its user stack stands for, times `weight`; 0: none was taken */
 	__u64 site; /* the user stack at its submission, as in a site_key */
@@ -733,27 +733,27 @@ struct trail {
 	__u32 device; /* of its superblock, as the kernel has it */
 	__u32 generation;
 	__u32 file; /* type of that file (S_IFMT of its mode), and enum file_flag */
-	__s32 fd;   /* the descriptor, or the index of a fixed file; of an operation without a file it says nothing */
+	__s32 fd;   /* the descriptor, or the index of a fixed file; meaningless for an operation without a file */
 };
 
 enum file_flag {
-	FILE_SEEN = 1 << 16,	  /* the file was looked at */
+	FILE_SEEN = 1 << 16,	  /* the file was read */
 	FILE_FIXED = 1 << 17,	  /* it was named by the index of a fixed file */
-	FILE_DELETED = 1 << 18,	  /* it has no name any more */
+	FILE_DELETED = 1 << 18,	  /* it has no name any longer (deleted) */
 	FILE_ANONYMOUS = 1 << 19, /* it has no inode of its own (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
 };
 
-/* A file is told by these; its numbers alone may be used again. */
+/* The identity of a file; its numbers may be reused. */
 struct file_key {
 	__u64 inode;
 	__u32 device;
 	__u32 generation;
 };
 
-/* The last part of a file's name, once for each file. */
+/* The last component of a file's name, once per file. */
 struct file_name {
 	struct file_key key;
-	char name[80]; /* ends with zero; what is longer is cut off */
+	char name[80]; /* ends with zero; longer names are truncated */
 };
 
 enum event_kind {
@@ -765,16 +765,16 @@ enum event_kind {
 	EVENT_WOKEN,	    /* `waker`, `waker_nr`, on `cpu`; `tid` is the woken thread's */
 };
 
-/* Who posted a completion. */
+/* The poster of a completion. */
 enum poster {
-	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or by a run: the events after it tell */
+	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or by a run: the following events decide */
 	POSTED_BY_SQPOLL,
 	POSTED_BY_IOWQ,
 	POSTED_BY_IOPOLL,
 };
 
 enum event_flag {
-	EVENT_FINISHED = 1, /* the system call has its result: it is on its way out */
+	EVENT_FINISHED = 1, /* the system call has its result and is about to exit */
 	EVENT_LOOPED = 2,   /* a deferred run that went round its list more than once */
 	EVENT_ASLEEP = 4,   /* it leaves the CPU to sleep, not because it was preempted */
 };
@@ -794,7 +794,7 @@ struct event {
 	enum event_flag flags; /* any of them together */
 };
 
-/* Functions of a sleeper's kernel stack that are kept, the innermost ones. */
+/* Kept functions of a sleeper's kernel stack, the innermost ones. */
 #define SLEEP_FRAMES 32
 
 struct sleep_stack {
@@ -804,11 +804,11 @@ struct sleep_stack {
 enum sleep_flag {
 	SLEEP_DEEP = 1,	   /* uninterruptible */
 	SLEEP_IO = 2,	   /* counted as waiting for I/O */
-	SLEEP_SAMPLED = 4, /* a short one, whose stack was taken as one of many */
+	SLEEP_SAMPLED = 4, /* a short sleep, whose stack represents several */
 	SLEEP_LOCK = 8,	   /* futex(2) waits for a lock that another thread has */
 };
 
-/* Sleeps of one thread that cannot be told apart. */
+/* Indistinguishable sleeps of one thread. */
 struct sleep_key {
 	__u64 stack;  /* its hash; 0: not taken */
 	__u32 thread; /* its number in `thread_totals` */
@@ -824,7 +824,7 @@ struct sleep_sum {
 };
 #define HOLDER_UNSEEN 0xffffffff
 
-/* What the kernel counts for a thread all the time. */
+/* The kernel's own counters of a thread. */
 struct thread_counters {
 	__u64 ns; /* when they were read */
 	__u64 ran_ns;
@@ -833,7 +833,7 @@ struct thread_counters {
 	__u64 system_ns;
 };
 
-/* A thread's states but sleeps, as far as its switches were seen; and its counters from one end of the accounted time to the other. */
+/* A thread's states except sleeps, as far as its switches were observed; and its counters at both ends of the accounted time. */
 struct thread_total {
 	struct thread_counters began;
 	struct thread_counters ended;
@@ -850,7 +850,7 @@ struct thread_total {
 	__u32 unused;
 };
 
-/* Who had the CPU that a thread waited for. */
+/* The thread on the CPU that a thread waited for. */
 struct holder_key {
 	__u32 thread; /* as in a sleep_key */
 	__u32 tid;    /* 0: the CPU was idle */
@@ -861,7 +861,7 @@ struct holder {
 	char comm[16];
 };
 
-/* Kernel time of one thread in one system call, as the timer tick counts it. */
+/* Kernel time of one thread in one system call, by ticks. */
 struct kernel_key {
 	__u32 thread;
 	__u32 nr;
@@ -877,24 +877,24 @@ enum thread_doing {
 
 /* The state of a thread's account, kept with the thread. */
 struct thread_account {
-	__u64 since;  /* when the present state began; 0: it is not accounted now */
-	__u64 off_ns; /* how long it was off the CPU before it came onto it; a part of this was the wait for the CPU */
-	__u64 ready_ns; /* the end of this, from its wake-up; 0: the wake-up was not seen */
+	__u64 since;  /* start of the present state; 0: not accounted now */
+	__u64 off_ns; /* duration of its time off the CPU before the present run; a part of this was the wait for the CPU */
+	__u64 ready_ns; /* the last part of this, from its wake-up; 0: the wake-up was not observed */
 	__u64 woken_ns; /* its last wake-up */
 	__u64 queued_ns; /* this and the next are those of `thread_counters` when it left the CPU */
 	__u64 ran_ns;
 	enum thread_doing doing;
-	__u32 number; /* 0: not met yet */
+	__u32 number; /* 0: not yet seen */
 	__u32 closed; /* the span that its account was closed in */
 	__s32 slept_in; /* the system call that it slept in last; -1: none since that one returned */
 	__u32 samples;
-	__u32 holder_tid; /* who had the CPU before the present run; HOLDER_UNSEEN: not known */
+	__u32 holder_tid; /* previous user of the CPU before the present run; HOLDER_UNSEEN: unknown */
 	struct holder holder;
 	__u64 stime; /* kernel time that is counted for a system call already */
 	struct sleep_key sleep; /* the one under way, or the last */
 	struct sleep_key last;	/* `sum` is of these, until there are others */
-	__u64 site; /* the user stack of the sleep under way, as in a site_key */
-	__u32 site_weight; /* sleeps that it stands for; 0: none was taken */
+	__u64 site; /* the user stack of the current sleep, as in a site_key */
+	__u32 site_weight; /* weight of that sleep; 0: no stack was taken */
 	__u32 pad;
 	__u64 sited_ns; /* its time on a CPU when that was sampled last; 0: not yet */
 	struct sleep_sum sum;
@@ -904,17 +904,17 @@ struct thread_account {
 #define USER_FRAMES 32
 #define STUB_CALLERS 4
 
-/* A user stack, once for each that differs. */
+/* A user stack, once per distinct stack. */
 struct user_stack {
 	__u64 hash;
-	__u64 callers[STUB_CALLERS]; /* perhaps where functions without frames return to, the innermost first; unused ones are 0 */
+	__u64 callers[STUB_CALLERS]; /* possible return addresses of functions without frames, the innermost first; unused ones are 0 */
 	__u64 frames[USER_FRAMES]; /* innermost first; unused ones are 0 */
 	__u32 tgid;
 	__u32 tid;
 	char comm[16];
 };
 
-/* What a call site does. */
+/* Actions of a call site. */
 enum site_kind {
 	SITE_SLEEPS = 0, /* in system call `nr` */
 	SITE_CALLS,	 /* makes it */
@@ -937,14 +937,14 @@ struct site_sum {
 	__u64 samples;
 };
 
-/* Events of one kind on one CPU, some of which have their stacks taken. */
+/* Events of one kind on one CPU, some with their stacks. */
 struct site_class {
 	__u32 since; /* jiffies */
 	__u32 taken;
 	__u32 until_next;
 };
 
-/* How a system call waits, so far as that decides what its result means. */
+/* How a system call waits, as far as it decides the meaning of the result. */
 enum wait_kind {
 	WAIT_NONE = 0,
 	WAIT_ENTER,  /* io_uring_enter(2) */
@@ -958,12 +958,12 @@ enum wait_kind {
 /* System calls of one number. */
 struct call_count {
 	__u64 count;
-	/* Of those that wait: how they ended. */
+	/* For calls that wait: how the waits ended. */
 	__u64 completions;
 	__u64 time_limits;
 	__u64 signals;
 	__u64 nothing;
-	__u64 partial; /* of `time_limits`: with fewer completions than were waited for */
+	__u64 partial; /* of `time_limits`: with fewer completions than requested */
 };
 #define CALLS_MAX 512 /* power of two: it masks an index */
 
@@ -984,7 +984,7 @@ struct wake {
 	__u64 count; /* of the sampled waits */
 	__u32 mode;
 	__u32 unused;
-	char name[16]; /* the last part of its path: that of a socket is its protocol's */
+	char name[16]; /* the last component of its path; for a socket, the name of its protocol */
 };
 
 #endif

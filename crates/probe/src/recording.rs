@@ -1,4 +1,4 @@
-//! Recording beside the aggregation: the events that decide the vehicles, drained into a bounded buffer.
+//! Recording in addition to the aggregation: the events that decide the delivery paths, drained into a bounded buffer.
 //!
 //! Costs 64 bytes of ring buffer and 56 bytes here per event; a blocking read at depth 1 has about six.
 
@@ -19,16 +19,16 @@ use iotrail_schema::waker::Line;
 
 const _: () = assert!(size_of::<types::event>() == 56);
 
-/// How much a recording may hold.
+/// Limits of a recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Capacity {
-    /// Between the probes and the reader: a power of two, of whole pages. It must hold what comes between two drains.
+    /// Size of the ring buffer: a power of two, in whole pages. It must have space for the events between two drains.
     pub ring_bytes: u32,
-    /// All in all; later ones are dropped, and counted.
+    /// Total number; later events are dropped and counted.
     pub events: usize,
 }
 
-/// What was recorded over one watched span.
+/// The recording of one traced span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
     /// In the order of time.
@@ -68,13 +68,13 @@ impl Recorder {
         Ok(Recorder { ring: builder.build()?, kept })
     }
 
-    /// Takes over what stands in the ring buffer.
+    /// Moves the events from the ring buffer.
     pub(super) fn drain(&self) -> Result<()> {
         let failed = |e| Error::machine("cannot read the recorded events", "report this").because(e);
         self.ring.consume().map_err(failed)
     }
 
-    /// Forgets what was recorded so far.
+    /// Discards the events so far.
     pub(super) fn restart(&self) -> Result<()> {
         self.drain()?;
         let mut kept = self.kept.borrow_mut();
@@ -83,7 +83,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes out what was recorded.
+    /// Returns the recorded events.
     pub(super) fn take(
         &self,
         lost: u64,
@@ -93,7 +93,7 @@ impl Recorder {
         self.drain()?;
         let mut kept = self.kept.borrow_mut();
         let mut raw = std::mem::take(&mut kept.events);
-        // CPUs fill the buffer side by side, and an interrupt's events go between the stamp and the place of the thread's.
+        // CPUs fill the buffer concurrently, and an interrupt's events may come between the stamp and the slot of the thread's.
         raw.sort_by_key(|e| e.time_ns);
         let line = |irq: u32| Line { irq, name: interrupts.and_then(|p| carrier::handler(p, irq)) };
         let events = raw.iter().map(|e| event(e, symbols, &line)).collect::<Result<_>>()?;
@@ -101,11 +101,11 @@ impl Recorder {
     }
 }
 
-/// A record in words.
+/// Decodes a record.
 fn event(raw: &types::event, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Result<Event> {
     use types::{event_flag as f, event_kind as k};
     let has = |flag: f| raw.flags.0 & flag.0 != 0;
-    // A negative number of a system call is none: an interrupt or exception.
+    // A negative system-call number means an interrupt or exception.
     let syscall = u32::try_from(raw.nr).ok();
     let what = match raw.kind {
         k::EVENT_COMPLETE => What::Complete { by: poster(raw.poster)? },

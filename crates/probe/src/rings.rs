@@ -1,4 +1,4 @@
-//! What was counted by ring or context and opcode, as plain data.
+//! Counts by ring or context and opcode, as plain data.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use iotrail_schema::trace_record::BufferGroup;
 use iotrail_schema::trail::Course;
 use iotrail_stats::estimate::Stratum;
 
-/// One io_uring instance of a watched process.
+/// One io_uring instance of a traced process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingCounts {
-    /// Number within the watched span, from 0: that of `Trail::ring`.
+    /// Number in the traced span, from 0: that of `Trail::ring`.
     pub ring: u32,
-    /// The process that made it, or was first seen to use it; or the other one.
+    /// The process that created it or used it first; or the process of this use.
     pub tgid: u32,
     pub comm: String,
-    /// Setup flags as the kernel has them (IORING_SETUP_…).
+    /// Setup flags of the kernel (IORING_SETUP_…).
     pub setup_flags: u32,
     pub sq_entries: u32,
     pub cq_entries: u32,
-    /// It was not seen to be made: it was there before.
+    /// Its creation was not observed: it existed before.
     pub found: bool,
-    /// The ring of this number is meant, and these are the counts of another process that uses it; `None`: a ring of its own.
+    /// Number of the ring whose use by another process these counts are; `None`: a ring.
     pub of: Option<u32>,
-    /// From the first to the last event that was counted of it, to a tick of the kernel; `None`: too few ticks to tell.
+    /// From its first to its last counted event, to a tick of the kernel; `None`: too few ticks.
     pub active_ns: Option<u64>,
     /// Completions that found the completion queue full.
     pub overflows: u64,
@@ -35,14 +35,14 @@ pub struct RingCounts {
     /// Provided buffers, by group.
     pub buffers: Vec<BufferGroup>,
     pub batches: Batches,
-    /// Those that submitted followed requests or waited, by their numbers.
+    /// Threads that submitted traced requests or waited, by thread ID.
     pub threads: Vec<ThreadCounts>,
     pub opcodes: Vec<OpcodeCounts>,
     /// Sums to the completions of `opcodes`, `unknown` included.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// Waits for a ring's completions that began in io_uring_enter.
+/// Waits for a ring's completions that started in io_uring_enter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitCounts {
     pub all: u64,
@@ -68,11 +68,11 @@ pub struct RegisterCounts {
 pub struct ThreadCounts {
     pub tid: u32,
     pub comm: String,
-    /// Times that io_uring_enter began to wait in it for this ring's completions.
+    /// Number of times that io_uring_enter started to wait in it for this ring's completions.
     pub waits: u64,
 }
 
-/// What there was of rings or contexts that are not told one by one: too many of them, and these the least busy.
+/// Sums of the rings or contexts without their own record: the least busy beyond a maximum number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OtherCounts {
     /// `None`: io_uring.
@@ -93,7 +93,7 @@ pub struct OtherCounts {
 pub enum ContextKind {
     /// One context of native aio.
     Libaio,
-    /// All that one process does through glibc's POSIX AIO.
+    /// All of one process's use of glibc's POSIX AIO.
     PosixAio,
 }
 
@@ -110,24 +110,24 @@ impl ContextKind {
 /// One context of native aio, or one process's POSIX AIO.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextCounts {
-    /// Number within the watched span: rings and contexts are numbered together.
+    /// Number in the traced span: rings and contexts share their numbering.
     pub context: u32,
     pub kind: ContextKind,
     pub tgid: u32,
     pub comm: String,
-    /// Events that its ring holds; `None`: it has none.
+    /// Capacity of its event ring; `None`: it has none.
     pub entries: Option<u32>,
-    /// It was not seen to be made.
+    /// Its creation was not observed.
     pub found: bool,
     /// As [`RingCounts::active_ns`].
     pub active_ns: Option<u64>,
-    /// Their completions are the results that were seen to be reaped.
+    /// Their completions are the results that were observed to be reaped.
     pub opcodes: Vec<OpcodeCounts>,
-    /// Of the completions that were seen to end or to be reaped.
+    /// Of the completions that were observed to end or to be reaped.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// The times of a followed request of a context. CLOCK_MONOTONIC.
+/// The stamps of a traced request of a context. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reaped {
     pub context: u32,
@@ -138,7 +138,7 @@ pub struct Reaped {
     pub seen: ReapedStamps,
     /// As [`iotrail_schema::trail::RequestTrace::weight`].
     pub weight: u32,
-    /// That the program named.
+    /// The user data that the program set.
     pub fd: i32,
     pub result: i64,
 }
@@ -165,20 +165,20 @@ pub struct OpcodeCounts {
     pub punted_asked: u64,
     pub punted_would_block: u64,
     pub punted_drained: u64,
-    /// Outcomes that were seen: `errors`, `short`, `denied` and `errnos` are of these. `None`: all were seen.
+    /// Observed results: `errors`, `short`, `denied` and `errnos` are among these. `None`: all were observed.
     pub seen: Option<u64>,
     /// (positive errno, count)
     pub errnos: Vec<(i32, u64)>,
 }
 
 impl OpcodeCounts {
-    /// Requests that have not ended. One that asked for no completion of a success may have ended.
+    /// Requests that have not ended. A request without a completion on success may have ended.
     pub fn in_flight(&self) -> u64 {
         let ended = self.completions.saturating_sub(self.more + self.messages) + self.unposted + self.skips;
         self.requests.saturating_sub(ended)
     }
 
-    /// Each number made of its own and the same of `other`; those of errnos that only `other` has come behind.
+    /// Combines each number with that of `other`; errnos that only `other` has are appended.
     pub fn combine(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
         let OpcodeCounts {
             opcode: _,
@@ -239,86 +239,86 @@ impl OpcodeCounts {
     }
 }
 
-/// A watched process as the programs know it.
+/// A traced process in the programs' data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     pub tgid: u32,
-    /// Its program's name, or that of the thread that made it or was met at its I/O.
+    /// Its program's name, or that of the thread that created it or issued the I/O at which it was found.
     pub comm: String,
-    /// When it was seen to become that program, CLOCK_MONOTONIC; 0: it was not.
+    /// Time of its exec, CLOCK_MONOTONIC; 0: not observed.
     pub executed_ns: u64,
 }
 
-/// A submission-queue thread of a watched process that has ended. Times are of CLOCK_MONOTONIC.
+/// An exited SQPOLL thread of a traced process. Times are CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndedSqThread {
     pub tgid: u32,
     pub tid: u32,
     pub started_ns: u64,
     pub ended_ns: u64,
-    /// On a CPU, from its beginning to its end.
+    /// CPU time, from its start to its exit.
     pub ran_ns: u64,
-    /// Times that it gave its CPU away to wait.
+    /// Voluntary context switches.
     pub sleeps: u64,
 }
 
-/// What became of the requests that were chosen to be followed.
+/// Outcome of the requests selected for tracing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FollowLoss {
-    /// Given up: no room to keep them.
+    /// Given up: no memory to keep them.
     pub no_room: u64,
-    /// Whole, but the ring buffer was full.
+    /// Complete, but the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Their place was used again before a completion was seen: it overflowed, or was missed.
+    /// Their slot was reused before a completion was observed: it overflowed, or was missed.
     pub no_completion: u64,
-    /// They asked for no completion if they succeed (IOSQE_CQE_SKIP_SUCCESS), and none was seen.
+    /// They requested no completion on success (IOSQE_CQE_SKIP_SUCCESS), and none was observed.
     pub skipped: u64,
-    /// Of the others, not complete when watching ended.
+    /// Of the others, not complete at the end of the trace.
     pub unfinished: u64,
-    /// Native aio's that were complete, and POSIX AIO's, whose result was not seen to be reaped.
+    /// Complete ones of native aio, and all of POSIX AIO, whose result was not observed to be reaped.
     pub unreaped: u64,
-    /// All requests that were chosen to be followed.
+    /// All requests selected for tracing.
     pub chosen: Chosen,
-    /// Completions of multishot requests that another one shares its user data with, and of native aio's that another one shares its
-    /// control block with.
+    /// Completions of multishot requests whose user data another request shares, and of native aio whose
+    /// control block another request shares.
     pub shared: u64,
-    /// Requests of which only one in `one_in` was chosen.
+    /// Requests of which only 1 in `one_in` was selected.
     pub sampled_from: u64,
-    /// Requests that came while windows finished: none of them was chosen.
+    /// Requests at the ends of windows: none of them was selected.
     pub came_later: u64,
 }
 
-/// Chosen requests by the power of two below the number that their io_uring_enter was asked to submit: each worth its share of it.
+/// Selected requests by the power of two below the number that their io_uring_enter was asked to submit, each with its share of it as weight.
 pub type Batches = BTreeMap<u64, Stratum>;
 
-/// Requests that were chosen to be followed, by what they stand for.
+/// Requests selected for tracing, by weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Themselves alone.
+    /// With weight 1.
     pub whole: u64,
     /// `one_in` each.
     pub sampled: u64,
 }
 
-/// Followed requests of one opcode that were in flight when watching ended.
+/// Traced requests of one opcode that were in flight at the end of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenCounts {
-    /// `None`: one of the others.
+    /// `None`: one without its own record.
     pub ring: Option<u32>,
     pub tgid: u32,
     pub opcode: String,
-    /// What they waited in, as far as it was seen.
+    /// The stage in which they waited, as far as observed.
     pub course: Course,
     pub requests: u64,
-    /// What they stand for.
+    /// The sum of their weights.
     pub estimated: u64,
-    /// Of them, those that had completions already (multishot).
+    /// Of them, requests with earlier completions (multishot).
     pub multishot: u64,
     /// Since the submission of the oldest.
     pub oldest_ns: u64,
     /// Its user data.
     pub user_data: u64,
-    /// The file that it waited for, and what the program named that by.
+    /// The file that it waited for, and the program's name for it.
     pub file: Option<FileSeen>,
     pub descriptor: Option<Descriptor>,
 }

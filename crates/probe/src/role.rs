@@ -1,20 +1,20 @@
-//! What the BPF programs are for.
+//! Purposes of the BPF programs.
 
-/// What a program is for; decides which runs want it.
+/// Purpose of a program, which decides the runs that need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// io_uring's completions, counted by CPU alone.
+    /// io_uring's completions, counted only by CPU.
     Completion,
-    /// What carried io_uring's completions.
+    /// Delivery paths of io_uring's completions.
     Ring,
-    /// Requests by ring and opcode, the stages of the followed ones, the processes' children.
+    /// Requests by ring and opcode, the stages of the traced ones, child processes.
     Follow,
     /// Native aio's completions.
     Aio,
-    /// What programs of others' ask of native and POSIX AIO.
+    /// Other programs' use of native and POSIX AIO.
     AioCalls,
     /// Context, interrupts and switches: every run.
     Counts,
-    /// System calls that the load does not issue itself; costs on each of them.
+    /// System calls that the load does not issue itself; costs time on each of them.
     Syscalls,
 }

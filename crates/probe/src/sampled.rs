@@ -1,4 +1,4 @@
-//! What the samples of one span say: shares of the CPU by place. Pure.
+//! Results of the samples of one span: shares of the CPU by place. Pure.
 
 use std::collections::BTreeSet;
 
@@ -14,31 +14,31 @@ pub struct Profile {
     pub clock: Clock,
     pub hz: u32,
     pub samples: Vec<Sample>,
-    /// Samples of programs that are not watched.
+    /// Samples of untraced programs.
     pub unwatched: u64,
     /// Samples that the span has periods for, over all CPUs; `None`: paced by cycles.
     pub expected: Option<u64>,
-    /// Samples that found a map full, and, paced by time, expected ones that did not come (the timer was late by more than
+    /// Samples that found a map full, and, if paced by time, expected samples that did not come (the timer was late by more than
     /// a period, or no program ran).
     pub lost: u64,
 }
 
-/// As a measurement holds it.
+/// In the form of a measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuShares {
     /// All places, in their order.
     pub shares: Vec<CpuShare>,
     pub how: CpuSamples,
-    /// The samples that the shares are of.
+    /// The samples on which the shares are based.
     pub samples: Vec<Sample>,
 }
 
-/// Functions listed of what no table knows.
+/// Maximum listed functions that no table knows.
 const LISTED: usize = 10;
 
 impl Profile {
-    /// Shares of the watched threads' samples and of the idle ones of `idle_on`; `None`: of the CPUs that a watched thread
-    /// was seen on.
+    /// Shares of the traced threads' samples and of the idle ones of `idle_on`; `None`: of the CPUs on which a traced thread
+    /// was sampled.
     pub fn shares(self, idle_on: Option<&[u32]>) -> CpuShares {
         let idle_cpus: BTreeSet<u32> = match idle_on {
             Some(cpus) => cpus.iter().copied().collect(),

@@ -1,11 +1,11 @@
-//! Counts of events whose programs were attached part of the time, expanded to all of it.
+//! Counts of events whose programs were attached part of the time, expanded to the complete time.
 
 use iotrail_stats::expansion::{self, Rest, Window};
 
-/// Counts up to some moment, or between two.
+/// Counts up to a time, or between two times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// The moment, or the time between the two.
+    /// The time, or the duration between the two.
     pub ns: u64,
     pub completions: u64,
     /// By [`Sampled`].
@@ -30,7 +30,7 @@ impl Sums {
     }
 }
 
-/// A number that is estimated if its programs are attached part of the time.
+/// A number that is estimated if its programs are attached only part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampled {
     Syscalls,
@@ -58,7 +58,7 @@ impl Sampled {
         Sampled::TaskWorkRuns,
     ];
 
-    /// Those of programs that can be attached in windows without the others.
+    /// Counts of programs that can be attached in windows separately.
     pub fn is_costly(self) -> bool {
         matches!(self, Sampled::Syscalls | Sampled::StrayCalls | Sampled::PreadPwriteCalls | Sampled::DeviceIrqs)
     }
@@ -85,9 +85,9 @@ pub struct SampledEvents {
     /// While they stayed attached.
     pub(crate) whole: Sums,
     windows: Vec<Sums>,
-    /// Over the accounted time; events of these programs only as far as they were seen.
+    /// Over the accounted time; events of these programs only as far as observed.
     pub all: Sums,
-    /// Of the programs, as a share of the CPU time that is traced; the highest that was measured.
+    /// Cost of the programs, as a share of the traced CPU time; the highest measurement.
     cost: f64,
 }
 
@@ -104,7 +104,7 @@ impl SampledEvents {
         self.windows.push(seen);
     }
 
-    /// The programs were detached at some time.
+    /// Whether the programs were ever detached.
     pub fn is_sampled(&self) -> bool {
         self.whole.ns < self.all.ns
     }
@@ -113,14 +113,14 @@ impl SampledEvents {
         self.windows.len() as u64
     }
 
-    /// All counts that were seen.
+    /// All observed counts.
     pub fn seen(&self) -> Sums {
         let mut sum = self.whole;
         self.windows.iter().for_each(|w| sum.add(w));
         sum
     }
 
-    /// A count over all the time, with its 95 % interval if there are enough windows. `None`: without a window.
+    /// A count over the complete time, with its 95 % interval if there are enough windows. `None`: no window.
     pub fn total(&self, of: Sampled) -> Option<expansion::Total> {
         let of = |s: &Sums| s.events[of as usize];
         let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
@@ -128,12 +128,12 @@ impl SampledEvents {
         expansion::total(of(&self.whole) as f64, &windows, self.rest())
     }
 
-    /// The time that the windows are a sample of.
+    /// The time that the windows represent.
     pub fn rest(&self) -> Rest {
         Rest {
             span: self.all.ns.saturating_sub(self.whole.ns) as f64,
             counted: self.all.completions.saturating_sub(self.whole.completions) as f64,
-            // What the kernel does not count as theirs costs as much again.
+            // The cost that the kernel does not attribute to them is as much again.
             slowed: 1.0 + 2.0 * self.cost,
         }
     }

@@ -1,5 +1,5 @@
-//! What the kernel keeps of a process's threads, rings, sockets and cgroup anyway, read by a task iterator: no probe is attached, and the
-//! process does not notice.
+//! The kernel's own state of a process's threads, rings, sockets and cgroup, read by a task iterator: no probe is attached, and the
+//! process is not affected.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -39,11 +39,11 @@ const SAME_SLEEP: u16 = 0xffff;
 const UNINTERRUPTIBLE: u32 = 0x2;
 const NOLOAD: u32 = 0x400;
 
-/// What is read besides the heads and tails of rings and the threads' counters.
+/// Data to read in addition to the heads and tails of rings and the threads' counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reading {
     Brief,
-    /// Stacks of sleeping threads, each sleep once.
+    /// Stacks of sleeping threads, once per sleep.
     Sleeps,
     /// All stacks, requests and lists.
     Deep,
@@ -54,10 +54,10 @@ pub enum Reading {
 pub struct Snapshot {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// CPU time that it took.
+    /// CPU time of the reading.
     pub spent: Duration,
     pub threads: Vec<Thread>,
-    /// Each once.
+    /// Each socket once.
     pub rings: Vec<Ring>,
     pub sockets: Vec<HeldSocket>,
     pub processes: Vec<Process>,
@@ -69,29 +69,29 @@ pub struct Thread {
     pub tgid: u32,
     pub comm: String,
     pub asleep: bool,
-    /// A signal does not end its sleep, and the machine counts it as load: it waits for a device or a lock.
+    /// An uninterruptible sleep, which counts in the load average: it waits for a device or a lock.
     pub is_uninterruptible: bool,
-    /// Number of the system call that it is in; `None`: an SQPOLL thread, a worker, or in no call.
+    /// Number of its current system call; `None`: an SQPOLL thread, a worker, or in no call.
     pub call: Option<u32>,
     pub arguments: [u64; 5],
-    /// Since it was last put on a CPU; `None`: it is not asleep.
+    /// Time of its last switch; `None`: it is not asleep.
     pub asleep_ns: Option<u64>,
     /// It has task work of io_uring to run.
     pub has_task_work: bool,
     pub is_kernels: bool,
     /// The ring that it entered last.
     pub last_ring: u64,
-    /// Kernel stack, innermost address first; empty if the reading was brief, or of the same sleep.
+    /// Kernel stack, innermost address first; empty if stacks were not requested, or in the same sleep.
     pub stack: Vec<u64>,
     /// The stack was read before, in the same sleep.
     pub is_same_sleep: bool,
-    /// Context switches since it exists.
+    /// Context switches since its creation.
     pub switches: u64,
-    /// Time on a CPU since it exists.
+    /// CPU time since its creation.
     pub ran_ns: u64,
-    /// Time that it was ready to run, without a CPU; 0: not counted.
+    /// Time runnable without a CPU; 0: not counted.
     pub runnable_ns: u64,
-    /// It sleeps for I/O, and its CPU counts as in iowait.
+    /// It sleeps for I/O, and its CPU counts as iowait.
     pub in_iowait: bool,
 }
 
@@ -100,12 +100,12 @@ pub struct Thread {
 pub struct SurveyedThread {
     pub tid: u32,
     pub tgid: u32,
-    /// The CPU that it ran on last.
+    /// The CPU on which it ran last.
     pub cpu: u32,
     /// It uses io_uring, or its process native aio.
     pub is_asynchronous: bool,
     pub is_kernels: bool,
-    /// Time on a CPU since it exists.
+    /// CPU time since its creation.
     pub ran_ns: u64,
     pub comm: String,
 }
@@ -119,12 +119,12 @@ pub struct Ring {
     pub setup_flags: u32,
     pub sq_flags: u32,
     pub cq_entries: u32,
-    /// SQEs that the kernel has taken, and completions that it has posted, mod 2³².
+    /// SQEs consumed and completions posted by the kernel, mod 2³².
     pub taken: u32,
     pub posted: u32,
     /// Completions that the program has not reaped.
     pub unreaped: u32,
-    /// SQEs that the program has published and the kernel has not taken.
+    /// SQEs that the program has published and the kernel has not consumed.
     pub unsubmitted: u32,
     /// DEFER_TASKRUN: task work waits for its thread.
     pub has_task_work: bool,
@@ -140,7 +140,7 @@ pub struct Ring {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Depth {
-    /// Requests in flight, if the ring stands still; `None`: this kernel does not count them.
+    /// Requests in flight, if the ring makes no progress; `None`: this kernel does not count them.
     pub in_flight: Option<u32>,
     /// Completions in the overflow list.
     pub overflow_list: u32,
@@ -181,16 +181,16 @@ pub struct Process {
     pub tcp_sockets: u32,
     /// Bios of its cgroup that blk-throttle (io.max) holds.
     pub throttled_bios: u32,
-    /// Time that its cgroup's CPU quota held it back, summed over CPUs, since the cgroup exists.
+    /// Time for which its cgroup's CPU quota throttled it, summed over CPUs, since the cgroup's creation.
     pub quota_ns: u64,
 }
 
-/// Reads; each process costs a descriptor for each kind of reading.
+/// Reads the state; each process needs a descriptor per kind of reading.
 #[derive(Debug)]
 pub struct Reader {
     /// By [`Reading`].
     programs: [OwnedFd; 3],
-    /// By the process's number in this PID namespace.
+    /// By PID in iotrail's namespace.
     links: BTreeMap<(u32, Reading), OwnedFd>,
     /// Of all threads of the machine.
     survey: OwnedFd,
@@ -198,7 +198,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// About 20 ms.
+    /// Takes about 20 ms.
     pub fn open() -> Result<Self> {
         support::quiet();
         let failed = |e: libbpf_rs::Error| {
@@ -225,7 +225,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What identifies a ring and a socket among files; 0: this process may have none.
+    /// Addresses that identify rings and sockets among files; 0: this process may have none.
     fn operations(&mut self, own: &OwnedFd) -> [u64; 2] {
         let mut parameters = [0u64; 15];
         // SAFETY: the parameters are as long as struct io_uring_params, 120 bytes, all of them zero.
@@ -246,7 +246,7 @@ impl Reader {
         [of(ring.map(|r| r.as_raw_fd())), of(socket.map(|s| s.as_raw_fd()))].map(Option::unwrap_or_default)
     }
 
-    /// Processes by their numbers in this PID namespace.
+    /// Processes by PID in iotrail's namespace.
     pub fn read(&mut self, processes: &[(u32, Reading)]) -> Snapshot {
         let began = clock::of_this_thread();
         self.bytes.clear();
@@ -255,7 +255,7 @@ impl Reader {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => match link(&self.programs[*reading as usize], Some(*pid)) {
                     Ok(link) => new.insert(link),
-                    // It has ended.
+                    // It has exited.
                     Err(_) => continue,
                 },
             };
@@ -269,12 +269,12 @@ impl Reader {
         snapshot
     }
 
-    /// Other processes are not read again.
+    /// Stops reading all other processes.
     pub fn keep(&mut self, processes: impl Fn(u32) -> bool) {
         self.links.retain(|(pid, _), _| processes(*pid));
     }
 
-    /// All threads of the machine, by the kernel's numbers.
+    /// All threads of the machine, by IDs of the initial namespace.
     pub fn survey(&mut self) -> std::io::Result<Vec<SurveyedThread>> {
         self.bytes.clear();
         collect(&self.survey, &mut self.bytes)?;
@@ -308,7 +308,7 @@ fn link(program: &OwnedFd, pid: Option<u32>) -> std::io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
-/// All that one run of the iterator writes.
+/// All output of one run of the iterator.
 fn collect(link: &OwnedFd, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     // SAFETY: of a link, which is open.
     let iterator = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
@@ -425,7 +425,7 @@ fn depth(d: &types::snapshot_depth, requests: Vec<Request>) -> Depth {
     }
 }
 
-/// A ring is met by its descriptor, and by each thread that entered it.
+/// A ring is found through its descriptor, and through each thread that entered it.
 fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
     let fd = u32::try_from(r.fd).ok();
     if let Some(known) = rings.iter_mut().find(|known| known.address == r.ring) {
@@ -433,7 +433,7 @@ fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
         return;
     }
     let nonzero = |n: u32| (n != 0).then_some(n);
-    // Both ends move meanwhile, and a program may write anything there.
+    // Both ends change meanwhile, and a program may write any value there.
     let within = |ahead: u32, behind: u32, entries: u32| Some(ahead.wrapping_sub(behind)).filter(|n| *n <= entries);
     rings.push(Ring {
         address: r.ring,
@@ -455,12 +455,12 @@ fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
     });
 }
 
-/// Why a thread sleeps, by its kernel stack, innermost address first; `None`: the stack is empty, or the kernel hides its symbols.
+/// The reason why a thread sleeps, by its kernel stack, innermost address first; `None`: the stack is empty, or symbols are hidden.
 pub fn reason(stack: &[u64]) -> Option<Reason> {
     sleep::reason(&functions(stack))
 }
 
-/// The functions on a kernel stack, innermost first; empty: the kernel hides its symbols.
+/// The functions on a kernel stack, innermost first; empty: symbols are hidden.
 pub fn functions(stack: &[u64]) -> Vec<&'static str> {
     let symbols = Symbols::of_this_kernel();
     stack.iter().filter_map(|address| symbols?.caller(*address)).collect()

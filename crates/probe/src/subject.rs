@@ -1,9 +1,9 @@
-//! Who is watched, and how.
+//! The traced processes, and the options of a trace.
 
 use crate::choice::Choice;
 use crate::role::Role;
 
-/// How the watched process's completions can be seen.
+/// How the traced process's completions can be observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interface {
     IoUring {
@@ -12,19 +12,19 @@ pub enum Interface {
     },
     /// Native aio: by the end of direct I/O.
     Aio,
-    /// io_uring, native aio and POSIX AIO, in a program that is not known.
+    /// io_uring, native aio and POSIX AIO, in an unknown program.
     Any,
     /// The submitting thread's own pread and pwrite calls.
     OwnCalls,
     /// pread and pwrite calls of helper threads (glibc's POSIX AIO).
     HelperCalls,
-    /// Nothing completes: the kernel says what is ready, and the program makes its own calls (epoll). Interrupts, switches and
+    /// No completions: the kernel reports readiness, and the program makes its own calls (epoll). Interrupts, switches and
     /// IPIs are counted.
     Readiness,
 }
 
 impl Interface {
-    /// `follow`: the programs that follow requests count the completions themselves.
+    /// `follow`: the programs that trace requests count the completions themselves.
     pub fn roles(self, follow: bool) -> Vec<Role> {
         let completions = if follow { Role::Follow } else { Role::Completion };
         match self {
@@ -39,44 +39,44 @@ impl Interface {
     }
 }
 
-/// Whose threads are watched, io_uring's own helpers of theirs included.
+/// Processes whose threads are traced, including their io_uring kernel threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// One process, which need not be followed by [`crate::watch::Watch::follow`].
+    /// One process, without a call of [`crate::watch::Watch::follow`].
     Process {
         tgid: u32,
-        /// The one thread of it that is not watched; 0: all are.
+        /// The thread of it that is not traced; 0: all are.
         unwatched_tid: u32,
     },
     /// This process, without the thread that opens the watch.
     OtherThreads,
-    /// The processes named by [`crate::watch::Watch::follow`], and the children that they make from then on.
+    /// The processes named by [`crate::watch::Watch::follow`], and their later children.
     Followed,
     /// Every process that uses io_uring, native aio or POSIX AIO.
     Everyone,
 }
 
-/// Requests followed whole.
+/// Options of tracing requests end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follow {
     pub choice: Choice,
-    /// Power of two, at least a page; between two calls of [`crate::watch::Watch::trails`] it must hold all that ends.
+    /// Power of two, at least a page; it must have space for all requests that end between two calls of [`crate::watch::Watch::trails`].
     pub ring_bytes: u32,
     /// User stacks of the program's call sites are sampled.
     pub stacks: bool,
 }
 
-/// Who is watched, and how.
+/// The traced processes, and the options of a trace.
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub who: Scope,
     pub interface: Interface,
-    /// Interrupt lines that carry the target's completions.
+    /// Interrupt lines of the target's completions.
     pub target_irqs: Vec<u32>,
-    /// Counts by ring and opcode, and follows requests; `None`: neither.
+    /// Counts by ring and opcode, and traces requests; `None`: neither.
     pub follow: Option<Follow>,
-    /// The program that sees native aio being submitted is attached once a watched process has a context of it.
+    /// The program on native aio's submission is attached once a traced process has a context.
     pub aio_awaited: bool,
-    /// Time in interrupts, by line and CPU: two looks at the clock for each.
+    /// Times interrupts, by line and CPU: two clock reads per interrupt.
     pub spans_timed: bool,
 }

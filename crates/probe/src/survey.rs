@@ -1,4 +1,4 @@
-//! Each program tried alone on this kernel: what loads, what the kernel has not, what it refuses.
+//! Tries each program separately on this kernel: it loads, the kernel lacks its feature, or refuses it.
 
 use std::mem::MaybeUninit;
 
@@ -10,14 +10,14 @@ use super::profile_skel::ProfileSkelBuilder;
 use super::skel::{IotrailSkelBuilder, OpenIotrailSkel};
 use super::support::{Facts, Program, quiet, refusal};
 
-/// The programs that sample the CPU (`--profile`), which are an object of their own: name, what it is for, what is lost.
+/// The programs that sample the CPU (`--profile`), a separate object: name, purpose, lost information.
 const SAMPLING: [(&str, &str, &str); 3] = [
     ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
     ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
     ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
 ];
 
-/// One program, tried alone.
+/// One program, tried separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramCheck {
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub struct ProgramCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Loads,
-    /// `refused`: the kernel has what it is for, and does not let it load.
+    /// `refused`: the kernel has the feature, but does not load the program.
     Missing {
         refused: bool,
         why: String,
@@ -37,7 +37,7 @@ pub enum State {
     },
 }
 
-/// Loads each program for this kernel alone and takes it out again: about 20 ms each.
+/// Loads and unloads each program for this kernel separately: about 20 ms each.
 pub fn survey() -> Vec<ProgramCheck> {
     quiet();
     let facts = Facts::of_this_kernel();
@@ -96,7 +96,7 @@ fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: lib
     ProgramCheck { name, purpose, state }
 }
 
-/// As `trace` has them: programs that follow requests are larger than those that only count, and may be too large for a verifier.
+/// As in `trace`: programs that trace requests are larger than those that only count, and may exceed a verifier's limit.
 fn follows(open: &mut OpenIotrailSkel<'_>) {
     open.maps.rodata_data.as_deref_mut().expect("the object has constants").following = true;
 }

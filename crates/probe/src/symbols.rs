@@ -4,28 +4,28 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The registers that the interrupt under way was taken with, of each CPU.
+/// The saved registers of the current interrupt, of each CPU.
 pub const IRQ_REGS: &str = "__irq_regs";
-/// Where each CPU's own data are, from their addresses on.
+/// Base addresses of each CPU's per-CPU data.
 pub const PER_CPU_OFFSETS: &str = "__per_cpu_offset";
 
-/// Function symbols of the kernel, sorted by address. 100,000 to 300,000 of them: about 10 MiB, 30 ms to read.
+/// Function symbols of the kernel, sorted by address: 100,000 to 300,000, about 10 MiB, 30 ms to read.
 #[derive(Debug)]
 pub struct Symbols {
     addresses: Vec<u64>,
     names: Vec<Box<str>>,
-    /// Of its data, those that are named above.
+    /// The data symbols named above.
     data: Vec<(&'static str, u64)>,
 }
 
 impl Symbols {
-    /// Read once in the life of the process; `None` as [`read`](Self::read).
+    /// Read once per process; `None` as for [`read`](Self::read).
     pub fn of_this_kernel() -> Option<&'static Self> {
         static SYMBOLS: OnceLock<Option<Symbols>> = OnceLock::new();
         SYMBOLS.get_or_init(Self::read).as_ref()
     }
 
-    /// `None` where the file can't be read or shows zeros instead of addresses (no CAP_SYSLOG, kptr_restrict).
+    /// `None` if the file is unreadable or shows zeros instead of addresses (no CAP_SYSLOG, kptr_restrict).
     pub fn read() -> Option<Self> {
         Self::parse(&fs::read_to_string(Path::new("/proc/kallsyms")).ok()?)
     }
@@ -56,13 +56,13 @@ impl Symbols {
         })
     }
 
-    /// The function that holds a code address.
+    /// The function that contains a code address.
     pub fn function(&self, address: u64) -> Option<&str> {
         let after = self.addresses.partition_point(|a| *a <= address);
         Some(&self.names[after.checked_sub(1)?])
     }
 
-    /// The function that a return address goes back into: a call that ends its function has a return address one past it.
+    /// The function of a return address. If the call is the last instruction of its function, the return address is one past its end.
     pub fn caller(&self, return_address: u64) -> Option<&str> {
         self.function(return_address.checked_sub(1)?)
     }
@@ -71,13 +71,13 @@ impl Symbols {
         self.position(name).map(|i| self.addresses[i])
     }
 
-    /// Of the data that are named above; `None` where the kernel has symbols of its functions alone.
+    /// Of the data symbols named above; `None` if the kernel has only function symbols.
     pub fn data(&self, name: &str) -> Option<u64> {
         self.data.iter().find(|(known, _)| *known == name).map(|(_, address)| *address)
     }
 
-    /// Where the function begins, and its bytes up to the next symbol. A copy that the compiler made stands for it where that is all
-    /// there is.
+    /// The start of the function, and its bytes up to the next symbol. A compiler-made copy replaces it if only the copy
+    /// exists.
     pub fn extent(&self, name: &str) -> Option<(u64, u64)> {
         let at = self.position(name).or_else(|| self.only_copy(name))?;
         let start = self.addresses[at];
@@ -89,7 +89,7 @@ impl Symbols {
         self.names.iter().position(|n| **n == *name)
     }
 
-    /// Compilers name it `name.isra.0`, `name.constprop.0`. `name.part.0` and `name.cold` are pieces, which the rest calls or jumps to.
+    /// Compilers name it `name.isra.0`, `name.constprop.0`. `name.part.0` and `name.cold` are fragments, called from the remaining function.
     fn only_copy(&self, name: &str) -> Option<usize> {
         let is_copy = |n: &str| {
             let after = n.strip_prefix(name).filter(|after| after.starts_with('.'));
@@ -111,7 +111,7 @@ mod tests {
     fn looks_up_by_address_and_name() {
         let s = Symbols::parse(TEXT).unwrap();
         assert_eq!(s.function(0xffffffff81000e35), Some("asm_sysvec_reschedule_ipi"));
-        // A return address at the next function's first byte is still the caller's.
+        // A return address at the next function's first byte still belongs to the caller.
         assert_eq!(s.caller(0xffffffff81000e30), Some("asm_sysvec_apic_timer_interrupt"));
         assert_eq!(s.address("task_work_add"), Some(0xffffffff81389990));
         assert_eq!([IRQ_REGS, PER_CPU_OFFSETS].map(|name| s.data(name)), [Some(0xffffffff82000008), None]);

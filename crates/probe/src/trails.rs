@@ -1,4 +1,4 @@
-//! Requests that were followed to their end, from the programs' records to words.
+//! Traced requests from the programs' records, decoded.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,9 +44,9 @@ pub(super) struct RequestTraces {
     reaped: Rc<RefCell<VecDeque<types::reaped>>>,
     unregistered: Rc<RefCell<Vec<types::unregistered>>>,
     ended: Rc<RefCell<Ended>>,
-    /// Requests that the kernel ended with their ring, some of them;
+    /// Some of the requests that the kernel ended with their ring,
     abandoned: RefCell<Vec<types::trail>>,
-    /// and how many there were.
+    /// and their number.
     all_abandoned: Cell<u64>,
     /// Requests whose completion found the queue full.
     overflowed: RefCell<Vec<RequestTrace>>,
@@ -54,30 +54,30 @@ pub(super) struct RequestTraces {
     file_names: Rc<RefCell<Vec<types::file_name>>>,
     stays: Rc<RefCell<Vec<types::stay>>>,
     user_stacks: Rc<RefCell<Vec<UserStack>>>,
-    /// What the traced requests' call sites did, by stack and opcode.
+    /// Actions of the traced requests' call sites, by stack and opcode.
     sites: RefCell<BTreeMap<(u64, u16), SiteSum>>,
 }
 
-/// Records in memory at once: a busy program refills the ring buffer while it is read.
+/// Maximum records in memory: a busy program refills the ring buffer while it is read.
 const BATCH: usize = 1024;
 
-/// Those that are kept.
+/// Maximum number kept.
 const ABANDONED: usize = 4096;
 
-/// Processes that have ended, of which so many are named; and how many more there were.
+/// Some exited processes with their names; and the number of further ones.
 #[derive(Default)]
 struct Ended {
     named: BTreeMap<u32, types::ended>,
     more: u64,
 }
 
-/// Ended processes whose names are kept.
+/// Maximum exited processes with kept names.
 const NAMED: usize = 4096;
 
 impl Ended {
     fn take(&mut self, process: types::ended) {
         if self.named.len() < NAMED || self.named.contains_key(&process.tgid) {
-            // Of one whose number was used again, the name is gone.
+            // If a PID was reused, the name of the earlier process is lost.
             self.more += u64::from(self.named.insert(process.tgid, process).is_some());
         } else {
             self.more += 1;
@@ -129,7 +129,7 @@ impl RequestTraces {
         })
     }
 
-    /// The last ones of a watched span: completed, and by no run that came after.
+    /// The last requests of a traced span: completed, without a later run.
     pub(super) fn leave(&self, waiting: Vec<types::trail>) {
         self.arrived.borrow_mut().extend(waiting.into_iter().map(|mut trail| {
             if trail.carrier != types::carrier::BY_SQPOLL {
@@ -139,12 +139,12 @@ impl RequestTraces {
         }));
     }
 
-    /// Reads records from the ring buffer; whether there may be more.
+    /// Reads records from the ring buffer. Returns whether there may be more.
     pub(super) fn read_batch(&self) -> Result<bool> {
         Ok(self.consume_at_most(BATCH)? == BATCH)
     }
 
-    /// Hands over the requests that were read, in the order of arrival.
+    /// Passes on the requests that were read, in the order of arrival.
     pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) {
         loop {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return };
@@ -196,7 +196,7 @@ impl RequestTraces {
         })
     }
 
-    /// The watched processes that have ended so far, and how many more there were.
+    /// The traced processes that have exited so far, and the number of further ones.
     pub(super) fn ended(&self) -> Result<(Vec<Process>, u64)> {
         self.consume()?;
         let ended = self.ended.borrow();
@@ -205,7 +205,7 @@ impl RequestTraces {
         Ok((named.collect(), ended.more))
     }
 
-    /// The submission-queue threads that had ended then, since the last call.
+    /// The SQPOLL threads that had exited then, since the last call.
     pub(super) fn take_ended_sq_threads(&self) -> Vec<EndedSqThread> {
         let of = |e: types::sq_ended| EndedSqThread {
             tgid: e.tgid,
@@ -239,7 +239,7 @@ impl RequestTraces {
         self.user_stacks.take()
     }
 
-    /// What the call sites of the requests did that were handed over so far.
+    /// Actions of the call sites of the requests passed on so far.
     pub(super) fn sites(&self) -> Sites {
         let of = |(&(stack, number), sum): (&(u64, u16), &SiteSum)| {
             ((stack, SiteAction::Submits(opcode(number.into()))), *sum)
@@ -247,7 +247,7 @@ impl RequestTraces {
         self.sites.borrow().iter().map(of).collect()
     }
 
-    /// The same of completions that were looked at in the completion queue.
+    /// The same for completions that were sampled in the completion queue.
     pub(super) fn take_stays(&self) -> impl Iterator<Item = CqResidence> {
         self.stays.take().into_iter().map(|raw| CqResidence {
             ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
@@ -263,7 +263,7 @@ impl RequestTraces {
         })
     }
 
-    /// Those that still lay there when counting ended.
+    /// Completions still in the queue when counting ended.
     pub(super) fn leave_backlog(&self, queue: &types::cq_backlog) {
         let entries =
             (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
@@ -314,7 +314,7 @@ impl RequestTraces {
     }
 }
 
-/// What turns numbers into names.
+/// Converts numbers to names.
 pub(super) struct Words<'a> {
     pub symbols: Option<&'a Symbols>,
     pub interrupts: Option<&'a Interrupts>,
@@ -360,7 +360,7 @@ impl Words<'_> {
             }
             _ => None,
         };
-        // A wake-up of before is none of this completion's.
+        // An earlier wake-up does not belong to this completion.
         let to_deliver_ns = raw.ready_ns.max(raw.ended_ns);
         let woken_for_it = raw.woken_ns >= to_deliver_ns && to_deliver_ns != 0 && raw.woken_ns <= raw.posted_ns;
         let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))

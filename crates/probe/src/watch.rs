@@ -2,20 +2,20 @@
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `attached` | what a watch consists of |
+//! | `attached` | the parts of a watch |
 //! | `layout` | the sizes of `record.h` and of the maps |
 //! | `opening` | loading and attaching |
-//! | `aio` | what is attached when native or POSIX AIO is used |
-//! | `costly`, `windows` | what is attached a part of the time |
+//! | `aio` | programs attached when native or POSIX AIO is used |
+//! | `costly`, `windows` | programs attached a part of the time |
 //! | `account` | the threads' account, and their system calls |
-//! | `span` | counting, from its beginning to its end |
+//! | `span` | counting, from its start to its end |
 //! | `counters`, `tables` | the counts in the maps and in the CPUs' slots |
-//! | `sweep` | rings that are no more |
-//! | `unfinished` | requests that are not done at the end |
-//! | `handed_over` | what crosses one by one |
-//! | `processes` | who is watched |
-//! | `programs` | what the kernel says of the programs |
-//! | `errors` | what it refuses |
+//! | `sweep` | removal of closed rings |
+//! | `unfinished` | requests that have not completed at the end |
+//! | `handed_over` | records that arrive one by one |
+//! | `processes` | the traced processes |
+//! | `programs` | the kernel's data about the programs |
+//! | `errors` | texts for refusals |
 
 mod account;
 mod aio;

@@ -1,8 +1,8 @@
-/* The ends of the accounted time, where threads need not switch. */
+/* The ends of the accounted span, for threads that do not switch then. */
 
-__u32 account_ends; /* what the next walk over all threads does */
+__u32 account_ends; /* action of the next walk over all threads */
 
-/* One that has not switched since the span began is taken up as it is found. */
+/* A thread that has not switched since the span began is added when the walk finds it. */
 static __always_inline void account_taken_up(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	if (account->since || account->closed == account_span)

@@ -1,4 +1,4 @@
-/* The account of each traced thread: how long it ran, was ready to run, and slept where. The wait for a CPU
+/* The account of each traced thread: times of running, waiting for a CPU, and sleeping by place. The wait for a CPU
  * begins at the wake-up. The kernel's own counter of that wait (run_delay) grows when the thread has its CPU again, so a time off the CPU is
  * divided when the thread leaves the CPU the next time. The counter alone would be too small: a wake-up that preempts leaves the run queue's
  * clock as it is for the switch (rq_clock_skip_update), and a short wait then counts as 0.
@@ -9,15 +9,15 @@
 #include "state.h"
 #include "callsite.h"
 
-/* 113 ns per switch with stacks of the sleeps of 100 µs or more, taken on the way in; with all stacks 650 ns. */
+/* 113 ns per switch with stacks of sleeps of 100 µs or more, read on the way in; with all stacks 650 ns. */
 #define LONG_SLEEP_NS 100000
-/* Of a thread's shorter sleeps: the first ones, and then 1 in 64 at random. */
+/* A thread's shorter sleeps with a stack: the first ones, and then 1 in 64 at random. */
 #define FIRST_SAMPLES 8
 #define SAMPLE_MASK 63
 
-__u64 account_opened_ns;  /* the span began */
-__u64 accounts_began_ns;  /* the first one did */
-__u32 account_span;	  /* its number; 0: none is under way */
+__u64 account_opened_ns;  /* start of the span */
+__u64 accounts_began_ns;  /* start of the first span */
+__u32 account_span;	  /* its number; 0: no span is open */
 __u32 accounts_made;
 
 struct {
@@ -83,7 +83,7 @@ static __noinline __u64 stack_of_sleep(struct task_struct *task)
 
 	if (!stack)
 		return 0;
-	/* Not after the call: for a loop with a branch on its length the verifier walks each length. */
+	/* Not after the call: for a loop with a branch on its length the verifier walks through each length. */
 	__builtin_memset(stack->frames, 0, sizeof(stack->frames));
 	if (bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0) <= 0)
 		return 0;
@@ -116,7 +116,7 @@ static __noinline int sleeps_put_away(struct thread_account *account)
 		if (account->sum.longest_ns > known->longest_ns)
 			known->longest_ns = account->sum.longest_ns;
 	} else {
-		/* Without memory its time is unknown. */
+		/* Without memory the thread's time is unknown. */
 		bpf_map_update_elem(&sleeps, &account->last, &account->sum, BPF_NOEXIST);
 	}
 	__builtin_memset(&account->sum, 0, sizeof(account->sum));
@@ -155,7 +155,7 @@ static __noinline int holder_put_away(struct thread_account *account)
 	return 0;
 }
 
-/* The thread comes onto the CPU that `prev` has had. */
+/* The thread takes over the CPU from `prev`. */
 static __always_inline void follows(struct thread_account *account, struct task_struct *prev)
 {
 	if (account->holder_tid == (__u32)prev->pid)
@@ -165,7 +165,7 @@ static __always_inline void follows(struct thread_account *account, struct task_
 	bpf_probe_read_kernel(account->holder.comm, sizeof(account->holder.comm), prev->comm);
 }
 
-/* The time off the CPU before the present run, now that the kernel has counted what of it was a wait for the CPU. */
+/* Accounts the time off the CPU before the present run; the kernel has now counted its part that was a wait for the CPU. */
 static __always_inline void settle(struct thread_account *account, struct task_struct *task)
 {
 	__u64 off = account->off_ns;
@@ -232,7 +232,7 @@ static __always_inline void sleep_begins(struct thread_account *account, struct 
 	account->slept_in = account->sleep.nr;
 }
 
-/* The thread is accounted from now, or from its beginning if that is in the span. */
+/* The thread is accounted from now, or from its start if that is in the span. */
 static __noinline int account_opens(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	__u64 started = task->start_time;
@@ -264,7 +264,7 @@ static __noinline int account_opens(struct thread_account *account, struct task_
 	return 0;
 }
 
-/* What its state lasted up to now. Who asks first on another CPU gets it, and no one else. */
+/* Ends the present state at this time. The first caller on any CPU gets its duration, and no other. */
 static __always_inline __u64 account_turns(struct thread_account *account, __u64 now)
 {
 	__u64 since = __sync_lock_test_and_set(&account->since, now);
@@ -272,7 +272,7 @@ static __always_inline __u64 account_turns(struct thread_account *account, __u64
 	return now > since && since ? now - since : 0;
 }
 
-/* `now` 0: the switches of the thread are not seen at present. */
+/* `now` 0: the switches of the thread are not observed at present. */
 static __noinline int account_closes(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	account->closed = account_span;
@@ -301,7 +301,7 @@ static __always_inline struct thread_account *account_of(struct task_struct *tas
 	return account;
 }
 
-/* A time off the CPU is over. */
+/* The end of a time off the CPU. */
 __noinline int off_ends(struct thread_account *account, __u64 ns, __u64 ready)
 {
 	if (!account)
@@ -342,7 +342,7 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 		return 0;
 	__u64 ns = account_turns(account, now);
 	if (account->doing != THREAD_RUNNING) {
-		/* The switch to it was missed, as those from threads that no BPF program runs for are. How long it ran is the scheduler's count. */
+		/* The switch to it was missed, for example from a thread for which no BPF program runs. The scheduler's counter has its running time. */
 		__u64 ran = task->se.sum_exec_runtime - account->ran_ns;
 		if (ran > ns)
 			ran = ns;
@@ -384,7 +384,7 @@ static __noinline int account_in(struct task_struct *task, struct task_struct *p
 	slot->stime_tid = task->pid;
 	slot->stime = account->stime;
 	follows(account, prev);
-	/* One that runs already has come unseen before. */
+	/* A thread that already runs was switched in unobserved. */
 	if (account->doing != THREAD_RUNNING) {
 		__u64 ready = now - account->woken_ns;
 		off_ends(account, ns, ready < ns ? ready : 0);

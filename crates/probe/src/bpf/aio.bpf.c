@@ -1,4 +1,4 @@
-/* What a program itself does with native aio: contexts, submissions, results. */
+/* A program's own use of native aio: contexts, submissions, results. */
 #include "aio_requests.h"
 
 struct context_search {
@@ -17,7 +17,7 @@ static int context_is(__u32 i, struct context_search *search)
 	return 1;
 }
 
-/* The context that the program names, as the kernel looks it up (lookup_ioctx): its ring of events begins with its place in the
+/* The context that the program names, by the kernel's own lookup (lookup_ioctx): its event ring starts with its index in the
  * process's table. Before its first use the ring is not mapped yet: the table is searched.
  */
 static __always_inline struct kioctx *context_named(__u64 user_id)
@@ -48,13 +48,13 @@ __noinline int number_context(__u64 address, bool found)
 	return number_new(address, &info, !found);
 }
 
-/* The context that the current thread's call names, into the slot, which knows the last one. */
+/* Stores the context of the current thread's call in the slot, which caches the last one. */
 __noinline int context_called(__u64 user_id)
 {
 	struct cpu_slot *slot = this_slot();
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	/* A name may be used again, but not without a context being made. */
+	/* A context's address may be reused, but only after a new context was created. */
 	if (slot->aio_user_id == user_id && slot->aio_tgid == tgid && slot->aio_epoch == rings_made)
 		return 1;
 	struct kioctx *ctx = context_named(user_id);
@@ -80,11 +80,11 @@ static __always_inline __u32 tail_of(struct cpu_slot *slot)
 
 /* One call of a context. */
 struct aio_call {
-	__u64 at;    /* the user's array that it names */
+	__u64 at;    /* the user's array in its arguments */
 	__u64 time_ns;
 	__u64 user_id; /* the ring of events, in the user's memory */
 	__u64 sought;  /* a control block, */
-	__u32 lie;     /* of which so many events stand there */
+	__u32 lie;     /* number of its events so far */
 	__u32 head;
 	__u32 first; /* of the array */
 	__u32 ring;
@@ -139,7 +139,7 @@ static __noinline int aio_lie(struct aio_call *call, __u64 block)
 static int aio_submit(__u32 i, struct aio_call *call)
 {
 	__u64 block;
-	/* No more of it than is needed: the stack is small. */
+	/* As little as needed: the stack is small. */
 	struct {
 		__u16 aio_lio_opcode;
 		__s16 aio_reqprio;
@@ -153,7 +153,7 @@ static int aio_submit(__u32 i, struct aio_call *call)
 		return 1;
 	struct aio_key key = { .block = block, .ring = call->ring };
 	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
-	/* One that is complete, and whose event is gone, was reaped out of sight. */
+	/* A completed one whose event is no longer in the ring was reaped unobserved. */
 	if (before && before->ended > before->more && !aio_lie(call, block))
 		before = 0;
 	bool plain = iocb.aio_lio_opcode == IOCB_CMD_PREAD || iocb.aio_lio_opcode == IOCB_CMD_PWRITE;
@@ -191,15 +191,15 @@ static __always_inline int aio_submission(__u64 user_id, __u64 nr, __u64 at, boo
 	return 0;
 }
 
-/* The one program on a system call's own tracepoint: nobody else's calls pass here. */
+/* Attached to the tracepoint of a single system call: other calls do not run it. */
 SEC("tp/syscalls/sys_enter_io_submit")
 int aio_submits(struct trace_event_raw_sys_enter *args)
 {
 	return aio_submission(args->args[0], args->args[1], args->args[2], false);
 }
 
-/* Where that tracepoint does not tell: without tracefs, and of calls of the 32-bit table (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS).
- * Every system call passes here.
+/* Without that tracepoint: no tracefs, or calls of the 32-bit table (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS).
+ * Every system call runs this program.
  */
 static __always_inline int aio_submits_entered_(struct pt_regs *regs, long id)
 {
@@ -222,7 +222,7 @@ int BPF_PROG(aio_submits_entered, struct pt_regs *regs, long id)
 	return UNDISTURBED(aio_submits_entered_(regs, id));
 }
 
-/* What the kernel did not take is no request. */
+/* Control blocks that the kernel refused are not requests. */
 static int aio_refuse(__u32 i, struct aio_call *call)
 {
 	struct aio_key key = { .ring = call->ring };
@@ -252,7 +252,7 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 	return 0;
 }
 
-/* A completion that stands in the context's ring before its own submission is over, and no end of direct I/O was seen: it was
+/* A completion that is in the context's ring before its submission returns, without an observed end of direct I/O, was
  * posted inline.
  */
 static int aio_look(__u32 i, struct aio_call *call)
@@ -266,7 +266,7 @@ static int aio_look(__u32 i, struct aio_call *call)
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	if (!request || request->ended > request->more || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 0;
-	/* Of several it may be another one's. */
+	/* With several it may belong to another one. */
 	if (request->several && aio_lie(call, event.obj) <= (int)request->ended)
 		return 0;
 	request->ended_ns = bpf_ktime_get_ns();
@@ -295,7 +295,7 @@ static __always_inline bool aio_calls(long nr)
 	return nr == NR_io_submit || nr == NR_io_getevents || nr == NR_io_pgetevents || nr == NR_io_setup;
 }
 
-/* On the way out of one of these. */
+/* At the exit of one of these calls. */
 static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool narrow)
 {
 	struct cpu_slot *slot = this_slot();
@@ -314,7 +314,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 			number_context((__u64)ctx, false);
 		return 0;
 	}
-	/* A call rather than its body here: its stack is free again when others are called. */
+	/* A call instead of an inlined body: its stack is free for later calls. */
 	seen_here();
 	__u32 tail = slot->aio_tail;
 	slot->aio_tail = 0;

@@ -11,7 +11,7 @@ static __always_inline struct kioctx *context_at(struct kioctx_table *table, __u
 	return ctx;
 }
 
-/* The context belongs to the watched process if it stands in that process's table of contexts. */
+/* The context belongs to the traced process if that process's table of contexts contains it. */
 static __always_inline bool in_watched_mm(struct kioctx *ctx)
 {
 	__u32 id = BPF_CORE_READ(ctx, id);
@@ -36,7 +36,7 @@ static __always_inline struct kioctx *context_of_kiocb(struct kiocb *iocb)
 	return BPF_CORE_READ(aio_of_kiocb(iocb), ki_ctx);
 }
 
-/* Native aio's, by its callback. */
+/* A kiocb of native aio, by its callback. */
 static __noinline int aio_is_watched(struct kiocb *iocb)
 {
 	struct kioctx *ctx = iocb ? context_of_kiocb(iocb) : 0;
@@ -50,7 +50,7 @@ static __noinline int aio_is_watched(struct kiocb *iocb)
 	return in_watched_mm(ctx);
 }
 
-/* Who carried it is known when its result is reaped, even if its submission was before the watch. */
+/* The delivery path is known when the result is reaped, even if the submission was before the trace. */
 static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slot *slot)
 {
 	struct aio_key key = { .block = block, .ring = ring };
@@ -66,7 +66,7 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 		slot->losses[LOSS_CALL]++;
 }
 
-/* The end of I/O that may be a watched process's native aio. */
+/* The end of I/O that may be native aio of a traced process. */
 __noinline int aio_ended(__u64 address)
 {
 	struct kiocb *iocb = (struct kiocb *)address;
@@ -99,7 +99,7 @@ __noinline int aio_ended(__u64 address)
 		key.carrier = BY_IRQ;
 		break;
 	case WAKER_OTHER:
-		/* By a thread: the submitter in its own system call, a kernel worker, or one that can't be told. */
+		/* Completed in a thread: the submitter in its own system call, a kernel worker, or unknown. */
 		key.carrier = task->flags & PF_WQ_WORKER ? BY_KWORKER : watched(task) ? BY_SUBMITTER : BY_OTHER;
 		key.waker_cpu = 0;
 		break;
@@ -110,7 +110,7 @@ __noinline int aio_ended(__u64 address)
 	return 0;
 }
 
-/* File systems on iomap (ext4, xfs, btrfs …); the tracepoint is there since 6.6. */
+/* File systems on iomap (ext4, xfs, btrfs …); the tracepoint exists since 6.6. */
 SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 {
@@ -134,7 +134,7 @@ static long aio_bio_ends(__u32 i, struct bios *bios)
 	return 0;
 }
 
-/* Block devices opened directly: one bio an I/O, or several that count down a reference. */
+/* Block devices opened directly: one bio per I/O, or several that count down a reference. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(aio_block_complete, struct request *rq)
 {

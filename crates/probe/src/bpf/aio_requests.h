@@ -1,8 +1,8 @@
 /* Native aio has no tracepoint of its own. Its direct I/O ends in the file system's (iomap) or the block device's end
  * function, which calls back through the kiocb: a kiocb whose callback is aio's is one completion of native aio.
  *
- * Where requests are followed, the program's own calls tell the rest: what it submits at the entry of io_submit, before
- * another thread could have the result; what it reaps on the way out of io_getevents.
+ * If requests are traced, the program's own calls show the rest: its submissions at the entry of io_submit, before
+ * another thread could have the result; its reaped results at the exit of io_getevents.
  */
 #ifndef IOTRAIL_AIO_REQUESTS_H
 #define IOTRAIL_AIO_REQUESTS_H
@@ -12,21 +12,21 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* AIO_REQUESTS_MAX where requests are followed */
+	__uint(max_entries, 1); /* AIO_REQUESTS_MAX if requests are traced */
 	__type(key, struct aio_key);
 	__type(value, struct aio_request);
 } aio_requests SEC(".maps");
 
-__u32 aio_used; /* a context of a followed process was seen */
-__u32 aio_used_as_i386; /* and one that is used by calls of the 32-bit table */
-const volatile bool aio_by_number = false; /* no program is on io_submit's own tracepoint (it needs tracefs) */
+__u32 aio_used; /* a context of a traced process was observed */
+__u32 aio_used_as_i386; /* and a context used by calls of the 32-bit table */
+const volatile bool aio_by_number = false; /* no program is attached to io_submit's own tracepoint (it needs tracefs) */
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
 const volatile struct ring_count no_uses = {};
 
-/* Counted in the maps themselves: a library's function can be interrupted by other threads of its CPU, which count in the slot. And
- * in their places there: sums on the stack would take more of it than calls as deep as these have (512 bytes before 6.13).
+/* Counted in the maps directly: a library function can be interrupted by other threads of its CPU, which count in the slot.
+ * Sums on the stack would exceed the space left for calls at this depth (512 bytes before 6.13).
  */
 static __always_inline struct ring_count *ring_entry(__u32 ring)
 {
@@ -49,7 +49,7 @@ static __always_inline struct ring_count *ring_sum(__u32 ring)
 	return sum;
 }
 
-/* One more of a block that is open already. */
+/* A further request of an open control block. */
 static __noinline int aio_joins(struct aio_request *open, struct aio_request *request)
 {
 	if (!open->several) {
@@ -69,7 +69,7 @@ static __noinline int aio_joins(struct aio_request *open, struct aio_request *re
 	return 0;
 }
 
-/* A request is submitted: counted, and kept until its result is reaped. `open`: another one of its block is. */
+/* Counts a submitted request and keeps it until its result is reaped. `open`: another request of its control block is pending. */
 static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request, struct aio_request *open)
 {
 	struct cpu_slot *slot = this_slot();
@@ -83,7 +83,7 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	request->weight = chosen(slot, request->later);
 	if (open)
 		return aio_joins(open, request);
-	/* One that is there already was reaped out of sight. */
+	/* An existing entry was reaped unobserved. */
 	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
 	if (before && before->weight)
 		__sync_fetch_and_add(&slot->unreaped, 1);
@@ -108,10 +108,10 @@ __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool i
 	return 0;
 }
 
-/* A followed one's times. */
+/* Stamps of a traced request. */
 static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode, __s64 result)
 {
-	/* There, and not on the stack first, of which calls as deep as this one have no more. */
+	/* Written to the map directly: calls at this depth have no more stack. */
 	struct reaped *reaped = request ? bpf_ringbuf_reserve(&trails_out, sizeof(*reaped), 0) : 0;
 
 	if (!reaped) {
@@ -135,7 +135,7 @@ static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 op
 	return 0;
 }
 
-/* The program has a result. */
+/* The program has reaped a result. */
 __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 {
 	struct aio_key key = { .block = block, .ring = ring };

@@ -1,29 +1,29 @@
-/* All that is specific to an architecture. Each has one file in arch/, with the same names in it:
+/* Architecture-specific code. Each architecture has one file in arch/, with the same names:
  *
- *   struct pt_regs        what the entry code saves, as a CO-RE shadow
+ *   struct pt_regs        the registers that the entry code saves, as a CO-RE shadow
  *   NR_…                  numbers of system calls
  *   entry_of              how the kernel was entered (struct entry)
- *   entry_id              tells one interrupt or exception from the one before it
- *   left_user_mode_by_this  whether the interrupt under way is the one that a thread left user mode by, as far as its address does not tell
- *   enter_batch           what the io_uring_enter under way was asked to submit
+ *   entry_id              distinguishes one interrupt or exception from the previous one
+ *   left_user_mode_by_this  whether the current interrupt is the one by which the thread left user mode, if its address does not show it
+ *   enter_batch           number of requests that the current io_uring_enter was asked to submit
  *   call_number, aio_number, calls_as_i386, argument_i386   programs of a second table of system calls
  *   syscall_nr, argument, call_argument                     of a call's registers
- *   gone_in_user_mode     a thread's flag that tells whether it has been in user mode
- *   kind_of_line          which lines are not devices'
+ *   gone_in_user_mode     a thread's flag that shows whether it has been in user mode
+ *   kind_of_line          lines that do not belong to devices
  *   USER_MODE             of a sample
  *   user_registers_of     of a thread in user mode
- *   stub_callers          where a function without a frame returns to
+ *   stub_callers          return addresses of a function without a frame
  *
- * The names of the entries are in path/entry/, a file for each architecture as well.
+ * path/entry/ also has a file per architecture, with the names of the entry points.
  */
 #ifndef IOTRAIL_ARCH_H
 #define IOTRAIL_ARCH_H
 
 /* How the kernel was entered, from the registers of the outermost entry. */
 struct entry {
-	long nr;       /* system call number, as `call_number` has it; negative: an interrupt or exception */
-	bool finished; /* the system call has its result: it is on its way out */
-	__u64 address; /* return address of the outermost call: which entry point it was */
+	long nr;       /* system call number, from `call_number`; negative: an interrupt or exception */
+	bool finished; /* the system call has its result and is about to exit */
+	__u64 address; /* return address of the outermost call: the entry point */
 };
 
 /* Where a thread left user mode. */
@@ -35,11 +35,11 @@ struct user_registers {
 
 #define STUB_WORDS 16
 
-/* What a stack is made in: BPF's own stack is small. */
+/* Buffer for a stack: BPF's own stack is small. */
 struct stack_room {
 	struct user_stack stack;
 	struct user_registers regs;
-	__u64 below; /* the frame before it is there */
+	__u64 below; /* the preceding frame is valid */
 	__u64 at;
 	__u64 code, end;
 	__u64 words[STUB_WORDS];
@@ -49,20 +49,20 @@ struct stack_room {
 /* Bits of an address in user mode; arm64 may sign return addresses in the others. */
 #define ADDRESS ((1ull << 48) - 1)
 
-/* Whose a line is. */
+/* Owner of a line. */
 enum line_kind {
 	LINE_OF_DEVICE = 1,
 	LINE_OF_TIMER,
-	LINE_OF_IPI, /* ipi_entry tells which */
-	LINE_OF_LINES, /* brings others' lines, each with a handler of its own within it */
-	LINE_OF_PMU, /* the samples' own; may come as an NMI, within any other */
+	LINE_OF_IPI, /* ipi_entry identifies it */
+	LINE_OF_LINES, /* dispatches other lines, each with its own handler inside */
+	LINE_OF_PMU, /* the sampling interrupt; may be an NMI, nested in any other */
 };
 
-/* Of the kernel's data, for the interrupts that share an entry; 0: not known. */
+/* Kernel data for the interrupts that share an entry; 0: unknown. */
 const volatile __u64 irq_regs_address = 0;
 const volatile __u64 per_cpu_offsets_address = 0;
 
-/* Of the kernel's own functions, those whose names path/entry has for this architecture: all 0 where symbols are hidden. */
+/* Kernel functions whose names path/entry has for this architecture: all 0 if symbols are hidden. */
 const volatile struct function_extent entry_functions[ENTRY_FUNCTIONS_MAX] = {};
 
 static __always_inline bool in_function(__u64 return_address, int which)

@@ -1,8 +1,8 @@
-/* The block I/O of followed requests: its bios are those queued while the request is submitted, or while an io-wq worker
- * works on it; they are followed by address through issue to completion.
+/* The block I/O of traced requests: its bios are those queued while the request is submitted, or while an io-wq worker
+ * works on it; they are tracked by address from issue to completion.
  */
 
-__u32 bios_followed; /* on their way: nothing to look for while there are none */
+__u32 bios_followed; /* bios in flight: no lookup while there are none */
 
 static __always_inline struct bio_bucket *bios_near(__u64 bio)
 {
@@ -11,7 +11,7 @@ static __always_inline struct bio_bucket *bios_near(__u64 bio)
 	return bpf_map_lookup_elem(&bios, &b);
 }
 
-/* The trail that a bio is of; it is taken out of the table if `end`. */
+/* The trail of a bio; `end` removes it from the table. */
 static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 {
 	struct bio_bucket *bucket = bios_near(bio);
@@ -32,7 +32,7 @@ static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 	return 0;
 }
 
-/* The request of io_uring's that direct I/O is of: its kiocb stands first in it. 0: none, or it cannot be told. */
+/* The io_uring request behind direct I/O: its kiocb is the first member. 0: none, or unknown. */
 static __noinline __u64 request_of_bio(struct bio *bio)
 {
 	struct task_struct *waiter;
@@ -42,8 +42,8 @@ static __noinline __u64 request_of_bio(struct bio *bio)
 	return callback && (callback == io_complete_address || callback == io_complete_polled_address) ? (__u64)iocb : 0;
 }
 
-/* The followed request that the current thread is submitting or, in a worker, working on. Of linked ones all are announced before
- * the first is issued, and the others are issued later: which of them is under way is known by its direct I/O alone.
+/* The traced request that the current thread submits or, in a worker, works on. Linked requests are all announced before
+ * the first is issued, and the others are issued later: only their direct I/O shows which of them is current.
  */
 static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index)
 {
@@ -61,7 +61,7 @@ static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index
 	struct trail *trail = trail_at(*index);
 	if (!trail || trail->tid != (__u32)task->pid)
 		return 0;
-	/* Its submission may be over, and this the thread's own I/O. */
+	/* Its submission may be over, and this may be the thread's own I/O. */
 	return slot->current == CURRENT_HELPER || enter_batch(task) ? trail : 0;
 }
 
@@ -74,13 +74,13 @@ static __always_inline int block_queued_(struct bio *bio)
 	slot->costly++;
 	if (!counting || !followed_now)
 		return 0;
-	/* What a limit of the cgroup held back is queued by a thread of the kernel. */
+	/* A kernel thread queues bios that a cgroup limit has held back. */
 	bool held = slot->current == CURRENT_UNSEEN;
 	if (held && !(bpf_get_current_task_btf()->flags & PF_WQ_WORKER))
 		return 0;
 	__u64 request = request_of_bio(bio);
 	struct trail *trail = request ? trail_of(request, &index) : held ? 0 : at_work(slot, &index);
-	/* Of one that was submitted before, not all may have been seen. */
+	/* If it was submitted before the trace, some of its bios may have been missed. */
 	if (!trail || trail->submitted_ns < costly_since)
 		return 0;
 	if (!trail->bio_ns) {
@@ -95,7 +95,7 @@ static __always_inline int block_queued_(struct bio *bio)
 		return 0;
 	for (int i = 0; i < WAYS; i++) {
 		if (bucket->tags[i] == address) {
-			/* One whose end was not seen; the address is this one's now. */
+			/* Its end was missed; the address belongs to this bio now. */
 			bucket->trails[i] = index;
 			bucket->serials[i] = trail->serial;
 			return 0;
@@ -109,7 +109,7 @@ static __always_inline int block_queued_(struct bio *bio)
 			return 0;
 		}
 	}
-	return 0; /* no room: it stays on its way, and so the stages are unknown */
+	return 0; /* no space: it stays in flight, and so the stages are unknown */
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -118,7 +118,7 @@ int BPF_PROG(block_queued, struct bio *bio)
 	return UNDISTURBED(block_queued_(bio));
 }
 
-/* Half of it goes its own way: when all is ready can't be told. */
+/* It was split: the time at which all parts are ready is unknown. */
 static __always_inline int block_was_split_(struct bio *bio)
 {
 	struct trail *trail = bios_followed ? trail_of_bio(address_of(bio, this_slot()), false) : 0;
@@ -134,7 +134,7 @@ int BPF_PROG(block_was_split, struct bio *bio)
 	return UNDISTURBED(block_was_split_(bio));
 }
 
-/* The request of native aio that direct I/O is of. */
+/* The native aio request behind direct I/O. */
 static __noinline struct aio_request *aio_of_bio(struct bio *bio)
 {
 	struct task_struct *waiter;
@@ -286,7 +286,7 @@ int BPF_PROG(block_ended, struct kiocb *iocb)
 	return UNDISTURBED(block_ended_(iocb));
 }
 
-/* Devices without requests of their own (device mapper, md, …). */
+/* Devices without their own requests (device mapper, md, …). */
 static __always_inline int block_bio_completed_(void *queue, struct bio *bio)
 {
 	if (bios_followed)

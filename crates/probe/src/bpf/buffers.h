@@ -1,10 +1,10 @@
-/* Provided buffers: how many of a group the kernel has, and in which order it hands them out. */
+/* Provided buffers: how many buffers of a group the kernel has, and the order in which it consumes them. */
 #ifndef IOTRAIL_BUFFERS_H
 #define IOTRAIL_BUFFERS_H
 
 #include "request.h"
 
-/* A request that takes a buffer of a group when it has data. */
+/* A request that consumes a buffer of a group when it has data. */
 struct taker {
 	__u32 group;
 	__s32 fd;
@@ -19,7 +19,7 @@ struct {
 	__type(value, struct taker);
 } takers SEC(".maps");
 
-__u32 takers_seen; /* nothing to look for in there while there are none */
+__u32 takers_seen; /* no lookup while there are none */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -34,7 +34,7 @@ struct disarmed_key {
 	__s32 fd;
 };
 
-/* Requests that ended with ENOBUFS: when, until the program submits another one for the same file. */
+/* Requests that ended with ENOBUFS: the time, until the program submits another request for the same file. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -108,7 +108,7 @@ static __always_inline __u32 entries_of(struct io_buffer_list *list)
 /* So many that were taken since the last look are read. */
 #define TAKEN_MAX 16
 
-/* Where others were in the buffer ring that the kernel took before the one of a completion; until they have theirs. */
+/* Positions in the buffer ring that the kernel consumed before that of a completion, until their own completions. */
 struct place_key {
 	__u32 ring;
 	__u16 group;
@@ -123,7 +123,7 @@ struct {
 	__type(value, __u32);
 } places SEC(".maps");
 
-/* The place in the buffer ring of the buffer that the completion names. `more`: the kernel keeps the rest of it. */
+/* The position in the buffer ring of the buffer that the completion names. `more`: the kernel keeps the rest of the buffer. */
 static __always_inline void look_at_order(struct buffer_count *count, struct place_key *key, __u64 entries, __u32 taken,
 					  __s32 result, bool incremental, bool more)
 {
@@ -141,7 +141,7 @@ static __always_inline void look_at_order(struct buffer_count *count, struct pla
 			position = place;
 			own = entry;
 		} else {
-			/* The program may write to the place when it gives a buffer back. */
+			/* The program may overwrite the entry when it returns a buffer. */
 			key->bid = entry.bid;
 			bpf_map_update_elem(&places, key, &place, BPF_ANY);
 		}
@@ -162,7 +162,7 @@ static __always_inline void look_at_order(struct buffer_count *count, struct pla
 	else
 		count->position = position;
 	if (incremental && result > 0) {
-		/* The kernel moves the address of a buffer that is not used up. */
+		/* The kernel advances the address of a partly used buffer. */
 		__u64 begin = more ? own.addr - result : own.addr;
 		if (count->placed && position == count->used && begin < count->used_to)
 			count->repeated++;
@@ -172,7 +172,7 @@ static __always_inline void look_at_order(struct buffer_count *count, struct pla
 	count->placed++;
 }
 
-/* A completion with a buffer, or without one that it needed. */
+/* A completion with a buffer, or one that lacked a buffer. */
 __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 result, __u32 cqe_flags)
 {
 	struct taker *taker = bpf_map_lookup_elem(&takers, &request);
@@ -203,7 +203,7 @@ __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 resul
 		if (count->entries == entries && (__u16)(head - count->head) <= entries) {
 			took = (__u16)(head - count->head);
 		} else {
-			/* The first look. A buffer ring that was registered since begins at 0. */
+			/* The first check. A buffer ring registered since then starts at 0. */
 			struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
 			if (count->entries || (info && !info->found))
 				took = head;

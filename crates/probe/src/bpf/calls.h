@@ -64,7 +64,7 @@ struct eventpoll {
 #define EPOLL_EVENT_BYTES 16
 #endif
 
-/* Of the waits for events, the descriptor of these is looked for: the first ones, and then 1 in 64. */
+/* Waits for events whose descriptor is looked up: the first ones, and then 1 in 64. */
 #define FIRST_WAKES 64
 #define WAKE_MASK 63
 #define POLLFDS 16
@@ -132,7 +132,7 @@ __noinline int poll_woke(__u32 nr)
 
 enum shortfall { SHORTFALL_NONE, SHORTFALL_SOME, SHORTFALL_ALL };
 
-/* Whether a wait of the current thread that had a time limit ended with fewer completions in the CQ than it was for. The call returns no
+/* Whether a wait of the current thread with a time limit ended with fewer completions in the CQ than requested. The call returns no
  * error then, if it submitted something or there is one completion.
  */
 __noinline int shortfall(__u32 wanted)
@@ -159,7 +159,7 @@ __noinline int shortfall(__u32 wanted)
 /* include/uapi/linux/futex.h: FUTEX_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 */
 #define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 11 | 1 << 13)
 
-/* Whether the current thread has slept in this call. Asked once per call. */
+/* Whether the current thread has slept in this call. Evaluated once per call. */
 static __always_inline bool slept_in_call(__u32 nr)
 {
 	struct thread_account *account = bpf_task_storage_get(&thread_accounts, bpf_get_current_task_btf(), 0, 0);
@@ -175,7 +175,7 @@ static __always_inline void count_end(struct call_count *call, enum wait_kind ki
 {
 	if (kind == WAIT_ENTER) {
 		bool waits = call_argument(regs, 4) & IORING_ENTER_GETEVENTS;
-		/* One that neither submits nor waits finds nothing, unless it wakes the SQPOLL thread. */
+		/* A call that neither submits nor waits finds nothing, unless it wakes the SQPOLL thread. */
 		if (!waits && (call_argument(regs, 2) || call_argument(regs, 4)))
 			return;
 		if (ret >= 0) {
@@ -212,7 +212,7 @@ static __always_inline void count_end(struct call_count *call, enum wait_kind ki
 		call->nothing++;
 }
 
-/* Kernel time of the current thread since it was counted last, which a tick has found in the call that returns now. */
+/* Kernel time of the current thread since the last count, found by a tick in the call that returns now. */
 __noinline int kernel_time_grown(__u32 nr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -220,7 +220,7 @@ __noinline int kernel_time_grown(__u32 nr)
 	__u64 grown = task->stime - slot->stime;
 
 	slot->stime = task->stime;
-	/* What of it was in calls that were not seen is not known. */
+	/* The part in unobserved calls is unknown. */
 	if (slot->stime_tid != (__u32)task->pid || slot->stime_since != costly_since) {
 		slot->stime_tid = task->pid;
 		slot->stime_since = costly_since;
@@ -234,7 +234,7 @@ __noinline int kernel_time_grown(__u32 nr)
 	return 0;
 }
 
-/* The call that returns now has its call site counted. */
+/* Counts the call site of the call that returns now. */
 __noinline int call_of_site(__u32 nr, __u32 weight, __u32 failed)
 {
 	return site_counted(user_stack(ROOM_OF_EVENTS), SITE_OF(SITE_CALLS, nr), weight, 0, failed);

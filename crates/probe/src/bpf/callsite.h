@@ -1,6 +1,6 @@
-/* User stacks of the program's call sites: where it submits requests, sleeps in system calls, makes them, and uses the CPU. Of each kind of
- * event, a CPU takes the stacks of the first ones in a window of 100 ms, and then one in some: a rare call has them all. The chance is
- * known before the event is.
+/* User stacks of the program's call sites: submissions, sleeps in system calls, the calls, and CPU use. Of each kind of event, a CPU
+ * takes the stacks of the first ones in a window of 100 ms, and then 1 in N: a rare call has all its stacks. The probability is known
+ * before the event.
  */
 #ifndef IOTRAIL_CALLSITE_H
 #define IOTRAIL_CALLSITE_H
@@ -13,7 +13,7 @@ const volatile __u32 site_tick_ns = 0; /* 0: unknown, or no stacks are wanted */
 const volatile struct user_stack user_stack_layout = {}; /* as trail_layout */
 
 #define STACKS_WHOLE 64
-/* One in so many of the others. A stack takes 0.3 µs or so, a system call often less. */
+/* 1 in this many of the others. A stack takes about 0.3 µs, a system call often less. */
 #define STACKS_OF_SLEEPS 16
 #define STACKS_OF_REQUESTS 16
 #define STACKS_OF_CALLS 128
@@ -24,7 +24,7 @@ const volatile struct user_stack user_stack_layout = {}; /* as trail_layout */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1); /* SITE_CLASSES where stacks are wanted */
+	__uint(max_entries, 1); /* SITE_CLASSES if stacks are requested */
 	__type(key, __u32);
 	__type(value, struct site_class);
 } site_classes SEC(".maps");
@@ -39,11 +39,11 @@ struct {
 #define ROOM_OF_EVENTS 0
 #define ROOM_OF_SAMPLES 1
 
-/* Stacks that were handed over. */
+/* Stacks that were sent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* STACKS_KNOWN where stacks are wanted */
+	__uint(max_entries, 1); /* STACKS_KNOWN if stacks are requested */
 	__type(key, __u64);
 	__type(value, __u32);
 } stacks_known SEC(".maps");
@@ -51,12 +51,12 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1); /* SITES where stacks are wanted */
+	__uint(max_entries, 1); /* SITES if stacks are requested */
 	__type(key, struct site_key);
 	__type(value, struct site_sum);
 } sites SEC(".maps");
 
-/* How many events the stack of this one stands for; 0: it is not taken. */
+/* The weight of this event's stack; 0: it is not taken. */
 static __always_inline __u32 stack_due(__u32 class, const __u32 one_in)
 {
 	if (!stacks_wanted)
@@ -77,7 +77,7 @@ static __always_inline __u32 stack_due(__u32 class, const __u32 one_in)
 		of->until_next--;
 		return 0;
 	}
-	/* From 0 to 2 * one_in - 2, at random: a regular gap would beat with the program's own turns. */
+	/* From 0 to 2 * one_in - 2, at random: a regular gap would alias with the program's own period. */
 	of->until_next = random_below(2 * one_in - 1);
 	return one_in;
 }
@@ -94,13 +94,13 @@ static __noinline int hand_over(struct user_stack *stack, struct task_struct *ta
 	bpf_get_current_comm(stack->comm, sizeof(stack->comm));
 	if (bpf_map_update_elem(&stacks_known, &hash, &one, BPF_NOEXIST))
 		return 0;
-	/* One that finds no space is handed over the next time. */
+	/* A stack that finds no space is sent the next time. */
 	if (bpf_ringbuf_output(&trails_out, stack, sizeof(*stack), BPF_RB_NO_WAKEUP))
 		bpf_map_delete_elem(&stacks_known, &hash);
 	return 0;
 }
 
-/* A frame may be this large. */
+/* Maximum size of a frame. */
 #define FRAME_BYTES (1ull << 20)
 
 static int walk_frame(__u32 i, struct stack_room **context)
@@ -120,8 +120,8 @@ static int walk_frame(__u32 i, struct stack_room **context)
 	return 0;
 }
 
-/* The hash of the current thread's user stack; 0: it has none. By frame pointers, each further up the stack: a register that is used for
- * something else leads nowhere, and the kernel's own walk would follow it.
+/* The hash of the current thread's user stack; 0: none. By frame pointers, each further up the stack: if the register has another use,
+ * the chain is invalid, and the kernel's own unwinder would follow it.
  */
 __noinline __u64 user_stack(__u32 which)
 {

@@ -1,5 +1,5 @@
-/* What a program asks of its rings and files, one by one: for a recording that is to be replayed. An object of its own, loaded only
- * for that; the watched processes are those of the other programs, in the same map.
+/* A program's requests and calls on its rings and files, one record each, for a recording for replay. A separate object, loaded only
+ * for that; the traced processes come from the other object's map.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -16,14 +16,14 @@
 
 const volatile __u8 captured_calls[CAPTURED_CALLS] = {};
 
-/* Never read: so that their layouts reach user space. */
+/* Never read: it exports the layouts to user space. */
 const volatile struct captured_request request_layout = {};
 const volatile struct captured_call call_layout = {};
 const volatile struct captured_sync sync_layout = {};
 const volatile struct captured_ring ring_layout = {};
 const volatile struct captured_file file_layout = {};
 
-/* A thread of ours whose calls tell the time between the probes at a return and at the next entry. */
+/* An iotrail thread whose calls measure the probes' time between a return and the next entry. */
 #define FLOORS 1024 /* power of two: it masks an index */
 __u32 calibrating_tid;
 __u32 floors_taken;
@@ -77,7 +77,7 @@ struct {
 	__type(value, __u32); /* its number + 1 */
 } file_numbers SEC(".maps");
 
-/* The last ones of each CPU. */
+/* The last rings of each CPU. */
 #define FILES_NEAR 8 /* power of two: it masks an index */
 
 struct files_near {
@@ -95,10 +95,10 @@ struct {
 } files_near SEC(".maps");
 
 struct thread {
-	__u64 left_ns; /* when its last captured call was over, the probes included; 0: it has made none */
+	__u64 left_ns; /* end of its last captured call, the probes included; 0: it has made none */
 	__u64 off_ns;  /* off the CPU since */
-	__u64 out_ns;  /* it lost the CPU then; 0: it has one */
-	enum call_class class; /* of the call that it is in */
+	__u64 out_ns;  /* time at which it lost the CPU; 0: it has one */
+	enum call_class class; /* of its current call */
 	union {
 		struct captured_call call;
 		struct captured_sync sync;
@@ -147,10 +147,10 @@ struct io_ring_ctx___files {
 
 #pragma clang attribute pop
 
-/* The last bits of a registered file's address are flags. */
+/* The low bits of a registered file's address are flags. */
 #define FILE_ADDRESS (~7ull)
 
-/* include/uapi/linux/io_uring.h: what is read of struct io_uring_sqe */
+/* include/uapi/linux/io_uring.h: the used members of struct io_uring_sqe */
 struct sqe {
 	__u8 opcode;
 	__u8 flags;
@@ -206,7 +206,7 @@ static __noinline __u64 bytes_of_vectors(__u64 at, __u32 n)
 	return v.bytes;
 }
 
-/* A file's record while it is made. */
+/* A file's record under construction. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -220,7 +220,7 @@ struct place_in_path {
 	__u32 bytes;
 };
 
-/* By the mounts up to the root of the namespace. */
+/* Through the mounts up to the root of the namespace. */
 static int add_name(__u32 i, struct place_in_path *at)
 {
 	__u64 in_mount = bpf_core_field_offset(struct mount, mnt);
@@ -242,7 +242,7 @@ static int add_name(__u32 i, struct place_in_path *at)
 	struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
 	if (!parent || parent == dentry)
 		return 1;
-	barrier_var(place); /* else the compiler leaves out a mask that the verifier needs (6.1) */
+	barrier_var(place); /* otherwise the compiler removes a mask that the verifier needs (6.1) */
 	place &= PATH_BYTES - 1;
 	long n = bpf_probe_read_kernel_str(out->path + place, NAME_BYTES, BPF_CORE_READ(dentry, d_name.name));
 	if (n <= 0)
@@ -279,7 +279,7 @@ static __noinline __u32 number_file(struct file *file, struct open_file_key *key
 	out->bytes = at.bytes;
 	if (bpf_ringbuf_output(&captured, out, sizeof(*out), BPF_RB_NO_WAKEUP))
 		return lose();
-	/* Another CPU may have met it at once: it has two numbers then. */
+	/* If another CPU adds it concurrently, it has two numbers. */
 	bpf_map_update_elem(&file_numbers, key, &number, BPF_NOEXIST);
 	return number;
 }
@@ -316,7 +316,7 @@ static __noinline __u32 file_number(struct file *file)
 	return number;
 }
 
-/* A file that the ring has by this index. */
+/* The ring's registered file at this index. */
 static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __u32 index)
 {
 	struct io_ring_ctx___nodes *nodes = (void *)ring;
@@ -336,7 +336,7 @@ static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __
 	return (struct file *)(address & FILE_ADDRESS);
 }
 
-/* A ring's or context's number + 1, once its record is handed over; 0: there is no memory for it. */
+/* A ring's or context's number + 1, after its record was sent; 0: there is no memory for it. */
 static __noinline __u32 number_new(struct ring_key *key, struct captured_ring *met)
 {
 	struct captured_ring *out = bpf_ringbuf_reserve(&captured, sizeof(*out), 0);
@@ -352,7 +352,7 @@ static __noinline __u32 number_new(struct ring_key *key, struct captured_ring *m
 	return number;
 }
 
-/* `taken`: so many of its requests are about to be handed over. */
+/* `taken`: number of its requests that are about to be sent. */
 static __noinline __u32 number_ring(struct io_ring_ctx *ring, struct ring_key *key, __u32 taken)
 {
 	struct captured_ring met = {
@@ -429,7 +429,7 @@ static __noinline int request_taken(struct io_kiocb *req, bool refused)
 	__u32 number = ring_number(ring, &key, 1), opcode = TYPED_READ(req, opcode), file = 0;
 	if (!number)
 		return lose();
-	/* An entry of another request: one of two places, which no replay does. */
+	/* An entry of another type: one of two slots, which a replay never uses. */
 	if (!sqe_of(ring, &sqe) || sqe.opcode != opcode)
 		refused = true;
 	__u64 len = sqe.len;
@@ -480,7 +480,7 @@ int BPF_PROG(capture_refused, void *entry, struct io_kiocb *req, int error)
 	return UNDISTURBED(request_taken(req, true));
 }
 
-/* One that is made where another one was has a number of its own. */
+/* A ring created at a reused address gets a new number. */
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(capture_ring, int fd, struct io_ring_ctx *ring, __u32 sq_entries, __u32 cq_entries, __u32 flags)
 {
@@ -538,7 +538,7 @@ static __always_inline __u64 entry_argument(struct task_struct *task, struct pt_
 	return calls_as_i386(task) ? argument_i386(regs, n) : call_argument(regs, n);
 }
 
-/* The ring that io_uring_enter names; null: it names none. */
+/* The ring that io_uring_enter names; null: none. */
 static __always_inline struct io_ring_ctx *entered_ring(struct task_struct *task, __u32 fd, __u32 flags)
 {
 	struct file *file = NULL;
@@ -555,7 +555,7 @@ static __always_inline struct io_ring_ctx *entered_ring(struct task_struct *task
 		return NULL;
 	struct ring_key key = { .address = (__u64)TYPED_READ(file, private_data) };
 	if (!bpf_map_lookup_elem(&ring_numbers, &key)) {
-		/* Any other file's data is no ring. */
+		/* Other files' private data is not a ring. */
 		bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 		if (bpf_strncmp(name, sizeof(name), "[io_uring]"))
 			return NULL;
@@ -676,7 +676,7 @@ static __always_inline int call_begins(struct pt_regs *regs, long nr)
 		thread->class = class;
 		return 0;
 	}
-	/* Both begin alike. */
+	/* Both start with the same members. */
 	thread->call.entered_ns = now;
 	thread->call.think_ns = think;
 	if (class < CALL_READ) {
@@ -717,7 +717,7 @@ static __always_inline int call_ends(struct pt_regs *regs, long result)
 	if (result <= -ERESTARTSYS && result >= -ERESTART_RESTARTBLOCK)
 		result = -EINTR;
 	if (calibrating_tid && (__u32)task->pid == calibrating_tid) {
-		/* It is not recorded. */
+		/* Not recorded. */
 	} else if (class == CALL_SETUP) {
 		if (!result)
 			context_is_made(regs);
@@ -755,7 +755,7 @@ int BPF_PROG(capture_call_ends, struct pt_regs *regs, long result)
 	return UNDISTURBED(call_ends(regs, result));
 }
 
-/* Between two calls, a thread that has no CPU does not think. */
+/* Between two calls, a thread without a CPU does not think. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(capture_switch, bool preempted, struct task_struct *from, struct task_struct *to)
 {

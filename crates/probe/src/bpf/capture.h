@@ -1,10 +1,10 @@
-/* What the programs of capture.bpf.c hand over, one record per event: `capture.rs` makes a recording for replay of it. The kinds of
+/* Records that the programs of capture.bpf.c send, one per event: `capture.rs` makes a recording for replay from them. The kinds of
  * record differ in size.
  */
 #ifndef IOTRAIL_CAPTURE_H
 #define IOTRAIL_CAPTURE_H
 
-/* System calls that are captured: a class, and what else their arguments are. User space fills the table of numbers. */
+/* Captured system calls: their class, and the meaning of their arguments. User space fills the table of numbers. */
 enum call_class {
 	CALL_NONE = 0,
 	CALL_ENTER,	/* io_uring_enter */
@@ -46,7 +46,7 @@ struct captured_request {
 struct captured_call {
 	__u64 entered_ns;
 	__u64 left_ns;
-	__u64 think_ns; /* the probes' own time is in it */
+	__u64 think_ns; /* includes the probes' own time */
 	__u32 tid;
 	__u32 ring;
 	__u32 head;
@@ -76,11 +76,11 @@ struct captured_ring {
 	__u32 sq_entries;
 	__u32 cq_entries;
 	__u32 flags;
-	__u32 head;	 /* when it was met, */
+	__u32 head;	 /* time of its first event, */
 	__u32 submitted; /* and the count of requests */
 };
 
-#define PATH_BYTES 4096 /* power of two: it masks a place */
+#define PATH_BYTES 4096 /* power of two: it masks an index */
 #define NAME_BYTES 256
 
 struct captured_file {

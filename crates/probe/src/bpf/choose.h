@@ -1,6 +1,6 @@
-/* Which requests are followed whole. A fixed one in `one_in`; or, where `adaptive`, every request of a CPU while there are few,
- * and one in `one_in` of the others. What decides between the two is known before the request comes: so its chance of being
- * chosen is known, and estimates weigh it by the inverse.
+/* Which requests are traced end to end. A fixed share of 1 in `one_in`; or, if `adaptive`, every request of a CPU while the rate is low,
+ * and 1 in `one_in` of the others. The choice between the two is made before the request arrives: so its probability
+ * is known, and estimates weight it by the inverse.
  */
 #ifndef IOTRAIL_CHOOSE_H
 #define IOTRAIL_CHOOSE_H
@@ -9,10 +9,10 @@
 
 const volatile bool adaptive = false;
 const volatile __u32 window_jiffies = 1;
-const volatile __u32 whole_max = 0;	  /* requests of one CPU in a window that are all followed */
-const volatile __u64 trails_crowded = 0; /* bytes that wait in the ring buffer: the reader is behind */
+const volatile __u32 whole_max = 0;	  /* requests of one CPU in a window that are all traced */
+const volatile __u64 trails_crowded = 0; /* bytes that wait in the ring buffer: the reader lags behind */
 
-/* Counted from here on in a window that none is followed for certain in. */
+/* Start value in a window in which no request is traced for certain. */
 #define WINDOW_BUSY (1u << 31)
 
 static __always_inline __u32 random_below(__u32 n)
@@ -20,14 +20,14 @@ static __always_inline __u32 random_below(__u32 n)
 	return (__u64)bpf_get_prandom_u32() * n >> 32;
 }
 
-/* All of this CPU's requests are followed now. */
+/* All of this CPU's requests are traced now. */
 static __always_inline bool while_few(struct cpu_slot *slot)
 {
 	__u32 now = bpf_jiffies64();
 	__u32 passed = now - slot->window_since;
 
 	if (passed >= window_jiffies) {
-		/* Of a window that ended longer ago, the last one was empty. */
+		/* If a window ended longer ago, the last one was empty. */
 		bool busy = passed < 2 * window_jiffies && (slot->window_submits & ~WINDOW_BUSY) > whole_max;
 		slot->window_since = now;
 		slot->window_submits = busy ? WINDOW_BUSY : 0;
@@ -40,9 +40,9 @@ static __always_inline bool while_few(struct cpu_slot *slot)
 	return false;
 }
 
-/* One in `one_in`, at random gaps: a regular one would beat with the program's own batches. The gaps are uniform from 1 to
- * 2 * one_in - 1; the first one is what is left of such a gap at a random moment (the smaller of two different numbers), so that
- * every request has the same chance.
+/* 1 in `one_in`, at random gaps: a regular gap would alias with the program's own batches. The gaps are uniform from 1 to
+ * 2 * one_in - 1; the first one is the remainder of such a gap at a random time (the smaller of two different numbers), so that
+ * every request has the same probability.
  */
 static __always_inline bool is_next(struct cpu_slot *slot)
 {
@@ -67,8 +67,8 @@ static __always_inline bool is_next(struct cpu_slot *slot)
 	return true;
 }
 
-/* How many requests it stands for; 0: it is not followed. Those that come later, while a window finishes, are counted and none is
- * followed: the gaps stand still.
+/* The weight of a request; 0: it is not traced. Later requests, at the end of a window, are counted but not traced,
+ * and the gaps do not advance.
  */
 static __always_inline __u32 chosen(struct cpu_slot *slot, bool later)
 {

@@ -1,8 +1,8 @@
-/* Completions being posted: counted, and the trails of those that are followed. */
+/* Posted completions: counted, with the trails of the traced ones. */
 #include "stages.h"
 
-/* Threads that share a ring share its cache of requests too: many completed ones of one address may wait for their runs at a time. They
- * don't all wait in that address's bucket.
+/* Threads that share a ring share its cache of requests too: many completed requests of one address may wait for their runs at a time. Not
+ * all of them are in that address's bucket.
  */
 __noinline int spread(__u32 index)
 {
@@ -39,7 +39,7 @@ static __always_inline void trail_result(struct trail *trail, __u32 index, __s32
 		trail->marks |= TRAIL_PARTLY_OBSERVED;
 }
 
-/* The completion of a followed request. */
+/* The completion of a traced request. */
 __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -51,9 +51,9 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 	if (reaps_asked)
 		backlog_posted(trail->weight);
 	if (trail->course == COURSE_BLOCK && trail->bios)
-		trail->ready_ns = 0; /* the end of some of its I/O was not seen */
+		trail->ready_ns = 0; /* the end of some of its I/O was missed */
 	if (trail->ended_ns < trail->ready_ns)
-		trail->ended_ns = 0; /* of an earlier try: only a part was done then */
+		trail->ended_ns = 0; /* of an earlier attempt, which did only a part */
 	trail->switches = ~0u;
 	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
 		trail->switches = slot->switched - trail->switched;
@@ -85,7 +85,7 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 	return 0;
 }
 
-/* It finds no room in the completion queue: when and by what the program gets it is not known. */
+/* The completion queue is full: the time and the path by which the program gets the completion are unknown. */
 __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -100,7 +100,7 @@ __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
 	return 0;
 }
 
-/* A completion of a multishot request that is not its last. It has a trail of its own, with what the request's says so far. */
+/* A completion of a multishot request that is not its last. It has its own trail, which starts with the request's stages. */
 static __noinline int shot_posted(struct many *known, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -124,7 +124,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	__u32 serial = trail->serial + 1;
 	__builtin_memcpy(trail, request, sizeof(*trail));
 	trail->serial = serial;
-	/* The next one has to become ready by itself. What the same run finds as well was not seen to. */
+	/* The next completion has its own ready time. If the same run finds it too, that time was not observed. */
 	request->shots++;
 	request->ready_ns = request->queued_ns = 0;
 	request->meanwhile = MEANWHILE_UNSEEN;
@@ -149,7 +149,7 @@ static __always_inline void count_result(struct op_part *op, __u32 ring, __u32 o
 	}
 }
 
-/* A worker goes on with what is linked to the request that it was handed (io_wq_free_work): it has had no event of its own. */
+/* A worker continues with requests linked to the one that it was handed (io_wq_free_work): they have no event of their own. */
 static __noinline int taken_on(struct io_kiocb *req, __u32 number)
 {
 	struct cpu_slot *slot = this_slot();
@@ -170,13 +170,13 @@ static __noinline int taken_on(struct io_kiocb *req, __u32 number)
 	return 0;
 }
 
-/* What such a request has that is refused before it is begun: the mark is not its own. */
+/* A request that is refused before it starts: the stamp is not its own. */
 static __always_inline bool refused_polling(__s32 result)
 {
 	return result == -EBADF || result == -EINVAL || result == -EOPNOTSUPP;
 }
 
-/* A message (IORING_OP_MSG_RING) to a ring that no watched process has used or made: it is one of that ring's completions. */
+/* A message (IORING_OP_MSG_RING) to a ring that no traced process has used or created: it is one of that ring's completions. */
 static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -189,8 +189,8 @@ static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
 	       (__u64)BPF_CORE_READ(ring, mm_account) != (__u64)bpf_get_current_task_btf()->mm;
 }
 
-/* By a thread of the kernel's, instead of one that is about to end, or a message of a process that is not watched. While the kernel takes
- * the ring itself down, nobody will have it.
+/* Posted by a kernel thread instead of an exiting one, or a message of an untraced process. While the kernel tears the ring
+ * down, no thread will get it.
  */
 static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
 {
@@ -201,7 +201,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 
 	if (req && !(task->flags & PF_KTHREAD))
 		return 0;
-	/* No address stands for a free place in the table. */
+	/* Address 0 marks a free slot in the table. */
 	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
 	if (BPF_CORE_READ(ring, refs.percpu_count_ptr) & PERCPU_REF_DEAD) {
 		if (trail) {
@@ -222,7 +222,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
 	ring_of(*number, slot)->unseen++;
-	/* What carried it is not followed. */
+	/* Its delivery path is not tracked. */
 	if (trail) {
 		slot->no_completion++;
 		retag_at(index, 0);
@@ -269,7 +269,7 @@ __noinline int buffer_is_free(__u64 address, __u32 number, __u32 opcode)
 	return 0;
 }
 
-/* By a worker, which may begin its next work from here on. When it could begin this one. */
+/* By a worker, which may start its next work from here on. The time at which it could start this one. */
 __noinline __u64 worker_turns(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -281,7 +281,7 @@ __noinline __u64 worker_turns(void)
 	return began;
 }
 
-/* `typed`: as above. `found_room`: it stands in the queue. */
+/* `typed`: as above. `found_room`: it is in the queue. */
 static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
 				  __u32 cqe_flags, bool found_room)
 {
@@ -312,7 +312,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	} else {
 		struct many_key key = { .user_data = user_data, .ring = number };
 		known = bpf_map_lookup_elem(&many, &key);
-		/* That one has had its last completion: this is another ring's message with the same user data. */
+		/* That request has had its last completion: this is another ring's message with the same user data. */
 		if (known && !req && !known->request && !is_zero_copy_send(known->opcode))
 			known = 0;
 		if (known)
@@ -338,7 +338,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	ring_in_use(number, slot);
 	if (cqe_flags & IORING_CQE_F_NOTIF) {
 		op->notifications++;
-		/* IORING_NOTIF_USAGE_ZC_COPIED is the sign. */
+		/* IORING_NOTIF_USAGE_ZC_COPIED is the indication. */
 		if ((__s32)result < 0)
 			op->copied++;
 		if (req)
@@ -348,7 +348,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	}
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
-	/* A no-op is neither. */
+	/* A no-op is neither of them. */
 	if (req && opcode) {
 		if (plain_length(opcode)) {
 			if (result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
@@ -382,7 +382,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		if (found_room)
 			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
 		if (known && !(cqe_flags & IORING_CQE_F_MORE))
-			known->request = 0; /* its last one */
+			known->request = 0; /* its last completion */
 		return 0;
 	}
 	__u32 index = 0;
@@ -404,7 +404,7 @@ int BPF_PROG(follow_complete, struct io_ring_ctx *ring, void *req, struct io_uri
 	return UNDISTURBED(follow_complete_(ring, req, cqe));
 }
 
-/* Before 6.17 (072d37b0cd66) the completion queue entry's members stood in its place, and the ring was a plain address. */
+/* Before 6.17 (072d37b0cd66) the arguments were the members of the completion queue entry, and the ring was a plain address. */
 SEC("tp_btf/io_uring_complete")
 int follow_complete_members(__u64 *args)
 {

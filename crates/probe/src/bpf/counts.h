@@ -1,4 +1,4 @@
-/* What is counted by ring and opcode: in the CPU's slot first, then in the maps. */
+/* Counts by ring and opcode: first in the CPU's slot, then in the maps. */
 #ifndef IOTRAIL_COUNTS_H
 #define IOTRAIL_COUNTS_H
 
@@ -19,7 +19,7 @@ __noinline int segment_find_and_add(__u32 ring, __u32 n)
 		s->count += n;
 		return 0;
 	}
-	/* In their order there is no room: what each ring has is right, and which came inline alone is not known so exactly. */
+	/* No space to keep their order: each ring's count is correct, but which completions came inline is less exact. */
 	for (int i = SEGMENTS_MAX - 2; i >= 0; i--) {
 		if (slot->segments[i].ring == ring) {
 			slot->segments[i].count += n;
@@ -50,7 +50,7 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 
 const volatile struct op_count no_ops = {};
 
-/* The sums of this key, which are made if there are none; none: there is no room. */
+/* The sums of this key, created if missing; null: the map is full. */
 static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
 {
 	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
@@ -62,7 +62,7 @@ static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
 	return bpf_map_lookup_elem(&op_counts, &key);
 }
 
-/* What finds no room counts for the other rings; none: it is lost, and counted as that. */
+/* A key without space counts for the other rings; null: the count is lost, and recorded as lost. */
 static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
 {
 	struct op_count *sum = op_entry(ring, opcode);
@@ -74,7 +74,7 @@ static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
 	return sum;
 }
 
-/* Adds a CPU's part to the sums of this key. Whether they have room. */
+/* Adds a CPU's part to the sums of this key. Returns whether there was space. */
 static __always_inline bool op_added(struct op_key *key, struct op_part *count)
 {
 	struct op_count *sum = op_entry(key->ring, key->opcode);
@@ -121,7 +121,7 @@ static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
 	return true;
 }
 
-/* What finds no room counts for the other rings, so that the sums stay right. */
+/* A key without space counts for the other rings, so that the sums stay correct. */
 static __always_inline void op_put_away(struct op_key *key, struct op_part *count, struct cpu_slot *slot)
 {
 	if (op_added(key, count))
@@ -137,7 +137,7 @@ static __always_inline void ring_put_away(__u32 ring, struct ring_count *count, 
 		slot->losses[LOSS_COUNT]++;
 }
 
-/* The cell is another key's from now on. */
+/* The cell belongs to another key from now on. */
 __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 {
 	struct cpu_slot *slot = this_slot();
@@ -145,12 +145,12 @@ __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	struct op_key key = cell->key;
 	struct op_part count = cell->count;
 
-	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
+	/* A reader on another CPU never sees a count with the next key. */
 	__builtin_memset(&cell->count, 0, sizeof(cell->count));
 	barrier();
 	cell->key.ring = ring;
 	cell->key.opcode = opcode;
-	/* Only one that was never used has counted nothing. */
+	/* Only a cell that was never used has no count. */
 	if (count.requests | count.completions | count.unposted | count.punted_asked | count.punted_would_block | count.punted_drained)
 		op_put_away(&key, &count, slot);
 	return 0;

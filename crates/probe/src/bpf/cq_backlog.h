@@ -1,4 +1,4 @@
-/* The queue of what lies in one ring's completion queue: the oldest first. */
+/* The queue of completions that wait in one ring's CQ: the oldest first. */
 #ifndef IOTRAIL_LYING_H
 #define IOTRAIL_LYING_H
 
@@ -9,29 +9,29 @@ const volatile struct stay stay_layout = {};	      /* as trail_layout */
 const volatile enum stay_loss stay_loss_layout = 0;
 
 #define CQ_BACKLOGS 256
-#define LYING_WAYS 4  /* places that a ring may have its queue at */
-#define LYING_GROUP 8 /* queues that are passed over together while nothing is in them */
+#define LYING_WAYS 4  /* slots in which a ring may have its queue */
+#define LYING_GROUP 8 /* queues that are skipped together while they are empty */
 
-#define LYING_ALL 256 /* of a ring's completions that could be chosen so many are, before */
-#define LYING_SHIFT 3 /* one in 1 << this is */
+#define LYING_ALL 256 /* of a ring's eligible completions, this many are sampled first */
+#define LYING_SHIFT 3 /* then one in 1 << this */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* CQ_BACKLOGS where it is asked for */
+	__uint(max_entries, 1); /* CQ_BACKLOGS if requested */
 	__type(key, __u32);
 	__type(value, struct cq_backlog);
 } cq_backlogs SEC(".maps");
 
-/* Nothing to look at while there are none. On a cache line of its own: every submission reads it. */
+/* No check while there are none. On its own cache line: every submission reads it. */
 __u32 backlog_now __attribute__((aligned(64)));
 __u32 backlog_groups[CQ_BACKLOGS / LYING_GROUP] __attribute__((aligned(64)));
 __u64 stays_lost[STAY_LOSS_MAX];
 
-/* The next look at all of them: from which queue on, and when the last one was. */
+/* The next check of all queues: the first queue, and the time of the last check. */
 __u32 backlog_cursor;
 __u32 backlog_jiffy;
 
-/* Submissions look less and less often at what the program does not take. */
+/* Submissions check completions that the program does not reap less and less often. */
 struct backlog_pace {
 	__u32 skip;
 	__u32 next;
@@ -46,7 +46,7 @@ static __always_inline __u32 backlog_place(__u64 ring, __u32 way)
 	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (CQ_BACKLOGS - 1);
 }
 
-/* Where the ring has its queue. */
+/* The slot of the ring's queue. */
 static __always_inline __u32 backlog_find(__u64 ring)
 {
 	for (int i = 0; i < LYING_WAYS; i++) {
@@ -59,7 +59,7 @@ static __always_inline __u32 backlog_find(__u64 ring)
 	return NO_PLACE;
 }
 
-/* One that only looks does not wait: who has it looks, too, and may be what it interrupts. One that has something to add waits some
+/* A checker does not wait: the owner of the lock checks too, and may be the interrupted code. A writer waits a few
  * microseconds.
  */
 #define LYING_TRIES 256
@@ -95,7 +95,7 @@ static __always_inline void backlog_unlock(struct cq_backlog *q)
 	__sync_val_compare_and_swap(&q->busy, 1, 0);
 }
 
-/* Another ring that nothing of lies gives its place away, where all are taken: what it posts next is chosen as if it had posted many. */
+/* If all slots are taken, a ring without queued completions gives up its slot: its next completions are sampled as if it had posted many. */
 __noinline __u32 backlog_find_or_make(__u64 ring)
 {
 	__u32 found = backlog_find(ring);
@@ -146,12 +146,12 @@ static __always_inline void stays_lose(enum stay_loss why, __u64 n)
 
 struct leaving {
 	struct cq_backlog *queue;
-	__u64 gone_ns; /* 0: they go without having been seen to be taken */
+	__u64 gone_ns; /* 0: they are removed without having been observed as reaped */
 	__u32 head;
 	__u32 left;
 };
 
-/* The oldest one's story is over, if the head has passed it. */
+/* The oldest one is finished if the head has passed it. */
 static int backlog_leaves(__u32 i, struct leaving *leaving)
 {
 	struct cq_backlog *q = leaving->queue;
@@ -165,7 +165,7 @@ static int backlog_leaves(__u32 i, struct leaving *leaving)
 		stay->not_yet_ns = q->looked_ns > l->posted_ns ? q->looked_ns : l->posted_ns;
 		stay->gone_ns = leaving->gone_ns;
 		stay->due_ns = l->posted_ns;
-		/* What fulfils a wait is none that had to wait for others. */
+		/* A completion that ends a wait did not have to wait for others. */
 		if (q->wanted && (__s32)(q->wanted_end - l->end) > 0)
 			stay->due_ns = 0;
 		else if ((__s32)(q->due_end - l->end) > 0 && q->due_ns > l->posted_ns)
@@ -187,7 +187,7 @@ static int backlog_leaves(__u32 i, struct leaving *leaving)
 	return 0;
 }
 
-/* Those that have left, or all: nothing is kept of an episode that is over. */
+/* The completions that were reaped, or all: nothing is kept of a finished episode. */
 static __always_inline void backlog_leave(struct cq_backlog *q, __u32 place, __u64 gone_ns, __u32 head)
 {
 	struct leaving leaving = { .queue = q, .gone_ns = gone_ns, .head = head };

@@ -1,19 +1,19 @@
-/* Which rings the kernel makes, and with which flags: one event for each ring, nothing for a request. */
+/* Creation of rings with their flags: one event per ring, none per request. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-/* The PID namespace of whoever reads this: its inode. */
+/* The reader's PID namespace: its inode. */
 const volatile __u32 reader_ns = 0;
 
-/* Rings that are kept; the rest are counted. */
+/* Maximum kept rings; further ones are counted. */
 #define CREATED_MOST 4096
 /* include/linux/pid_namespace.h */
 #define MAX_PID_NS_LEVEL 32
 
 struct created_ring {
-	__u32 tgid; /* where the reader is; 0: it is not seen from there */
+	__u32 tgid; /* level of the reader's namespace; 0: not visible from there */
 	__u32 flags;
 };
 
@@ -46,7 +46,7 @@ struct task_struct___created {
 
 #pragma clang attribute pop
 
-/* The number of the process in the reader's namespace. */
+/* The process's ID in the reader's namespace. */
 static __always_inline __u32 number_there(struct task_struct *leader)
 {
 	struct pid *pid = BPF_CORE_READ((struct task_struct___created *)leader, thread_pid);

@@ -1,4 +1,4 @@
-/* Whose I/O it is that ends in an interrupt: see credit.h. */
+/* Attributes I/O that ends in an interrupt: see credit.h. */
 
 enum whose {
 	NOBODY_KNOWS = 0,
@@ -6,7 +6,7 @@ enum whose {
 	WATCHED,
 };
 
-/* Direct I/O's own callback names the interface, and what is around it the request. */
+/* Direct I/O's own callback identifies the interface, and the structure around it the request. */
 static __always_inline enum whose whose_kiocb(struct kiocb *iocb)
 {
 	__u64 callback = iocb ? (__u64)BPF_CORE_READ(iocb, ki_complete) : 0;
@@ -47,7 +47,7 @@ static long credit_next_bio(__u32 i, struct bios *bios)
 	return 0;
 }
 
-/* In an interrupt that is not credited yet, a request to a device ends. */
+/* A request to a device ends in an interrupt that is not attributed yet. */
 static __noinline int credit_request(struct request *rq)
 {
 	struct cpu_slot *slot = this_slot();
@@ -72,7 +72,7 @@ int BPF_PROG(credit_block, struct request *rq)
 	return creditable(slot) ? credit_request(rq) : 0;
 }
 
-/* Devices without requests of their own (device mapper, md, …). */
+/* Devices without their own requests (device mapper, md, …). */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(credit_bio, void *queue, struct bio *bio)
 {
@@ -83,7 +83,7 @@ int BPF_PROG(credit_bio, void *queue, struct bio *bio)
 	return 0;
 }
 
-/* A poll's wake-up: a packet came, say. */
+/* A poll's wake-up: by a packet, for example. */
 SEC("tp_btf/io_uring_task_add")
 int BPF_PROG(credit_poll, struct io_kiocb *req, int mask)
 {

@@ -1,5 +1,5 @@
-/* Which interrupts of devices are the watched processes' own: those in which I/O of theirs ended. A line's interrupts end whoever's
- * I/O it is, so what counts is what happened in the handler, or in a softirq that it raised. Each run of a handler is credited once.
+/* Device interrupts of the traced processes: those in which their I/O ended. A line's interrupts end the I/O of any process,
+ * so the events in the handler count, or in a softirq that it raised. Each run of a handler is attributed once.
  */
 #ifndef IOTRAIL_CREDIT_H
 #define IOTRAIL_CREDIT_H
@@ -10,7 +10,7 @@
 const volatile __u64 io_complete_address = 0;    /* io_complete_rw */
 const volatile __u64 iomap_end_io_address = 0;   /* iomap_dio_bio_end_io */
 const volatile __u64 nvme_end_io_address = 0;    /* nvme_uring_cmd_end_io */
-const volatile bool any_wakeup = false; /* the interface's threads sleep for nothing but its I/O */
+const volatile bool any_wakeup = false; /* the interface's threads sleep only for its I/O */
 
 #define DIO_IS_SYNC 2 /* block/fops.c */
 
@@ -18,7 +18,7 @@ const volatile __u64 io_complete_polled_address = 0; /* io_complete_rw_iopoll */
 
 __noinline int count_credit(__u32 line);
 
-/* The run of a handler whose doing this is: its line + 1, 0: none, and its serial. */
+/* The run of a handler that causes the current activity: its line + 1 (0: none), and its serial number. */
 static __always_inline __u32 handler_here(struct cpu_slot *slot, __u32 *serial)
 {
 	if (slot->in_irq) {
@@ -38,7 +38,7 @@ static __always_inline bool credited(struct cpu_slot *slot, __u32 serial)
 	return slot->credited[serial & (CREDITS_MAX - 1)] == serial;
 }
 
-/* A device's interrupt is under way that is not credited yet. */
+/* The current device interrupt is not attributed yet. */
 static __always_inline bool creditable(struct cpu_slot *slot)
 {
 	__u32 serial;
@@ -46,7 +46,7 @@ static __always_inline bool creditable(struct cpu_slot *slot)
 	return !not_counting() && handler_here(slot, &serial) && !credited(slot, serial);
 }
 
-/* I/O of a watched process ended in what is under way. */
+/* I/O of a traced process ended in the current context. */
 static __always_inline void credit(struct cpu_slot *slot)
 {
 	__u32 serial, line = handler_here(slot, &serial);
@@ -58,7 +58,7 @@ static __always_inline void credit(struct cpu_slot *slot)
 	count_credit(line - 1);
 }
 
-/* The kiocb of the direct I/O that a bio is of; or none and, where a thread waits for it, that thread. Neither: it cannot be told. */
+/* The kiocb of a bio's direct I/O; or null, and the thread that waits for it, if any. Neither: unknown. */
 static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struct **waiter)
 {
 	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
@@ -72,7 +72,7 @@ static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struc
 			return BPF_CORE_READ(dio, iocb);
 		*waiter = BPF_CORE_READ(dio, submit.waiter);
 	} else if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
-		/* One bio is a part of it; several have it beside them. */
+		/* A single bio is embedded in it; several point to it. */
 		struct blkdev_dio *dio = end == blkdev_end_io_address ?
 						 BPF_CORE_READ(bio, bi_private) :
 						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
@@ -92,7 +92,7 @@ struct bios {
 	__u64 allocated_ns; /* of the request */
 };
 
-/* Takes the next one. */
+/* Returns the next bio. */
 static __always_inline struct bio *next_bio(struct bios *bios)
 {
 	struct bio *bio = bios->next;
@@ -107,7 +107,7 @@ static __always_inline bool watched_by_address(struct task_struct *task)
 	return task && watched_thread(BPF_CORE_READ(task, pid), BPF_CORE_READ(task, tgid));
 }
 
-/* Whether one of the watched submitted it. */
+/* Whether a traced process submitted it. */
 static __always_inline bool watched_request(struct io_kiocb *req)
 {
 	struct io_kiocb___before_6_13 *before = (void *)req;
@@ -117,9 +117,9 @@ static __always_inline bool watched_request(struct io_kiocb *req)
 	return watched_by_address(BPF_CORE_READ(req, tctx, task));
 }
 
-/* A watched thread that is woken by a device waits for its I/O there: it is a helper of io_uring's, or in the call that waits for
- * completions. What else it may wait for (a socket, say, or room in the device's queue while it submits) is no I/O of the interface.
- * `state`: none is kept of a thread that has never waited.
+/* A traced thread woken by a device waits for its I/O there if it is an io_uring kernel thread, or is in the call that waits for
+ * completions. Other waits (for a socket, or for space in the device's queue while it submits) are not I/O of the interface.
+ * `state`: null for a thread that has never waited.
  */
 static __always_inline bool waits_for_io(struct task_struct *task, const struct thread_state *state)
 {

@@ -1,8 +1,8 @@
-/* What carried the completions: the events of task-work runs come after the completions they posted. So of those
- * pending, the last `items` came by this run, and the ones before it were posted inline, while being submitted.
+/* Delivery paths: the event of a task-work run comes after the completions that the run posted. So of the pending
+ * completions, the last `items` were posted by this run, and the earlier ones inline, during submission.
  */
 
-/* Into the map. What finds no room counts for the other rings: what carried it is still known. */
+/* Into the map. A key without space counts for the other rings: its delivery path is still known. */
 static __always_inline void deliver(struct delivery_key *key, __u64 n, struct cpu_slot *slot)
 {
 	if (add(&deliveries, key, n))
@@ -44,7 +44,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		if (items >> i)
 			batch = i;
 	slot->run_batch[batch & 15]++;
-	/* SQPOLL threads run task work hundreds of times per I/O; their completions are told by the thread. */
+	/* SQPOLL threads run task work hundreds of times per I/O; the thread identifies their completions. */
 	if (task->flags & PF_IO_WORKER) {
 		if (following && slot->trails)
 			trails_end(0, 0, items, slot);
@@ -56,7 +56,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 	__u64 pending = slot->pending;
 	__u64 carried = items < pending && !all ? items : pending;
 	if (following) {
-		/* An item may post many (multishot). What was not submitted since can't be inline. */
+		/* An item may post many completions (multishot). Completions of requests that were not submitted since cannot be inline. */
 		if (pending > slot->submitted && pending - slot->submitted > carried)
 			carried = pending - slot->submitted;
 		slot->submitted = 0;
@@ -94,7 +94,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		if (in_enter && slot->slept) {
 			key.carrier = BY_RUN_AFTER_SLEEP;
 			key.waker = slot->waker;
-			/* Nobody seen: nothing of the one before it either. */
+			/* Neither waker was observed. */
 			key.waker_nr = slot->waker ? slot->waker_nr : 0;
 			key.waker_cpu = slot->waker ? slot->waker_cpu : 0;
 			slot->slept = 0;
@@ -105,7 +105,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		count_delivery(&key, carried);
 		return;
 	}
-	/* By ring: the first `left` of them came inline. */
+	/* By ring: its first `left` completions were posted inline. */
 	__u64 left = pending - carried;
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
@@ -134,8 +134,8 @@ int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
 	return UNDISTURBED(delivery_task_work_run_(tctx, count));
 }
 
-/* DEFER_TASKRUN's own list. When the kernel goes round it again, the count it reports is the last round's alone
- * (__io_run_local_work assigns it anew, 6.1 to 6.18 at least): then all that is pending counts as this run's.
+/* DEFER_TASKRUN's own list. If the kernel loops over it again, it reports only the count of the last loop
+ * (__io_run_local_work assigns it again, 6.1 to 6.18 at least): then all pending completions count as this run's.
  */
 static __always_inline int delivery_local_work_run_(void *ring, int count, unsigned int loops)
 {
@@ -161,7 +161,7 @@ static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 	if (recording)
 		record_plain(EVENT_WAIT, task->pid, slot);
 	here(task, slot);
-	/* No run is under way here. */
+	/* No run is in progress here. */
 	all_inline();
 	if (some_lie() || (reaps_asked && counting && min_events > 1))
 		backlog_waits(address_in_thread(ring, slot), min_events);

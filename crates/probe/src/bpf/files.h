@@ -1,6 +1,6 @@
-/* Which file a followed request went to, and the last part of that file's name, once for each file: nothing is done for requests
- * that are not followed. The kernel looks a request's file up when it issues it (io_assign_file), by descriptor or by index alike,
- * and lets go of it only after its completion is posted (io_free_batch_list): it is looked at then, or earlier where the request may
+/* The file of a traced request, and the last component of its name, once per file: requests that are not traced
+ * cost nothing. The kernel looks up a request's file when it issues it (io_assign_file), by descriptor or by index,
+ * and releases it only after its completion is posted (io_free_batch_list). It is read then, or earlier if the request may
  * never get there.
  */
 #ifndef IOTRAIL_FILES_H
@@ -10,15 +10,15 @@
 
 const volatile struct file_name file_name_layout = {}; /* as trail_layout */
 
-/* The files whose names were handed over. One that is pushed out is handed over again. */
+/* Files whose names were sent. An evicted file is sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1); /* 4096 where requests are followed */
+	__uint(max_entries, 1); /* 4096 if requests are traced */
 	__type(key, struct file_key);
 	__type(value, __u32);
 } files_named SEC(".maps");
 
-/* And the last ones of each CPU: most requests go to few files. */
+/* The last files of each CPU: most requests go to a few files. */
 #define FILES_NEAR 8 /* power of two: it masks an index */
 
 struct files_near {
@@ -38,7 +38,7 @@ __noinline int name_file(__u32 index)
 	if (bpf_map_lookup_elem(&files_named, &key))
 		return 0;
 	struct file_name *out = bpf_ringbuf_reserve(&trails_out, sizeof(*out), 0);
-	/* The next request tries again. */
+	/* The next request retries. */
 	if (!out)
 		return 0;
 	out->key = key;
@@ -52,12 +52,12 @@ __noinline int name_file(__u32 index)
 	return 0;
 }
 
-/* Its request still has it. */
+/* The request still has a reference to it. */
 __noinline int look_at_file(__u32 index)
 {
 	struct trail *trail = trail_at(index);
 
-	/* A cancellation has what it cancels there. */
+	/* A cancellation has its target there. */
 	if (!trail || trail->file & FILE_SEEN || trail->opcode == IORING_OP_ASYNC_CANCEL)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)trail->request;
@@ -92,7 +92,7 @@ __noinline int look_at_file(__u32 index)
 	return 0;
 }
 
-/* What the program named, as it stands in the request until that has a result. */
+/* The file as the program named it: the request has this until it has a result. */
 static __always_inline void file_named_by(struct io_kiocb *req, struct trail *trail)
 {
 	trail->fd = req->cqe.fd;

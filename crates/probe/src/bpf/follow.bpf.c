@@ -1,4 +1,4 @@
-/* What io_uring's other events tell: rings being made, requests handed to io-wq, overflows, chains that fail, polls. */
+/* Other io_uring events: rings created, requests handed to io-wq, overflows, failed chains, polls. */
 #include "stages.h"
 
 static __always_inline int follow_create_(int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
@@ -81,7 +81,7 @@ static int overflow_is(__u32 i, struct overflow_search *search)
 #define OVERFLOW_NEAR 32
 #define OVERFLOW_FAR (1 << 16)
 
-/* The event does not name the request. It stands in the list of those whose completions the kernel is posting, next to the last one. */
+/* The event does not name the request. It is in the list of requests whose completions the kernel is posting, after the last one. */
 static __noinline __u64 overflowed_request(struct io_ring_ctx *ring, __u64 user_data, __s32 result)
 {
 	struct cpu_slot *slot = this_slot();
@@ -116,7 +116,7 @@ static __noinline int sizes_of(struct io_ring_ctx *ring, __u32 number)
 	return 0;
 }
 
-/* A completion that finds the queue full has this event and no other, neither now nor when it is handed over. */
+/* A completion that finds the queue full has only this event, both now and when it is flushed. */
 static __always_inline int follow_overflow_(void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
 	struct io_ring_ctx *ring = address;
@@ -124,11 +124,11 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 
 	if (!counting)
 		return 0;
-	/* What announces more is a part of a request, which stands in no list. */
+	/* A completion that announces more belongs to a request that is in no list. */
 	__u64 request = cqe_flags & IORING_CQE_F_MORE ? 0 : overflowed_request(ring, user_data, result);
 	posted(ring, false, (void *)request, user_data, result, cqe_flags, false);
 	if (slot->current == CURRENT_UNSEEN)
-		return 0; /* nobody's who is watched */
+		return 0; /* of no traced process */
 	__u32 number = ring_number(ring, slot);
 	ring_of(number, slot)->overflows++;
 	if (!request && followed_now && !(cqe_flags & IORING_CQE_F_MORE)) {
@@ -146,7 +146,7 @@ int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u3
 	return UNDISTURBED(follow_overflow_(address, user_data, result, cqe_flags));
 }
 
-/* A chain whose head fails is cancelled. Where the head asked for no completion if it succeeds, what is behind it has none. */
+/* If the head of a chain fails, the chain is cancelled. If the head requested no completion on success, the others have none. */
 static __always_inline int follow_chain_failed_(struct io_kiocb *head, struct io_kiocb *link)
 {
 	__u32 index;
@@ -185,7 +185,7 @@ static __always_inline int follow_poll_arm_(struct io_kiocb *req)
 	if (!trail)
 		return 0;
 	trail->course = COURSE_POLL;
-	look_at_file(index); /* it may wait for ever */
+	look_at_file(index); /* it may wait indefinitely */
 	if (!trail->issued_ns) {
 		trail->issued_ns = bpf_ktime_get_ns();
 		trail->issued_cpu = bpf_get_smp_processor_id();
@@ -199,7 +199,7 @@ int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
 	return UNDISTURBED(follow_poll_arm_(req));
 }
 
-/* The poll's wake-up: only requests that wait in a poll pass here. */
+/* The poll's wake-up: only requests that wait in a poll have this event. */
 static __always_inline int follow_task_add_(struct io_kiocb *req, int mask)
 {
 	__u32 index, nr;

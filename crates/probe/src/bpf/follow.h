@@ -1,5 +1,5 @@
-/* Other people's programs: counts by ring and opcode, and chosen requests followed from their submission to what carried
- * their completion (a trail each). All of it only where `following`.
+/* Traces other programs: counts by ring and opcode, and selected requests from their submission to the delivery path of
+ * their completion (a trail each). Only if `following`.
  */
 #ifndef IOTRAIL_FOLLOW_H
 #define IOTRAIL_FOLLOW_H
@@ -8,7 +8,7 @@
 #include "rings.h"
 #include "counts.h"
 
-/* A followed request is over: it is handed on, and its place is free. By its place, since another thread may hold a
+/* A traced request is finished: it is sent, and its slot is free. By slot, since another thread may have a
  * completed one of the same address.
  */
 static __always_inline void trail_end(struct trail *trail, __u32 index, struct cpu_slot *slot)
@@ -20,8 +20,8 @@ static __always_inline void trail_end(struct trail *trail, __u32 index, struct c
 }
 
 struct ending {
-	struct delivery_key *key; /* none: all were inline */
-	__u64 inlined;            /* so many of the pending, the first ones */
+	struct delivery_key *key; /* null: all were inline */
+	__u64 inlined;            /* this many of the pending completions, the first ones */
 	__u32 items;
 	__u32 next;
 };
@@ -86,13 +86,13 @@ __noinline int all_inline(void)
 	return 0;
 }
 
-/* A process that uses io_uring or aio is followed from then on, if every one is asked for. */
+/* A process that uses io_uring or aio is traced from then on, if all processes are requested. */
 __noinline int adopt(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 
-	/* The kernel's own threads do what others asked for. */
+	/* Kernel threads work on behalf of others. */
 	if (tgid == own_tgid || task->flags & PF_KTHREAD)
 		return 0;
 	struct process_info info = { .leader = (__u64)task->group_leader };

@@ -1,5 +1,5 @@
-/* What no tracepoint tells, or none did before: by the kernel's own functions, where the kernel lets them be probed. Which function
- * it is differs between kernels, and is set at load; so is the way: on its entry (fentry), or else by a kprobe.
+/* Events without a tracepoint, or without one in older kernels: probes on the kernel's own functions, if it allows them. The function
+ * differs between kernels and is set at load; so is the method: at its entry (fentry), otherwise by a kprobe.
  */
 #define FUNCTION(name, called)                                          \
 	SEC("fentry")                                                   \
@@ -32,9 +32,9 @@ FUNCTION(queue_added, work_added)
 FUNCTION(queue_added_deferred, work_added)
 
 const volatile __u64 resched_sender = 0; /* its address */
-#define SENDER_BYTES 16 /* the return address of the probe's own call lies so near, at most */
+#define SENDER_BYTES 16 /* maximum distance of the return address of the probe's own call */
 
-/* A reschedule IPI, before there was a tracepoint for it. As the tracepoint's, its site is the caller of the function that asks for
+/* A reschedule IPI, for kernels without a tracepoint. As for the tracepoint, its site is the caller of the function that requests
  * it (`kick_process`, say): the second return address above the sender itself. Below that one there may be the probe's own.
  */
 static __always_inline int resched_sent(void *context, const void *to_cpu)
@@ -53,7 +53,7 @@ static __always_inline int resched_sent(void *context, const void *to_cpu)
 
 FUNCTION(interrupt_resched_sent, resched_sent)
 
-/* Whom the next kick from this CPU is for, if one is sent: kick_process alone knows. */
+/* The target of the next kick from this CPU, if one is sent: only kick_process knows it. */
 static __always_inline int kick_asked_for(void *context, const void *task)
 {
 	struct cpu_slot *slot = this_slot();
@@ -66,7 +66,7 @@ static __always_inline int kick_asked_for(void *context, const void *task)
 
 FUNCTION(kick_asked, kick_asked_for)
 
-/* Native aio's own callback, where no tracepoint tells of the end of a file system's direct I/O. */
+/* Native aio's own callback, for kernels without a tracepoint at the end of a file system's direct I/O. */
 static __always_inline int aio_called(void *context, const void *iocb)
 {
 	if (!not_counting())
@@ -87,7 +87,7 @@ FUNCTION(block_called_back, rw_called)
 /* include/linux/mm_types.h: the program's own doing, in user mode. */
 #define FAULT_FLAG_USER (1 << 6)
 
-/* A page fault of a program, where no tracepoint tells (arm64). One that is tried again comes from the same registers. */
+/* A page fault of a program, for kernels without a tracepoint (arm64). A retried fault has the same registers. */
 static __always_inline int page_faults_(__u64 flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,9 +1,9 @@
-/* Programs that hold their CPU. */
+/* Programs that disable preemption. */
 #ifndef IOTRAIL_HELD_H
 #define IOTRAIL_HELD_H
 
-/* Where programs on tracepoints can be preempted (7.x: their guard is SRCU's), another thread of the watched would find the same
- * program under way on this CPU, and its event would be missed: what runs in threads holds the CPU for as long as it runs.
+/* If programs on tracepoints can be preempted (7.x: their guard is SRCU), another traced thread could find the same
+ * program running on this CPU, and its event would be missed: programs in thread context disable preemption while they run.
  */
 const volatile bool preemptible = false;
 

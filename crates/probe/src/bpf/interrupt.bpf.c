@@ -1,6 +1,6 @@
 /* Interrupts by vector and CPU, and those that hit a watched thread. */
 
-/* These have their room from the beginning: making more of it interrupts this very CPU (irq work), and that would be counted here. */
+/* Preallocated: allocating an entry interrupts this CPU (irq work), and that interrupt would be counted here. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -106,7 +106,7 @@ VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
 
-/* Architectures whose IPIs are lines have one tracepoint for all (arch/arm64/kernel/smp.c): by the first letters of what it says. */
+/* Architectures whose IPIs are lines have one tracepoint for all (arch/arm64/kernel/smp.c): distinguished by the first letters of its text. */
 static __always_inline __u32 vector_of_ipi(const char *reason)
 {
 	char says[9] = {};
@@ -131,7 +131,7 @@ int BPF_PROG(interrupt_from_cpu_exit, const char *reason)
 	return vector_exit();
 }
 
-/* Hyper-V's own timer has an entry without a tracepoint, and may come with the bus's. All that end at one moment end in one interrupt. */
+/* Hyper-V's own timer has an entry without a tracepoint, and may share one with the bus. Timers that end at one time end in one interrupt. */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 {
@@ -153,7 +153,7 @@ int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 	return 0;
 }
 
-/* Two looks at the clock for each interrupt: only where its time is asked for. */
+/* Reads the clock twice per interrupt: only if its time is requested. */
 const volatile bool spans_timed = false;
 
 /* Only this CPU writes there. */
@@ -172,7 +172,7 @@ static __always_inline struct irq_count *count_of_line(__u32 line, struct cpu_sl
 	return count;
 }
 
-/* Puts away what the slot counted of its last line. */
+/* Moves the slot's counts of its last line to the map. */
 static __always_inline void count_line(struct cpu_slot *slot)
 {
 	if (!slot->last_line_count.count)
@@ -188,7 +188,7 @@ static __always_inline void count_line(struct cpu_slot *slot)
 	__builtin_memset(&slot->last_line_count, 0, sizeof(slot->last_line_count));
 }
 
-/* See credit.h. Another line's handler may have run since this one's raised its softirq. */
+/* See credit.h. Another line's handler may have run since this line's handler raised its softirq. */
 __noinline int count_credit(__u32 line)
 {
 	struct cpu_slot *slot = this_slot();
@@ -203,7 +203,7 @@ __noinline int count_credit(__u32 line)
 	return 0;
 }
 
-/* `since` is over; `line` as the slot has it, + 1. Returns how long it was. */
+/* `since` ends now; `line` as in the slot, + 1. Returns the duration. */
 static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u32 line)
 {
 	__u64 began = *since;
@@ -214,7 +214,7 @@ static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u
 	__u64 spent = bpf_ktime_get_ns() - began;
 	if (not_counting() || !line)
 		return spent;
-	/* What is not put away with a count would be the next line's. */
+	/* A count left in the slot would be attributed to the next line. */
 	if (slot->last_irq == line && slot->last_line_count.count) {
 		slot->last_line_count.spent_ns += spent;
 		return spent;
@@ -270,7 +270,7 @@ int BPF_PROG(interrupt_handler_exit, int irq, struct irqaction *action)
 	if (spans_timed) {
 		__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
 
-		/* What it took of a softirq that it interrupted is not that one's. */
+		/* Its time in an interrupted softirq does not belong to that softirq. */
 		if (slot->softirq_since)
 			slot->softirq_since += spent;
 	}
@@ -288,14 +288,14 @@ int BPF_PROG(interrupt_softirq_raise, unsigned int number)
 	__u32 irq = slot->in_irq, vector = irq ? 0 : slot->in_vector, serial = slot->handlers;
 
 	if (!irq && !vector && slot->in_softirq) {
-		/* What is left over, or follows from it. */
+		/* Work left over by it, or a consequence of it. */
 		irq = slot->raiser.irq;
 		vector = slot->raiser.vector;
 		serial = slot->raiser.serial;
 	} else if (!irq && !vector) {
 		irq = line_of_thread(&serial);
 	}
-	/* Raised by a thread too, say: whose doing is what, in one run of it, can't be told. */
+	/* It may have been raised by a thread too: then the causes in one run cannot be separated. */
 	if (raiser->pending && (!raiser->irq != !irq || raiser->vector != vector))
 		irq = vector = 0;
 	raiser->irq = irq;

@@ -1,4 +1,4 @@
-/* The one object: its parts share the slots and the filter in state.h, so they are one translation unit. */
+/* The single object: its parts share the slots and the filter in state.h, so they are one translation unit. */
 #include "state.h"
 #include "threaded.h"
 #include "recording.h"

@@ -1,6 +1,6 @@
-/* Interprocessor interrupts that are sent, and which of them are meant for a watched thread. */
+/* Interprocessor interrupts that are sent, and those among them for a traced thread. */
 
-/* It has its room from the beginning, as irqs has. */
+/* Preallocated, like `irqs`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -8,22 +8,22 @@ struct {
 	__type(value, __u64);
 } ipis SEC(".maps");
 
-/* An IPI is the watched processes' when it is a kick of one of their threads or wakes one, or when one of their threads sends it. A
+/* An IPI belongs to the traced processes if it is a kick of one of their threads or wakes one, or if one of their threads sends it. A
  * thread sends IPIs with interrupts on: those that an interrupt sends while this runs for a thread's are missed, and counted as missed
  * (`recursion_misses`).
  *
  * A kick is sent from one of these functions, for the thread that is current on the CPU it goes to. A thread is its CPU's current
- * one, and is sent kicks, a moment before its switching in is seen here. Where kick_process may be probed, a kick is that of the
- * thread which was asked for.
+ * one, and may be sent kicks, shortly before its switch-in is observed here. If kick_process can be probed, a kick is for the
+ * thread that it was called for.
  */
 const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
 const volatile bool kick_is_probed = false;
-const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: what a wake-up has another CPU run */
+const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: work of a wake-up on another CPU */
 
 static __always_inline bool is_kick(__u64 site)
 {
 	for (int i = 0; i < KICK_SITES_MAX; i++)
-		/* A return address: one past the call, and at the end of the function if that is its last. */
+		/* A return address: one past the call, and past the end of the function if that is its last instruction. */
 		if (site - 1 - kick_sites[i].start < kick_sites[i].bytes)
 			return true;
 	return false;
@@ -39,7 +39,7 @@ static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
 	       slot->kicks_watched;
 }
 
-/* One that may concern the watched. A reschedule IPI has no callback. */
+/* An IPI that may concern a traced thread. A reschedule IPI has no callback. */
 static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
 {
 	struct cpu_slot *slot = this_slot();
@@ -75,14 +75,14 @@ int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *cal
 	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, address_at(callback, this_slot(), 3)) : 0;
 }
 
-/* Of the lowest bit alone, times this, the highest six bits are another number for each. */
+/* Multiplied by the lowest set bit, the highest six bits differ for each bit. */
 #define DE_BRUIJN 0x03f79d71b4cb0a89ULL
 static const __u8 de_bruijn_bits[64] = {
 	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
 	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
 };
 
-/* The first CPU of a mask. Without a branch for each bit, which the verifier of 6.1 would follow all. */
+/* The first CPU of a mask. Without a branch per bit, all of which the verifier of 6.1 would follow. */
 static __always_inline __u32 first_of(const struct cpumask *mask)
 {
 	for (int word = 0; word < IOTRAIL_MAX_CPUS / 64; word++) {
@@ -97,8 +97,8 @@ static __always_inline __u32 first_of(const struct cpumask *mask)
 
 const volatile struct function_extent ipi_senders[IPI_SENDERS_MAX] = {};
 
-/* The same of reschedule IPIs before there was a tracepoint for them, where the architecture has one of its own. As there, the site is
- * the caller of the function that asks for it: the second return address above the outermost sender.
+/* The same for reschedule IPIs on kernels without their tracepoint, if the architecture has its own. The site is likewise
+ * the caller of the function that requests it: the second return address above the outermost sender.
  */
 SEC("tp_btf/ipi_raise")
 int BPF_PROG(interrupt_ipi_raised, const struct cpumask *mask, const char *reason)

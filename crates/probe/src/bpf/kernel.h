@@ -1,4 +1,4 @@
-/* The few kernel types that the probes read, as CO-RE shadows: only the members that are used, relocated by BTF at load.
+/* The few kernel types that the probes read, as CO-RE shadows: only the used members, relocated by BTF at load.
  * Smaller than a dumped vmlinux.h, and one header serves all kernels.
  */
 #ifndef IOTRAIL_KERNEL_H
@@ -33,7 +33,7 @@ enum bpf_map_type {
 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
-enum { BPF_F_NO_PREALLOC = 1 }; /* allowed here since 6.1 (96da3f7d489d) */
+enum { BPF_F_NO_PREALLOC = 1 }; /* allowed in these programs since 6.1 (96da3f7d489d) */
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
 /* include/uapi/asm-generic/errno-base.h, errno.h */
@@ -47,7 +47,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define ETIMEDOUT 110
 #define EINPROGRESS 115
 #define ECANCELED 125
-#define ERESTARTSYS 512 /* and up to 516: a signal interrupts the call, which may begin again */
+#define ERESTARTSYS 512 /* and up to 516: a signal interrupts the call, which may restart */
 #define ERESTART_RESTARTBLOCK 516
 #define MAX_ERRNO 4095
 
@@ -56,7 +56,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000
 #define TASK_UNINTERRUPTIBLE 0x00000002 /* of __state */
-#define TASK_DEAD 0x00000080 /* of __state: it will never run again */
+#define TASK_DEAD 0x00000080 /* of __state: the thread will never run again */
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
@@ -106,11 +106,11 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define REQ_F_FIXED_FILE (1U << 0)
 /* … IOSQE_ASYNC_BIT */
 #define REQ_F_FORCE_ASYNC (1U << 4)
-/* … IOSQE_IO_LINK_BIT, IOSQE_IO_HARDLINK_BIT: the next one waits for it */
+/* … IOSQE_IO_LINK_BIT, IOSQE_IO_HARDLINK_BIT: the next request waits for it */
 #define REQ_F_LINKS (1U << 2 | 1U << 3)
 /* … IOSQE_BUFFER_SELECT_BIT */
 #define REQ_F_BUFFER_SELECT (1U << 5)
-/* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel takes it back where the request fails. */
+/* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel clears it if the request fails. */
 #define REQ_F_CQE_SKIP (1U << 6)
 
 /* include/uapi/linux/eventpoll.h; a poll that has one completion */
@@ -155,7 +155,7 @@ struct aio_ring {
 	__u32 tail;
 };
 
-/* include/uapi/linux/io_uring.h; in memory that the program writes to. Of the first entry, the last two bytes are the tail. */
+/* include/uapi/linux/io_uring.h; in memory that the program writes to. The last two bytes of the first entry are the tail. */
 struct io_uring_buf {
 	__u64 addr;
 	__u32 len;
@@ -286,7 +286,7 @@ struct percpu_ref {
 /* include/linux/percpu-refcount.h: the last user has let go of it. */
 #define PERCPU_REF_DEAD 2
 
-/* include/linux/io_uring_types.h: one queue's ends, in the memory that the program writes to as well */
+/* include/linux/io_uring_types.h: one queue's head and tail, in memory that the program writes to as well */
 struct io_uring {
 	u32 head;
 	u32 tail;
@@ -325,7 +325,7 @@ struct io_buffer_list {
 };
 
 struct io_submit_state {
-	struct io_wq_work_list compl_reqs; /* whose completions are posted next, in this order */
+	struct io_wq_work_list compl_reqs; /* requests whose completions are posted next, in this order */
 };
 
 struct io_ring_ctx {
@@ -343,7 +343,7 @@ struct io_ring_ctx {
 	unsigned int sq_entries;
 	unsigned int cq_entries;
 	struct io_uring_reg_wait *cq_wait_arg;
-	struct mm_struct *mm_account; /* of the process that made it */
+	struct mm_struct *mm_account; /* of the process that created it */
 	struct work_struct exit_work;
 };
 
@@ -354,7 +354,7 @@ struct io_ring_ctx___before_6_10 {
 struct io_cqe {
 	u64 user_data;
 	__s32 res;
-	int fd; /* until it has a result: what the program names its file by */
+	int fd; /* until it has a result: the file as the program named it */
 };
 
 struct super_block {
@@ -416,7 +416,7 @@ struct io_kiocb {
 	struct file *file;
 	u8 opcode;
 	u8 iopoll_completed;
-	__u16 buf_index; /* of one that takes a provided buffer, until it has one: the group */
+	__u16 buf_index; /* if it consumes a provided buffer, until it has one: the group */
 	u64 flags;
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;
@@ -444,7 +444,7 @@ struct kiocb {
 	long long ki_pos;
 };
 
-/* What an io_kiocb holds of a read or write, from its start. */
+/* The members of an io_kiocb for a read or write, from its start. */
 struct io_rw {
 	u64 addr;
 	u32 len;
@@ -452,10 +452,10 @@ struct io_rw {
 
 /* The same of a send. */
 struct io_sr_msg {
-	u32 len; /* what is left of it */
-	u32 done_io; /* what went before, in parts */
+	u32 len; /* remaining bytes */
+	u32 done_io; /* bytes sent before, in parts */
 	__u16 flags;
-	struct io_kiocb *notif; /* that its notification is of */
+	struct io_kiocb *notif; /* request of its notification */
 };
 
 /* The same of a notification. */
@@ -465,7 +465,7 @@ struct io_notif_data {
 
 /* The same of a message to another ring. */
 struct io_msg {
-	u64 user_data; /* of the completion that it is there */
+	u64 user_data; /* of the completion in the target ring */
 };
 
 /* The same of a command of the file's driver. */
@@ -531,8 +531,8 @@ struct blkdev_dio {
 /* Typed reads of any address without a helper's call; since 6.2 (a35b9af4ec2c). */
 extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __attribute__((section(".ksyms"), weak));
 
-/* A typed read without a helper's call, where the kernel has that. `pointer` is a variable: a member of a structure of ours in its
- * place would be looked for in the kernel's types.
+/* A typed read without a helper call, if the kernel supports it. `pointer` is a variable: a member of one of our structures
+ * would be looked up in the kernel's types.
  */
 #define TYPED_READ(pointer, member)                                                                        \
 	(bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((pointer), typeof(*(pointer)))->member          \

@@ -1,4 +1,4 @@
-/* Buffers that are unregistered: requests that are in flight then keep theirs, and the program may not know (path/memory.rs). */
+/* Unregistered buffers: requests in flight keep theirs, and the program may not know (path/memory.rs). */
 
 const volatile struct unregistered unregistered_layout = {}; /* as trail_layout */
 
@@ -53,7 +53,7 @@ static __always_inline int memory_registered_(void *ring, __u32 opcode, __s64 re
 	return opcode == UNREGISTER_BUFFERS && !result ? unregistered(ring) : 0;
 }
 
-/* The call is over by now. Before 6.13 it waits for the requests that use them. */
+/* The call has returned. Before 6.13 it waits for the requests that use them. */
 SEC("tp_btf/io_uring_register")
 int BPF_PROG(memory_registered, void *ring, unsigned int opcode, unsigned int files, unsigned int buffers, long result)
 {

@@ -1,4 +1,4 @@
-/* Entries to the kernel that the watched threads make themselves. */
+/* System calls of the traced threads. */
 
 static __always_inline int mode_page_fault_(void)
 {
@@ -18,8 +18,8 @@ int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsig
 	return UNDISTURBED(mode_page_fault_());
 }
 
-/* Whether the current thread is traced. The switch to it is missed if it comes from a thread that no BPF program runs for; then the thread
- * is asked, an untraced one once for all calls that it makes in a row. Its state is not taken up here: 6.1's verifier does not bear it.
+/* Whether the current thread is traced. The switch to it is missed if it comes from a thread for which no BPF program runs. Then the task
+ * is checked, an untraced one once for all its consecutive calls. Its state is not loaded here: 6.1's verifier rejects that.
  */
 static __always_inline bool traced_caller(struct cpu_slot *slot)
 {
@@ -34,7 +34,7 @@ static __always_inline bool traced_caller(struct cpu_slot *slot)
 	return false;
 }
 
-/* Attached only where the load's interface makes its system calls out of our sight (it costs on each of them):
+/* Attached only if the load cannot count the system calls of its interface (the program costs time on each of them):
  * one event per call, on its way out.
  */
 static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
@@ -43,7 +43,7 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	long nr = syscall_nr(regs);
 
 	slot->costly++;
-	/* Most of them. */
+	/* Most calls. */
 	if (following && nr == NR_io_uring_enter) {
 		bool traced = traced_caller(slot);
 		slot->waiting = slot->slept = 0;

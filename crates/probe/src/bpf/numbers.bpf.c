@@ -1,26 +1,26 @@
-/* Which numbers a task has: the kernel's own, the PID namespace's of whoever reads this, and those that /proc shows.
+/* IDs of a task: in the initial PID namespace, in the reader's, and in the one that /proc shows.
  *
- * An iterator runs in its reader's context and meets the tasks of its reader's PID namespace, with those of the namespaces inside it.
+ * An iterator runs in its reader's context and visits the tasks of its reader's PID namespace and of the namespaces inside it.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-/* How far outside the reader's namespace the one stands that /proc is of: 0 where they are the same. */
+/* Levels between the reader's namespace and that of /proc: 0 if they are the same. */
 const volatile __u32 proc_outwards = 0;
 
 struct task_numbers {
-	__u32 tid; /* the kernel's */
+	__u32 tid; /* in the initial namespace */
 	__u32 tgid;
-	__u32 here;    /* the task's number where the reader is */
-	__u32 in_proc; /* in /proc; 0: /proc stands further out than there are namespaces */
-	__u32 parent;  /* the kernel's number of its parent process */
+	__u32 here;    /* in the reader's namespace */
+	__u32 in_proc; /* in /proc; 0: /proc is further outside than there are namespaces */
+	__u32 parent;  /* ID of its parent process in the initial namespace */
 	__u16 reader;  /* this is the reading thread itself */
-	__u16 kernels; /* a thread of the kernel's */
+	__u16 kernels; /* a kernel thread */
 	char comm[16];
 };
-struct task_numbers unused_task_numbers; /* for its twin in user space */
+struct task_numbers unused_task_numbers; /* exports the layout to user space */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -65,7 +65,7 @@ int numbers_of_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	struct pid *pid = BPF_CORE_READ((struct task_struct___numbered *)task, thread_pid);
 	struct pid *readers = BPF_CORE_READ((struct task_struct___numbered *)reader, thread_pid);
-	/* One that has just ended has none. */
+	/* A task that has just exited has none. */
 	if (!pid || !readers)
 		return 0;
 	__u32 level = BPF_CORE_READ(readers, level);

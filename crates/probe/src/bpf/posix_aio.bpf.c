@@ -1,8 +1,8 @@
-/* POSIX AIO is glibc's: its threads make system calls like any other's. Its functions are told apart by the cookie that each is
- * attached with; they cost nothing to who does not call them.
+/* POSIX AIO is implemented by glibc: its threads make ordinary system calls. Its functions are distinguished by the cookie that each is
+ * attached with; they cost nothing for programs that do not call them.
  */
 
-/* struct aiocb where long has 64 bits; the last two are glibc's own, and in the same place since 2.1. */
+/* struct aiocb with 64-bit long; the last two are glibc's own, at the same offset since 2.1. */
 #define AIOCB_FILDES 0
 #define AIOCB_LIO_OPCODE 4
 #define AIOCB_NBYTES 24
@@ -26,7 +26,7 @@ static __noinline int posix_submitted(__u64 block, __u32 opcode, struct posix_ca
 		.submitted_ns = call->time_ns,
 		.tid = call->tid,
 		.opcode = opcode,
-		.ended = 1, /* by one of glibc's threads, always */
+		.ended = 1, /* always by one of glibc's threads */
 	};
 
 	bpf_probe_read_user(&request.fd, sizeof(request.fd), (void *)(block + AIOCB_FILDES));
@@ -49,7 +49,7 @@ static int posix_list(__u32 i, struct posix_call *call)
 	return 0;
 }
 
-/* aio_return hands over what stands in the control block already. */
+/* aio_return returns a result that the control block has already. */
 static __always_inline void posix_returns(__u64 block, __u32 ring)
 {
 	struct aio_key key = { .block = block, .ring = ring };
@@ -59,7 +59,7 @@ static __always_inline void posix_returns(__u64 block, __u32 ring)
 	if (bpf_probe_read_user(&error, sizeof(error), (void *)(block + AIOCB_ERROR_CODE)) ||
 	    bpf_probe_read_user(&result, sizeof(result), (void *)(block + AIOCB_RETURN_VALUE)) || error == EINPROGRESS)
 		return;
-	/* Of one that was submitted before the watch, or returned already, nothing is known. */
+	/* For one that was submitted before the trace, or already returned, nothing is known. */
 	if (bpf_map_lookup_elem(&aio_requests, &key))
 		aio_reaped(block, ring, error ? -error : result);
 }
@@ -104,7 +104,7 @@ static __always_inline int posix_called(struct pt_regs *regs, __u64 function)
 	return 0;
 }
 
-/* All at once, since 6.6: each probe on its own takes the kernel 0.1 s to be rid of. */
+/* All at once, since 6.6: detaching each separate probe takes the kernel 0.1 s. */
 SEC("uprobe.multi")
 int posix_aio_called(struct pt_regs *regs)
 {

@@ -1,15 +1,15 @@
-/* The followed processes' children, names and ends. */
+/* The traced processes' children, names and exits. */
 
 const volatile struct ended ended_layout = {}; /* as trail_layout */
 
 __u32 processes_gone;
 
-/* Of the processes that are gone and were watched whole, whoever waited for them: how long they ran, exactly, and what the ticks say. */
+/* Exited processes that were traced from their start, whether or not they were reaped: their exact CPU time, and its ticks. */
 __u64 gone_ran_ns;
 __u64 gone_user_ns;
 __u64 gone_system_ns;
 
-/* A number may be used again: what is left of its last owner, where that one's end was not seen, goes here. */
+/* A PID may be reused: the data of its last owner, if that one's exit was missed, is removed here. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *child)
 {
@@ -25,7 +25,7 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 	if (is_thread)
 		return 0;
 	if (everyone) {
-		/* Met at its first request, as any other. */
+		/* Found at its first request, like any other process. */
 		bpf_map_delete_elem(&followed, &tgid);
 		return 0;
 	}
@@ -46,13 +46,13 @@ int BPF_PROG(process_executes, struct task_struct *task)
 		return 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
 	info->executed_ns = bpf_ktime_get_ns();
-	/* It may have been another thread, which is the first one from here on. */
+	/* Another thread may have called exec; it is the first thread from here on. */
 	if (info->leader)
 		info->leader = (__u64)task;
 	return 0;
 }
 
-/* Its state goes with a thread: numbers are given anew. */
+/* A thread's state is removed with it: thread IDs are reused. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exits, struct task_struct *task)
 {
@@ -61,7 +61,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 
 	if (!watched(task))
 		return 0;
-	/* Nothing sees its last switch. */
+	/* No program observes its last switch. */
 	if (following && accounts_began_ns && !account_span) {
 		struct thread_account *account =
 			bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -82,7 +82,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 	return 0;
 }
 
-/* After the exit, which may still post completions, and after whoever waits for it has learnt of it. */
+/* After the exit, which may still post completions, and after its parent was notified. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(process_freed, struct task_struct *task)
 {
@@ -91,7 +91,7 @@ int BPF_PROG(process_freed, struct task_struct *task)
 	if (task->pid != task->tgid)
 		return 0;
 	struct process_info *info = bpf_map_lookup_elem(&followed, &tgid);
-	/* Its number may be another one's by now. */
+	/* Its PID may be reused by now. */
 	if (!info || (info->leader && info->leader != (__u64)task))
 		return 0;
 	struct ended ended = { .executed_ns = info->executed_ns, .ended_ns = bpf_ktime_get_ns(), .tgid = tgid };
@@ -109,12 +109,12 @@ int BPF_PROG(process_freed, struct task_struct *task)
 }
 
 /* A ring's teardown is a kernel worker's work (io_ring_exit_work), which waits for its last requests. When it is over, the ring's
- * memory is free, and may already be another ring's: it is the one that stood there when the work began. What work is over cannot be
- * asked there (no program may read a function's address from its arguments), so its own address is kept.
+ * memory is free and may be reused: the ring at that address when the work began is the one. A program cannot
+ * read a function's address from its arguments to identify the work, so its address is kept.
  */
 const volatile __u64 ring_exit_work = 0;
 
-__u32 rings_ending; /* nothing to look for while there are none */
+__u32 rings_ending; /* no lookup while there are none */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -138,7 +138,7 @@ int BPF_PROG(ring_ends, struct work_struct *work)
 	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (reaps_asked)
 		backlog_ends(ring_of_work(address_in_thread(work, this_slot())), 0);
-	/* One that finds no room is gone when its address is used again. */
+	/* Without space, the ring counts as closed when its address is reused. */
 	if (number && !bpf_map_update_elem(&ending, &key, number, BPF_NOEXIST))
 		__sync_fetch_and_add(&rings_ending, 1);
 	return 0;

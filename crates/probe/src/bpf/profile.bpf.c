@@ -1,5 +1,5 @@
-/* Where the CPU goes: what each CPU runs, sampled, counted by kernel stack. An object of its own: it is loaded only where
- * samples were asked for, and shares nothing with the programs that follow completions.
+/* CPU samples: the code that each CPU runs, counted by kernel stack. A separate object: it is loaded only if
+ * samples are requested, and shares nothing with the programs that trace completions.
  *
  * The samples come from one perf event per CPU that user space opens. On the cpu-clock event that is an hrtimer, so a
  * region with interrupts off is sampled at its end.
@@ -15,13 +15,13 @@
 #define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
 #define MAX_STACKS 8192
 
-/* A kernel stack, innermost address first. Copied once for each that differs. */
+/* A kernel stack, innermost address first. Stored once per distinct stack. */
 struct stack {
 	__u64 frames;
 	__u64 address[MAX_FRAMES];
 };
 
-/* Samples that cannot be told apart. */
+/* Indistinguishable samples. */
 struct sample_key {
 	__u64 stack; /* its hash; 0: the CPU was in user mode */
 	__u32 tgid;  /* 0: the CPU was idle (or in an interrupt from there) */
@@ -29,19 +29,19 @@ struct sample_key {
 	char comm[COMM_LEN];
 };
 
-/* What happened to the samples of one CPU. */
+/* Outcome of the samples of one CPU. */
 struct tally {
 	__u64 kept;
-	__u64 unwatched; /* of programs that are not watched */
+	__u64 unwatched; /* of untraced programs */
 	__u64 no_room;   /* a map was full */
 };
 
 const volatile bool watch_all = false;
 const volatile __u32 exclude_tid = 0;
-/* The idle tasks' samples come by their timer. */
+/* The idle tasks' samples come from their timer. */
 const volatile bool idle_by_timer = false;
 
-/* Who is watched. */
+/* Traced processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -49,7 +49,7 @@ struct {
 	__type(value, __u8);
 } tgids SEC(".maps");
 
-/* Addresses of our events' timers. */
+/* Addresses of the timers of iotrail's events. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -57,7 +57,7 @@ struct {
 	__type(value, __u8);
 } timers SEC(".maps");
 
-/* Not a stack-trace map: there a second stack in the same bucket is either refused or takes over the first one's counts. */
+/* Not a stack-trace map: there a second stack in the same bucket is either refused or overwrites the first one with its counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_STACKS);
@@ -79,7 +79,7 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* Room for one stack: on one CPU, one of the two programs below runs at a time. */
+/* Buffer for one stack: on a CPU, only one of the two programs below runs at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -87,8 +87,8 @@ struct {
 	__type(value, struct stack);
 } room SEC(".maps");
 
-/* Keeps the stack, if it is a new one; its hash, or 0 where there is no room. An empty stack (the kernel could not unwind
- * it) is a stack too.
+/* Stores the stack if it is new. Returns its hash, or 0 if the map is full. An empty stack (the kernel could not unwind
+ * it) counts as a stack.
  */
 static __always_inline __u64 keep(struct stack *stack, long bytes)
 {
@@ -159,8 +159,8 @@ int profile_sample(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* Some virtual machines' kernels hand out no samples of some CPUs' idle tasks, though the event's timer fires there like
- * everywhere. So where the event is a timer, that is what counts idle. The stack has the timer's interrupt on top.
+/* In some virtual machines the kernel delivers no samples of some CPUs' idle tasks, although the event's timer fires there.
+ * So if the event is a timer, the timer counts idle. The stack has the timer's interrupt on top.
  */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(profile_idle, void *timer, void *now)
@@ -211,12 +211,12 @@ struct bpf_iter__task_file {
 
 const volatile __u32 own_tgid = 0;
 
-/* One of our files, were it a perf event: user space knows which are. */
+/* Whether a perf event file is one of iotrail's: user space knows which ones are. */
 struct event_file {
 	__u64 fd;
 	__u64 timer;
 };
-struct event_file unused_event_file; /* for its twin in user space */
+struct event_file unused_event_file; /* exports the layout to user space */
 
 SEC("iter/task_file")
 int profile_timers(struct bpf_iter__task_file *ctx)
@@ -224,7 +224,7 @@ int profile_timers(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 
-	/* Threads share their files. */
+	/* Threads share their file table. */
 	if (!task || !file || task->tgid != own_tgid || task->pid != own_tgid)
 		return 0;
 	struct perf_event *event = file->private_data;

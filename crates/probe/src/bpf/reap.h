@@ -1,10 +1,10 @@
-/* How long completions lie in the completion queue: from their posting until the program has taken them out. Nothing happens in the
- * kernel then: the program writes the queue's new head to memory that it shares with the kernel, and that is looked at here, at events
- * that come anyway. So two moments are known of a completion: the last look that found it in the queue, and the first that did not.
+/* Time of completions in the completion queue: from posting until the program has reaped them. The kernel does nothing at
+ * the reap: the program writes the queue's new head to memory shared with the kernel. The probes read the head at events
+ * that occur anyway. So two times are known per completion: the last sample that found it in the queue, and the first that did not.
  *
- * Only some of the followed completions are looked at: the first ones of each ring, then one in eight. A ring's stand in a queue of their
- * own, in the order of their posting, which is that of their reaping: the head passes the oldest first. Where they find no room, every
- * other one is left out, and the rest stand for twice as many.
+ * Only some of the traced completions are sampled: the first ones of each ring, then one in eight. Each ring has its own
+ * queue of them, in the order of posting, which is that of reaping: the head passes the oldest first. If the queue is full, every
+ * second one is dropped, and the remaining ones get twice the weight.
  *
  * Before a program on io_uring_complete runs, the kernel has moved its own tail past the entry, since Linux 6.0 (io_get_cqe comes first):
  * a completion is taken out once the head has come to where the tail was then.
@@ -14,10 +14,10 @@
 
 #include "cq_backlog.h"
 
-/* Spans of time of which it is asked what the thread did in them. */
+/* Spans of time in which the state of the thread is accounted. */
 #define LYING_SPAN_NS 50000
 
-/* The thread whose ring it is waits for a CPU, or gets one just now: it could take out nothing since it was looked at last. */
+/* The thread of the ring waits for a CPU, or gets one just now: it cannot have reaped anything since the last sample. */
 static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 {
 	if (!q)
@@ -33,7 +33,7 @@ static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 	return 0;
 }
 
-/* The current thread uses the ring. SQPOLL's has no part in it. */
+/* The current thread uses the ring. Not for an SQPOLL thread. */
 static __always_inline void backlog_used(struct cq_backlog *q)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -44,8 +44,8 @@ static __always_inline void backlog_used(struct cq_backlog *q)
 	q->tid = task->pid;
 }
 
-/* One look at a ring, by its queue's place and its address. `weight`: a completion is posted just now that is looked at from here on, and stands for so many; 0: none.
- * `wants`: the program begins to wait for so many. Returns how many are left.
+/* Samples a ring, by its queue's slot and its address. `weight`: a completion is posted just now and sampled from here on, with this weight; 0: none.
+ * `wants`: the program starts to wait for this many. Returns how many are left.
  */
 __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
 {
@@ -61,7 +61,7 @@ __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring
 		backlog_unlock(q);
 		return 0;
 	}
-	/* What is in the queue lies there at this moment, unless the head says so; what the head has passed was taken out before the next. */
+	/* Completions in the queue are still there now, unless the head has passed them; those were reaped before the next sample. */
 	__u64 now = bpf_ktime_get_ns();
 	struct io_ring_ctx *ctx = (struct io_ring_ctx *)address;
 	struct io_rings *rings = BPF_CORE_READ(ctx, rings);
@@ -120,7 +120,7 @@ __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring
 	return left;
 }
 
-/* A followed completion is posted, in the ring that the slot names. */
+/* A traced completion is posted, in the ring of the slot. */
 __noinline int backlog_posted(__u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
@@ -143,7 +143,7 @@ __noinline int backlog_posted(__u32 weight)
 	return 0;
 }
 
-/* Something happens on the ring, and something is looked at in some ring. */
+/* An event on the ring, while completions of some ring are sampled. */
 __noinline int backlog_seen(__u64 ring)
 {
 	__u32 place = backlog_find(ring);
@@ -151,7 +151,7 @@ __noinline int backlog_seen(__u64 ring)
 	return place == NO_PLACE ? 0 : backlog_look(place, ring, 0, 0, 0);
 }
 
-/* The program submits to the ring that the slot names. */
+/* The program submits to the ring of the slot. */
 __noinline int backlog_submits(void)
 {
 	struct backlog_pace *pace = &backlog_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
@@ -169,7 +169,7 @@ __noinline int backlog_submits(void)
 	return 0;
 }
 
-/* The program begins to wait for so many completions that are not there yet. Those that are there lie there because it wants more. */
+/* The program starts to wait for this many completions that are not available yet. Available ones stay in the queue because it wants more. */
 __noinline int backlog_waits(__u64 ring, __u32 wants)
 {
 	__u32 place = wants > 1 ? backlog_find_or_make(ring) : backlog_find(ring);
@@ -179,7 +179,7 @@ __noinline int backlog_waits(__u64 ring, __u32 wants)
 	return 0;
 }
 
-/* Queues that one look at all of them looks at, at most. */
+/* Maximum queues per check of all of them. */
 #define LYING_LOOKS 32
 
 struct walk {
@@ -206,7 +206,7 @@ static int backlog_walks(__u32 i, struct walk *walk)
 	return 0;
 }
 
-/* At a timer's interrupt, or a context switch: once a tick, whichever comes first. */
+/* At a timer interrupt or a context switch: once per tick, whichever comes first. */
 __noinline int backlog_ticks(void)
 {
 	__u32 now = bpf_jiffies64();
@@ -220,7 +220,7 @@ __noinline int backlog_ticks(void)
 	return 0;
 }
 
-/* A ring of the current thread's with an SQPOLL thread: that posts, and of what the program's does nothing may be seen later. */
+/* The current thread has a ring with an SQPOLL thread: that thread posts, and the probes may observe no later action of the program. */
 __noinline int backlog_made(__u64 ring)
 {
 	__u32 place = backlog_find_or_make(ring);
@@ -254,7 +254,7 @@ __noinline int backlog_ends(__u64 ring, __u32 gone)
 	return 0;
 }
 
-/* For the programs: costs a look at one counter where there is nothing to look at. */
+/* For the programs: reads only one counter if there is nothing to sample. */
 static __always_inline bool some_lie(void)
 {
 	return reaps_asked && backlog_now;

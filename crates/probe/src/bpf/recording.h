@@ -1,5 +1,5 @@
-/* Recording: the events that decide the vehicles, one record each. It stands beside the aggregation and takes nothing from
- * it but who is watched and what runs on the CPU, so that the two can be held against each other.
+/* Recording: the events that decide the delivery paths, one record each. It is independent of the aggregation except
+ * for the traced processes and what runs on the CPU, so that the two can be compared.
  */
 #ifndef IOTRAIL_RECORDING_H
 #define IOTRAIL_RECORDING_H
@@ -7,7 +7,7 @@
 #include "threaded.h"
 
 const volatile bool recording = false;
-const volatile struct event event_layout = {}; /* never read: a ring buffer has no value type, so the twin comes from here */
+const volatile struct event event_layout = {}; /* never read: a ring buffer has no value type, so this exports the layout */
 
 /* One page, unless recording: its size is set when the object is opened. */
 struct {
@@ -32,13 +32,13 @@ static __always_inline struct event *event_begin(enum event_kind kind, __u32 tid
 	return event;
 }
 
-/* The reader looks by itself: a wake-up would be an interrupt of ours among those that are watched. */
+/* The reader polls: a wake-up would be one of the measured interrupts. */
 static __always_inline void event_end(struct event *event)
 {
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-/* An event that has nothing to say but that it happened. */
+/* An event without data. */
 static __always_inline void record_plain(enum event_kind kind, __u32 tid, struct cpu_slot *slot)
 {
 	struct event *event = event_begin(kind, tid, slot);

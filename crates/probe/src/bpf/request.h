@@ -1,4 +1,4 @@
-/* What the kernel knows of a request and its ring: read where no argument's type says what it is. */
+/* The kernel's data of a request and its ring: read if no argument's type has it. */
 #ifndef IOTRAIL_REQUEST_H
 #define IOTRAIL_REQUEST_H
 
@@ -18,7 +18,7 @@ static __always_inline __u32 length_of(void *request)
 	return BPF_CORE_READ((struct io_rw *)request, len);
 }
 
-/* Where a read puts its bytes. */
+/* The destination of a read. */
 static __always_inline __u64 buffer_of(void *request)
 {
 	return BPF_CORE_READ((struct io_rw *)request, addr);
@@ -35,14 +35,14 @@ static __always_inline bool has_offset(__u32 opcode)
 	return plain_length(opcode) || opcode == IORING_OP_READV || opcode == IORING_OP_WRITEV;
 }
 
-/* Of these, the kiocb is first in the request. */
+/* For these, the kiocb is first in the request. */
 static __always_inline __s64 offset_of(void *request)
 {
 	return BPF_CORE_READ((struct kiocb *)request, ki_pos);
 }
 
-/* It takes the provided buffer that is next: its length is that buffer's (io_rw.len once it has one), which says nothing of how
- * much the program hopes for.
+/* It consumes the next provided buffer: its length is that buffer's (io_rw.len once it has one), which does not show how
+ * many bytes the program expects.
  */
 static __always_inline bool takes_a_buffer(void *request)
 {
@@ -54,7 +54,7 @@ static __always_inline bool plain_send(__u32 opcode)
 	return opcode == IORING_OP_SEND || opcode == IORING_OP_SEND_ZC;
 }
 
-/* How much a send was to move; 0: its length is one of provided buffers, or a number of vectors. */
+/* The requested bytes of a send; 0: its length is one of provided buffers, or a number of vectors. */
 static __always_inline __u32 to_send(void *request)
 {
 	struct io_sr_msg *send = request;
@@ -99,7 +99,7 @@ static __always_inline bool is_zero_copy_send(__u32 opcode)
 	return opcode == IORING_OP_SEND_ZC || opcode == IORING_OP_SENDMSG_ZC;
 }
 
-/* The kernel marks a socket's only when it begins to wait. */
+/* The kernel marks a socket's request only when it starts to wait. */
 static __always_inline bool is_multishot_command(void *request)
 {
 	struct io_uring_cmd *command = request;
@@ -108,7 +108,7 @@ static __always_inline bool is_multishot_command(void *request)
 	       BPF_CORE_READ(command, cmd_op) == SOCKET_URING_OP_TX_TIMESTAMP;
 }
 
-/* It may post completions that name its user data alone. */
+/* It may post completions that name only its user data. */
 static __always_inline bool posts_many(void *request, __u32 opcode)
 {
 	return (flags_of(request) & multishot_flags) || opcode == IORING_OP_TIMEOUT ||

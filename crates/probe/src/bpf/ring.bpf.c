@@ -1,4 +1,4 @@
-/* Completions: the one event that every io_uring completion costs. */
+/* Completions: the only event that every io_uring completion costs. */
 
 const volatile bool poster_asked = false; /* a ring may be polled, or events are recorded: one constant for both, since
 					   * each costs every completion a look even where it is false */
@@ -9,14 +9,14 @@ const volatile bool poster_asked = false; /* a ring may be polled, or events are
 	 OP(IORING_OP_READ) | OP(IORING_OP_WRITE) | OP(IORING_OP_URING_CMD) | OP(IORING_OP_READ_MULTISHOT) | \
 	 OP(IORING_OP_READV_FIXED) | OP(IORING_OP_WRITEV_FIXED))
 
-/* Those that a ring can be polled for. */
+/* Operations that a ring can be polled for. */
 static __always_inline bool can_be_polled(__u32 opcode)
 {
 	return opcode == IORING_OP_URING_CMD128 || (opcode < 64 && POLLED_OPS >> opcode & 1);
 }
 
-/* A polled request is marked when the poll finds it done; others on such a ring (no-ops, errors) are not, but have the mark of the one
- * whose memory they were given.
+/* A polled request is marked when the poll finds it done. Other requests on such a ring (no-ops, errors) are not, but inherit the mark of
+ * the earlier request in the same memory.
  */
 static __always_inline bool polled(void *ring, void *req)
 {
@@ -34,12 +34,12 @@ static __always_inline enum poster poster_of(struct task_struct *task)
 	return POSTED_BY_SUBMITTER;
 }
 
-/* Whoever posted it is asked. A function of its own, so that the frequent case below keeps a small frame. */
+/* Checks the posting thread. A separate function, so that the frequent case below keeps a small frame. */
 static __noinline int completed(void *ring, void *req)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	/* The thread that only waits completes nothing: the process alone decides. */
+	/* The thread that only waits completes nothing: only the process decides. */
 	if ((__u32)task->tgid != watched_tgid)
 		return 0;
 	struct cpu_slot *slot = this_slot();
@@ -74,7 +74,7 @@ static __always_inline int ring_completed(__u64 *args)
 {
 	struct cpu_slot *slot = this_slot();
 
-	/* By far the most frequent: it costs no call. */
+	/* By far the most frequent case, without a call. */
 	if (!poster_asked && slot->current == CURRENT_SUBMITTER) {
 		slot->pending++;
 		return 0;

@@ -4,13 +4,13 @@
 
 #include "followed.h"
 
-/* The process's name, as `ps` shows it: its first thread's. Of other threads, one that serves a connection may make the ring. */
+/* The process's name, as `ps` shows it: its first thread's. Another thread may create the ring, e.g. one that serves a connection. */
 static __always_inline void comm_of(struct task_struct *task, char *comm, __u32 size)
 {
 	bpf_probe_read_kernel_str(comm, size, task->group_leader->comm);
 }
 
-/* What all that a map has no room for is counted under, by process: no address of the kernel's, and no tgid alone (POSIX AIO). */
+/* The key, by process, of everything that a map has no space for: neither a kernel address nor a plain tgid (POSIX AIO). */
 #define OTHERS_OF(tgid) ((__u64)(tgid) | 1ull << 32)
 
 static __always_inline void ring_gone(struct ring_info *info)
@@ -21,7 +21,7 @@ static __always_inline void ring_gone(struct ring_info *info)
 	__sync_fetch_and_add(&rings_gone, 1);
 }
 
-/* What was counted of this address up to here is another one's. */
+/* The counts of this address so far belong to an earlier ring. */
 static __always_inline void address_used_again(__u64 address)
 {
 	__u32 *before = bpf_map_lookup_elem(&ring_numbers, &address);
@@ -31,7 +31,7 @@ static __always_inline void address_used_again(__u64 address)
 		ring_gone(info);
 }
 
-/* The number of its process's other rings. */
+/* The number of its process's rings without their own number. */
 static __noinline int number_others(__u64 address, struct ring_info *info)
 {
 	__u32 tgid = info->tgid, number = RING_OTHERS;
@@ -55,7 +55,7 @@ static __noinline int number_others(__u64 address, struct ring_info *info)
 	return number;
 }
 
-/* A number for the ring or context of this address, which was not known; the rest of `info` is set here. `made`: it was made just now,
+/* A number for the new ring or context at this address; the rest of `info` is set here. `made`: it was created just now,
  * and what had the address before is gone. Else two threads may meet it at once: who comes second takes the number of the first.
  */
 static __always_inline __u32 number_new(__u64 address, struct ring_info *info, bool made)
@@ -72,7 +72,7 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info, b
 	info->address = address;
 	info->tgid = bpf_get_current_pid_tgid() >> 32;
 	comm_of(bpf_get_current_task_btf(), info->comm, sizeof(info->comm));
-	/* Counted by hand: how many entries a map has, no program is told. */
+	/* Counted explicitly: a program cannot read the number of entries of a map. */
 	__u32 kept = __sync_fetch_and_add(&rings_numbered, 1) - rings_swept;
 	if (kept >= rings_max || bpf_map_update_elem(&ring_infos, &number, info, BPF_NOEXIST)) {
 		__sync_fetch_and_sub(&rings_numbered, 1);
@@ -81,7 +81,7 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info, b
 	return number;
 }
 
-/* A ring that is seen for the first time. */
+/* The first event of a ring. */
 static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, __u32 setup_flags, __u32 sq_entries,
 					 __u32 cq_entries, struct cpu_slot *slot)
 {
@@ -101,16 +101,16 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 	return number;
 }
 
-/* What a process that did not make a ring does with it: the low bits of an address are zero, and the high ones are the same in all. */
+/* Key of a process's use of a ring that it did not create: the low bits of an address are zero, and the high bits are the same in all. */
 #define USE_OF(address, tgid) ((__u64)(address) >> 6 << 22 | (tgid))
 
-/* The number of the current process's use of a ring that another one made, or was met with first. */
+/* The number of the current process's use of a ring that another one created, or used first. */
 __noinline int number_use(__u32 whole)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct ring_info *of = bpf_map_lookup_elem(&ring_infos, &whole);
 
-	/* Of those that are counted by process together it is not told. */
+	/* Rings that are counted by process have no separate uses. */
 	if (!of || of->tgid == tgid || of->others)
 		return whole;
 	__u64 address = USE_OF(of->address, tgid);
@@ -126,7 +126,7 @@ __noinline int number_use(__u32 whole)
 		.found = of->found,
 		.of = whole + 1,
 	};
-	/* What is known of this address is of another ring, or swept. */
+	/* The entry of this address is of an earlier ring, or removed. */
 	return number_new(address, &info, known != 0);
 }
 
@@ -153,10 +153,10 @@ static __always_inline __u32 whole_ring(__u32 ring)
 	return info && info->of ? info->of - 1 : ring;
 }
 
-/* The ring's number: the slot knows the last one's. */
+/* The ring's number: the slot caches the last one. */
 static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_slot *slot)
 {
-	/* An address may be used again, but not without a ring being made. */
+	/* An address may be reused, but only after a new ring was created. */
 	if (slot->ring_address != address_in_thread(ring, slot) || slot->ring_epoch != rings_made)
 		return look_up_ring(ring);
 	return slot->ring;

@@ -1,16 +1,16 @@
-/* Context switches and wake-ups of the watched threads. */
+/* Context switches and wake-ups of the traced threads. */
 
 const volatile struct sq_ended sq_ended_layout = {}; /* as trail_layout */
 
-/* "iou-sqp-", as the thread itself says at its beginning (io_uring/sqpoll.c). A worker of io-wq that ends looks the same but for that:
- * the kernel takes its worker structure away before.
+/* "iou-sqp-", set by the thread itself at its start (io_uring/sqpoll.c). An exiting io-wq worker looks the same otherwise:
+ * the kernel clears its worker structure before.
  */
 #define SQ_THREAD_NAME 0x2d7071732d756f69ull
 #define WORKER_NAME 0x2d6b72772d756f69ull /* "iou-wrk-" */
 
-__u64 gone_workers_ns; /* io-wq workers that have ended ran so long, each from its beginning */
+__u64 gone_workers_ns; /* CPU time of exited io-wq workers, each from its start */
 
-/* Its last look at itself: /proc no longer shows it when user space looks next. */
+/* Its last values: /proc no longer shows the thread at the next sample. */
 static __noinline int helper_dies(struct task_struct *task)
 {
 	struct sq_ended ended = {};
@@ -24,7 +24,7 @@ static __noinline int helper_dies(struct task_struct *task)
 	ended.ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
 	ended.started_ns = BPF_CORE_READ(task, start_time);
 	ended.ended_ns = bpf_ktime_get_ns();
-	/* This switch is among them. */
+	/* Includes this switch. */
 	ended.sleeps = BPF_CORE_READ(task, nvcsw) - 1;
 	ended.tid = BPF_CORE_READ(task, pid);
 	ended.tgid = BPF_CORE_READ(task, tgid);
@@ -32,7 +32,7 @@ static __noinline int helper_dies(struct task_struct *task)
 	return 0;
 }
 
-/* Its last switch: what it posted on its way out was posted inline, and nothing of it stays. */
+/* Its last switch: completions posted at its exit were posted inline, and no state is kept. */
 static __always_inline void thread_dies(struct task_struct *task, struct cpu_slot *slot)
 {
 	__u32 tid = task->pid, tgid = task->tgid;
@@ -96,13 +96,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		slot->switched++;
 	}
 
-	/* First: from here on others may send it kicks, and have since the scheduler made it the CPU's current task, just before. */
+	/* First: from here on other CPUs may send it kicks, and may have since the scheduler made it the CPU's current task, just before. */
 	slot->watched_here = in;
 	slot->waking = 0;
 	if (slot->in_softirq || slot->preempted)
 		switches_softirq(prev, next, slot);
 	if (some_lie()) {
-		/* On the way into a sleep, and out of one; and for want of timers' interrupts with a tracepoint, at any. */
+		/* On the way into a sleep and out of one; and at every switch if timer interrupts have no tracepoint. */
 		if (out || in)
 			backlog_seen(slot->ring_address);
 		else
@@ -137,7 +137,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		here(prev, slot);
 		if (slot->waiting && left_the_call(prev, slot))
 			slot->waiting = slot->slept = 0;
-		/* A sleep of io_uring_enter's wait; other sleeps leave no mark. */
+		/* A sleep in io_uring_enter's wait; other sleeps are not marked. */
 		if (asleep && (slot->waiting || slot->pending)) {
 			struct entry entry;
 			entry_of(prev, &entry, false);
@@ -145,7 +145,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 				slot->slept = slot->waiting;
 			} else {
 				slot->waiting = slot->slept = 0;
-				/* No run is under way in another call: whoever looks while it sleeps finds all counted. */
+				/* No run is in progress in another call: a reader during its sleep finds everything counted. */
 				if (entry.nr >= 0 && !entry.finished && slot->pending)
 					all_inline();
 			}

@@ -1,5 +1,5 @@
-/* What the kernel keeps of a process's threads, rings, sockets and cgroup anyway, read without a probe: by a task iterator, in the reader's
- * context. All that is followed is read by bpf_probe_read_kernel, since it changes meanwhile. An object of its own.
+/* The kernel's own state of a process's threads, rings, sockets and cgroup, read without a probe: by a task iterator, in the reader's
+ * context. Every pointer is followed by bpf_probe_read_kernel, since the data changes meanwhile. A separate object.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -19,7 +19,7 @@
 
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_PROCESS };
 
-/* What is read besides heads and tails. */
+/* Data to read in addition to heads and tails. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
 
 struct snapshot_thread {
@@ -30,7 +30,7 @@ struct snapshot_thread {
 	__s32 call;  /* number of the system call; negative: none */
 	__u16 frames;
 	__u8 task_work; /* of io_uring, not yet run */
-	__u8 kernels;   /* a thread that the kernel made: SQPOLL, io-wq */
+	__u8 kernels;   /* a kernel thread: SQPOLL, io-wq */
 	__u64 arguments[5];
 	__u64 asleep_ns; /* since it was last put on a CPU; 0: not known */
 	__u64 switches;
@@ -46,7 +46,7 @@ struct snapshot_ring {
 	__u32 kind;
 	__u32 tgid;
 	__u64 ring;
-	__s32 fd; /* -1: found by a thread that entered it */
+	__s32 fd; /* -1: found through a thread that entered it */
 	__u32 setup_flags;
 	__u32 sq_flags;
 	__u32 sq_entries;
@@ -63,7 +63,7 @@ struct snapshot_ring {
 	__u16 pad;
 };
 
-/* Of the ring, behind its requests. */
+/* Records of the ring, after those of its requests. */
 struct snapshot_depth {
 	__u32 kind;
 	__u32 overflow_list;
@@ -72,7 +72,7 @@ struct snapshot_depth {
 	__u32 allocated;
 	__u32 free;
 	__u32 armed;
-	__u64 soonest_ns; /* CLOCK_MONOTONIC; 0: none, or of another clock */
+	__u64 soonest_ns; /* CLOCK_MONOTONIC; 0: none, or a different clock */
 	__u32 timeouts;
 	__u32 pad;
 };
@@ -112,7 +112,7 @@ struct snapshot_process {
 	__u64 quota_ns; /* throttled by its cgroup's CPU quota, summed over CPUs */
 };
 
-/* A thread of the machine, whoever it is. */
+/* A thread of the machine, traced or not. */
 struct survey_thread {
 	__u32 tid;
 	__u32 tgid;
@@ -123,7 +123,7 @@ struct survey_thread {
 	char comm[16];
 };
 
-struct snapshot_thread unused_thread; /* for their twins in user space */
+struct snapshot_thread unused_thread; /* exports the layouts to user space */
 struct snapshot_ring unused_ring;
 struct snapshot_request unused_request;
 struct snapshot_depth unused_depth;
@@ -132,7 +132,7 @@ struct snapshot_process unused_process;
 struct survey_thread unused_survey;
 enum snapshot_kind unused_kind;
 
-/* f_op of the reader's own ring and socket: kernels without data symbols name them nowhere. 0: not known. */
+/* f_op of the reader's own ring and socket: kernels without data symbols do not name them. 0: unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -332,7 +332,7 @@ struct throtl_grp {
 #define IPPROTO_TCP 6
 #define IORING_TIMEOUT_CLOCK_MASK (1U << 2 | 1U << 3)
 
-/* What a walk over a list or table carries. */
+/* State of a walk over a list or table. */
 struct walk {
 	struct seq_file *seq;
 	__u64 at;   /* the next one */
@@ -359,7 +359,7 @@ static long count_one(__u32 i, struct walk *w)
 	return 0;
 }
 
-/* Of a list whose members' first word is the next one. */
+/* For a list whose members' first word is the next pointer. */
 static __always_inline __u32 length(struct walk *w, __u64 first, __u64 end)
 {
 	w->found = 0;
@@ -451,7 +451,7 @@ static __always_inline void buckets(struct walk *w, struct io_hash_table *table)
 		bpf_loop(1U << bits, one_bucket, w, 0);
 }
 
-/* Lists of a ring: a kernel that changes them meanwhile makes their lengths wrong, and no more. */
+/* Lists of a ring: concurrent changes make only their lengths wrong. */
 static __noinline int write_depth(struct walk *w, __u64 address)
 {
 	if (!w)
@@ -500,7 +500,7 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 		.sq_flags = BPF_CORE_READ(rings, sq_flags.counter),
 		.sq_entries = BPF_CORE_READ(ctx, sq_entries),
 		.cq_entries = BPF_CORE_READ(ctx, cq_entries),
-		/* The kernel's own numbers first: what the program moves meanwhile is only later. */
+		/* The kernel's own indices first: what the program changes meanwhile is only later. */
 		.cq_tail = BPF_CORE_READ(rings, cq.tail),
 		.cq_head = BPF_CORE_READ(rings, cq.head),
 		.sq_taken = BPF_CORE_READ(ctx, cached_sq_head),
@@ -542,7 +542,7 @@ static __noinline int write_socket(struct walk *w, struct file___held *file, __u
 		.unsent = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt),
 		.unacknowledged = BPF_CORE_READ(tcp, packets_out),
 	};
-	/* Nagle's algorithm holds the last segment if it is short, and only that; more of it waits for a window. */
+	/* Nagle's algorithm holds only a short last segment; more data waits for a window. */
 	if (!out.unacknowledged || !out.unsent || out.unsent >= BPF_CORE_READ(tcp, mss_cache) ||
 	    BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle))
 		return 0;
@@ -582,7 +582,7 @@ static long descriptor_deep(__u32 fd, struct walk *w)
 	return one_descriptor(fd, w, true);
 }
 
-/* Bios that blk-throttle (io.max) holds, of one cgroup and device. */
+/* Bios that blk-throttle (io.max) has queued, of one cgroup and device. */
 static long one_group(__u32 i, struct walk *w)
 {
 	struct hlist_node *node = (void *)w->node;
@@ -597,7 +597,7 @@ static long one_group(__u32 i, struct walk *w)
 		bpf_probe_read_kernel(&throttled, sizeof(throttled),
 				      (void *)((__u64)group + bpf_core_field_offset(struct blkcg_gq, pd) +
 					       j * sizeof(throttled)));
-		/* Which policy is in which place is not in any type: blk-throttle's has the queue behind its first pointer. */
+		/* No type shows the slot of a policy: blk-throttle's has the queue after its first pointer. */
 		if (!throttled || !queue || BPF_CORE_READ(throttled, td, queue) != queue)
 			continue;
 		if (bpf_core_field_exists(struct throtl_service_queue, nr_queued))
@@ -613,7 +613,7 @@ static long one_group(__u32 i, struct walk *w)
 	return 0;
 }
 
-/* The same, of all devices. */
+/* The same for all devices. */
 static __always_inline __u32 throttled_bios(struct walk *w, struct task_struct___state *task)
 {
 	void *css = NULL;
@@ -734,7 +734,7 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading rea
 	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid };
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return 0;
-	/* A ring whose descriptor was registered and closed, too. */
+	/* Includes a ring whose descriptor was registered and closed. */
 	struct task_struct___state *leader = (void *)BPF_CORE_READ(task, group_leader);
 	struct io_uring_task___state *uring = (void *)BPF_CORE_READ(state, io_uring);
 	__u64 last = uring ? (__u64)BPF_CORE_READ(uring, last) : 0;

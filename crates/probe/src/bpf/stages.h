@@ -1,4 +1,4 @@
-/* Stages of followed requests, and that a ring is in use. */
+/* Stages of traced requests, and use of a ring. */
 #ifndef IOTRAIL_STAGES_H
 #define IOTRAIL_STAGES_H
 
@@ -19,7 +19,7 @@ __noinline int ring_used(__u32 ring, __u32 now)
 	return 0;
 }
 
-/* Something is counted of this ring: what is told a second of it is over the time from the first to the last of that, to a tick. */
+/* A count of this ring changed: its rates are over the time from the first to the last change, to a tick. */
 static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
 {
 	struct in_use *last = &slot->in_use[ring & (IN_USE_MAX - 1)];
@@ -32,7 +32,7 @@ static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
 	ring_used(ring, now);
 }
 
-/* The request that the current thread submitted last goes another way: it is not posted inline. */
+/* The request that the current thread submitted last is not posted inline. */
 static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
 {
 	if (slot->last_request != request)
@@ -42,7 +42,7 @@ static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
 		slot->submitted--;
 }
 
-/* What the submitter does when its completion is ready. It may be gone: then what stands there is not its number. */
+/* Activity of the submitter when its completion is ready. The thread may have exited: then the ID there does not match. */
 static __always_inline void look_at_submitter(struct trail *trail)
 {
 	struct task_struct *task = (struct task_struct *)trail->task;
@@ -65,7 +65,7 @@ static __always_inline void look_at_submitter(struct trail *trail)
 	bpf_core_read_str(trail->meanwhile_comm, sizeof(trail->meanwhile_comm), &other->comm);
 }
 
-/* The device or the peer is done, as far as is known now: the last one counts. */
+/* The device or the peer is done, as far as known now: the last stamp counts. */
 static __always_inline void ready(struct trail *trail)
 {
 	trail->ready_ns = bpf_ktime_get_ns();
@@ -85,7 +85,7 @@ static __noinline int no_completion_of(struct trail *trail, struct cpu_slot *slo
 	return 0;
 }
 
-/* The place of a followed request is taken again, and no completion of it was seen. */
+/* The slot of a traced request is reused, and no completion of it was observed. */
 static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
 {
 	if (trail->skips)

@@ -1,7 +1,7 @@
-/* What every program shares: the filter, the per-CPU slots, the per-thread state.
+/* State shared by all programs: the filter, the per-CPU slots, the per-thread state.
  *
- * The verifier walks through a static function once for each path that leads to it, and through one that is not static once per program.
- * A function that many paths of a large program lead to is therefore not static, if its arguments are numbers.
+ * The verifier walks through a static function once per path that leads to it, and through a global function once per program.
+ * A function that many paths of a large program lead to is therefore global, if its arguments are numbers.
  */
 #ifndef IOTRAIL_STATE_H
 #define IOTRAIL_STATE_H
@@ -14,9 +14,9 @@
 #include "arch.h"
 #include "held.h"
 
-/* Filters and choices are constants, so that the verifier drops what a run does not need. */
+/* Filters and choices are constants, so that the verifier removes unused code. */
 const volatile __u32 watched_tgid = 0;
-const volatile __u32 unwatched_tid = 0; /* the thread of ours that only waits for the load */
+const volatile __u32 unwatched_tid = 0; /* iotrail's thread that only waits for the load */
 const volatile __u64 aio_complete_address = 0;
 const volatile __u64 blkdev_end_io_async_address = 0;
 const volatile __u64 blkdev_end_io_address = 0;
@@ -24,21 +24,21 @@ const volatile __u64 blkdev_end_io_address = 0;
 const volatile bool following = false; /* counts by ring, and trails: see follow.h */
 const volatile bool everyone = false;
 const volatile __u32 own_tgid = 0;
-const volatile enum loss loss_layout = 0; /* never read: so that its names reach user space */
-__u32 frozen;   /* threads' states stay where they are: someone reads them, or throws them away */
-__u32 counting; /* where `following`: between the two ends of the watched span */
+const volatile enum loss loss_layout = 0; /* never read: exports the names to user space */
+__u32 frozen;   /* threads' states stay where they are: user space reads or discards them */
+__u32 counting; /* if `following`: between the two ends of the traced span */
 
-/* Some programs cost much, since their events are frequent, and need not be there all the time (watch/costly.rs). */
-__u64 costly_since; /* they are there, CLOCK_MONOTONIC; 0: from the beginning */
-__u32 costly_gone;  /* they are not there now */
-__u32 calls_needed; /* native or POSIX AIO is used, and what is told of that rests on them */
+/* Some programs cost much, since their events are frequent, and need not be attached all the time (watch/costly.rs). */
+__u64 costly_since; /* attached since, CLOCK_MONOTONIC; 0: from the start */
+__u32 costly_gone;  /* detached now */
+__u32 calls_needed; /* native or POSIX AIO is used, and its counts depend on them */
 
 struct cpu_slot slots[IOTRAIL_MAX_CPUS];
 #define MMS_MAX 16
 __u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
 
-/* Hashes have room for what is in use alone (BPF_F_NO_PREALLOC): their limits cost 16 bytes an entry at most, which the buckets
- * take.
+/* Hashes allocate only used entries (BPF_F_NO_PREALLOC): their limits cost at most 16 bytes per entry, for the
+ * buckets.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -61,7 +61,7 @@ static __always_inline struct cpu_slot *this_slot(void)
 	return &slots[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 }
 
-/* Watched processes, where there is more than the one. */
+/* Traced processes, if there may be several. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -70,8 +70,8 @@ struct {
 	__type(value, struct process_info);
 } followed SEC(".maps");
 
-/* A typed pointer as a plain number: the verifier lets one be stored, and what is read back is a number. Each level of
- * interruption has a place of its own.
+/* A typed pointer as a plain number: the verifier allows storing one, and reads it back as a number. Each level of
+ * interruption has its own slot.
  */
 static __always_inline __u64 address_at(const void *pointer, struct cpu_slot *slot, __u32 level)
 {
@@ -86,7 +86,7 @@ static __always_inline __u64 address_of(const void *pointer, struct cpu_slot *sl
 	return address_at(pointer, slot, slot->in_irq ? 3 : slot->in_vector ? 2 : slot->in_softirq ? 1 : 0);
 }
 
-/* In a thread, where most of io_uring's events are. */
+/* In a thread, as for most of io_uring's events. */
 static __always_inline __u64 address_in_thread(const void *pointer, struct cpu_slot *slot)
 {
 	return address_at(pointer, slot, 0);
@@ -104,7 +104,7 @@ static __always_inline bool watched_thread(__u32 tid, __u32 tgid)
 	return tgid == watched_tgid && tid != unwatched_tid;
 }
 
-/* Linux 7.x has a byte there, which earlier kernels have as an int. */
+/* Linux 7.x has a byte there; earlier kernels have an int. */
 static __always_inline bool is_on_cpu(struct task_struct *task)
 {
 	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
@@ -123,8 +123,8 @@ static __always_inline bool same(const __u64 *a, const __u64 *b, int words)
 	return true;
 }
 
-/* Adds to a counter in a hash. Another CPU may put the same key there in between: that is no failure, the counter is there
- * then. Whether there was room.
+/* Adds to a counter in a hash. Another CPU may insert the same key concurrently: then the counter exists, and the addition is repeated.
+ * Returns whether there was space.
  */
 static __always_inline bool add(void *map, const void *key, __u64 n)
 {
@@ -159,8 +159,8 @@ static __always_inline void add_or_lose(void *map, const void *key, __u64 n, enu
 		(slot)->last##_count += (n);                                                       \
 	} while (0)
 
-/* Something is done in the outermost entry of the watched thread; false: in another one, within it. An interrupt can come in a softirq
- * or a page fault of that entry; it runs nothing that would say so anywhere else.
+/* Notes an action in the outermost entry of the traced thread; false: in a nested one. An interrupt can come in a softirq
+ * or a page fault of that entry, and no other event shows that.
  */
 static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr, struct cpu_slot *slot)
 {
@@ -173,7 +173,7 @@ static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr
 	return true;
 }
 
-/* What was done in the entry that the watched thread returns from now. It runs task work with interrupts on: the next one may come
+/* The action in the entry from which the traced thread returns now. The return runs task work with interrupts on: the next interrupt may come
  * at any point here.
  */
 static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, struct cpu_slot *slot)
@@ -186,7 +186,7 @@ static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, stru
 	return done >> 32;
 }
 
-/* Nobody's state stands in the slot. */
+/* The slot has no thread's state. */
 static __always_inline void leaves_place(struct cpu_slot *slot)
 {
 	if (following) {
@@ -203,11 +203,11 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 	slot->waiting = slot->slept = 0;
 }
 
-/* Where nothing else tells, a wait that goes on after its sleep does so within this time. */
+/* Without other evidence, a wait that continues after its sleep does so within this time. */
 #define AT_ONCE_NS 50000
 
-/* include/linux/randomize_kstack.h: system calls move their stack by what is drawn on each CPU, on the way to user mode, and since 7.1 at each
- * call. Where the kernel was told not to, it is none that moves.
+/* include/linux/randomize_kstack.h: system calls shift their stack by a per-CPU random value, drawn on the way to user mode, and since 7.1 at
+ * each call. If it is disabled, the value is constant.
  */
 extern const __u32 kstack_offset __attribute__((section(".ksyms"), weak));
 extern const struct rnd_state kstack_rnd_state __attribute__((section(".ksyms"), weak));
@@ -222,9 +222,9 @@ static __always_inline __u32 stack_offset(void)
 	return 0;
 }
 
-/* Whether the thread has been in user mode since it came onto this CPU: the system call that it is in is not the one that it slept in
- * then. Else: a thread with rseq(2), as glibc's are, gets TIF_NOTIFY_RESUME with each switch and loses it on the way to user mode; since
- * 6.19 with those alone that bring another CPU, or that an interrupt made.
+/* Whether the thread has been in user mode since it was switched in: then its current system call is not the one in which it
+ * slept. Otherwise: a thread with rseq(2), as with glibc, gets TIF_NOTIFY_RESUME at each switch and loses it on the way to user mode; since
+ * 6.19 only at switches to another CPU or caused by an interrupt.
  */
 static __always_inline bool left_the_call(struct task_struct *task, struct cpu_slot *slot)
 {
@@ -239,7 +239,7 @@ static __always_inline bool left_the_call(struct task_struct *task, struct cpu_s
 	return following && bpf_ktime_get_ns() - slot->running_ns > AT_ONCE_NS;
 }
 
-/* Puts away the state of the thread that leaves this CPU. */
+/* Saves the state of the thread that leaves this CPU. */
 static __always_inline void park(struct cpu_slot *slot)
 {
 	__u32 tid = slot->tid;
@@ -256,7 +256,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	}
 	if (state) {
 		state->fired = slot->fired;
-		/* A later waker stays: a thread may be woken before it has left. */
+		/* A later waker is kept: a thread may be woken before it has left. */
 		if (slot->waker && !state->waker) {
 			state->waker_nr = slot->waker_nr;
 			state->waker_cpu = slot->waker_cpu;
@@ -278,7 +278,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	leaves_place(slot);
 }
 
-/* The watched thread is on this CPU. */
+/* The traced thread is on this CPU. */
 static __always_inline void takes_place(struct task_struct *task, struct cpu_slot *slot)
 {
 	slot->tid = task->pid;
@@ -293,14 +293,14 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	if (!following)
 		return;
 	slot->running_ns = bpf_ktime_get_ns();
-	/* Its use of the ring that was used here last is another one. */
+	/* Its use of the ring that was used last on this CPU has a different number. */
 	if (slot->ring_tgid != (__u32)task->tgid) {
 		slot->ring_tgid = task->tgid;
 		slot->ring_address = 0;
 	}
 }
 
-/* Takes up the state of the watched thread that is on this CPU. */
+/* Loads the state of the traced thread that is on this CPU. */
 static __always_inline void unpark(struct task_struct *task, struct cpu_slot *slot)
 {
 	__u32 tid = task->pid;
@@ -319,7 +319,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	slot->waker_nr = state->waker_nr;
 	slot->waker_cpu = state->waker_cpu;
 	slot->waker = state->waker;
-	/* A wake-up that is not seen must not pass for the one before it. */
+	/* A missed wake-up must not be taken for the previous one. */
 	state->waker = WAKER_NONE;
 	state->pending = 0;
 	state->waiting = state->slept = 0;
@@ -337,7 +337,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	}
 }
 
-/* The watched thread is current, whether or not it was seen to come (see docs/accuracy.md). */
+/* The traced thread is current, whether or not its switch-in was observed (see docs/accuracy.md). */
 static __always_inline void here(struct task_struct *task, struct cpu_slot *slot)
 {
 	if (slot->tid == (__u32)task->pid)
@@ -346,7 +346,7 @@ static __always_inline void here(struct task_struct *task, struct cpu_slot *slot
 	unpark(task, slot);
 }
 
-/* For native aio's completions (aio.bpf.c) of a load of our own. */
+/* For native aio's completions (aio.bpf.c) of iotrail's own load. */
 static __always_inline void remember_mm(__u64 mm)
 {
 	if (following || !mm || !aio_complete_address)

@@ -1,9 +1,9 @@
-/* Requests being submitted: counted by ring and opcode, and some chosen to be followed. */
+/* Submitted requests: counted by ring and opcode, and some selected for tracing. */
 #include "stages.h"
 #include "buffers.h"
 #include "callsite.h"
 
-/* How many requests the io_uring_enter that is under way was asked to submit, if it is one; counted for `n` of them. */
+/* Number of requests that the current io_uring_enter was asked to submit, if any; counted for `n` of them. */
 static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n, bool wide)
 {
 	__u32 batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
@@ -15,7 +15,7 @@ static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 we
 	return batch;
 }
 
-/* It has two entries of a queue whose other requests have one. */
+/* It takes two entries of a queue whose other requests take one. */
 static __always_inline bool is_wide(struct io_kiocb *req)
 {
 	return (req->opcode == IORING_OP_NOP128 || req->opcode == IORING_OP_URING_CMD128) &&
@@ -54,7 +54,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
 	trail->asked_bytes = plain ? length_of(req) : 0;
 	trail->offset = has_offset(trail->opcode) ? offset_of(req) : -1;
-	/* Those of a chain are done one after the other, whatever their times say. */
+	/* The requests of a chain are done one after the other, whatever their times are. */
 	bool reads = trail->opcode == IORING_OP_READ || trail->opcode == IORING_OP_READ_FIXED;
 	if (plain && reads && !(slot->links & LINKED))
 		trail->buffer = buffer_of(req);
@@ -72,7 +72,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	return 0;
 }
 
-/* The current thread was not seen to come. Whether it is one of the watched. */
+/* The switch-in of the current thread was missed. Whether it is traced. */
 __noinline int seen_here(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -89,7 +89,7 @@ static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 	struct many now = { .opcode = req->opcode };
 	__u32 index;
 
-	/* A zero-copy send's result names it, and its notification no request that is followed. */
+	/* A zero-copy send's result names it, and its notification does not name a traced request. */
 	if (!is_zero_copy_send(now.opcode))
 		now.request = address_in_thread(req, this_slot());
 	struct trail *trail = now.request ? trail_of(now.request, &index) : 0;
@@ -116,7 +116,7 @@ __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 
 	if (!known || known->request != request)
 		return 0;
-	/* There may be another one of the same user data. */
+	/* There may be another one with the same user data. */
 	if (known->shared)
 		known->request = 0;
 	else
@@ -124,7 +124,7 @@ __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 	return 0;
 }
 
-/* Where one in some is followed: the place of this one may be that of one whose completion was not seen. */
+/* If 1 in N is traced: the slot of this request may be that of an earlier one whose completion was missed. */
 __noinline int not_chosen(__u64 request)
 {
 	__u32 index;
@@ -137,7 +137,7 @@ __noinline int not_chosen(__u64 request)
 	return 0;
 }
 
-/* Apart, so that others need not keep in registers what only these need after that. */
+/* A separate function, so that other paths need not keep registers that only this one needs. */
 static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -160,8 +160,8 @@ struct {
 	__type(value, __u32);
 } drained SEC(".maps");
 
-/* Requests that are linked to one before them, until they are handed to io-wq or a worker completes them. What else comes at their address
- * later has been handed over, if a worker completes it.
+/* Requests linked to an earlier one, until they are handed to io-wq or a worker completes them. A later request at the same address
+ * was handed over if a worker completes it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -170,7 +170,7 @@ struct {
 	__type(value, __u32);
 } chained SEC(".maps");
 
-__u32 chains_seen; /* nothing to look for in there while there are none */
+__u32 chains_seen; /* no lookup while there are none */
 
 __noinline int joins_chain(__u64 request)
 {
@@ -181,15 +181,15 @@ __noinline int joins_chain(__u64 request)
 	return 0;
 }
 
-/* Messages that are on their way to another ring, by what their completion there names. */
+/* Messages on their way to another ring, by the user data of their completion there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u64); /* user data */
-	__type(value, __u64); /* so many */
+	__type(value, __u64); /* number of them */
 } messages SEC(".maps");
 
-/* When a zero-copy send was submitted, by its notification's address. */
+/* Submission time of a zero-copy send, by its notification's address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -245,13 +245,13 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct cpu_slot *slot = this_slot();
 	if (slot->current == CURRENT_UNSEEN && !seen_here())
 		return 0;
-	/* A run of task work tells of itself before the thread submits again. */
+	/* A run of task work has its event before the thread submits again. */
 	if (slot->pending || slot->trails)
 		all_inline();
 	slot->submitted++;
 	slot->submits = 1;
 	slot->submitting = 0;
-	/* Read once and whole: the size of the member is relocated with the load. */
+	/* Read once and completely: the size of the member is relocated at load. */
 	__u64 flags = req->flags;
 	barrier_var(flags);
 	__u32 links = flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
@@ -298,8 +298,8 @@ int BPF_PROG(follow_submit, struct io_kiocb *req)
 	return UNDISTURBED(follow_submit_(req));
 }
 
-/* A refused request is the last of its call, unless the ring is to go on: then it stands for those after it too, of which another call
- * tells.
+/* A refused request is the last of its call, unless the ring continues (IORING_SETUP_SUBMIT_ALL): then it represents those after it too, which
+ * another call reports.
  */
 static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 {
@@ -307,7 +307,7 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 	__u32 batch = enter_batch(task), n = 1;
 
 	if (!(BPF_CORE_READ(ring, flags) & IORING_SETUP_SUBMIT_ALL)) {
-		/* The head in shared memory moves when the call is over. */
+		/* The head in shared memory moves at the end of the call. */
 		__u32 position = BPF_CORE_READ(ring, cached_sq_head) - BPF_CORE_READ(ring, rings, sq.head);
 		if (position && position <= batch)
 			n = batch - position + 1;
@@ -315,7 +315,7 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 	return count_batch(task, number, 1, n, false);
 }
 
-/* Refused before it was a submission: it has a completion all the same. */
+/* Refused before its submission event: it has a completion all the same. */
 __noinline int count_denied(__u32 ring, __u32 opcode)
 {
 	struct op_count *op = op_sum(ring, opcode);
@@ -334,7 +334,7 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 	__u32 ring = ring_number(req->ctx, slot);
 	__u32 opcode = req->opcode;
 	__u8 asked;
-	/* Of an opcode that it does not know, the kernel makes a no-op. */
+	/* The kernel replaces an unknown opcode by a no-op. */
 	if (!opcode && !bpf_probe_read_kernel(&asked, sizeof(asked), entry) && asked) {
 		opcode = OPCODE_INVALID;
 		slot->invalid = address_in_thread(req, slot);

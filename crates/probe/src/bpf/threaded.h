@@ -1,4 +1,4 @@
-/* Interrupts whose work is done by a thread of their own: all of them on PREEMPT_RT and with `threadirqs`, some drivers' anywhere. What ends in
+/* Threaded interrupts: all of them on PREEMPT_RT and with `threadirqs`, those of some drivers everywhere. I/O that ends in
  * the thread ends in the interrupt that woke it. On PREEMPT_RT softirqs run in threads too, and can be preempted there.
  */
 #ifndef IOTRAIL_THREADED_H
@@ -6,7 +6,7 @@
 
 #include "state.h"
 
-/* By the thread's number. They have their room from the beginning: PREEMPT_RT has none to give in an interrupt. */
+/* By thread ID. Preallocated: PREEMPT_RT cannot allocate in an interrupt. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -14,9 +14,9 @@ struct {
 	__type(value, struct handler_run);
 } irq_threads SEC(".maps");
 
-bool lines_threaded; /* there is one at least */
+bool lines_threaded; /* there is at least one */
 
-/* A handler runs that leaves its work to a thread. */
+/* A handler runs that wakes its interrupt thread. */
 static __always_inline void leaves_to_thread(struct task_struct *thread, struct cpu_slot *slot)
 {
 	struct handler_run run = { .line = slot->in_irq, .serial = slot->handlers, .cpu = bpf_get_smp_processor_id() };
@@ -30,7 +30,7 @@ static __always_inline void leaves_to_thread(struct task_struct *thread, struct 
 	lines_threaded = 1;
 }
 
-/* The line + 1 whose work the current thread does, and the last run of its handler, where that was on this CPU; 0: none. */
+/* The line + 1 of the current interrupt thread, and the last run of its handler if it was on this CPU; 0: none. */
 static __always_inline __u32 line_of_thread(__u32 *serial)
 {
 	if (!lines_threaded)
@@ -46,8 +46,8 @@ static __always_inline __u32 line_of_thread(__u32 *serial)
 	return run->line;
 }
 
-/* What runs on this CPU right now, besides the current thread, or in an interrupt's thread. A softirq counts as its raiser's when that was an
- * interrupt: the block softirq as the device's, say, even where a thread (ksoftirqd) runs it later.
+/* The context on this CPU besides the current thread, or in an interrupt thread. A softirq is attributed to its raiser if that was an
+ * interrupt: the block softirq to the device's, for example, even if a thread (ksoftirqd) runs it later.
  */
 static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 {
@@ -81,7 +81,7 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 	return WAKER_OTHER;
 }
 
-/* What goes on while a softirq is preempted is not its doing. Of its time nothing is known. */
+/* Activity while a softirq is preempted does not belong to it. Its duration is unknown. */
 static __always_inline void switches_softirq(struct task_struct *prev, struct task_struct *next, struct cpu_slot *slot)
 {
 	if (slot->in_softirq) {

@@ -1,10 +1,10 @@
-/* Who uses a ring: the threads that submit the followed requests to it, and those that wait in io_uring_enter for its completions. */
+/* Threads that use a ring: those that submit the traced requests to it, and those that wait in io_uring_enter for its completions. */
 #ifndef IOTRAIL_THREADS_H
 #define IOTRAIL_THREADS_H
 
 #include "follow.h"
 
-/* Where requests are not followed it has one entry. */
+/* One entry if requests are not traced. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -23,7 +23,7 @@ __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 	struct ring_thread_key key = slot->last_thread;
 	__u64 waits = slot->last_thread_waits;
 
-	/* Whoever looks at it from another CPU never finds a count by the next one's key. */
+	/* A reader on another CPU never sees a count with the next key. */
 	slot->last_thread_waits = 0;
 	barrier();
 	slot->last_thread.ring = ring;
@@ -44,7 +44,7 @@ __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 	return 0;
 }
 
-/* The current thread uses this ring; it waits so many times. */
+/* The current thread uses this ring, and waits this many times. */
 static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct cpu_slot *slot)
 {
 	if (slot->last_thread.ring != ring || slot->last_thread.tid != tid)
@@ -58,7 +58,7 @@ static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct
 #define IORING_ENTER_NO_IOWAIT (1U << 7)
 #define MIN_WAIT_AT 12 /* of min_wait_usec in struct io_uring_getevents_arg */
 
-/* What the io_uring_enter that begins to wait asks for. */
+/* The request of the io_uring_enter that starts to wait. */
 static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());

@@ -1,4 +1,4 @@
-/* The followed requests by address, and the places of their trails. */
+/* The traced requests by address, and the slots of their trails. */
 #ifndef IOTRAIL_TRAILS_H
 #define IOTRAIL_TRAILS_H
 
@@ -6,7 +6,7 @@
 
 static __always_inline __u32 bucket_of(__u64 address)
 {
-	/* Fibonacci hashing; the low bits of an address say nothing. */
+	/* Fibonacci hashing; the low bits of an address carry no information. */
 	return (address >> 5) * 0x9E3779B97F4A7C15ull >> 52 & (BUCKETS - 1);
 }
 
@@ -15,7 +15,7 @@ static __always_inline struct trail *trail_at(__u32 index)
 	return bpf_map_lookup_elem(&trails, &index);
 }
 
-/* The trail of a request, and its index; none: it is not followed. */
+/* The trail of a request, and its index; null: it is not traced. */
 static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
 {
 	if (!followed_now)
@@ -32,8 +32,8 @@ static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
 	return 0;
 }
 
-/* Its completion is posted; its place is kept until it is known what carried it, and no longer found by the address, which
- * the kernel may use again.
+/* Its completion is posted. Its slot is kept until the delivery path is known, but is no longer found by the address, which
+ * the kernel may reuse.
  */
 #define COMPLETED(request) ((request) | 1)
 
@@ -49,7 +49,7 @@ static __always_inline void retag_at(__u32 index, __u64 to)
 		__sync_fetch_and_sub(&followed_now, 1);
 }
 
-/* A place for a request; none: its bucket is full. */
+/* A slot for a request; null: its bucket is full. */
 static __always_inline struct trail *remember(__u64 request, __u32 *index)
 {
 	__u32 b = bucket_of(request);

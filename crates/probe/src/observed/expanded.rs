@@ -1,4 +1,4 @@
-//! Counts that were seen in windows, expanded to the time between them.
+//! Counts observed in windows, expanded to the time between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use super::readout::Raw;
 use crate::counted::{Counted, RawRing};
 use crate::skel::types;
 
-/// A number made of two of one key; 0 where there is none.
+/// Combines two numbers of one key; 0 if missing.
 type Combine<'a> = &'a dyn Fn(u64, u64) -> u64;
 
 impl Raw {
-    /// What was seen whole stays; of the rest, each count stands for `factor`, but failures.
+    /// Counts of completely observed spans are kept; the others are multiplied by `factor`, except failures.
     pub(crate) fn expand(&mut self, whole: &Raw, factor: f64) {
         let seen: Vec<Counted> = self.rings.iter().map(|ring| ring.counted.clone()).collect();
         self.combine(whole, &|all, whole| whole + (all.saturating_sub(whole) as f64 * factor).round() as u64);
@@ -25,7 +25,7 @@ impl Raw {
         self.combine(more, &u64::wrapping_add);
     }
 
-    /// The counts. What became of single requests is left as it is.
+    /// The counts. Outcomes of single requests are not changed.
     fn combine(&mut self, other: &Raw, of: Combine<'_>) {
         self.slots.resize(self.slots.len().max(other.slots.len()), types::cpu_slot::default());
         let none = types::cpu_slot::default();
@@ -61,7 +61,7 @@ impl Raw {
     }
 }
 
-/// Combines each of `own`, and `empty` for what only `other` has, with the one of the same key.
+/// Combines each of `own`, and `empty` for keys that only `other` has, with the one of the same key.
 fn by_key<T, K: Ord>(
     own: &mut Vec<T>,
     other: &[T],

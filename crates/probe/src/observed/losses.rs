@@ -1,4 +1,4 @@
-//! What was missed, and what found no room.
+//! Missed events, and events without space.
 
 use super::readout::Raw;
 use crate::function::same_as;
@@ -7,15 +7,15 @@ use crate::skel::types;
 use crate::subject::Subject;
 use iotrail_path::loss::Full;
 
-/// Programs that only count beside the completions, or see stages of followed requests: what they miss makes that count low, or a
-/// stage unknown, and no vehicle wrong.
+/// Programs whose counts are independent of completions, or that observe stages of traced requests: if they miss events, that count is too low,
+/// or a stage is unknown, but no delivery path is wrong.
 fn counts_only(program: &str) -> bool {
     ["interrupt_", "mode_page", "block_", "queue_", "credit_"].iter().any(|family| same_as(program).starts_with(family))
 }
 
-/// Losses that completions rest on.
+/// Losses that affect completions.
 pub(crate) fn lost(raw: &Raw, subject: &Subject) -> u64 {
-    // Where contexts are counted and there is none, the ends of direct I/O were nobody's who is watched.
+    // If contexts are counted and there is none, the ends of direct I/O belonged to no traced process.
     let idle = |program: &str| subject.follow.is_some() && !raw.native_aio && program.starts_with("aio_");
     let rests_on = |program: &str| !counts_only(program) && !idle(program);
     let missed = raw.misses.iter().filter(|(program, _)| rests_on(program)).map(|(_, events)| events);
@@ -23,7 +23,7 @@ pub(crate) fn lost(raw: &Raw, subject: &Subject) -> u64 {
     full.map(|(_, n)| n).sum::<u64>() + missed.sum::<u64>()
 }
 
-/// What found no room.
+/// Events without space.
 pub(super) fn full(raw: &Raw) -> Vec<(Full, u64)> {
     use types::loss as l;
     let all = [
@@ -41,10 +41,10 @@ pub(super) fn full(raw: &Raw) -> Vec<(Full, u64)> {
     all.into_iter().map(|(loss, what)| (what, sum(loss))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// What became of the requests that were chosen to be followed.
+/// Outcome of the requests selected for tracing.
 pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
-    // Of what the kernel did not take, another CPU may have taken back.
+    // Requests that the kernel did not accept may have been subtracted on another CPU.
     let of_chosen = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().fold(0, |sum: u64, s| sum.wrapping_add(f(s)));
     FollowLoss {
         no_room: sum(|s| s.no_room),
@@ -55,7 +55,7 @@ pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
         unreaped: raw.unreaped + sum(|s| s.unreaped),
         chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
         shared: sum(|s| s.shared.into()),
-        // The place of the next one is drawn already.
+        // The gap to the next one is drawn already.
         sampled_from: sum(|s| s.gaps.saturating_sub(s.until_next.into())),
         came_later: of_chosen(|s| s.came_later),
     }

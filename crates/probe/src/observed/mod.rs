@@ -1,4 +1,4 @@
-//! What the probes counted, in the measurement's words.
+//! The probes' counts, as types of the measurement.
 
 mod delivery_paths;
 mod expanded;
@@ -32,67 +32,67 @@ pub(super) use readout::Raw;
 use rings::{by_context, by_ring, others};
 use window_counts::CountIntervals;
 
-/// What was counted over one watched span.
+/// Counts of one traced span.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// Sums to `seen`.
     pub vehicles: Vec<DeliveryPathCount>,
     pub seen: u64,
-    /// Losses that completions rest on.
+    /// Losses that affect completions.
     pub lost: u64,
-    /// Events that single programs missed, by program; those of `lost` among them.
+    /// Events that single programs missed, by program; includes those of `lost`.
     pub missed: Vec<Missed>,
-    /// `None`: the program for it is not there, or symbols can't be read.
+    /// `None`: the program is not attached, or symbols are unreadable.
     pub kicks: Option<u64>,
     pub resched_ipis: Option<u64>,
-    /// Those in which I/O of a watched process ended (`credit.h`).
+    /// Those in which I/O of a traced process ended (`credit.h`).
     pub device_irqs: Option<u64>,
-    /// Interrupts of any device, whoever's.
+    /// Interrupts of any device, for any process.
     pub any_device_irqs: u64,
-    /// Returns to user mode by cause, system calls not among them.
+    /// Returns to user mode by cause, without system calls.
     pub returns: Option<BTreeMap<&'static str, u64>>,
     pub context_switches: u64,
-    /// `None` where the interface has no task work.
+    /// `None` if the interface has no task work.
     pub task_work_runs: Option<u64>,
     /// Task-work runs by the number of items they ran: (at least, runs).
     pub run_batches: Vec<(u64, u64)>,
-    /// Counted only where the interface makes its system calls out of the load's sight.
+    /// Counted only if the load cannot count the system calls of its interface.
     pub syscalls: Option<u64>,
     pub interrupts: Vec<Interrupt>,
     pub ipis: Vec<Ipi>,
     pub programs: Vec<String>,
-    /// Page faults from user mode; `None`: the program for it is not there.
+    /// Page faults from user mode; `None`: the program is not attached.
     pub page_faults: Option<u64>,
     /// System calls other than io_uring_enter, of threads that submit; `None`: not counted.
     pub stray_calls: Option<u64>,
     /// pread64 and pwrite64 calls; `None`: not counted.
     pub pread_pwrite_calls: Option<u64>,
-    /// Requests of native aio whose submission's beginning was not seen.
+    /// Requests of native aio whose submission was not observed from its start.
     pub aio_unseen: u64,
-    /// By ring and opcode; empty unless the subject asked to follow.
+    /// By ring and opcode; empty unless the subject requests tracing.
     pub rings: Vec<RingCounts>,
     /// The same of native and POSIX AIO.
     pub contexts: Vec<ContextCounts>,
     pub follow_loss: FollowLoss,
-    /// Different io-wq worker threads that ran.
+    /// Distinct io-wq worker threads that ran.
     pub iowq_workers: u64,
-    /// Most of them alive at one time, of those that ran.
+    /// Maximum number of them alive at one time.
     pub iowq_most: u64,
-    /// Processes that were watched.
+    /// Traced processes.
     pub processes: Vec<Process>,
-    /// And so many more, whose names are not kept.
+    /// And this many more, without names.
     pub more_processes: u64,
-    /// What there was of more rings and contexts than `rings` and `contexts` tell of.
+    /// Sums of the rings and contexts beyond `rings` and `contexts`.
     pub others: Vec<OtherCounts>,
-    /// What system calls and device interrupts are estimated from; `None`: they were counted all the time.
+    /// The windows from which system calls and device interrupts are estimated; `None`: counted all the time.
     pub sampled_events: Option<SampledEvents>,
     /// The 95 % intervals of the estimates among these numbers, by [`Sampled::name`].
     pub intervals: BTreeMap<&'static str, (f64, f64)>,
-    /// Of the counts by ring, opcode and delivery path; empty: they were counted all the time.
+    /// Of the counts by ring, opcode and delivery path; empty: counted all the time.
     pub count_intervals: CountIntervals,
-    /// Followed requests that were in flight at the end, the oldest first.
+    /// Traced requests in flight at the end, the oldest first.
     pub open: Vec<OpenCounts>,
-    /// What was lost for want of room, and how much of it.
+    /// Losses for lack of space, by kind.
     pub full: Vec<(Full, u64)>,
 }
 
@@ -173,7 +173,7 @@ pub(super) fn observe(
 }
 
 impl Observed {
-    /// The counts that are estimated in windows of all programs, up to the moment `ns`.
+    /// Counts estimated in windows of all programs, up to time `ns`.
     pub(super) fn sums(&self, ns: u64, completions: u64) -> Sums {
         let of = |sampled| match sampled {
             Sampled::Syscalls => self.syscalls,
@@ -190,7 +190,7 @@ impl Observed {
     }
 }
 
-/// The estimates with their intervals, at most as many interrupts as there were of any device. One without an interval is not known.
+/// The estimates with their intervals, at most the number of interrupts of any device. An estimate without an interval is unknown.
 fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
     let any_irqs = any_device_irqs(raw) as f64;
     let estimate = |sampled: Sampled| {
@@ -202,7 +202,7 @@ fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
     Sampled::ALL.into_iter().filter_map(estimate).collect()
 }
 
-/// Interrupts of any device and for any process: they are counted all the time.
+/// Interrupts of any device and for any process: counted all the time.
 fn any_device_irqs(raw: &Raw) -> u64 {
     raw.irqs.iter().map(|(.., n)| n.count).sum()
 }

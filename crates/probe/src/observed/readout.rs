@@ -1,4 +1,4 @@
-//! The counters as they were read.
+//! One reading of the counters.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::rings::Process;
 use crate::sampled_events::{Sampled, SampledEvents};
 use crate::skel::types;
 
-/// The counters as they were read.
+/// One reading of the counters.
 #[derive(Default, Clone)]
 pub(crate) struct Raw {
     pub slots: Vec<types::cpu_slot>,
@@ -16,32 +16,32 @@ pub(crate) struct Raw {
     pub parked: u64,
     /// Events dropped by the kernel's recursion guard, by program.
     pub misses: BTreeMap<&'static str, u64>,
-    /// Where requests are not followed; else they are the rings'.
+    /// If requests are not traced; otherwise they are the rings'.
     pub deliveries: Vec<(types::delivery_key, u64)>,
     pub irqs: Vec<(u32, u32, types::irq_count)>,
     pub returns: Vec<(types::return_key, u64)>,
     pub ipis: Vec<(types::ipi_key, u64)>,
-    /// Where requests are followed: each ring and context in the order of its number, then the others.
+    /// If requests are traced: each ring and context in the order of its number, then the sums of the others.
     pub rings: Vec<RawRing>,
-    /// Of these, what is told among the others and stays in the maps, by number.
+    /// Of these, the ones that are reported among the others and stay in the maps, by number.
     pub among_others: Vec<(u32, Counted)>,
-    /// Of those that are in none of `rings`: told before.
+    /// Of rings that are not in `rings`: reported before.
     pub forgotten: Counted,
-    /// A context of native aio was met.
+    /// A context of native aio was found.
     pub native_aio: bool,
     pub processes: Vec<Process>,
     pub more_processes: u64,
-    /// Followed requests in flight at the end, those that ask for no completion left out.
+    /// Traced requests in flight at the end, without those that request no completion.
     pub open: Vec<types::trail>,
-    /// Some programs were attached a part of the time.
+    /// Some programs were attached only a part of the time.
     pub sampled_events: Option<SampledEvents>,
-    /// All programs were, since they cost too much.
+    /// All programs were, because they cost too much.
     pub light: Option<SampledEvents>,
-    /// Counts that were multiplied, and what they were multiplied by.
+    /// Multiplied counts, and their factor.
     pub window_counts: Option<(WindowCounts, Known)>,
-    /// Io-wq workers: made, and most at one time.
+    /// Io-wq workers: created, and the maximum at one time.
     pub workers: (u64, u64),
-    /// Followed requests without a completion at the end: those that ask for none, and the others.
+    /// Traced requests without a completion at the end: those that request none, and the others.
     pub skipped: u64,
     pub unfinished: u64,
     pub unreaped: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// What this number is estimated from; `None`: it was counted all the time.
+    /// The windows of an estimated number; `None`: counted all the time.
     pub fn events(&self, sampled: Sampled) -> Option<&SampledEvents> {
         if sampled.is_costly() { self.sampled_events.as_ref() } else { self.light.as_ref() }
     }

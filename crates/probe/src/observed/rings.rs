@@ -1,4 +1,4 @@
-//! By ring and context, and of those that are not told one by one.
+//! By ring and context, and sums of those without their own record.
 
 use super::delivery_paths::{posix_carriers, vehicles};
 use super::readout::Raw;
@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 /// `REGISTER_OPS` of record.h.
 const REGISTER_OPS: u32 = 0x8000;
 
-/// So many ticks are right within 5 %.
+/// This number of ticks is exact within 5 %.
 const TICKS: u32 = 20;
 
-/// From the first to the last use of a ring; 0 is none. The kernel's clock of ticks goes round (of 32 bits, in 50 days or more). Of fewer
-/// ticks it is the longest that it may have been: rates over it are no higher than they were.
+/// From the first to the last use of a ring; 0 is none. The 32-bit tick counter wraps around in 50 days or more. With fewer
+/// ticks it is the maximum: rates over it are not too high.
 fn active_ns(first: u32, last: u32, tick_hz: Option<u32>) -> Option<u64> {
     let ticks = last.wrapping_sub(first);
     let ticks = if ticks < TICKS { ticks + 1 } else { ticks };
@@ -94,12 +94,12 @@ pub(super) fn others(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) ->
     all.filter(|o| o.rings > 0 || !o.opcodes.is_empty() || !o.vehicles.is_empty()).collect()
 }
 
-/// Those that are told one by one, in the order of their numbers.
+/// Those with their own record, in the order of their numbers.
 fn told(raw: &Raw) -> impl Iterator<Item = &RawRing> {
     raw.rings.iter().filter(|r| !r.is_others())
 }
 
-/// `None`: a ring of io_uring.
+/// `None`: an io_uring.
 fn kind(ring: &RawRing) -> Option<ContextKind> {
     match ring.info.interface {
         types::interface::INTERFACE_AIO => Some(ContextKind::Libaio),
@@ -108,7 +108,7 @@ fn kind(ring: &RawRing) -> Option<ContextKind> {
     }
 }
 
-/// By vehicle: what task work carried, what others did, and (native aio) what ended outside of both.
+/// By delivery path: by task work, by other paths, and (native aio) completions that ended outside of both.
 fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<DeliveryPathCount> {
     let of = &ring.counted.ring;
     let mut carriers = vec![

@@ -1,4 +1,4 @@
-//! Counts of rings, opcodes and delivery paths, window by window: the intervals of the counts that windows are multiplied to.
+//! Counts of rings, opcodes and delivery paths by window: the intervals of counts expanded from windows.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_stats::expansion::{self, Rest, Window};
 
-/// A ring's count, or one of all (`None`), by its place in the record: `requests`, `opcodes.read.bytes`, `vehicles.enter`.
+/// A count of one ring, or of all (`None`), by its position in the record: `requests`, `opcodes.read.bytes`, `vehicles.enter`.
 pub type Name = (Option<u32>, String);
 
 /// By name; `None`: too few windows.
@@ -15,17 +15,17 @@ pub type CountIntervals = BTreeMap<Name, Option<(f64, f64)>>;
 
 type Counts = BTreeMap<Name, u64>;
 
-/// More windows become half as many, each of two.
+/// With more windows, neighbours are merged in pairs.
 const MOST: usize = 256;
 
-/// What is known of the completions outside of windows.
+/// Knowledge of the completions outside of windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Known {
-    /// All, by the rings' own counters.
+    /// All are known, by the rings' own counters.
     All,
-    /// The same, but for so long at the end.
+    /// All except those in this time at the end.
     UpTo { end_ns: u64 },
-    /// Nothing: counts are expanded by the time.
+    /// None: counts are expanded by time.
     Time,
 }
 
@@ -35,19 +35,19 @@ pub(crate) struct WindowCounts {
     so_far: Counts,
     whole: Counts,
     windows: Vec<Window>,
-    /// In each window; a missing end is 0.
+    /// In each window; missing trailing values are 0.
     counts: BTreeMap<Name, Vec<u64>>,
 }
 
 impl WindowCounts {
-    /// Up to now all was counted since the last call.
+    /// Everything since the last call was counted.
     pub fn whole(&mut self, observed: &Observed) {
         for (name, n) in self.grown(observed) {
             *self.whole.entry(name).or_default() += n;
         }
     }
 
-    /// A window ends, this long and with so many completions.
+    /// A window ends, with this duration and number of completions.
     pub fn window(&mut self, observed: &Observed, ns: u64, completions: u64) {
         if self.windows.len() == MOST {
             let pair = |w: &[Window]| Window {
@@ -76,7 +76,7 @@ impl WindowCounts {
         self.so_far.iter().filter_map(since).collect()
     }
 
-    /// The intervals of all that was estimated.
+    /// The intervals of all estimates.
     pub fn intervals(&self, observed: &Observed, rest: Rest, known: Known) -> CountIntervals {
         let of = |(name, estimate): (Name, u64)| {
             let (seen, none) = (self.so_far.get(&name).copied().unwrap_or(0), vec![]);
@@ -95,15 +95,15 @@ impl WindowCounts {
 /// One count of a trace that continued in windows.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowCount {
-    /// While all was traced.
+    /// While everything was traced.
     pub whole: f64,
-    /// The same, and in windows.
+    /// The same plus the windows.
     pub seen: f64,
     pub estimate: f64,
 }
 
 impl WindowCount {
-    /// 95 %, with what is known to be and the estimate itself. `None`: too few windows.
+    /// 95 %, extended to the known part and the estimate itself. `None`: too few windows.
     pub fn interval(&self, mut windows: Vec<Window>, rest: Rest, known: Known) -> Option<(f64, f64)> {
         let stretched = match known {
             Known::All => 1.0,
@@ -121,7 +121,7 @@ impl WindowCount {
     }
 }
 
-/// The counts that have intervals.
+/// Counts that have intervals.
 fn named(observed: &Observed) -> Counts {
     let mut counts = Counts::new();
     let mut add = |ring: Option<u32>, name: String, n: u64| *counts.entry((ring, name)).or_default() += n;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use iotrail_schema::delivery_path::DeliveryPath;
 
-    /// Up to some moment.
+    /// Up to a point in time.
     fn observed(reads: u64, entered: u64) -> Observed {
         let opcode =
             OpcodeCounts { opcode: "read".into(), requests: reads, completions: reads, ..OpcodeCounts::default() };

@@ -1,4 +1,4 @@
-//! What can be known of a kernel before anything is loaded.
+//! Facts about a kernel that are known before anything is loaded.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,47 +14,47 @@ use crate::posix_aio;
 use crate::symbols::Symbols;
 use iotrail_host::pid_namespace::own_number_in_proc;
 
-/// Where libbpf looks for it.
+/// The path that libbpf uses.
 pub(super) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The flag that every kernel since 6.0 has, beside others.
+/// A flag that every kernel since 6.0 has, in the same enumeration.
 pub(super) const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
 /// The kernel's own vectors with tracepoints (x86).
 const VECTORS: [&str; 6] =
     ["local_timer_", "reschedule_", "call_function_single_", "call_function_", "irq_work_", "x86_platform_ipi_"];
 
-/// What can be known before loading.
+/// Facts that are known before loading.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// Tracepoints with BTF arguments; `None`: the kernel has no readable BTF.
     pub tracepoints: Option<BTreeSet<&'static str>>,
-    /// io_uring_complete hands over the completion queue entry, as it does since 6.17 (072d37b0cd66); before, its members.
+    /// io_uring_complete passes the completion queue entry, since 6.17 (072d37b0cd66); before, its members.
     pub completion_is_entry: bool,
-    /// Many functions of a library can be probed as one (6.6, 89ae89f53d20).
+    /// One probe can be attached to many functions of a library (6.6, 89ae89f53d20).
     pub uprobe_multi: bool,
     /// The machine is a guest of Hyper-V: its timer's interrupt has no tracepoint.
     pub hyper_v: bool,
-    /// The timer and IPIs have lines, as devices have, and IPIs `ipi_entry` (arm64); else each has a vector with tracepoints of its own.
+    /// The timer and IPIs have lines, as devices have, and IPIs `ipi_entry` (arm64); otherwise each has a vector with its own tracepoints.
     pub lines_alone: bool,
-    /// REQ_F_… bits of requests that post many completions; `None`: not found.
+    /// REQ_F_… bits of requests with several completions; `None`: not found.
     pub multishot_flags: Option<u64>,
-    /// The bit of a request that asked for no completion and failed; `None`: not found.
+    /// The bit of a request that requested no completion and failed; `None`: not found.
     pub skip_links_flag: Option<u64>,
-    /// The bit of a ring's `int_flags` that says that it is being drained; `None`: it is a member of its own (7.3 has the bit, 6.18 not).
+    /// The bit of a ring's `int_flags` that marks a drain; `None`: a separate member (7.3 has the bit, 6.18 not).
     pub drain_active_flag: Option<u64>,
-    /// Programs on tracepoints can be preempted: their guard is SRCU's, no longer a disabled preemption (7.3 has it, 6.18 not).
+    /// Programs on tracepoints can be preempted: their guard is SRCU, not disabled preemption (7.3 has it, 6.18 not).
     pub preemptible: bool,
-    /// PREEMPT_RT: a thread gives maps their room, and none while a program runs.
+    /// PREEMPT_RT: a thread allocates the entries of maps, and a running program cannot.
     pub realtime: bool,
-    /// Those of the kernel's own functions that the programs ask for.
+    /// The needed functions that the kernel has.
     pub functions: BTreeSet<&'static str>,
-    /// How they can be probed; `None`: the kernel lets nobody (lockdown, or built without).
+    /// How they can be probed; `None`: not at all (lockdown, or a kernel without support).
     pub way: Option<ProbeMethod>,
 }
 
 impl Facts {
-    /// Read once in the life of the process.
+    /// Read once per process.
     pub fn of_this_kernel() -> &'static Facts {
         static FACTS: OnceLock<Facts> = OnceLock::new();
         FACTS.get_or_init(Self::read)
@@ -65,7 +65,7 @@ impl Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
         let there = |tp: &str| match tp {
             "aio_read" => own_number_in_proc().is_some_and(|us| !posix_aio::libraries(us).is_empty()),
-            // A system call's own, with CONFIG_FTRACE_SYSCALLS; libbpf finds its number in the same places.
+            // A system call's own tracepoint, with CONFIG_FTRACE_SYSCALLS; libbpf finds its ID in the same places.
             _ if tp.starts_with("sys_enter_") => {
                 TRACEFS.iter().any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists())
             }
@@ -79,7 +79,7 @@ impl Facts {
             .and_then(|pointer| pointer.next_type())
             .and_then(|function| FuncProto::try_from(function).ok())
             .map(|f| f.len());
-        // An enumeration of 64 bits where one of the flags needs them, else of 32.
+        // An enumeration of 64 bits if one of the flags needs them, otherwise of 32.
         let value = |name: &str| {
             let is = |n: Option<&OsStr>| n.is_some_and(|n| n == name);
             let wide =
@@ -96,7 +96,7 @@ impl Facts {
             hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),
             way: None,
-            // A context pointer stands before the tracepoint's own arguments.
+            // A context pointer precedes the tracepoint's own arguments.
             completion_is_entry: arguments == Some(4),
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
@@ -111,20 +111,20 @@ impl Facts {
         facts
     }
 
-    /// Whether the program is the one for this kernel, of those that do the same on different kernels.
+    /// Whether the program is the one for this kernel, among those with the same purpose on different kernels.
     fn fits(&self, p: &Program) -> bool {
         let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
         match p.name {
             "posix_aio_called" => self.uprobe_multi,
             "interrupt_untraced_timer" => self.hyper_v,
             "interrupt_from_cpu_entry" | "interrupt_from_cpu_exit" => self.lines_alone,
-            // Since 6.4 there is one for all architectures. The other ones' kernels name it in their BTF as well, and never pass there.
+            // Since 6.4 all architectures share one. Older kernels of other architectures name it in their BTF as well, but it never fires.
             "interrupt_ipi_raised" => self.lines_alone && !has("ipi_send_cpu") && has("ipi_raise"),
             "interrupt_ipi_send" => has("ipi_send_cpu") || !(self.lines_alone && has("ipi_raise")),
             _ if VECTORS.iter().any(|vector| p.tracepoint.starts_with(vector)) => !self.lines_alone,
-            // A function of the kernel's tells the same there.
+            // A kernel function replaces it.
             "mode_page_fault" => has("page_fault_user") || !self.lines_alone,
-            // It needs tracefs as well; without, the one on all system calls stands in.
+            // It needs tracefs as well; without tracefs, the one on all system calls replaces it.
             "aio_submits" => has("sys_enter_io_submit") || !has("sys_enter"),
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
@@ -135,23 +135,23 @@ impl Facts {
         }
     }
 
-    /// Whether a function's program tells what this kernel's tracepoints don't.
+    /// Whether a function's program reports events for which this kernel has no tracepoint.
     pub(crate) fn fits_function(&self, f: &function::Program) -> bool {
         let there = |name: &&str| {
             let of = PROGRAMS.iter().find(|p| p.name == *name);
             of.is_some_and(|p| self.tracepoints.as_ref().is_some_and(|all| all.contains(p.tracepoint)))
         };
-        // The first is what is missed; the others would count the same once more.
+        // The first one's tracepoint is missing; the others would count the same events again.
         !f.instead_of.first().is_some_and(there) && !f.unless.is_some_and(|other| self.functions.contains(other))
     }
 
-    /// The programs on functions for this kernel, where it lets them be probed.
+    /// The programs on functions for this kernel, if it allows probing them.
     pub(super) fn probed(&self) -> impl Iterator<Item = (&'static function::Program, function::Chosen)> {
         let fitting = FUNCTIONS.iter().filter(|f| self.fits_function(f));
         fitting.filter_map(|f| Some((f, function::chosen(f, &self.functions, self.way?)?)))
     }
 
-    /// The programs on tracepoints for this kernel, but those that one on a function stands in for.
+    /// The programs on tracepoints for this kernel, except those replaced by one on a function.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
         let replaced: Vec<&str> = self.probed().flat_map(|(f, _)| f.instead_of).copied().collect();
         PROGRAMS.iter().filter(move |p| self.fits(p) && !replaced.contains(&p.name))

@@ -7,12 +7,12 @@ use iotrail_base::plain::say;
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// What libbpf says, the verifier's log among it, goes to standard error from now on.
+/// Prints libbpf's messages, including the verifier's log, on standard error from now on.
 pub fn be_verbose() {
     VERBOSE.store(true, Ordering::Relaxed);
 }
 
-/// libbpf's own messages advise wrongly in places (EPERM: "try ulimit -l"); ours replace them, unless they are asked for.
+/// libbpf's own messages give wrong advice in places (EPERM: "try ulimit -l"); iotrail's replace them, unless requested.
 pub fn quiet() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Which programs a run wants, and which of them this kernel can take: facts first, then a pure decision. Each is tried in
-//! `survey`.
+//! The programs that a run needs, and those that this kernel can load: facts first, then a pure decision. `survey`
+//! tries each.
 
 mod facts;
 mod messages;

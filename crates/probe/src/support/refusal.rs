@@ -1,4 +1,4 @@
-//! A kernel's refusals in words.
+//! Text for a kernel's refusals.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -14,19 +14,19 @@ use iotrail_host::lockdown;
 use iotrail_host::privileges::{Capability, Seccomp};
 use iotrail_host::refusal::Circumstances;
 
-/// The types of the kernel itself.
+/// The kernel's BTF.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// A kernel's refusal in words: why, and what restores it. One text for one cause: what the user lacks is not the kernel's fault.
+/// Text for a kernel's refusal: the cause and the remedy. One text per cause: a missing privilege is not reported as a missing kernel feature.
 pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
     match errno(e) {
         Some(libc::EPERM) => not_allowed(&Circumstances::read(), || lockdown::detect().mode),
-        // Where sysfs is not mounted the kernel's types are out of sight, and each one seems to be lacking.
+        // Without a mounted sysfs the kernel's BTF is invisible, and each type seems to be missing.
         Some(libc::ENOENT | libc::ESRCH) if !Path::new(TYPES).exists() => (
             format!("{TYPES} cannot be read: sysfs is not mounted here, or the kernel has no type information"),
             "mount -t sysfs sysfs /sys",
         ),
-        // libbpf's own tests of the kernel need descriptors too; without them it takes features for missing.
+        // libbpf's own feature tests need descriptors too; without them it considers features missing.
         Some(libc::EINVAL) if has_few_files(limits::open_files(), descriptors()) => cause(libc::EMFILE),
         Some(number) => cause(number),
         None => match e.kind() {
@@ -38,10 +38,10 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
     }
 }
 
-/// Files that are open while all probes are loaded: two per program, one per map, and some others.
+/// Open files while all probes are loaded: two per program, one per map, and some others.
 pub fn descriptors() -> Option<u64> {
     const OTHERS: usize = 32;
-    /// More than all probes take.
+    /// More than all probes need.
     const MOST: u64 = 512;
     quiet();
     let mut space = MaybeUninit::<OpenObject>::uninit();
@@ -59,7 +59,7 @@ fn has_few_files(limit: Option<u64>, needed: Option<u64>) -> bool {
 
 const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
 
-/// The number at the bottom of what libbpf gives back, which its own type keeps to itself; its text has it.
+/// The errno behind a libbpf error: its type hides it, but its text has it.
 fn errno(e: &libbpf_rs::Error) -> Option<i32> {
     errno_in(&format!("{e:#}"))
 }
@@ -99,7 +99,7 @@ fn cause(number: i32) -> (String, &'static str) {
     (why.into(), remedy)
 }
 
-/// EPERM: who asks, from where, and what else forbids it.
+/// EPERM: missing privileges, namespaces, and other restrictions.
 fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (String, &'static str) {
     let p = &c.privileges;
     let has = |capability| p.has(capability) == Some(true);

@@ -1,4 +1,4 @@
-//! The threads' account and their system calls: begun, ended, and read out of the maps.
+//! The threads' account and their system calls: started, ended, and read from the maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
@@ -17,13 +17,13 @@ use iotrail_path::sleep;
 use iotrail_schema::account::{CallRecord, Reason, ThreadAccount, ThreadState};
 use iotrail_stats::expansion::Rest;
 
-/// The one program that is not attached: it runs once at each end of the accounted time.
+/// The only program that is not attached: user space runs it at each end of the accounted time.
 pub(super) const WALK: &str = "account_walk";
 
 /// include/linux/sched.h
 const PF_EXITING: u32 = 4;
 
-/// Threads that are listed.
+/// Maximum listed threads.
 const LISTED: usize = 1024;
 
 impl Watch<'_> {
@@ -46,7 +46,7 @@ impl Watch<'_> {
         self.walk_threads()
     }
 
-    /// Up to here; nothing happens if they are not. Before the programs are detached.
+    /// Ends the account, if it was started. Called before the programs are detached.
     pub fn close_account(&mut self) -> Result<()> {
         if self.bss().account_span == 0 {
             return Ok(());
@@ -58,7 +58,7 @@ impl Watch<'_> {
         done
     }
 
-    /// All threads by their number, from the beginning up to now. Those that have ended are there for the last time.
+    /// All threads by thread ID, from the start up to now. Exited threads are returned for the last time.
     pub fn threads_turn(&mut self) -> Result<Vec<(u32, ThreadAccount)>> {
         self.bss_mut().account_ends = 1;
         self.walk_threads()?;
@@ -77,7 +77,7 @@ impl Watch<'_> {
         Ok(totals.into_iter().map(of).collect())
     }
 
-    /// A window of calls begins: all that is counted from here on is in it.
+    /// Starts a window of calls: all later counts belong to it.
     pub(super) fn open_calls(&mut self) -> Result<()> {
         let counts = self.call_counts()?;
         let now = iotrail_host::clock::monotonic_ns();
@@ -92,7 +92,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The one that is open, up to now.
+    /// The open window, up to now.
     fn open_call_window(&self) -> Result<Option<CallWindow>> {
         let Some((opened, completions, before)) = &self.call_windows.opened else { return Ok(None) };
         let now = iotrail_host::clock::monotonic_ns();
@@ -120,7 +120,7 @@ impl Watch<'_> {
         Ok(sum)
     }
 
-    /// The system calls of the traced threads, the most frequent first; `None`: most of them were not seen. `threads`: who waited in them.
+    /// The system calls of the traced threads, the most frequent first; `None`: most of them were missed. `threads`: the threads that waited in them.
     pub fn calls(&self, threads: &[ThreadAccount]) -> Result<Option<Vec<CallRecord>>> {
         let sampled = self.sampled_events();
         let (windows, rest) = match (&self.windows, &sampled) {
@@ -151,7 +151,7 @@ impl Watch<'_> {
             if seen.count == 0 {
                 continue;
             }
-            // Those of spans that are in no window, which `rest` includes, are left out.
+            // Excludes the calls in spans outside of windows, which `rest` includes.
             let known = if self.windows.is_some() { 0 } else { seen.count };
             let Some(total) = calls::total(*nr, known, &windows, rest) else { return Ok(None) };
             let errors = errors.remove(nr).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Watch<'_> {
         Ok((threads, more))
     }
 
-    /// By the number of their thread.
+    /// By thread ID.
     fn known_of_threads(&self) -> Result<HashMap<u32, ThreadEntries>> {
         let mut reasons: BTreeMap<u64, Option<Reason>> = BTreeMap::new();
         let mut threads: HashMap<u32, ThreadEntries> = HashMap::new();
@@ -205,7 +205,7 @@ impl Watch<'_> {
         for (key, holder) in entries::<types::holder_key, types::holder>(&self.skel.maps.holders)? {
             threads.entry(key.thread).or_default().holders.push((key.tid, holder));
         }
-        // Between windows, the call of a tick is not known.
+        // Between windows, the system call of a tick is unknown.
         if self.sampled_events().is_none() && self.windows.is_none() {
             for (key, ns) in entries::<types::kernel_key, u64>(&self.skel.maps.kernel_times)? {
                 threads.entry(key.thread).or_default().kernel_ns.insert(key.nr, ns);
@@ -214,13 +214,13 @@ impl Watch<'_> {
         Ok(threads)
     }
 
-    /// `None`: no stack was taken, or the kernel hides its symbols.
+    /// `None`: no stack was taken, or symbols are hidden.
     fn reason(&self, stack: u64) -> Result<Option<Reason>> {
         let Some(symbols) = self.symbols.filter(|_| stack != 0) else { return Ok(None) };
         let found = self.skel.maps.sleep_stacks.lookup(&stack.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?;
         let Some(found) = found else { return Ok(None) };
         let frames = read::<types::sleep_stack>(&found).frames;
-        // All of a sleeper's are where a call returns to.
+        // All addresses of a sleeper's stack are return addresses.
         let names: Vec<&str> =
             frames.iter().take_while(|frame| **frame != 0).filter_map(|frame| symbols.caller(*frame)).collect();
         Ok(sleep::reason(&names))

@@ -1,4 +1,4 @@
-//! What waits for a use of native or POSIX AIO.
+//! Programs that wait for the first use of native or POSIX AIO.
 
 use super::attached::Watch;
 use super::errors::load_error;
@@ -6,15 +6,15 @@ use crate::posix_aio;
 use crate::raw::peek;
 use iotrail_base::error::Result;
 
-/// It costs whoever makes system calls, since it is on the entry of one of them.
+/// Costs time for every thread that makes system calls, since it is on the entry of one of them.
 pub(super) const AWAITED: &str = "aio_submits";
 
-/// What tells of native aio being submitted where that one does not: all of it where there is none, and what comes by calls of
-/// the 32-bit table. It costs on every system call.
+/// Programs on native aio's submission without that tracepoint: all calls if it does not exist, otherwise calls of
+/// the 32-bit table. They cost time on every system call.
 pub(super) const ENTERED: &str = "aio_submits_entered";
 
-/// Whether one of these is to be attached now; any other is. `own`: native aio's own tracepoint is there. `as_i386`: calls of the
-/// 32-bit table were seen.
+/// Whether one of these is to be attached now; all others are. `own`: native aio's own tracepoint exists. `as_i386`: calls of the
+/// 32-bit table were observed.
 pub(super) fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) -> bool {
     match name {
         AWAITED => !awaited,
@@ -24,7 +24,7 @@ pub(super) fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) ->
 }
 
 impl Watch<'_> {
-    /// Looks into the library in which a process has POSIX AIO, if that one is not looked into yet.
+    /// Attaches to the library in which a process has POSIX AIO, if not yet attached.
     pub(super) fn attach_to_library(&mut self, tgid: u32) {
         if !self.plan.attach.contains(&posix_aio::EACH) {
             return;
@@ -36,7 +36,7 @@ impl Watch<'_> {
         }
     }
 
-    /// To be called now and then: what waits for a use of native aio is attached when there is one. A few requests may have been
+    /// Call it repeatedly: it attaches the waiting programs at the first use of native aio. A few requests may have been
     /// submitted by then; they are counted.
     pub fn attach_if_used(&mut self) -> Result<()> {
         let bss = self.bss();
@@ -47,7 +47,7 @@ impl Watch<'_> {
         }
         if as_i386 != 0 && !self.aio_as_i386 {
             self.aio_as_i386 = true;
-            // Where it stands in for the other, it is attached already.
+            // If it replaces the other program, it is attached already.
             if self.plan.attach.contains(&AWAITED) {
                 return self.attach_late(ENTERED);
             }
@@ -61,7 +61,7 @@ impl Watch<'_> {
     }
 
     fn attach_late(&mut self, name: &'static str) -> Result<()> {
-        // Between two windows nothing is attached: the next one does it.
+        // Between two windows nothing is attached: the next window attaches it.
         let counting = self.bss().counting;
         if self.windows.is_some() && counting == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a watch consists of.
+//! The parts of a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ use crate::trails::RequestTraces;
 use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
-/// Where the loaded object stands; it must outlive the [`Watch`].
+/// Memory of the loaded object; it must outlive the [`Watch`].
 #[derive(Default)]
 pub struct ObjectSlot(pub(super) Option<MaybeUninit<OpenObject>>);
 
@@ -35,9 +35,9 @@ pub struct Watch<'room> {
     pub(super) aio_awaited: bool,
     pub(super) aio_as_i386: bool,
     pub(super) posix_aio: Libraries,
-    /// Where it is watched by windows.
+    /// If it is traced in windows.
     pub(super) windows: Option<Windows>,
-    /// It became one by windows, since it cost too much.
+    /// It switched to windows because it cost too much.
     pub(super) light: Option<Light>,
     pub(super) plan: Plan,
     pub(super) subject: Subject,
@@ -53,23 +53,23 @@ pub struct Watch<'room> {
     pub(super) call_windows: Windowed,
     /// Slots that are in use: possible CPUs.
     pub(super) cpus: usize,
-    /// The end of a ring can be told from other work of the kernel's.
+    /// Whether the end of a ring can be distinguished from other kernel work.
     pub(super) exit_work_known: bool,
     pub(super) past: Past,
-    /// A context of native aio was among what went.
+    /// A removed ring was a context of native aio.
     pub(super) native_aio: bool,
-    /// Rings and processes that had gone when the maps were swept last,
+    /// Closed rings and exited processes at the last sweep,
     pub(super) gone: u32,
-    /// and what was left.
+    /// and the rings left then.
     pub(super) known_rings: u32,
-    /// Of these, those that no CPU and no thread had anything of.
+    /// Of these, rings of which no CPU and no thread had unsent counts.
     pub(super) idle: BTreeSet<u32>,
-    /// Rings with a lower number were told one by one, and are until they are forgotten.
+    /// Rings with a lower number had their own record, and keep it until they are removed.
     pub(super) told_below: u32,
 }
 
 impl Watch<'_> {
-    /// What the programs count, but for what is in hashes. They may be writing to it: see [`peek`](crate::raw::peek).
+    /// The programs' counts, except those in hashes. Programs may be writing: see [`peek`](crate::raw::peek).
     pub(super) fn bss(&self) -> &types::bss {
         self.skel.maps.bss_data.as_deref().expect("the object has counters")
     }
@@ -79,31 +79,31 @@ impl Watch<'_> {
     }
 }
 
-/// As its section says, or to the function that the plan chose.
+/// By its section, or to the function that the plan chose.
 pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
     let function = plan.functions.iter().find(|f| program.name() == f.program);
     function.map_or_else(|| program.attach(), |f| f.attach(program)).map_err(load_error)
 }
 
-/// Calls by number in windows, of all programs or of those that cost much.
+/// Calls by number in windows, of all programs or of the costly ones.
 #[derive(Default)]
 pub(super) struct Windowed {
     pub(super) windows: Vec<CallWindow>,
-    /// When the one that is open began, completions then, and the counts of [`calls::reported`](crate::calls::reported).
+    /// Start of the open window, completions then, and the counts of [`calls::reported`](crate::calls::reported).
     pub(super) opened: Option<(u64, u64, Vec<u64>)>,
 }
 
-/// What is kept of the programs that cost much while they come and go.
+/// State of the costly programs while they are attached and detached.
 pub(super) struct Costly {
     pub(super) pace: Pace,
-    /// The counts when the accounted time began; `None`: between two windows of all programs.
+    /// The counts at the start of the accounted time; `None`: between two windows of all programs.
     pub(super) began: Option<Sums>,
-    /// The counts when they were attached last; `None`: they are detached.
+    /// The counts when they were last attached; `None`: detached.
     pub(super) opened: Option<(Sums, Span)>,
     pub(super) events: SampledEvents,
 }
 
-/// For how long they are attached.
+/// Time for which they were attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
     Whole,
@@ -133,14 +133,14 @@ impl Costly {
     }
 }
 
-/// What a trace keeps that became one by windows.
+/// State of a trace that switched to windows.
 #[derive(Default)]
 pub(super) struct Light {
-    /// What was counted while all programs stayed attached,
+    /// Counts of the time in which all programs stayed attached,
     pub(super) whole: Raw,
-    /// and what had been counted before they stayed last; `None`: there are windows now.
+    /// and the counts before that time; `None`: there are windows now.
     pub(super) since: Option<Raw>,
-    /// The counts when all programs were attached last.
+    /// The counts when all programs were last attached.
     pub(super) opened: Sums,
     pub(super) events: SampledEvents,
     pub(super) counts: WindowCounts,
@@ -148,7 +148,7 @@ pub(super) struct Light {
     pub(super) posted_is_all: bool,
 }
 
-/// What the windows that are over have left.
+/// Sums of the closed windows.
 #[derive(Default)]
 pub(super) struct Windows {
     pub(super) undecided: Vec<types::segment>,

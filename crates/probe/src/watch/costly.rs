@@ -31,11 +31,11 @@ pub(super) const COSTLY: [&str; 13] = [
     "block_ended",
 ];
 
-/// Places of bios whose end was not seen that are left in the table before it is emptied.
+/// Maximum stale entries of bios whose end was missed, before the table is emptied.
 const LEFT: u32 = 2048;
 
 impl Watch<'_> {
-    /// From here on they may be attached in windows only, once [`sample`](Self::sample) says so. Call [`pace`](Self::pace) again and again.
+    /// From here on they may be attached only in windows, once [`sample`](Self::sample) starts that. Call [`pace`](Self::pace) repeatedly.
     pub fn spare(&mut self) {
         let pace = Pace::new(Instant::now(), iotrail_host::clock::monotonic_ns());
         let mut costly = Costly { pace, began: None, opened: None, events: SampledEvents::default() };
@@ -43,12 +43,12 @@ impl Watch<'_> {
         self.costly = Some(costly);
     }
 
-    /// They run so often that their cost is worth measuring.
+    /// Whether they run so often that their cost is worth measuring.
     pub fn costly_are_busy(&self) -> bool {
         self.windows.is_none() && self.costly.as_ref().is_some_and(|costly| costly.pace.is_busy())
     }
 
-    /// They cost too much, this share of the traced CPU time: from now on they are attached in windows.
+    /// They cost too much, this share of the traced CPU time: from now on they are attached only in windows.
     pub fn sample(&mut self, cost: f64) -> Result<()> {
         let Some(mut costly) = self.costly.take() else { return Ok(()) };
         costly.events.cost(cost);
@@ -58,9 +58,9 @@ impl Watch<'_> {
         done
     }
 
-    /// Attaches or detaches them, if it is time to.
+    /// Attaches or detaches them, if due.
     pub fn pace(&mut self) -> Result<()> {
-        // In windows of all programs these are there as long as the others.
+        // In windows of all programs these are attached as long as the others.
         if self.windows.is_some() {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Watch<'_> {
         done
     }
 
-    /// How long [`pace`](Self::pace) has nothing to do.
+    /// Time until [`pace`](Self::pace) has to be called.
     pub fn pace_rest(&self) -> Duration {
         match &self.costly {
             Some(costly) if self.windows.is_none() => costly.pace.rest(Instant::now()),
@@ -96,7 +96,7 @@ impl Watch<'_> {
                 self.close_calls()
             }
             Some(Step::Close) => {
-                // The first step closes the whole time before it.
+                // The first step closes the complete span before it.
                 let is_window = costly.opened.is_some_and(|(_, span)| span == Span::Window);
                 costly.end_span(self.sums());
                 match is_window {
@@ -108,7 +108,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Counts while they were attached, and over all the time; `None`: they stayed attached.
+    /// Counts while they were attached, and over the complete time; `None`: they stayed attached.
     pub(super) fn sampled_events(&self) -> Option<SampledEvents> {
         let costly = self.costly.as_ref()?;
         let now = self.sums();
@@ -153,7 +153,7 @@ impl Watch<'_> {
         self.sum(|s| &s.costly)
     }
 
-    /// Completions of the watched so far.
+    /// Completions of the traced programs so far.
     pub fn completions(&self) -> u64 {
         self.sum(|s| &s.posted)
     }

@@ -1,4 +1,4 @@
-//! The probes' counters, read out of their maps and the CPUs' slots.
+//! The probes' counters, read from their maps and the CPUs' slots.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,16 +13,16 @@ use crate::rings::Process;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// A key's bytes, to be looked up by.
+/// The bytes of a key, for lookups.
 type Key<const N: usize> = [u8; N];
 
-/// Counts of rings by their numbers.
+/// Counts of rings by number.
 type ByNumber = Vec<(u32, Counted)>;
 
-/// A hash as it was read.
+/// One reading of a hash.
 type Table<const N: usize, V> = HashMap<Key<N>, V>;
 
-/// The hashes of which the slots hold a part.
+/// Hashes with a part of their counts in the slots.
 struct Tables {
     ops: Table<8, types::op_count>,
     rings: Table<4, types::ring_count>,
@@ -33,7 +33,7 @@ struct Tables {
 }
 
 impl Watch<'_> {
-    /// The slots as they are now; programs may be writing to them. No count stands by another one's key.
+    /// The current slots; programs may be writing. No count appears with a wrong key.
     pub(super) fn slots(&self) -> Vec<types::cpu_slot> {
         const ATTEMPTS: usize = 100;
         let slots = &self.bss().slots;
@@ -52,7 +52,7 @@ impl Watch<'_> {
         slots.iter().take(self.cpus).map(read).collect()
     }
 
-    /// The counters as they are, but for what is parked and unfinished.
+    /// The current counters, without the unfinished ones.
     pub(super) fn counters(&self) -> Result<Raw> {
         let (slots, tables) = self.settled()?;
         let maps = &self.skel.maps;
@@ -85,9 +85,9 @@ impl Watch<'_> {
         Ok(raw)
     }
 
-    /// The hashes with what the slots hold. A CPU hands over a key's count when it has another key to count: what it handed over while
-    /// the hashes were read is looked up once more, so that it is neither missed nor counted twice. Where keys change all the time
-    /// some may be missed, until the next look; none is counted twice, since the slots are read after the hashes.
+    /// The hashes with the slots' counts. A CPU moves a key's count to the hash when it needs the cell for another key. Counts moved while
+    /// the hashes were read are looked up once more, so that they are neither missed nor counted twice. If keys change continuously
+    /// some may be missed until the next reading; none is counted twice, since the slots are read after the hashes.
     fn settled(&self) -> Result<(Vec<types::cpu_slot>, Tables)> {
         const ATTEMPTS: usize = 3;
         let maps = &self.skel.maps;
@@ -134,7 +134,7 @@ impl Watch<'_> {
             *tables.ipis.entry(key(&slot.last_ipi)).or_default() += slot.last_ipi_count;
             *tables.returns.entry(key(&slot.last_return)).or_default() += slot.last_return_count;
             tables.threads.entry(key(&slot.last_thread)).or_default().waits += slot.last_thread_waits;
-            // Those of rings are added where rings are put together.
+            // Those of rings are added where rings are combined.
         }
         self.add_cells(&then, &mut tables);
         Ok((then, tables))
@@ -157,7 +157,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Each ring and context that is in the maps or was taken out of them; and by number, what of it is told among the others and stays
+    /// Each ring and context in the maps or removed from them; and by number, the ones that are reported among the others and stay
     /// in the maps.
     fn rings(&self, tables: &Tables) -> Result<(Vec<RawRing>, ByNumber)> {
         let mut by_number: BTreeMap<u32, Counted> = BTreeMap::new();
@@ -222,7 +222,7 @@ impl Watch<'_> {
     }
 }
 
-/// What the counts of a slot stand for.
+/// The value of a slot's counts.
 fn keys(slot: &types::cpu_slot) -> impl PartialEq {
     let ops = slot.ops.map(|cell| (cell.key.ring, cell.key.opcode));
     let rings = slot.rings.map(|cell| (cell.ring, cell.used));
@@ -237,7 +237,7 @@ fn key<K: Copy, const N: usize>(of: &K) -> Key<N> {
     unsafe { std::ptr::read_unaligned(std::ptr::from_ref(of).cast()) }
 }
 
-/// Reads once more what one place of a slot has handed over since; whether it has.
+/// Reads again the count that one cell of a slot has moved since. Returns whether it moved.
 fn resettle<const N: usize, V: Copy>(
     map: &impl MapCore,
     table: &mut Table<N, V>,

@@ -1,4 +1,4 @@
-//! What the kernel refuses, in words.
+//! Texts for the kernel's refusals.
 
 use crate::support;
 use iotrail_base::error::Error;

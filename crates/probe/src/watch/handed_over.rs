@@ -1,4 +1,4 @@
-//! What the programs hand over one by one, taken out as it comes.
+//! Records of the programs that arrive one by one, read as they arrive.
 
 use super::attached::Watch;
 use super::tables::entries;
@@ -14,26 +14,26 @@ use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::CqResidence;
 use iotrail_schema::trail::RequestTrace;
 
-/// More batches than a full ring buffer has. A program that fills it faster than it is read does not keep its reader for ever.
+/// More batches than a full ring buffer has: a program that fills it faster than it is read does not block its reader for ever.
 pub const BATCHES: usize = 512;
 
 impl Watch<'_> {
-    /// The rings that are told among the others from now on: those that came after this was asked last.
+    /// Rings that are reported among the others from now on: those since the last call.
     pub fn folded(&mut self) -> Vec<u32> {
         self.past.folded()
     }
 
-    /// Takes recorded events out of the ring buffer, to make room in it.
+    /// Moves recorded events out of the ring buffer, to free space.
     pub fn drain(&self) -> Result<()> {
         self.recorder.iter().try_for_each(Recorder::drain)
     }
 
-    /// Reads some of what was handed over; the functions below return that. `false`: there is no more.
+    /// Reads some of the records; the functions below return them. `false`: there are no more.
     pub fn read_batch(&mut self) -> Result<bool> {
         self.trails.as_ref().map_or(Ok(false), RequestTraces::read_batch)
     }
 
-    /// Hands over the requests that were followed to their end, as far as they were read.
+    /// Passes on the requests that were traced to their end, as far as they were read.
     pub fn trails(&mut self, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
@@ -41,43 +41,43 @@ impl Watch<'_> {
         self.sweep(false)
     }
 
-    /// The rings' buffers that were unregistered since the last call: those that the requests handed over next may have come across are
-    /// among them.
+    /// The rings' buffers that were unregistered since the last call. Includes all that the requests returned next may have been affected
+    /// by.
     pub fn unregistered(&mut self) -> Vec<Unregistered> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_unregistered)
     }
 
-    /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has met with them: when they had it, and by
-    /// what, is not known.
+    /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has read them: the time and delivery
+    /// path of that completion are unknown.
     pub fn overflowed(&mut self) -> Vec<RequestTrace> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_overflowed)
     }
 
-    /// The same of requests of native and POSIX AIO, as far as [`trails`](Self::trails) has met with them.
+    /// The same for requests of native and POSIX AIO, as far as [`trails`](Self::trails) has read them.
     pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
         if let Some(trails) = &self.trails {
             trails.take_reaped(each);
         }
     }
 
-    /// The same of completions that were looked at in the completion queue.
+    /// The same for completions that were sampled in the completion queue.
     pub fn stays(&mut self, each: &mut dyn FnMut(CqResidence)) {
         if let Some(trails) = &self.trails {
             trails.take_stays().for_each(each);
         }
     }
 
-    /// Completions that could not be looked at there.
+    /// Completions that could not be sampled there.
     pub fn stays_lost(&self) -> u64 {
         peek(&self.bss().stays_lost).iter().sum()
     }
 
-    /// The same of submission-queue threads that have ended: /proc has them no more.
+    /// The same for exited SQPOLL threads, which /proc no longer shows.
     pub fn ended_sq_threads(&mut self) -> Vec<EndedSqThread> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_ended_sq_threads)
     }
 
-    /// The last parts of the names of files that requests went to, each once.
+    /// The last components of the names of requests' files, once per file.
     pub fn file_names(&mut self) -> Vec<LastName> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_file_names)
     }
@@ -87,7 +87,7 @@ impl Watch<'_> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_user_stacks)
     }
 
-    /// What the program's call sites did up to now, as far as their requests were handed over.
+    /// Actions of the program's call sites so far, as far as their requests were passed on.
     pub fn sites(&self) -> Result<Sites> {
         let mut sites = self.trails.as_ref().map(RequestTraces::sites).unwrap_or_default();
         for (key, sum) in entries::<types::site_key, types::site_sum>(&self.skel.maps.sites)? {
@@ -96,8 +96,8 @@ impl Watch<'_> {
         Ok(sites)
     }
 
-    /// What has become of the chosen requests up to now: a sum over counters in shared memory, no system call. What is
-    /// unfinished is known at the end only, and 0 here; so are `sampled_from` and `came_later`.
+    /// State of the selected requests so far: a sum over counters in shared memory, no system call. Unfinished requests
+    /// are known only at the end, and 0 here; so are `sampled_from` and `came_later`.
     pub fn follow_loss(&self) -> FollowLoss {
         let slots = &self.bss().slots;
         let sum = |of: fn(&types::cpu_slot) -> &u64| slots.iter().map(|s| peek(of(s))).sum();
@@ -115,7 +115,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Takes out what was recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
+    /// Returns the events recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
     pub fn recording(&mut self) -> Result<Option<Recording>> {
         let Some(recorder) = &self.recorder else { return Ok(None) };
         let lost = self.bss().slots.iter().map(|slot| slot.record_lost).sum();

@@ -32,10 +32,10 @@ const _: () = assert!(size_of::<types::call_count>() == 48);
 /// `IOTRAIL_MAX_CPUS`.
 pub(super) const MAX_CPUS: usize = 1024;
 
-/// Rings and contexts that have a number of their own at one time; the rest are counted by process.
+/// Maximum rings and contexts with their own number at one time; the others are counted by process.
 pub(super) const RINGS_MAX: u32 = 16384;
 
-/// Entries of the hashes by ring. They take memory for what is in them alone, but for 16 bytes each of `COUNTS_MAX`.
+/// Entries of the hashes by ring. Only used entries take memory, except 16 bytes for each of `COUNTS_MAX`.
 pub(super) const COUNTS_MAX: u32 = 65536;
 
 /// `AIO_REQUESTS_MAX`.
@@ -44,17 +44,17 @@ pub(super) const AIO_REQUESTS_MAX: u32 = 65536;
 /// `CQ_BACKLOGS`.
 pub(super) const CQ_BACKLOGS: u32 = 256;
 
-/// `BUCKETS * WAYS`: requests that can be followed at one time.
+/// `BUCKETS * WAYS`: maximum requests traced at one time.
 pub(super) const TRAILS_MAX: u32 = 4096 * 8;
 
-/// Requests that post many completions, which are open at one time. The map has its room from the beginning: 0.9 MiB.
+/// Maximum open requests with several completions. The map is preallocated: 0.9 MiB.
 pub(super) const MANY: u32 = 8192;
 
-/// `CLASS_REQUESTS + OPCODES_MAX`: kinds of events that have their user stacks taken.
+/// `CLASS_REQUESTS + OPCODES_MAX`: kinds of events whose user stacks are sampled.
 pub(super) const SITE_CLASSES: u32 = 2 * 512 + 128;
-/// Different stacks that are kept, and their sums by what happened there.
+/// Maximum distinct stacks, and their sums by action.
 pub(super) const STACKS_KNOWN: u32 = 4096;
 pub(super) const SITES: u32 = 8192;
 
-/// Files whose names were handed over and are not again.
+/// Files whose names were sent and are not sent again.
 pub(super) const FILES_NAMED: u32 = 4096;

@@ -1,4 +1,4 @@
-//! Loads what the subject needs, and attaches it.
+//! Loads the programs that the subject needs, and attaches them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -31,19 +31,19 @@ use iotrail_base::error::Result;
 use iotrail_host::pid_namespace::own_number_in_proc;
 use iotrail_path::entry;
 
-/// The first rings keep their number whatever comes later: what was told of one is told of it again.
+/// The first rings keep their own number permanently, so that their record continues.
 const FIRST: u32 = 64;
 
-/// What ends a ring, where the kernel does it by itself.
+/// The program on the end of a ring, if the kernel tears it down by itself.
 const EXIT_WORK: &str = "io_ring_exit_work";
 
 impl<'room> Watch<'room> {
-    /// Loads and attaches. Errors say what the kernel or the privileges don't allow.
+    /// Loads and attaches. Errors name the missing kernel feature or privilege.
     pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         Self::open_with(room, subject, None)
     }
 
-    /// As [`open`](Self::open), and records the events that decide the vehicles of io_uring's completions: to be
+    /// As [`open`](Self::open), and also records the events that decide the delivery paths of io_uring's completions: to be
     /// [drained](Self::drain) before the ring buffer is full, and [taken](Self::recording) at the end.
     pub fn open_recording(room: &'room mut ObjectSlot, subject: Subject, capacity: Capacity) -> Result<Self> {
         Self::open_with(room, subject, Some(capacity))
@@ -80,7 +80,7 @@ impl<'room> Watch<'room> {
             tell_choice(constants, follow, symbols);
             constants.everyone = subject.who == Scope::Everyone;
             constants.own_tgid = own.tgid;
-            // Of a load of our own it is known.
+            // Known for iotrail's own load.
             constants.reaps_asked = subject.interface == Interface::Any;
             size(&mut open.maps, follow)?;
         }
@@ -122,7 +122,7 @@ impl<'room> Watch<'room> {
             idle: BTreeSet::new(),
             told_below: FIRST,
         };
-        // A command begins with our library, and most programs have the same.
+        // A command starts with the same library as iotrail, and most programs have the same one.
         if let Some(us) = own_number_in_proc() {
             watch.attach_to_library(us);
         }
@@ -134,12 +134,12 @@ impl<'room> Watch<'room> {
     }
 }
 
-/// 0 where it isn't there: never equal to a callback, so nothing is mistaken for it.
+/// 0 if it is not available: never equal to a callback, so no callback is mistaken for it.
 fn address(symbols: Option<&Symbols>, name: &str) -> u64 {
     symbols.and_then(|s| s.address(name)).unwrap_or_default()
 }
 
-/// What the programs are asked to look at.
+/// Configures the programs' scope.
 fn tell_asked(constants: &mut types::rodata, subject: &Subject, plan: &Plan) {
     constants.aio_by_number = !plan.attach.contains(&AWAITED);
     constants.spans_timed = subject.spans_timed;
@@ -148,7 +148,7 @@ fn tell_asked(constants: &mut types::rodata, subject: &Subject, plan: &Plan) {
         matches!(subject.interface, Interface::OwnCalls | Interface::HelperCalls | Interface::Readiness);
 }
 
-/// What the programs have to know of this kernel.
+/// Configures the programs for this kernel.
 fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &Plan) {
     let address = |name| address(symbols, name);
     constants.aio_complete_address = address("aio_complete_rw");
@@ -170,7 +170,7 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     {
         (site.start, site.bytes) = (start, bytes);
     }
-    // Each has its place, in the order of the BPF programs' list.
+    // Each has its index, in the order of the BPF programs' list.
     let places = constants.entry_functions.len();
     assert!(entry::FUNCTIONS.is_empty() || entry::FUNCTIONS.len() == places, "{places} functions are known by number");
     let entries = constants.entry_functions.iter_mut().zip(extents(entry::FUNCTIONS));
@@ -179,7 +179,7 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     }
 }
 
-/// Which requests are followed, and what it takes to follow them in this kernel.
+/// Configures the selection of traced requests, and the kernel facts that tracing needs.
 fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&Symbols>) {
     constants.following = true;
     constants.one_in = follow.choice.one_in.max(1);
@@ -193,18 +193,18 @@ fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&S
     constants.site_tick_ns = tick_hz.map_or(0, |hz| 1_000_000_000 / hz);
     constants.stack_window_jiffies = callsites::window_jiffies(iotrail_host::clock::tick_hz());
     constants.ring_exit_work = address(symbols, EXIT_WORK);
-    // Without them the plan says what is missing.
+    // Without them the plan names the missing feature.
     let facts = Facts::of_this_kernel();
     constants.drain_active_flag = facts.drain_active_flag.unwrap_or(0) as u32;
     constants.multishot_flags = facts.multishot_flags.unwrap_or(0);
     constants.skip_links_flag = facts.skip_links_flag.unwrap_or(0);
 }
 
-/// Room for what is counted by ring, and for followed requests; else there is none.
+/// Sizes the maps for counts by ring and for traced requests; without them, the maps stay minimal.
 fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
     for (map, entries) in [
         (&mut maps.ring_numbers, COUNTS_MAX),
-        // With room for one of each process's others.
+        // Includes an entry for each process's other rings.
         (&mut maps.ring_infos, 2 * RINGS_MAX),
         (&mut maps.ring_counts, 2 * RINGS_MAX),
         (&mut maps.op_counts, COUNTS_MAX),
@@ -221,14 +221,14 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
     ] {
         map.set_max_entries(entries).map_err(load_error)?;
     }
-    // One call submits many, and so one program keeps many.
+    // One call submits many, so one program keeps many.
     if Facts::of_this_kernel().realtime {
         maps.aio_requests.set_map_flags(0).map_err(load_error)?;
     }
     Ok(())
 }
 
-/// Those of the plan are loaded, and no others.
+/// Loads the programs of the plan and no others.
 fn choose_programs(open: &mut OpenIotrailSkel<'_>, plan: &Plan, following: bool) -> Result<()> {
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = plan.attach.iter().any(|name| program.name() == *name) || (following && program.name() == WALK);

@@ -1,4 +1,4 @@
-//! What the kernel says of the programs: what they missed, and what they cost.
+//! The kernel's data about the programs: missed events, and cost.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,19 +16,19 @@ use iotrail_schema::measurement::Warning;
 const COMPLETES: &str = "io_uring_complete";
 
 impl Watch<'_> {
-    /// One for each program that was wanted and is not there.
+    /// One entry per program that was wanted and is unavailable.
     pub fn missing(&self) -> Vec<Warning> {
         let warning = |(name, lost): &(&str, &str)| {
             let (why, remedy) = support::missing_why(name);
             Warning::new("probe_missing", format!("{why}: {lost} unknown"), remedy)
         };
         let mut warnings: Vec<Warning> = self.plan.missing.iter().map(warning).collect();
-        // Two programs may stand for one thing.
+        // Two programs may have the same purpose.
         warnings.dedup();
         warnings
     }
 
-    /// The kernel is to measure what the programs cost; before [`begin`](Self::begin).
+    /// Requests the kernel's measurement of the programs' cost; call it before [`begin`](Self::begin).
     pub fn count_cost(&mut self) -> Result<()> {
         self.account = Some(Account::open()?);
         Ok(())
@@ -42,7 +42,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What each program has cost since [`begin`](Self::begin), the dearest first; `None`: it was not to be counted.
+    /// The cost of each program since [`begin`](Self::begin), the highest first; `None`: not requested.
     pub fn costs(&self) -> Result<Option<Vec<Cost>>> {
         let Some(account) = &self.account else { return Ok(None) };
         let mut costs: Vec<Cost> = self.runs()?.into_iter().map(|(name, now)| account.cost(name, now)).collect();
@@ -50,12 +50,12 @@ impl Watch<'_> {
         Ok(Some(costs))
     }
 
-    /// The kernel measures what programs cost as long as the result lives.
+    /// The kernel measures the programs' cost while the result exists.
     pub fn measure_cost() -> Result<Account> {
         Account::open()
     }
 
-    /// What all programs took while the kernel measured them; on all CPUs, whoever's events it were.
+    /// Time of all programs while the kernel measured them, on all CPUs and for all processes.
     pub fn spent(&self) -> Result<Spent> {
         let mut spent = Spent::default();
         for (name, (runs, ns)) in self.runs()? {
@@ -82,17 +82,17 @@ impl Watch<'_> {
         Ok(misses)
     }
 
-    /// Events that each program did not see because it was already running on that CPU.
+    /// Events that each program missed because it was already running on that CPU.
     pub(super) fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
         Ok(self.infos()?.map(|(name, info)| (name, info.recursion_misses)).collect())
     }
 
-    /// Runs of each program since it was loaded, and the nanoseconds that they took, where the kernel measures them.
+    /// Runs of each program since it was loaded, and their nanoseconds if the kernel measures them.
     pub(super) fn runs(&self) -> Result<Runs> {
         Ok(self.infos()?.map(|(name, info)| (name, (info.run_cnt, info.run_time_ns))).collect())
     }
 
-    /// What the kernel says of each program.
+    /// The kernel's data about each program.
     fn infos(&self) -> Result<impl Iterator<Item = (&'static str, libbpf_sys::bpf_prog_info)>> {
         let mut infos = vec![];
         for program in self.skel.object().progs() {

@@ -1,4 +1,4 @@
-//! Counting, from its beginning to its end, and looks meanwhile.
+//! Counting, from its start to its end, and readings meanwhile.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
 impl Watch<'_> {
-    /// Forgets all that was counted so far. Exact when the watched threads stand still. Where requests are followed, nothing
-    /// has been counted yet: counting begins here, once.
+    /// Discards all counts so far. Exact if the traced threads are idle. If requests are traced, nothing
+    /// has been counted yet: counting starts here, once.
     pub fn begin(&mut self) -> Result<()> {
         if self.subject.follow.is_some() {
             self.misses_before = self.recursion_misses()?;
@@ -27,8 +27,8 @@ impl Watch<'_> {
             self.open_account()?;
             return Ok(());
         }
-        // Else what a thread that is just going to sleep has not counted yet would go from a place that is still to be emptied to one
-        // that has been.
+        // Otherwise the uncounted events of a thread that is about to sleep would move from a place that is still to be cleared to one
+        // that is cleared already.
         self.freeze();
         for map in [
             &self.skel.maps.threads,
@@ -41,7 +41,7 @@ impl Watch<'_> {
         }
         let bss = self.bss_mut();
         for slot in &mut bss.slots {
-            // What stands now on the CPU stays; the counts go.
+            // The state of the CPU is kept; the counts are cleared.
             *slot = types::cpu_slot {
                 current: slot.current,
                 tid: slot.tid,
@@ -65,14 +65,14 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What the programs keep of threads stays where it is: with the CPU where the thread runs, or by the thread. Those that are under way
-    /// come to their end.
+    /// The programs' state of threads stays where it is: with the CPU or with the thread. Programs that run now finish
+    /// first.
     fn freeze(&mut self) {
         self.bss_mut().frozen = 1;
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 
-    /// What was counted since [`begin`](Self::begin). Exact when the watched threads stand still.
+    /// Counts since [`begin`](Self::begin). Exact if the traced threads are idle.
     pub fn end(&mut self) -> Result<Observed> {
         if let Some(windows) = &self.windows {
             let undecided = windows.undecided.clone();
@@ -99,7 +99,7 @@ impl Watch<'_> {
         }
         if let Some(trails) = &self.trails {
             let (completed, mut open) = self.kept()?;
-            // Those that were in flight when their ring went.
+            // Requests that were in flight when their ring was torn down.
             let (abandoned, all) = trails.abandoned()?;
             raw.unfinished = all - abandoned.len() as u64;
             open.extend(abandoned);
@@ -116,7 +116,7 @@ impl Watch<'_> {
             }
         }
         if self.subject.follow.is_some() {
-            // What is still pending when all stands still came without a run: inline.
+            // Completions still pending when everything is idle came without a run: inline.
             for slot in &mut raw.slots {
                 pending.extend(std::mem::take(&mut slot.segments));
                 slot.pending = 0;
@@ -124,7 +124,7 @@ impl Watch<'_> {
             raw.parked = 0;
             self.add_segments(&mut raw, &pending, |counted, n| counted.ring.inlined += n);
             if observed::lost(&raw, &self.subject) == 0 {
-                // Of a ring that was made in this span everything was seen.
+                // Everything about a ring created in this span was observed.
                 let whole = |ring: &&mut RawRing| {
                     let is_ring = ring.info.interface == types::interface::INTERFACE_IO_URING;
                     is_ring && !ring.is_others() && ring.info.found == 0
@@ -136,8 +136,8 @@ impl Watch<'_> {
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
-    /// Where the trace became one by windows: all that it lasted, and the completions that the rings' counters have of it. `is_all`: they
-    /// were read to the end, not only up to a second before it.
+    /// If the trace switched to windows: its complete duration, and the completions by the rings' counters. `is_all`: the counters
+    /// were read up to the end, not only up to a second before it.
     pub fn lasted(&mut self, span: std::time::Duration, (posted, is_all): (u64, bool)) {
         if let Some(light) = &mut self.light {
             light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted, ..Sums::default() };
@@ -145,9 +145,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Expands what windows have counted, by the completions where all are known, else by the time, but to no fewer than are known.
+    /// Expands the counts of windows, by the completions if all are known, otherwise by time, but never below the known number.
     fn expand(&self, raw: &mut Raw) {
-        /// Such a ring counts two for a large completion.
+        /// The counter of such a ring counts a large completion twice.
         const CQE_MIXED: u32 = setup_flag::bit("cqe_mixed");
         let Some(light) = &self.light else { return };
         let mut events = light.events.clone();
@@ -173,14 +173,14 @@ impl Watch<'_> {
         raw.window_counts = Some((light.counts.clone(), known));
     }
 
-    /// What was counted since [`begin`](Self::begin) up to now; counting goes on. Completions whose vehicle is not decided yet
-    /// are not among the vehicles, and unfinished requests are not counted. A count may be a moment older than another.
+    /// Counts since [`begin`](Self::begin) up to now; counting continues. Completions whose delivery path is not decided yet
+    /// are not included in the paths, and unfinished requests are not counted. Counts may differ in age slightly.
     pub fn look(&mut self) -> Result<Observed> {
         self.looked().map(|(observed, _)| observed)
     }
 
-    /// As [`look`](Self::look); rings that are no more are told of this once, as far as they were told before or are few. What the others
-    /// have counted is told once, and does not grow.
+    /// As [`look`](Self::look), but closed rings are returned once, if they were returned before or are few. The counts of the others
+    /// are returned once, and do not grow.
     pub fn turn(&mut self) -> Result<Observed> {
         let (observed, among_others) = self.looked()?;
         for (number, counted) in among_others {
@@ -202,7 +202,7 @@ impl Watch<'_> {
         Ok((self.observed(&raw, interrupts.as_ref()), raw.among_others))
     }
 
-    /// Adds completions of which no more than the ring is known.
+    /// Adds completions of which only the ring is known.
     fn add_segments(&self, raw: &mut Raw, segments: &[types::segment], to: fn(&mut Counted, u64)) {
         let mut by_ring: BTreeMap<u32, u64> = BTreeMap::new();
         for s in segments.iter().filter(|s| s.count > 0) {

@@ -1,7 +1,7 @@
-//! The programs' hashes, read and emptied while programs write to them.
+//! The programs' hashes, read and emptied concurrently with the programs' writes.
 //!
-//! Keys are not walked one by one: a key that goes meanwhile sends such a walk back to the beginning. In batches the kernel
-//! hands out whole buckets: what is there all the time is met once.
+//! Keys are not walked one by one: if a key is deleted meanwhile, such a walk restarts. In batches the kernel
+//! returns whole buckets: a permanent entry is returned once.
 
 use std::os::fd::AsRawFd;
 
@@ -11,7 +11,7 @@ use super::errors::unreadable;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
-/// Entries that are asked for at once; a bucket of more is asked for again with more room.
+/// Entries per batch; a larger bucket is requested again with more space.
 const AT_ONCE: usize = 4096;
 
 /// All entries of a hash or an array.
@@ -31,7 +31,7 @@ fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
     let mut room = AT_ONCE.min((map.max_entries() as usize).max(1));
     let (mut keys, mut values) = (vec![0u8; room * key_size], vec![0u8; room * value_size]);
-    // The place to go on from: four bytes of a hash, a key of an array.
+    // The position to continue from: four bytes of a hash, a key of an array.
     let (mut from, mut to) = (None::<Vec<u8>>, vec![0u8; key_size.max(4)]);
     loop {
         let mut count = room as u32;
@@ -72,7 +72,7 @@ fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     }
 }
 
-/// One entry, which goes with it; `None`: it is gone already.
+/// Returns and deletes one entry; `None`: deleted already.
 pub(super) fn take<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Option<V>> {
     match map.lookup_and_delete(bytes(key)) {
         Ok(value) => Ok(value.map(|value| read(&value))),
@@ -85,7 +85,7 @@ pub(super) fn lookup<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Op
     Ok(map.lookup(bytes(key), MapFlags::ANY).map_err(unreadable)?.map(|value| read(&value)))
 }
 
-/// One that is gone already is gone as wanted.
+/// A missing entry is not an error.
 pub(super) fn delete<K: Copy>(map: &impl MapCore, key: &K) -> Result<()> {
     match map.delete(bytes(key)) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(unreadable(e)),
@@ -93,7 +93,7 @@ pub(super) fn delete<K: Copy>(map: &impl MapCore, key: &K) -> Result<()> {
     }
 }
 
-/// Takes out all that is in a hash.
+/// Takes all entries out of a hash.
 pub(super) fn clear(map: &impl MapCore) -> Result<()> {
     for key in keys(map)? {
         match map.delete(&key) {
@@ -106,13 +106,13 @@ pub(super) fn clear(map: &impl MapCore) -> Result<()> {
     Ok(())
 }
 
-/// A key as the programs have it. All keys are integers without padding.
+/// A key in the programs' layout. All keys are integers without padding.
 fn bytes<K: Copy>(key: &K) -> &[u8] {
     // SAFETY: a live value of plain integers.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(key).cast(), size_of::<K>()) }
 }
 
-/// Empties a table of buckets; how many tags were in it.
+/// Empties a table of buckets; returns the number of tags in it.
 pub(super) fn clear_buckets(map: &impl MapCore) -> Result<u64> {
     const TAGS: usize = size_of::<[u64; 8]>();
     let mut tags = 0;

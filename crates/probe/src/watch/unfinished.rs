@@ -1,4 +1,4 @@
-//! Followed requests that have not come to their end.
+//! Traced requests that have not finished.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use crate::raw::read;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// Followed requests of native and POSIX AIO at the end.
+/// Traced requests of native and POSIX AIO at the end.
 #[derive(Default)]
 pub(super) struct OpenAio {
     pub unfinished: u64,
-    /// Native aio's that are complete, and POSIX AIO's.
+    /// Complete ones of native aio, and all of POSIX AIO.
     pub unreaped: u64,
 }
 
 impl Watch<'_> {
-    /// Requests that have a place among the followed: those of which no run of task work has told what carried their completion,
+    /// Requests with a slot among the traced ones: those without a run of task work that decides their delivery path,
     /// and those that are open.
     pub(super) fn kept(&self) -> Result<(Vec<types::trail>, Vec<types::trail>)> {
         let (mut completed, mut open) = (vec![], vec![]);
@@ -38,7 +38,7 @@ impl Watch<'_> {
         Ok((completed, open))
     }
 
-    /// Followed requests of native and POSIX AIO whose result was not seen to be reaped.
+    /// Traced requests of native and POSIX AIO whose result was not observed to be reaped.
     pub(super) fn open_aio(&self) -> Result<OpenAio> {
         let mut open = OpenAio::default();
         for (_, request) in entries::<types::aio_key, types::aio_request>(&self.skel.maps.aio_requests)? {
@@ -46,7 +46,7 @@ impl Watch<'_> {
                 0 => u64::from(request.weight > 0),
                 _ => request.followed.into(),
             };
-            // Of POSIX AIO they have ended from the start: when one is complete, no probe sees.
+            // Requests of POSIX AIO count as ended from the start: no probe observes their end.
             match request.ended > request.more.into() {
                 true => open.unreaped += followed,
                 false => open.unfinished += followed,
@@ -55,7 +55,7 @@ impl Watch<'_> {
         Ok(open)
     }
 
-    /// Of open requests, takes out those whose completion found the queue full: all that was seen of it is its user data.
+    /// Removes open requests whose completion found the queue full: only its user data was observed.
     pub(super) fn without_overflowed(&self, open: &mut Vec<types::trail>) -> Result<u64> {
         let overflowed = entries::<types::many_key, u64>(&self.skel.maps.overflowed)?;
         let mut left: HashMap<(u32, u64), u64> =

@@ -1,4 +1,4 @@
-//! Watching by windows: between two of them nothing is attached that costs the watched programs anything, and nothing is
+//! Tracing in windows: between two windows no program is attached that costs the traced programs time, and nothing is
 //! counted.
 
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::sampled_events::Sums;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// They stay attached: what they tell is rare, and a ring's or a process's beginning is not told again. The last ones cost only
-/// who calls POSIX AIO, and take the kernel longer to be rid of than a window lasts. (A probe of one system call is none of
-/// these: while it is there, every system call of every program goes the long way.)
+/// They stay attached: their events are rare, and the start of a ring or process occurs only once. The last ones cost time only
+/// for callers of POSIX AIO, and detaching them takes longer than a window. (A probe on one system call is not among
+/// them: while it is attached, every system call of every program takes the slow path.)
 const ALWAYS: [&str; 9] = [
     "follow_create",
     "process_forked",
@@ -33,7 +33,7 @@ const ALWAYS: [&str; 9] = [
 ];
 
 impl Watch<'_> {
-    /// Instead of [`begin`](Watch::begin): counting begins with the first window.
+    /// Instead of [`begin`](Watch::begin): counting starts with the first window.
     pub fn begin_closed(&mut self) -> Result<()> {
         self.misses_before = self.recursion_misses()?;
         self.account_begins()?;
@@ -73,7 +73,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// From the next [close](Self::close_window) on there are windows, and counts are expanded to the time between them. Up to there all was
+    /// From the next [close](Self::close_window) on there are windows, and counts are expanded to the time between them. Until then everything was
     /// traced, for `whole` by now. `cost`: of all programs, as a share of the traced CPU time.
     pub fn lighten(&mut self, whole: Duration, cost: f64) {
         let ns = iotrail_host::clock::monotonic_ns() - whole.as_nanos() as u64;
@@ -83,7 +83,7 @@ impl Watch<'_> {
         self.costly.iter_mut().for_each(|costly| costly.events.cost(cost));
     }
 
-    /// The window that is open stays so: from here on all is traced again.
+    /// The open window stays open: from here on everything is traced again.
     pub fn stay(&mut self) -> Result<()> {
         self.account(self.sums())?;
         let raw = self.counters()?;
@@ -98,7 +98,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What was counted since all programs were attached is a window's, or it is known whole.
+    /// Counts since all programs were attached belong to a window, or to completely traced time.
     fn account(&mut self, at: Sums) -> Result<()> {
         if self.light.is_none() {
             return Ok(());
@@ -124,20 +124,20 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What was watched all the time since [`begin`](Self::begin) is the first window: from its [close](Self::close_window) on the watch is
-    /// one by windows. Not where native or POSIX AIO is used: its counts rest on all that came before.
+    /// The time traced completely since [`begin`](Self::begin) is the first window: from its [close](Self::close_window) on there are
+    /// windows. Not if native or POSIX AIO is used: its counts depend on all earlier events.
     pub fn can_be_windows(&self) -> bool {
         self.subject.follow.is_some() && peek(&self.bss().calls_needed) == 0
     }
 
-    /// From here on no request is chosen; counting goes on. What is left of the chosen ones.
+    /// From here on no request is selected; counting continues. Returns the number of unfinished selected requests.
     pub fn finish_window(&mut self) -> u32 {
         let bss = self.bss_mut();
         bss.finishing = 1;
         peek(&bss.followed_now)
     }
 
-    /// Counting stops, the programs go. Requests that were not followed to their end are unfinished.
+    /// Stops counting and detaches the programs. Requests that were not traced to their end are unfinished.
     pub fn close_window(&mut self) -> Result<()> {
         self.close_account()?;
         self.bss_mut().counting = 0;
@@ -145,10 +145,10 @@ impl Watch<'_> {
         let sums = self.sums();
         self.costly.iter_mut().for_each(|costly| costly.end(sums));
         self.detach();
-        // Programs that are under way come to their end.
+        // Programs that run now finish first.
         std::thread::sleep(Duration::from_millis(2));
         self.account(sums)?;
-        // Mostly there are none: then the table need not be walked.
+        // Usually there are none, and the table need not be walked.
         let (_, mut open) = if self.bss().followed_now > 0 { self.kept()? } else { Default::default() };
         let overflowed = self.without_overflowed(&mut open)?;
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
@@ -192,7 +192,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// What lies in completion queues when a window ends was not seen to be taken.
+    /// Completions in the queues at the end of a window are not observed to be reaped.
     pub(super) fn leave_backlog(&mut self) -> Result<()> {
         if self.bss().backlog_now == 0 {
             return Ok(());
@@ -214,7 +214,7 @@ impl Watch<'_> {
     }
 }
 
-/// What a slot says of the moment goes; the counts stay, and so do the names of what was counted last.
+/// Clears a slot's momentary state; the counts and the last keys are kept.
 fn forget_the_moment(slot: &mut types::cpu_slot) {
     let zero = types::cpu_slot::default();
     slot.current = zero.current;

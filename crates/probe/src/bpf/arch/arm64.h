@@ -1,4 +1,4 @@
-/* arm64: how the kernel was entered, by what its entry code (arch/arm64/kernel/entry.S, entry-common.c) leaves. See ../arch.h. */
+/* arm64: the way into the kernel, from the state that its entry code leaves (arch/arm64/kernel/entry.S, entry-common.c). See ../arch.h. */
 #ifndef IOTRAIL_ARCH_ARM64_H
 #define IOTRAIL_ARCH_ARM64_H
 
@@ -8,7 +8,7 @@ struct pt_regs {
 	__u64 sp;
 	__u64 pc;
 	__u64 pstate;
-	__u64 orig_x0; /* the first argument of a system call, which its result takes the place of */
+	__u64 orig_x0; /* first argument of a system call, overwritten by its result */
 	__s32 syscallno;
 };
 
@@ -26,7 +26,7 @@ struct pt_regs___plain {
 };
 #pragma clang attribute pop
 
-/* One interrupt or exception is told from the one before it by the registers that the program had. */
+/* The program's registers distinguish one interrupt or exception from the previous one. */
 static __always_inline __u64 entry_id(struct pt_regs *regs)
 {
 	return regs->pc ^ regs->sp << 1 ^ regs->regs[0] << 2 ^ regs->regs[1] << 3 ^ regs->regs[2] << 5 ^ regs->regs[3] << 7 ^
@@ -42,7 +42,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_io_uring_enter 426
 #define NR_futex 98
 
-/* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h), of which io_uring_enter's alone is looked into. */
+/* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h); only io_uring_enter is used. */
 #define NR_I386 (1 << 29)
 #define PSR_MODE32_BIT 0x10 /* arch/arm64/include/uapi/asm/ptrace.h */
 /* No call has these. */
@@ -67,7 +67,7 @@ static __always_inline long aio_number(long nr)
 	return nr;
 }
 
-/* An address as a plain number: with a pointer, the verifier lets nothing be done that addresses need here. */
+/* An address as a plain number: the verifier does not allow the operations below on a pointer. */
 static __always_inline __u64 number_of(const void *pointer)
 {
 	__u64 number = 0;
@@ -99,7 +99,7 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 
 	if (!named)
 		return 0;
-	/* Without branches: the verifier would follow each of them to the end. */
+	/* Without branches: the verifier would follow each of them. */
 	for (int i = FARTHEST; i > 0; i--) {
 		__u64 at = from - i * RECORD, other = word_at(at) ^ named;
 
@@ -112,19 +112,19 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 
 /* As path/entry/arm64.rs has them: each for 64 bits and for 32, the last two apart. */
 enum entry_function {
-	FUNCTION_SYNC, /* what system calls and exceptions enter by, and interrupts not */
+	FUNCTION_SYNC, /* entry of system calls and exceptions, not of interrupts */
 	FUNCTION_SYNC_32,
-	FUNCTION_CALL, /* what calls a system call */
+	FUNCTION_CALL, /* caller of a system call */
 	FUNCTION_CALL_32,
-	FUNCTION_SVC, /* what stands for a system call, from its entry to the return to user mode */
+	FUNCTION_SVC, /* function that is on the stack throughout a system call, from its entry to the return to user mode */
 	FUNCTION_SVC_32,
-	FUNCTION_IRQ, /* what interrupts enter by, from user mode */
+	FUNCTION_IRQ, /* entry of interrupts from user mode */
 	FUNCTION_IRQ_32,
 	FUNCTION_FIQ,
 	FUNCTION_FIQ_32,
 	FUNCTION_ERROR,
 	FUNCTION_ERROR_32,
-	FUNCTION_NESTED, /* an interrupt within the kernel */
+	FUNCTION_NESTED, /* an interrupt in the kernel */
 	FUNCTION_NESTED_FIQ,
 	FUNCTIONS
 };
@@ -135,7 +135,7 @@ static __always_inline bool in_either(__u64 return_address, int which)
 	return in_function(return_address, which) || in_function(return_address, which + 1);
 }
 
-/* Return addresses are signed (PAC) where the CPU does that, in the bits that no address has: all of the kernel's have the same there. */
+/* Return addresses are signed (PAC) on CPUs that support it, in bits that no address uses: all kernel addresses have the same there. */
 static __always_inline __u64 returns_to(__u64 record)
 {
 	return record ? word_at(record + 8) | 0xffffULL << 48 | (entry_functions[FUNCTION_SYNC].start & ~0ULL << 36) : 0;
@@ -157,7 +157,7 @@ static __always_inline __u64 first_record(__u64 regs)
 #define CALLERS_NESTED 4 /* a thread's, and those of the interrupts that may be in one another */
 struct callers {
 	__u64 at[CALLERS];
-	__u32 level; /* of the first place: the one to take */
+	__u32 level; /* the next slot to use */
 };
 
 struct {
@@ -174,7 +174,7 @@ struct outermost {
 	__u64 nested;
 };
 
-/* Whether the kernel was entered here. A walk that ended before, and one of a kernel thread, is none of an entry. */
+/* Whether the kernel was entered here. A truncated walk, and that of a kernel thread, contains no entry. */
 static __always_inline bool is_entry(__u64 address)
 {
 	if (in_either(address, FUNCTION_SYNC))
@@ -205,7 +205,7 @@ __noinline int outermost_callers(struct outermost *o, bool nested)
 	long bytes = bpf_get_task_stack(bpf_get_current_task_btf(), c->at, sizeof(c->at), 0);
 	__u32 n = bytes > 0 ? bytes / sizeof(c->at[0]) : 0;
 
-	/* Where symbols are hidden, the walk is taken as it is. */
+	/* If symbols are hidden, the walk is used unchecked. */
 	if (n >= OUTERMOST && (!entry_functions[FUNCTION_SYNC].bytes || is_entry(c->at[(n - 1) & (CALLERS - 1)])))
 		for (__u32 i = 0; i < OUTERMOST; i++)
 			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
@@ -327,7 +327,7 @@ static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 	return regs == number_of((const void *)bpf_task_pt_regs(task));
 }
 
-/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
+/* Number of requests that the current io_uring_enter was asked to submit; 0: none is running. */
 static __always_inline __u32 enter_batch(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -346,7 +346,7 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	return regs->regs[n - 1];
 }
 
-/* The six of a system call, on its way out too. */
+/* The six arguments of a system call, valid until its exit. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
 	return n > 1 ? regs->regs[n - 1] : regs->orig_x0;
@@ -373,7 +373,7 @@ static __always_inline __u32 gone_in_user_mode(__u32 flags)
 #define IRQF_TIMER 0x200
 #define IRQF_PERCPU 0x400
 
-/* By the name of the handler. A line's stays what it is. */
+/* By the name of the handler. The kind of a line does not change. */
 #define LINES_KNOWN 1024 /* power of two: it masks an index */
 __u8 line_kinds[LINES_KNOWN];
 
@@ -382,7 +382,7 @@ static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *ac
 	__u32 line = irq, place = line & (LINES_KNOWN - 1);
 	char name[16] = {};
 
-	barrier_var(place); /* else the compiler leaves out a mask that the verifier needs */
+	barrier_var(place); /* otherwise the compiler removes a mask that the verifier needs */
 	if (line < LINES_KNOWN && line_kinds[place])
 		return line_kinds[place];
 	bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(action, name));
@@ -417,7 +417,7 @@ static __always_inline struct user_registers user_registers_of(struct task_struc
 	return (struct user_registers){ .ip = regs->pc, .sp = regs->sp, .fp = regs->regs[29] };
 }
 
-/* Where a stub of a system call, which has no frame, returns to. */
+/* Return address of a system-call stub, which has no frame. */
 static __always_inline void stub_callers(struct task_struct *task, struct stack_room *room)
 {
 	room->stack.callers[0] = ((struct pt_regs *)bpf_task_pt_regs(task))->regs[30] & ADDRESS;

@@ -1,4 +1,4 @@
-/* x86-64: how the kernel was entered, by what its entry code (arch/x86/entry) leaves. See ../arch.h. */
+/* x86-64: the way into the kernel, from the state that its entry code leaves (arch/x86/entry). See ../arch.h. */
 #ifndef IOTRAIL_ARCH_X86_H
 #define IOTRAIL_ARCH_X86_H
 
@@ -21,7 +21,7 @@ struct pt_regs {
 };
 #pragma clang attribute pop
 
-/* One interrupt or exception is told from the one before it by the registers that the program had. */
+/* The program's registers distinguish one interrupt or exception from the previous one. */
 static __always_inline __u64 entry_id(struct pt_regs *regs)
 {
 	return regs->ip ^ regs->sp << 1 ^ regs->ax << 2 ^ regs->cx << 3 ^ regs->dx << 5 ^ regs->si << 7 ^ regs->di << 11 ^
@@ -38,7 +38,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_futex 202
 #define X86_ENOSYS 38
 
-/* A number of the 32-bit table (a 32-bit program's call, or one by int 0x80), where that is not the same. Not x32's bit (30). */
+/* A number of the 32-bit table (a 32-bit program's call, or int 0x80), if it differs. Not x32's bit (30). */
 #define NR_I386 (1 << 29)
 #define NR_I386_pread64 (NR_I386 | 180)
 #define NR_I386_pwrite64 (NR_I386 | 181)
@@ -55,13 +55,13 @@ static __always_inline bool calls_as_i386(struct task_struct *task)
 	return task->thread_info.status & TS_COMPAT;
 }
 
-/* The number, told apart by table. io_uring's are the same in both. */
+/* The number with its table. io_uring's numbers are the same in both. */
 static __always_inline long call_number(struct task_struct *task, long nr)
 {
 	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
 }
 
-/* What a call of native aio is named in the 64-bit table; others stay what they are. */
+/* Maps a native aio call to its 64-bit number; others are unchanged. */
 static __always_inline long aio_number(long nr)
 {
 	switch (nr) {
@@ -79,7 +79,7 @@ static __always_inline long aio_number(long nr)
 	}
 }
 
-/* entry_64.S puts -ENOSYS in ax before a system call runs, and its result there afterwards (a call whose result is
+/* entry_64.S sets ax to -ENOSYS before a system call runs, and to its result afterwards (a call whose result is
  * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
  * takes an error code out of it first.
  */
@@ -100,13 +100,13 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
 }
 
-/* Of an interrupt, the entry's address tells. */
+/* For an interrupt, the entry address identifies it. */
 static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 {
 	return true;
 }
 
-/* What the io_uring_enter call that is under way was asked to submit; 0: none is. */
+/* Number of requests that the current io_uring_enter was asked to submit; 0: none is running. */
 static __always_inline __u32 enter_batch(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -134,7 +134,7 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	}
 }
 
-/* The six of a system call, which stand there until it has returned. */
+/* The six arguments of a system call, valid until it has returned. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
 	return n < 4 ? argument(regs, n) : n == 4 ? regs->r10 : n == 5 ? regs->r8 : regs->r9;
@@ -165,7 +165,7 @@ static __always_inline __u32 gone_in_user_mode(__u32 flags)
 	return flags & 1 ? 1 : flags & 2;
 }
 
-/* The timer and IPIs have vectors of their own, each with tracepoints: lines are devices'. */
+/* The timer and IPIs have their own vectors and tracepoints: all lines belong to devices. */
 static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *action)
 {
 	return LINE_OF_DEVICE;
@@ -180,7 +180,7 @@ struct bpf_perf_event_data {
 };
 #define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
 
-/* What a call instruction ends with, before the address that it pushes: near (e8), by a register, by memory with and without displacement. */
+/* Call instructions before a return address: near (e8), by a register, by memory with and without displacement. */
 static __always_inline bool follows_call(const __u8 *before)
 {
 	if (before[2] == 0xe8)
@@ -195,7 +195,7 @@ static __always_inline bool follows_call(const __u8 *before)
 }
 
 #define STUB_PROBES 6
-/* Libraries are mapped this near to each other. */
+/* Maximum distance between mapped libraries. */
 #define NEAR_BYTES (128ull << 20)
 
 static __always_inline struct user_registers user_registers_of(struct task_struct *task)
