@@ -1,7 +1,7 @@
-//! From recorded events to the carrier of every single completion.
+//! Converts recorded events to the carrier of every completion.
 //!
-//! The rules are those of `docs/accuracy.md`, "How a delivery path is decided", written from there: the aggregation in
-//! the probes has its own form of them, and the two must agree on the same events.
+//! The rules are those of `docs/accuracy.md`, "How a delivery path is decided", implemented independently of the
+//! aggregation in the probes: the two must agree on the same events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,26 +11,26 @@ use super::loss::Oddities;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::waker::Waker;
 
-/// One completion, and what carried it.
+/// One completion and its carrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// When and where it was posted.
+    /// Time and CPU of its posting.
     pub time_ns: u64,
     pub cpu: u32,
     pub tid: u32,
     pub carrier: Carrier,
 }
 
-/// What a recording comes to.
+/// The result of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
-    /// In the order in which they were posted.
+    /// In the order of posting.
     pub completions: Vec<Delivered>,
     pub oddities: Oddities,
 }
 
 impl Assembled {
-    /// Completions by vehicle and detail.
+    /// Completions by delivery path and detail.
     pub fn vehicles(&self) -> BTreeMap<(DeliveryPath, Option<String>), u64> {
         let mut by_vehicle = BTreeMap::new();
         for completion in &self.completions {
@@ -40,8 +40,8 @@ impl Assembled {
     }
 }
 
-/// Gives every completion among the events its carrier. The events are in the order of time, and all of the watched
-/// threads' from a moment at which nothing was pending.
+/// Assigns its carrier to every completion among the events. The events are in the order of time, and complete for the traced
+/// threads since a time at which nothing was pending.
 pub fn assemble(events: &[Event]) -> Assembled {
     let mut assembler = Assembler::default();
     for event in events {
@@ -51,7 +51,7 @@ pub fn assemble(events: &[Event]) -> Assembled {
     Assembled { completions, oddities }
 }
 
-/// Where a thread stands, as far as was seen.
+/// State of a thread, as far as observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -60,29 +60,29 @@ enum Place {
     Off,
 }
 
-/// The wait of io_uring_enter that a thread is in.
+/// The current wait of a thread in io_uring_enter.
 #[derive(Debug, Default)]
 struct Wait {
-    /// It has left the CPU in this wait, and no run has carried a completion since.
+    /// It has left the CPU in this wait, and no run has posted a completion since.
     slept: bool,
-    /// The last wake-up since the wait began, or since the last run that carried a completion.
+    /// The last wake-up since the wait started, or since the last run that posted a completion.
     waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     place: Place,
-    /// Posted by this thread and not told yet: indices of completions, oldest first.
+    /// Posted by this thread, carrier undecided: indices of completions, oldest first.
     pending: Vec<usize>,
     wait: Option<Wait>,
 }
 
 impl Thread {
-    /// Follows the thread from CPU to CPU, and counts the steps that were not seen.
+    /// Tracks the thread from CPU to CPU, and counts steps that were missed.
     fn follow(&mut self, event: &Event, oddities: &mut Oddities) {
         let here = Place::On(event.cpu);
         match event.what {
-            // The waker's doing, wherever the thread is.
+            // An event of the waker: the thread's own CPU is irrelevant.
             What::Woken { .. } => return,
             What::SwitchedIn => {
                 if matches!(self.place, Place::On(_)) {
@@ -98,7 +98,7 @@ impl Thread {
         self.place = if matches!(event.what, What::SwitchedOut { .. }) { Place::Off } else { here };
     }
 
-    /// The completions that a run carried, and their carrier.
+    /// The completions that a run posted, and their carrier.
     fn run(
         &mut self,
         items: u64,
@@ -168,7 +168,7 @@ impl Assembler {
                     Poster::Sqpoll => Carrier::SqpollThread,
                     Poster::Iowq => Carrier::IowqWorker,
                     Poster::Iopoll => Carrier::DevicePoll,
-                    // Until a run says otherwise.
+                    // The default, unless a run follows.
                     Poster::Submitter => {
                         thread.pending.push(self.completions.len());
                         Carrier::Inline
@@ -185,7 +185,7 @@ impl Assembler {
                 }
             }
             What::WaitBegins => {
-                // No run is under way: what is pending was posted inline.
+                // No run is in progress: pending completions were posted inline.
                 thread.pending.clear();
                 thread.wait = Some(Wait::default());
             }

@@ -1,14 +1,14 @@
-//! From what was observed about a completion's posting to its vehicle and the detail that goes with it.
+//! Converts the observed facts about a posting to its delivery path and detail.
 
 use super::entry::{self, Entry, Fired};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::detail::Detail;
 use iotrail_schema::waker::{Line, Waker};
 
-/// How a completion came to be posted, as the probes observed it, with numbers already turned into names.
+/// How a completion was posted, as observed by the probes, with names for numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
-    /// Posted by its own submission: nothing was queued.
+    /// Posted by its own submission, without a queue.
     Inline,
     /// Task work inside a system call, without a sleep before it.
     RunInSyscall {
@@ -18,12 +18,12 @@ pub enum Carrier {
     RunAfterSleep {
         waker: Waker,
     },
-    /// Task work on the way out of a system call.
+    /// Task work at the exit of a system call.
     RunAtSyscallExit {
         nr: u32,
     },
     /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read),
-    /// what was seen to be done in it, and, for a device's, the line whose handler ran last.
+    /// the action observed in it, and, for a device's interrupt, the line whose handler ran last.
     RunAtReturn {
         entry: Option<String>,
         fired: Option<Fired>,
@@ -32,12 +32,12 @@ pub enum Carrier {
     SqpollThread,
     IowqWorker,
     DevicePoll,
-    /// It was posted in interrupt context (native aio), as the waker says.
+    /// It was posted in interrupt context (native aio), identified by the waker.
     Interrupt {
         by: Waker,
     },
     KernelWorker,
-    /// A thread that has nothing to do with it posted it, as far as could be seen.
+    /// Posted by an unrelated thread, as far as observed.
     Stranger,
     /// The thread that submitted it, in its own system call (native aio, sync).
     Submitter,
@@ -45,19 +45,19 @@ pub enum Carrier {
     HelperThread,
     /// aio_cancel finished it, in the thread that called it (POSIX AIO).
     Cancelled,
-    /// Its result was reaped; what posted it was not seen (native aio).
+    /// Its result was reaped; its posting was not observed (native aio).
     Unseen,
-    /// The probes were taken out before it was known.
+    /// The probes were detached before it was known.
     Undecided,
 }
 
-/// System call numbers that decide a vehicle; the same on every 64-bit architecture since 5.1.
+/// System call numbers that decide a delivery path; the same on every 64-bit architecture since 5.1.
 pub const IO_URING_ENTER: u32 = 426;
 
-/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch/): a 32-bit program's, or one made by int 0x80.
+/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch/): by a 32-bit program, or by int 0x80.
 const I386: u32 = 1 << 29;
 
-/// Its name; of a number without one, the number.
+/// Its name; for an unknown number, the number.
 pub fn syscall_name(nr: u32) -> String {
     if nr & I386 != 0 {
         let nr = nr & !I386;
@@ -83,7 +83,7 @@ fn unknown_return(symbol: Option<&str>) -> String {
 }
 
 impl Carrier {
-    /// The vehicle and its detail. What the observation does not decide is [`DeliveryPath::Unknown`], with what is known.
+    /// The delivery path and its detail. If the facts are insufficient, [`DeliveryPath::Unknown`] with the known part.
     pub fn vehicle(&self) -> (DeliveryPath, Option<String>) {
         match self {
             Carrier::Inline | Carrier::Submitter => (DeliveryPath::Inline, None),
@@ -95,7 +95,7 @@ impl Carrier {
             Carrier::RunAfterSleep { waker } => (DeliveryPath::Enter, Some(Detail::Slept(waker.clone()).to_string())),
             Carrier::RunAtSyscallExit { nr } => (DeliveryPath::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, fired, line } => {
-                // A system call without a number: rt_sigreturn puts the registers of the interrupted code in their place.
+                // A system call without a number: rt_sigreturn restores the registers of the interrupted code.
                 if entry.as_deref().is_some_and(entry::is_system_call) {
                     return (DeliveryPath::SyscallExit, Some("rt_sigreturn".into()));
                 }
@@ -193,7 +193,7 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         assert_eq!(Carrier::RunAtSyscallExit { nr: 12 }.vehicle(), (DeliveryPath::SyscallExit, Some("brk".into())));
         let of_32_bits = |nr| Carrier::RunAtSyscallExit { nr: I386 | nr }.vehicle().1.unwrap();
-        // 4 is stat in the table of 64 bits.
+        // 4 is stat in the 64-bit table.
         #[cfg(target_arch = "x86_64")]
         assert_eq!((of_32_bits(4), of_32_bits(9_999)), ("write (i386)".into(), "i386 system call 9999".into()));
         #[cfg(target_arch = "aarch64")]

@@ -1,11 +1,11 @@
-//! Latencies in powers of two, and completions over time. Each completion counts as often as it stands for. Pure.
+//! Latencies in powers of two, and completions over time. Each completion counts with its weight. Pure.
 
 use std::collections::BTreeMap;
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
 
-/// The first length of a slice. It doubles when there are more than [`SLICES`].
+/// The initial length of a slice. It doubles when there are more than [`SLICES`].
 const SLICE_NS: u64 = 50_000_000;
 const SLICES: usize = 240;
 
@@ -36,7 +36,7 @@ impl ByPath {
 /// Completions by time, in slices whose number is bounded.
 #[derive(Debug, Clone, Default)]
 pub struct Slices {
-    /// The first completion; `None`: there is none.
+    /// The first completion; `None`: none.
     began_ns: Option<u64>,
     slice_ns: u64,
     slices: Vec<Slice>,
@@ -51,7 +51,7 @@ struct Slice {
 }
 
 impl Slices {
-    /// `latency_ns`: of a request that ended with it. Completions come nearly in order: one before the first is in the first slice.
+    /// `latency_ns`: of a request that ended with it. Completions arrive almost in order: one before the first is counted in the first slice.
     pub fn take(&mut self, at_ns: u64, latency_ns: Option<u64>, weight: u64) {
         let began_ns = *self.began_ns.get_or_insert(at_ns);
         self.slice_ns = self.slice_ns.max(SLICE_NS);

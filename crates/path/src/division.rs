@@ -1,4 +1,4 @@
-//! The latency of requests, divided by what held them. The parts sum to it. Pure.
+//! The latency of requests, divided by the cause of the delay. The parts sum to it. Pure.
 
 use super::waits::power;
 use iotrail_schema::account::{RequestReason as Reason, RequestRow, RequestStage as Stage};
@@ -30,7 +30,7 @@ const READY: Row = (Stage::Ready, None);
 const POSTED: Row = (Stage::Posted, None);
 const UNKNOWN: Row = (Stage::Unknown, None);
 
-/// Every part that there is, in the order of a request's life.
+/// All parts, in the order of a request's life.
 const ROWS: [Row; 20] = [
     LINK,
     DRAIN,
@@ -66,11 +66,11 @@ pub struct ReapedStamps {
     pub issued_ns: Option<u64>,
     pub ready_ns: Option<u64>,
     pub ended_ns: Option<u64>,
-    /// It ended in its own submission.
+    /// It completed during its own submission.
     pub inlined: bool,
 }
 
-/// The part of a latency that no row has yet.
+/// The part of a latency that has no row yet.
 struct Rest<'d> {
     sums: &'d mut Division,
     from: u64,
@@ -79,7 +79,7 @@ struct Rest<'d> {
 }
 
 impl Rest<'_> {
-    /// Gives a row the time up to this moment. A stamp out of order takes nothing.
+    /// Assigns the time up to this stamp to a row. A stamp out of order takes nothing.
     fn until(&mut self, ns: Option<u64>, row: Row) {
         if let Some(ns) = ns {
             let ns = ns.clamp(self.from, self.to);
@@ -156,7 +156,7 @@ impl Division {
                 () if opcode::is(&t.opcode, WAITS) => PEER,
                 () if opcode::is(&t.opcode, opcode::PASSTHROUGH) => IN_FLIGHT,
                 () if !is_first => LINK,
-                // The kernel begins a chain when it has taken all of it; an SQPOLL thread runs what it takes.
+                // The kernel starts a chain when it has consumed all of it; an SQPOLL thread runs each request as it consumes it.
                 () if before.link.is_some() || t.vehicle == DeliveryPath::Sqpoll => INLINE,
                 () => UNKNOWN,
             });
@@ -201,11 +201,11 @@ const GROUPS: usize = 10;
 /// Bits of a submission's time in nanoseconds that do not choose the group: 134 ms.
 const GROUP_BITS: u32 = 27;
 
-/// Fewer groups than this give no interval.
+/// Minimum number of groups for an interval.
 const LEAST_GROUPS: usize = 5;
 
 /// Divisions of many requests. Block I/O is observed only part of the time if it costs too much. Only a request that was observed
-/// throughout is divided, and a short one is more often. So all requests are divided as those of like latency were.
+/// throughout is divided, which favours short ones. So all requests are divided in the proportions of those with similar latency.
 #[derive(Debug, Clone, Default)]
 pub struct Divisions {
     /// Sum over the requests before the first sampled one.
@@ -219,7 +219,7 @@ struct Sample {
     classes: Vec<(u8, Class)>,
     /// Divided requests by group.
     groups: [Division; GROUPS],
-    /// The latency of the divided ones, each once.
+    /// The latency of the divided ones, each counted once.
     observed: f64,
 }
 
@@ -317,7 +317,7 @@ impl Divisions {
         sample.observed += more.observed;
     }
 
-    /// In whole nanoseconds, those that are not 0, the largest first.
+    /// In whole nanoseconds, without zeros, the largest first.
     pub fn rows(&self) -> Vec<RequestRow> {
         let sampled = self.sampled.as_ref().map(|sample| sample.division()).unwrap_or_default();
         let total = sampled.total();
@@ -380,7 +380,7 @@ mod tests {
         let seen = Before { bio_ns: Some(2 * US), allocated_ns: Some(7 * US), ..Before::default() };
         let whole = RequestTrace { before: seen, ..read() };
         assert_eq!(rows(&whole), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (DEVICE, 80), (READY, 10)]);
-        // The plug's time is of before the bio.
+        // The plug's cached time is before the bio.
         let plugged = RequestTrace { before: Before { allocated_ns: Some(US), ..seen }, ..read() };
         assert_eq!(rows(&plugged), [(INLINE, 2), (BLOCK, 8), (DEVICE, 80), (READY, 10)]);
         let limited = RequestTrace { before: Before { throttled: true, ..seen }, ..read() };
@@ -402,7 +402,7 @@ mod tests {
             ..read()
         };
         assert_eq!(rows(&fsync), [(INLINE, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
-        // Posted by its ring's thread: when the worker began is not seen.
+        // Posted by its ring's thread: the start of the worker is not observed.
         let deferred =
             RequestTrace { vehicle: DeliveryPath::Enter, before: Before { worker_ns: None, ..seen }, ..fsync.clone() };
         assert_eq!(rows(&deferred), [(INLINE, 3), (IOWQ, 97)]);

@@ -1,8 +1,8 @@
-//! What made the CPU enter the kernel: by what was seen to be done in the entry, and by its symbol.
+//! The cause of a kernel entry: by the action observed in it, and by its symbol.
 //!
-//! On bare x86 each interrupt has an entry point of its own, whose symbol says all. Under Xen and Hyper-V, with FRED, and on arm64, many
-//! share one; then what was done decides, by the tracepoints that fired. What differs between architectures stands in `entry/` and
-//! in `probe/bpf/arch/`, a file for each.
+//! On bare x86 each interrupt has its own entry point, whose symbol identifies it. Under Xen and Hyper-V, with FRED, and on arm64, many
+//! share one; then the observed action decides, from the tracepoints that fired. Architecture-specific code is in `entry/` and
+//! in `probe/bpf/arch/`, one file each.
 
 mod arm64;
 mod x86;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// What made the CPU enter the kernel.
+/// The cause of a kernel entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     ReschedIpi,
@@ -19,34 +19,34 @@ pub enum Entry {
     DeviceIrq,
     TimerTick,
     PageFault,
-    /// Another interrupt or exception, by its name: `call_function_single`, `irq_work`, `nmi` …
+    /// A different interrupt or exception, by its name: `call_function_single`, `irq_work`, `nmi` …
     Other(String),
 }
 
-/// What was seen to be done in an entry.
+/// The action observed in an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fired {
-    /// The handler of a line: the one that goes with the entry.
+    /// The handler of a line: the one of this entry.
     Line,
     /// A kernel vector's, by its name: `timer`, `reschedule` …
     Vector(Cow<'static, str>),
     PageFault,
-    /// A timer ended, in an interrupt that has no tracepoint.
+    /// A timer expired, in an interrupt without a tracepoint.
     Timer,
 }
 
-/// The entry, from the symbol of its entry point, what fired in it, and the name of the line where that was a line's handler.
-/// `None`: it cannot be told, or is none.
+/// The entry, from the symbol of its entry point, the tracepoints in it, and the name of the line if that was a line's handler.
+/// `None`: unknown, or not an entry.
 pub fn of(symbol: Option<&str>, fired: Option<&Fired>, line: Option<&str>) -> Option<Entry> {
     let Some(symbol) = symbol else { return done(fired?, line) };
     let by_symbol = of_symbol(symbol)?;
     match &by_symbol {
-        // Others' work can come by a line: Xen's timers and IPIs do, and those of machines without a vector for them.
+        // Other interrupts can come by a line: Xen's timers and IPIs do, and those of machines without a vector for them.
         Entry::DeviceIrq => Some(line.and_then(of_line).unwrap_or(by_symbol)),
         Entry::Other(name) if is_shared(name) => Some(match fired {
             Some(fired) => done(fired, line).unwrap_or(by_symbol),
-            // Nothing that has a tracepoint: a channel of Hyper-V's bus, whose devices have no lines.
+            // No event with a tracepoint: a channel of Hyper-V's bus, whose devices have no lines.
             None if name == "hyperv_callback" => Entry::DeviceIrq,
             None => by_symbol,
         }),
@@ -54,13 +54,13 @@ pub fn of(symbol: Option<&str>, fired: Option<&Fired>, line: Option<&str>) -> Op
     }
 }
 
-/// Entry points that many share.
+/// Shared entry points.
 fn is_shared(name: &str) -> bool {
     x86::SHARED.contains(&name) || arm64::SHARED.contains(&name)
 }
 
-/// The entry point that a symbol names, as far as it does; `None` for a symbol that is none. No two architectures share one, so what
-/// one recorded another can read.
+/// The entry point that a symbol identifies; `None` for other symbols. No two architectures share a symbol, so a
+/// recording of one can be read on another.
 pub(super) fn of_symbol(symbol: &str) -> Option<Entry> {
     let symbol = original(symbol);
     x86::of_symbol(symbol).or_else(|| arm64::of_symbol(symbol))
@@ -79,7 +79,7 @@ fn done(fired: &Fired, line: Option<&str>) -> Option<Entry> {
     })
 }
 
-/// Lines that are no device's, by their handlers' names: Xen's are `timer0`, `resched0`, `callfunc0`, `callfuncsingle0`, `irqwork0`
+/// Lines that do not belong to devices, by their handlers' names: Xen's are `timer0`, `resched0`, `callfunc0`, `callfuncsingle0`, `irqwork0`
 /// with the CPU's number (arch/x86/xen/{time,smp}.c).
 fn of_line(name: &str) -> Option<Entry> {
     let base = name.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -94,7 +94,7 @@ fn of_line(name: &str) -> Option<Entry> {
     })
 }
 
-/// Whether the symbol is a system call's entry, whichever way it was made.
+/// Whether the symbol is a system call's entry, of any kind.
 pub(crate) fn is_system_call(symbol: &str) -> bool {
     let symbol = original(symbol);
     x86::is_system_call(symbol) || arm64::is_system_call(symbol)
@@ -102,16 +102,16 @@ pub(crate) fn is_system_call(symbol: &str) -> bool {
 
 const ARM64: bool = cfg!(target_arch = "aarch64");
 
-/// Of the kernel's own functions, those whose places the probes need to tell entries apart.
+/// Kernel functions whose addresses the probes need to distinguish entries.
 pub const FUNCTIONS: &[&str] = if ARM64 { arm64::FUNCTIONS } else { x86::FUNCTIONS };
 
-/// The functions that send IPIs, where an architecture's tracepoint in them has to stand in for `ipi_send_cpu`.
+/// The functions that send IPIs, for an architecture whose own tracepoint replaces `ipi_send_cpu`.
 pub const IPI_SENDERS: &[&str] = if ARM64 { arm64::IPI_SENDERS } else { x86::IPI_SENDERS };
 
 /// The functions that a kick is sent from: to make a running task notice task work.
 ///
-/// `kick_process` sends it, so the call site is its caller's, `task_work_add`; where the compiler inlined either, or made the call a
-/// jump, the next caller's.
+/// `kick_process` sends it, so the call site is in its caller, `task_work_add`. If the compiler inlined either, or made the call a
+/// jump, it is in the next caller.
 pub const KICK_SITES: [&str; 4] = ["task_work_add", "kick_process", "io_req_normal_work_add", "__io_req_task_work_add"];
 
 /// Whether an IPI sent from this function is a kick.
@@ -119,7 +119,7 @@ pub fn is_kick_site(symbol: &str) -> bool {
     KICK_SITES.contains(&original(symbol))
 }
 
-/// The function that a compiler made a copy of: `el0_svc.isra.0` is one of `el0_svc`.
+/// The original of a compiler-made copy: `el0_svc.isra.0` is one of `el0_svc`.
 fn original(symbol: &str) -> &str {
     symbol.split_once('.').map_or(symbol, |(name, _)| name)
 }

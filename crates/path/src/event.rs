@@ -1,16 +1,16 @@
-//! The events that decide how completions were delivered, as plain data: one line of JSON each where they are kept.
+//! The events that decide how completions were delivered, as plain data: one line of JSON each in files.
 
 use serde::{Deserialize, Serialize};
 
 use super::entry::Fired;
 use iotrail_schema::waker::{Line, Waker};
 
-/// One event of a watched thread.
+/// One event of a traced thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// CLOCK_MONOTONIC; of real recordings kept as files, from their first event.
+    /// CLOCK_MONOTONIC; in files of real recordings, relative to their first event.
     pub time_ns: u64,
-    /// Where it happened: for [`What::Woken`] the waker's CPU, else the thread's own.
+    /// CPU of the event: for [`What::Woken`] the waker's, otherwise the thread's own.
     pub cpu: u32,
     pub tid: u32,
     #[serde(flatten)]
@@ -22,12 +22,12 @@ pub struct Event {
 pub enum What {
     /// A completion was posted.
     Complete { by: Poster },
-    /// A run of task work ended; the completions it carried came before it. `items`: how many it ran, as the kernel reports
-    /// it; `looped`: it went round its list again, and `items` is the last round's alone.
+    /// A run of task work ended; its completions came before it. `items`: the number that the kernel reports;
+    /// `looped`: it repeated its list, and `items` covers only the last loop.
     Run { items: u64, looped: bool, entered: Entered },
-    /// io_uring_enter begins to wait for completions.
+    /// io_uring_enter starts to wait for completions.
     WaitBegins,
-    /// The thread leaves its CPU: to sleep, or preempted.
+    /// The thread leaves its CPU: it sleeps, or was preempted.
     SwitchedOut { asleep: bool, inside_io_uring_enter: bool },
     /// The thread gets a CPU.
     SwitchedIn,
@@ -39,13 +39,13 @@ pub enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Poster {
-    /// One of the program's own, inline or by a run: what follows tells.
+    /// A thread of the program, inline or by a run: the following events decide.
     Submitter,
-    /// io_uring's submission-queue thread.
+    /// The SQPOLL thread.
     Sqpoll,
-    /// A worker of io_uring's own.
+    /// An io-wq worker.
     Iowq,
-    /// A polling look at the device, by whichever thread.
+    /// A poll of the device, by any thread.
     Iopoll,
 }
 
@@ -53,10 +53,10 @@ pub enum Poster {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entered {
-    /// By system call `nr`; `finished`: it has its result and is on its way out.
+    /// By system call `nr`; `finished`: it has its result and is about to exit.
     Syscall { nr: u32, finished: bool },
-    /// By an interrupt or exception: the symbol of its entry (`None`: symbols can't be read), what was seen to be done in it, and
-    /// the line whose handler ran last on that CPU (`None`: none was seen yet).
+    /// By an interrupt or exception: the symbol of its entry (`None`: symbols are unreadable), the action observed in it, and
+    /// the line whose handler ran last on that CPU (`None`: none was observed yet).
     Interrupt {
         symbol: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,6 @@
-//! Which files followed requests went to, and what they did there: sums by file. Pure.
+//! Files of traced requests, and the requests on them: sums by file. Pure.
 //!
-//! A file is told by its inode, whoever opened it by whatever descriptor; what has no inode of its own (sockets, pipes, eventfds) by
+//! A file is identified by its inode, independent of process and descriptor. An object without its own inode (socket, pipe, eventfd) is identified by
 //! process, kind and descriptor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::Stratum;
 
-/// What sums are by.
+/// The key of a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     Inode { device: u32, inode: u64, generation: u32 },
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-/// What an operation does with its file.
+/// The effect of an operation on its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Does {
     Reads,
@@ -41,7 +41,7 @@ pub(crate) enum Does {
     Other,
 }
 
-/// The file that splice and tee name is the one that they write to.
+/// The file that splice and tee name is their destination.
 pub(crate) fn does(name: &str) -> Does {
     match () {
         () if opcode::is(name, opcode::READS) => Does::Reads,
@@ -50,11 +50,11 @@ pub(crate) fn does(name: &str) -> Does {
     }
 }
 
-/// Requests of one sort, and what they moved.
+/// Requests of one kind, and the bytes that they moved.
 #[derive(Debug, Clone, Default)]
 pub struct Moved {
     pub requests: Stratum,
-    /// By the power of two below: an interval is of items of about one value.
+    /// By the power of two below: an interval needs items of about equal value.
     bytes: BTreeMap<u32, Stratum>,
 }
 
@@ -65,7 +65,7 @@ impl Moved {
         }
     }
 
-    /// As [`iotrail_stats::estimate::interval`] takes them.
+    /// In the form for [`iotrail_stats::estimate::interval`].
     pub fn bytes(&self) -> Vec<Stratum> {
         self.bytes.values().copied().collect()
     }
@@ -76,7 +76,7 @@ impl Moved {
     }
 }
 
-/// What was done with one file.
+/// The requests on one file.
 #[derive(Debug, Clone)]
 pub struct Use {
     pub kind: Kind,
@@ -90,7 +90,7 @@ pub struct Use {
     pub processes: BTreeSet<u32>,
 }
 
-/// Descriptors and processes of one file that are kept.
+/// Maximum descriptors and processes kept per file.
 const KEPT: usize = 256;
 
 impl Use {
@@ -143,21 +143,21 @@ impl Use {
     }
 }
 
-/// Files that have a sum of their own, at most; the least busy of twice as many are summed up together.
+/// Maximum files with their own sum; the least busy of twice as many are combined.
 const APART: usize = 256;
 
-/// What followed requests did, by file.
+/// Traced requests by file.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     apart: HashMap<Key, Use>,
-    /// How many others there were, at most: one that comes again is another one.
+    /// Upper bound of the number of others: a file that returns is counted again.
     pub folded: u64,
     pub folded_requests: Stratum,
 }
 
 impl Files {
-    /// `is_first`: no other completion of its request came before. `scale`: how many times as long as it was traced the time is that
-    /// it is a sample of.
+    /// `is_first`: the first completion of its request. `scale`: the factor from the traced time to the time that
+    /// it represents.
     pub fn take(&mut self, trail: &RequestTrace, is_first: bool, scale: u32) {
         let Some(of) = self.used(trail) else { return };
         let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
@@ -165,13 +165,13 @@ impl Files {
         of.done(does(&trail.opcode), (trail.weight, scale), is_first, bytes, is_whole.then(|| trail.latency_ns()));
     }
 
-    /// One whose completion found the queue full: how long it took is not known.
+    /// A request whose completion found the queue full: its duration is unknown.
     pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         let Some(of) = self.used(trail) else { return };
         of.done(does(&trail.opcode), (trail.weight, 1), true, trail.result.max(0) as u64, None);
     }
 
-    /// A request of native or POSIX AIO: of its file only the descriptor is known. `weight`: its own, and the scale.
+    /// A request of native or POSIX AIO: only the descriptor of its file is known. `weight`: its own, times the scale.
     pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: (u32, u32), result: i64, latency_ns: u64) {
         let descriptor = Descriptor::Fd(fd);
         let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
@@ -179,7 +179,7 @@ impl Files {
         of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
     }
 
-    /// The file of a followed request; `None`: it had none.
+    /// The file of a traced request; `None`: it had none.
     fn used(&mut self, trail: &RequestTrace) -> Option<&mut Use> {
         let key = Key::of(trail.tgid, trail.file, trail.descriptor)?;
         let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
@@ -195,7 +195,7 @@ impl Files {
         self.apart.entry(key).or_insert_with(|| Use::new(kind))
     }
 
-    /// Keeps the busiest, and sums up the rest.
+    /// Keeps the busiest, and combines the rest.
     fn thin(&mut self) {
         let mut all: Vec<(Key, Use)> = self.apart.drain().collect();
         all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.requests().items()), *key));

@@ -1,4 +1,4 @@
-//! What records of a completion mean: which kernel entry carried it, and so its vehicle. Pure: no I/O, no kernel, no clock.
+//! Meaning of a completion's records: its kernel entry, and so its delivery path. Pure: no I/O, no kernel, no clock.
 //!
 //! It uses `iotrail-schema`, `iotrail-stats`.
 

@@ -1,23 +1,23 @@
-//! What the assembler meets that a whole and ordered recording cannot contain: by class, counted.
+//! Inconsistencies that a complete and ordered recording cannot contain: counted by class.
 
 use serde::{Deserialize, Serialize};
 
-/// Zero throughout: every event's partner was there.
+/// All zero if every event's partner was recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oddities {
     /// An event earlier than the one before it: the recording was not sorted, or clocks differ between CPUs.
     pub out_of_order: u64,
-    /// A run that reports more items than completions were pending. Items that post none do that (a poll that re-arms), and so
-    /// do lost completions.
+    /// A run that reports more items than pending completions. The cause may be items that post none (a poll that re-arms),
+    /// or lost completions.
     pub overclaimed_runs: u64,
-    /// A thread got a CPU while it had one: it was not seen to leave.
+    /// A thread was switched in while it had a CPU: its switch-out was missed.
     pub unseen_switches_out: u64,
-    /// A thread did something while it was off the CPU: it was not seen to get one.
+    /// An event of a thread that was off the CPU: its switch-in was missed.
     pub unseen_switches_in: u64,
-    /// A thread did something on another CPU than the one it had: it was not seen to leave, nor to get one.
+    /// An event of a thread on a CPU different from its own: a switch-out and a switch-in were missed.
     pub unseen_moves: u64,
-    /// A run after a sleep in io_uring_enter that nobody was seen to end.
+    /// A run after a sleep in io_uring_enter whose wake-up was missed.
     pub unseen_wakers: u64,
 }
 
@@ -34,8 +34,8 @@ impl Oddities {
         ]
     }
 
-    /// Those that a kernel which skips probes while process 1 runs brings about by itself (`docs/accuracy.md`).
-    /// They leave no completion without its vehicle; an unseen waker leaves one without its waker's name.
+    /// Classes that a kernel which skips probes while process 1 runs causes by itself (`docs/accuracy.md`).
+    /// They leave no completion without its delivery path; a missed wake-up leaves one without its waker's name.
     pub fn of_blindness(&self) -> u64 {
         self.unseen_switches_in + self.unseen_wakers
     }
@@ -45,15 +45,15 @@ impl Oddities {
     }
 }
 
-/// What was lost for want of room in a map, or of memory.
+/// Losses because a map was full or memory was missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// Threads' states: what carried their completions is wrong then, not only too low.
+    /// Threads' states: then the delivery paths of their completions are wrong, not only too low.
     Threads,
     Counts,
     /// Requests and results of native and POSIX AIO.
     Calls,
-    /// Processes that were to be watched.
+    /// Processes that should have been traced.
     Children,
     Errnos,
     Interrupts,

@@ -1,18 +1,18 @@
-//! Requests in flight whose memory is not theirs alone: two reads into the same bytes at one time, and requests on registered buffers
-//! that were unregistered before they ended. Both end without an error. Of requests that are followed all; pure.
+//! Requests in flight with shared memory: two reads into the same bytes at one time, and requests on registered buffers
+//! that were unregistered before they ended. Both end without an error. Only if all requests are traced; pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use iotrail_schema::opcode;
 use iotrail_schema::trail::{Course, Punt, RequestTrace};
 
-/// Of a process so many reads are kept, to compare later ones with: more are hardly in flight at a time.
+/// Reads kept per process, to compare later ones with: hardly more are in flight at a time.
 const KEPT: usize = 1024;
 
-/// Processes whose reads are kept.
+/// Maximum processes with kept reads.
 const PROCESSES: usize = 256;
 
-/// Unregistrations that are kept: those that requests which are in flight may still come across.
+/// Unregistrations that are kept: requests in flight may still be affected by them.
 const UNREGISTERED: usize = 256;
 
 /// All buffers of a ring were unregistered.
@@ -22,36 +22,36 @@ pub struct Unregistered {
     pub ns: u64,
 }
 
-/// What a read has written, and when it may have.
+/// The memory that a read has written, and the span in which it may have.
 #[derive(Debug, Clone, Copy)]
 struct Read {
     from: u64,
     to: u64,
     submitted_ns: u64,
-    /// It may have written until then.
+    /// The end of that span.
     done_ns: u64,
     posted_ns: u64,
     user_data: u64,
 }
 
 impl Read {
-    /// In time.
+    /// Overlap in time.
     fn overlaps(&self, other: &Read) -> bool {
         self.submitted_ns < other.done_ns && other.submitted_ns < self.done_ns
     }
 }
 
-/// Two reads of one process that were in flight at one time.
+/// Two reads of one process that were in flight at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
     pub ring: Option<u32>,
     pub opcode: String,
-    /// That both have written.
+    /// The bytes that both have written.
     pub bytes: u64,
     pub user_data: [u64; 2],
 }
 
-/// The first of some requests, which the program's author looks for by its user data.
+/// The first of several requests: the program's author can find it by its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
     pub ring: Option<u32>,
@@ -63,7 +63,7 @@ pub struct First {
 pub struct Memory {
     reads: BTreeMap<u32, VecDeque<Read>>,
     unregistered: VecDeque<Unregistered>,
-    /// Reads that wrote where another one did that was in flight with them, the later one of two.
+    /// Reads that overlapped with another one in flight, the later one of two.
     pub overlapping: u64,
     pub overlap: Option<Overlap>,
     /// Requests with registered buffers that ended after these were unregistered.
@@ -83,7 +83,7 @@ impl Memory {
         if opcode::is(&trail.opcode, opcode::INDEXED) {
             self.take_fixed(trail);
         }
-        // A drained ring does one after the other. Of a sample, neighbours are not known.
+        // A drained ring serialises its requests. In a sample, neighbours are unknown.
         let alone = trail.weight > 1 || trail.punted == Some(Punt::Drained);
         if let (Some(from), Ok(written @ 1..)) = (trail.buffer.filter(|_| !alone), u64::try_from(trail.result)) {
             self.take_read(trail, from, from.saturating_add(written));
@@ -108,7 +108,7 @@ impl Memory {
             return;
         }
         let reads = self.reads.entry(trail.tgid).or_default();
-        // What is done while it is submitted is done before the next one is submitted, whenever it is posted.
+        // A request that completes during its submission ends before the next one is submitted, whenever it is posted.
         let at_once = trail.course == Course::Direct && trail.ready.is_none() && trail.punted.is_none();
         let done_ns = if at_once { trail.submitted.ns } else { trail.posted.ns };
         let read = Read {
@@ -119,7 +119,7 @@ impl Memory {
             posted_ns: trail.posted.ns,
             user_data: trail.user_data,
         };
-        // They come in the order in which they were posted, or nearly so.
+        // They arrive approximately in the order of posting.
         let lately = reads.iter().rev().take_while(|r| r.posted_ns > read.submitted_ns);
         let other = lately.filter(|r| r.from < to && from < r.to).find(|r| r.overlaps(&read)).copied();
         if reads.len() == KEPT {
@@ -143,7 +143,7 @@ mod tests {
     use iotrail_schema::trail::Stamp;
     use iotrail_schema::trail_example::trail;
 
-    /// A read of 4 KiB to this address, in flight from one moment to another.
+    /// A read of 4 KiB to this address, in flight between two times.
     fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> RequestTrace {
         let at = |ns| Stamp { ns, cpu: 0 };
         let (ready, course) = (Some(at(posted)), Course::Block);
@@ -163,7 +163,7 @@ mod tests {
         let cached =
             |n, submitted| RequestTrace { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
         assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
-        // But not before one that was in flight already.
+        // But not before a read that was in flight already.
         assert_eq!(of(&[cached(1, 20), read(2, 0x1000, 10, 110)]).overlapping, 1);
     }
 
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn one_after_the_other_into_the_same_memory() {
         assert_eq!(of(&[read(1, 0x1000, 10, 20), read(2, 0x1000, 20, 30)]).overlapping, 0);
-        // Side by side, to the byte.
+        // Adjacent, to the byte.
         assert_eq!(of(&[read(1, 0x1000, 10, 30), read(2, 0x2000, 10, 30)]).overlapping, 0);
     }
 

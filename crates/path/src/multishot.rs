@@ -1,27 +1,27 @@
-//! Which completions are not the first of their request.
+//! Identifies completions that are not the first of their request.
 
 use std::collections::HashSet;
 
 use iotrail_schema::trail::RequestTrace;
 
-/// Looks at trails in the order of posting. Memory: 40 bytes for each request of which more completions are to come.
+/// Takes trails in the order of posting. Memory: 40 bytes per request with further completions.
 #[derive(Debug, Default)]
 pub struct Multishot {
     open: HashSet<Request>,
 }
 
-/// Ring, process, stamp of submission and user data: different for all requests that are open at one time.
+/// Ring, process, submission stamp and user data: unique among the requests that are open at one time.
 type Request = (Option<u32>, u32, u64, u64);
 
 impl Multishot {
-    /// Whether a completion of the same request came before (multishot, or a zero-copy send's notification): then posted −
-    /// submitted is no latency, and what lies before *ready* is not this completion's.
+    /// Whether the request had an earlier completion (multishot, or a zero-copy send's notification): then posted −
+    /// submitted is not a latency, and stages before *ready* do not belong to this completion.
     pub fn is_later(&mut self, trail: &RequestTrace) -> bool {
-        // Nearly every request has one completion: nothing to look up then.
+        // Nearly every request has one completion, which needs no lookup.
         if !trail.more && !trail.notification && self.open.is_empty() {
             return false;
         }
-        // A notification names itself, and none may come: its request is the kernel's own, and not followed.
+        // A notification names itself, and may never come: its request is the kernel's own and is not traced.
         if trail.is_zero_copy_send() {
             return trail.notification;
         }

@@ -1,15 +1,15 @@
-//! The order of completions: whether they were posted in the order in which they were submitted, and in the order in which they
-//! were ready; and between which stages either order was lost.
+//! The order of completions: whether they were posted in the order of submission, and in the order in which they
+//! were ready; and between which stages an order was lost.
 //!
 //! A completion is an **inversion** if it overtook another one of the same ring: that one was submitted before it and posted
-//! after it. Its **displacement** is how many places apart it stands in the two orders. The same is asked between
+//! after it. Its **displacement** is the difference of its positions in the two orders. The same is computed between
 //! neighbouring stages, of the completions with all stamps: submitted → issued (`block`), issued → ready (`device`),
-//! ready → ended (`file_system`: what no worker of a file system has to finish has ended when it is ready), ended → posted
+//! ready → ended (`file_system`: without a file system's worker, a request has ended when it is ready), ended → posted
 //! (`task_work`). An order that one stage loses another may restore, so these four need not sum to the inversions.
 //!
-//! What waits for a peer is ready when the peer sends, whatever was submitted first. So the same is asked of ready → posted
-//! (`delivery`), of all completions that were seen to become ready, a multishot request's included. A wait ([`super::waits`]), which all
-//! others overtake, is in that order alone.
+//! A request that waits for a peer is ready when the peer sends, whatever was submitted first. So the same is computed for ready → posted
+//! (`delivery`), for all completions with an observed ready time, including those of multishot requests. A wait ([`super::waits`]), which all
+//! others overtake, counts only in that order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -19,10 +19,10 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, Order, OrderBy};
 use iotrail_schema::trail::{RequestTrace, Stamp};
 
-/// The order of so many followed completions is kept, the first ones: 56 bytes each.
+/// Maximum traced completions whose order is kept, the first ones: 56 bytes each.
 const KEPT: usize = 1 << 18;
 
-/// One completion's stamps, in nanoseconds; `None`: not known.
+/// One completion's stamps, in nanoseconds; `None`: unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passage {
     ring: u32,
@@ -32,25 +32,25 @@ struct Passage {
     opcode: u16,
     /// As [`waits::armed`].
     armed: Option<u8>,
-    /// `None`: it is one of several of its request, whose submission says nothing of when it was to come.
+    /// `None`: one of several completions of its request, whose submission does not imply its order.
     submitted: Option<NonZeroU64>,
     issued: Option<NonZeroU64>,
     ready: Option<NonZeroU64>,
-    /// Only where a worker of a file system had to finish it.
+    /// Only if a worker of a file system had to finish it.
     ended: Option<NonZeroU64>,
     posted: u64,
-    /// Its submission posted it.
+    /// Posted by its own submission.
     inline: bool,
 }
 
 impl Passage {
-    /// When it could be delivered.
+    /// The time at which it could be delivered.
     fn deliverable(&self) -> Option<u64> {
         Some(self.ended.or(self.ready)?.get())
     }
 }
 
-/// The stamps of completions as they come, from which the order is told at the end.
+/// Stamps of completions in the order of arrival; the order is computed at the end.
 #[derive(Debug, Clone, Default)]
 pub struct OrderTracker {
     passages: Vec<Passage>,
@@ -61,7 +61,7 @@ pub struct OrderTracker {
 pub type IsWait<'a> = &'a dyn Fn(u32, &str, Option<u8>) -> bool;
 
 impl OrderTracker {
-    /// `is_whole`: it is the only completion of its request. One of no known ring, whose order is asked, is not taken.
+    /// `is_whole`: it is the only completion of its request. A completion of an unknown ring is not taken.
     pub fn take(&mut self, trail: &RequestTrace, is_whole: bool) {
         let Some(ring) = trail.ring.filter(|_| self.passages.len() < KEPT) else { return };
         let stamp = |s: Stamp| NonZeroU64::new(s.ns);
@@ -88,8 +88,8 @@ impl OrderTracker {
         self.passages.clear();
     }
 
-    /// Each ring's; none of a ring with fewer than two completions, among which there is no order. O(n log n). Of a sample of
-    /// requests this is the order among those.
+    /// Order of each ring with two or more completions. O(n log n). For a sample of
+    /// requests this is the order within the sample.
     pub fn by_ring(&self, ends_seen: bool, is_wait: IsWait<'_>) -> BTreeMap<u32, Order> {
         let several = |of: &Vec<&Passage>| of.len() > 1;
         self.rings()
@@ -99,7 +99,7 @@ impl OrderTracker {
             .collect()
     }
 
-    /// Of all rings together; `None` of fewer than two completions.
+    /// Of all rings together; `None` with fewer than two completions.
     pub fn order(&self, ends_seen: bool, is_wait: IsWait<'_>) -> Option<Order> {
         if self.passages.len() < 2 {
             return None;
@@ -107,14 +107,14 @@ impl OrderTracker {
         let rings = self.rings();
         let mut order = rings.values().map(|of| self.of_ring(of, ends_seen, is_wait)).reduce(sum)?;
         if let Some(delivery) = &mut order.delivery {
-            // Rings of which none was seen to become ready have no such part.
+            // Rings without an observed ready time have no such part.
             delivery.without_ready = rings.values().map(|of| of.len() as u64).sum::<u64>() - delivery.completions;
         }
         Some(order)
     }
 
-    /// Of each ring the completions that were followed in one way, all or a sample: among a sample, one overtakes only what is as far
-    /// away as its neighbours are, so that the two say different things. It is the way that stands for more of them.
+    /// For each ring, the completions that were traced with one weight, all or a sample: in a sample, one overtakes only those as far
+    /// away as its neighbours, so the two differ. Uses the weight that represents more of them.
     fn rings(&self) -> BTreeMap<u32, Vec<&Passage>> {
         let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
         for p in &self.passages {
@@ -137,7 +137,7 @@ impl OrderTracker {
     }
 }
 
-/// `others`: those of the ring that are no waits.
+/// `others`: those of the ring that are not waits.
 fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
     let of = |these: &[&Passage], span: &dyn Fn(&Passage) -> Option<(u64, u64)>| {
         let mut spans: Vec<_> = these.iter().filter_map(|p| span(p)).collect();
@@ -192,7 +192,7 @@ struct Lost {
     max_displacement: u64,
 }
 
-/// Of two rings, or more of each.
+/// With two rings or more.
 fn sum(a: Order, b: Order) -> Order {
     let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     let delivery = |a: Delivery, b: Delivery| Delivery {
@@ -225,20 +225,20 @@ fn sum(a: Order, b: Order) -> Order {
     }
 }
 
-/// How many of the (from, to) overtook another. Leaves them in the order of `to`.
+/// Number of (from, to) that overtook another. Leaves them in the order of `to`.
 fn inversions(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable_by_key(|(from, to)| (*to, *from));
     overtook(spans.iter().rev().map(|span| (*span, ()))).count() as u64
 }
 
-/// What is noted of those of the (from, to) that overtook another.
+/// The notes of those (from, to) that overtook another.
 fn overtakers<T: Copy>(spans: &mut [((u64, u64), T)]) -> impl Iterator<Item = T> {
     spans.sort_unstable_by_key(|((from, to), _)| (*to, *from));
     overtook(spans.iter().rev().copied())
 }
 
-/// From the last `to` backwards: one overtook if any after it has an earlier `from`. Among those of one `to`, the latest `from` is looked
-/// at first: equal stamps overtake nobody.
+/// From the last `to` backwards: one overtook if any after it has an earlier `from`. With equal `to`, the latest `from` comes
+/// first: equal stamps do not overtake.
 fn overtook<T>(backwards: impl Iterator<Item = ((u64, u64), T)>) -> impl Iterator<Item = T> {
     let mut earliest = u64::MAX;
     backwards.filter_map(move |((from, _), noted)| {
@@ -248,9 +248,9 @@ fn overtook<T>(backwards: impl Iterator<Item = ((u64, u64), T)>) -> impl Iterato
     })
 }
 
-/// How many of the (from, to) were overtaken by another. Leaves them in the order of `to`.
+/// Number of (from, to) that were overtaken. Leaves them in the order of `to`.
 fn overtaken(spans: &mut [(u64, u64)]) -> u64 {
-    // The other way round: any before it has a later `from`. Of those of one `to`, the earliest `from` stands first.
+    // Mirrored: any before it has a later `from`. With equal `to`, the earliest `from` comes first.
     spans.sort_unstable_by_key(|(from, to)| (*to, *from));
     let (mut latest, mut overtaken) = (0, 0);
     for same in spans.chunk_by(|a, b| a.1 == b.1) {
@@ -260,7 +260,7 @@ fn overtaken(spans: &mut [(u64, u64)]) -> u64 {
     overtaken
 }
 
-/// The most places that one stands apart in the order of `from` and in that of `to`. Takes them in the order of `to`.
+/// The maximum difference of positions in the order of `from` and in that of `to`. Takes them in the order of `to`.
 fn displacement(spans: &[(u64, u64)]) -> u64 {
     let mut by_from: Vec<usize> = (0..spans.len()).collect();
     by_from.sort_by_key(|i| spans[*i]);

@@ -1,20 +1,20 @@
-//! Where in the kernel a sample counts for: one place for each stack.
+//! The place in the kernel to which a sample is attributed: one place per stack.
 //!
-//! **The rule**: from the innermost function outwards, the first one that a table knows decides. So what counts is what the
-//! code does, not on whose behalf: a copy within task work is `copy`, a wake-up within a driver's interrupt is
-//! `wake_up_and_scheduling`. Helpers that serve everybody (locks, lists, allocators, RCU, `io_read`, which both submission
-//! and task work call) are in no table: they count for who called them. Every way into the kernel is in a table, so a
-//! search never passes from an interrupt to what it interrupted.
+//! **The rule**: from the innermost function outwards, the first one in a table decides. So the code counts,
+//! not its caller: a copy within task work is `copy`, a wake-up within a driver's interrupt is
+//! `wake_up_and_scheduling`. Shared helpers (locks, lists, allocators, RCU, `io_read`, which both submission
+//! and task work call) are in no table: they count for their caller. Every entry to the kernel is in a table, so a
+//! search never passes from an interrupt to the interrupted code.
 //!
-//! Tables hold names and prefixes. A name beats a prefix, a longer prefix a shorter one. Leading underscores and what
-//! compilers append (`.constprop.0`, `.isra.0`, `.cold`) are left off first.
+//! Tables contain names and prefixes. A name takes precedence over a prefix, a longer prefix over a shorter one. Leading underscores and
+//! compiler suffixes (`.constprop.0`, `.isra.0`, `.cold`) are removed first.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use iotrail_schema::place::Place;
 
-/// What makes a function count for a place. Names are without leading underscores.
+/// Functions that belong to a place. Names are without leading underscores.
 struct Rule {
     place: Place,
     /// Whole names.
@@ -22,10 +22,10 @@ struct Rule {
     prefixes: &'static [&'static str],
 }
 
-/// Each rule's reason stands above it.
+/// The comment above each rule gives its reason.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    // The calls that hand requests over, and the frames around a request's start. `io_issue_sqe`, `io_read`,
+    // Calls that submit requests, and the frames around a request's start. `io_issue_sqe`, `io_read`,
     // `__io_submit_flush_completions` are left out: task work calls them too. Completions posted inline count here.
     Rule {
         place: Place::Submit,
@@ -53,7 +53,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["copy_to_user", "copy_from_user", "copy_user_", "get_user_", "put_user_", "copy_to_iter_", "copy_from_iter_"],
     },
-    // fs/, mm/filemap.c, and what a system call does on the way there. A block device opened as a file is one here
+    // fs/, mm/filemap.c, and their system calls. A block device opened as a file is included
     // (`blkdev_`, block/fops.c); pipes and event files too.
     Rule {
         place: Place::FileSystem,
@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
             "throtl_", "ioc_", "dm_", "md_", "raid", "submit_bio_", "update_io_ticks", "disk_",
         ],
     },
-    // Drivers of disks and network cards by their own prefixes, and what maps memory for a device.
+    // Drivers of disks and network cards by their own prefixes, and DMA mapping.
     Rule {
         place: Place::Driver,
         names: &[
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
             "mlx5e_", "ixgbe_", "i40e_", "ice_", "igb_", "e1000_", "ena_", "gve_", "bnxt_", "veth_", "xennet_", "netvsc_", "blkfront_",
         ],
     },
-    // net/, and what the socket calls do there. Loopback stands for no device, so it is not a driver.
+    // net/, and the socket calls. Loopback has no device, so it is not a driver.
     Rule {
         place: Place::Network,
         names: &[
@@ -125,7 +125,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["gup_", "get_user_pages", "pin_user_pages", "unpin_user_", "try_grab_", "shrink_", "flush_tlb_mm", "iov_iter_extract_"],
     },
-    // Loops that look: they take a CPU whether there is work or not.
+    // Polling loops: they use a CPU whether there is work or not.
     Rule {
         place: Place::Poll,
         names: &["io_sq_thread", "io_sq_tw", "io_do_iopoll", "io_iopoll_check", "io_iopoll_try_reap_events", "io_uring_classic_poll",
@@ -179,7 +179,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["seccomp_", "secure_computing"],
     },
-    // The ways in by interrupt, softirqs, and the kernel's timers and RCU that run from them.
+    // Entries by interrupt, softirqs, and the kernel's timers and RCU that run from them.
     Rule {
         place: Place::Interrupt,
         names: &[
@@ -215,7 +215,7 @@ const RULES: &[Rule] = &[
         names: &["trace_call_bpf", "perf_tp_event", "perf_swevent_event", "trace_buffer_lock_reserve", "ring_buffer_lock_reserve"],
         prefixes: &["bpf_", "traceiter_", "perf_trace_", "perf_syscall_", "trace_event_", "ftrace_"],
     },
-    // Under the idle task's loop, whatever no other table takes.
+    // Functions under the idle task's loop that are in no other table.
     Rule {
         place: Place::Idle,
         names: &["do_idle", "cpu_startup_entry", "start_secondary", "rest_init", "default_idle", "default_idle_call", "poll_idle",
@@ -224,7 +224,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// A function without what compilers append to it, and without leading underscores.
+/// A function without compiler suffixes and leading underscores.
 pub(crate) fn base(function: &str) -> &str {
     let end = function.find('.').unwrap_or(function.len());
     function[..end].trim_start_matches('_')
@@ -246,7 +246,7 @@ fn tables() -> &'static Tables {
     })
 }
 
-/// The place of one function; `None`: it counts for who called it.
+/// The place of one function; `None`: it counts for its caller.
 pub(crate) fn of_function(function: &str) -> Option<Place> {
     let (tables, base) = (tables(), base(function));
     let by_prefix = || tables.prefixes.iter().find(|(p, _)| base.starts_with(p)).map(|(_, place)| *place);
@@ -258,15 +258,15 @@ pub(crate) fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
     frames.iter().find_map(|f| of_function(f.as_ref())).unwrap_or(Place::Other)
 }
 
-/// How many of the innermost frames are an interrupt's, up to the entry that it came by; all of them where there is no entry
-/// (the stack is the interrupt's alone).
+/// Number of innermost frames that belong to an interrupt, up to its entry; all of them without an entry
+/// (the stack is only the interrupt's).
 pub fn interrupted<S: AsRef<str>>(frames: &[S]) -> usize {
     let entry = |f: &&S| super::entry::of_symbol(f.as_ref()).is_some();
     let Some(first) = frames.iter().position(|f| entry(&f)) else { return frames.len() };
     first + frames[first..].iter().take_while(entry).count()
 }
 
-/// The outermost frame that runs task work; `None`: the stack is not under it.
+/// The outermost frame that runs task work; `None`: not under task work.
 pub fn task_work<S: AsRef<str>>(frames: &[S]) -> Option<usize> {
     let runs = |f: &S| {
         let runners =

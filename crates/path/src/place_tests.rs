@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Stacks as Linux 6.18 gave them, innermost function first, each with the place that a reader of the kernel's source gave it.
+/// Stacks of Linux 6.18, innermost function first, each with the place assigned by reading the kernel's source.
 const RECORDED: &str = include_str!("place_stacks.txt");
 
 #[test]
@@ -30,7 +30,7 @@ fn the_innermost_function_that_a_table_knows_decides() {
         // The same io_read under submission, and under task work.
         (Place::Submit, "io_read io_issue_sqe io_submit_sqes"),
         (Place::TaskWork, "io_read io_issue_sqe io_req_task_submit tctx_task_work_run"),
-        // What an interrupt came upon does not matter.
+        // The interrupted code does not matter.
         (Place::Interrupt, "_raw_spin_lock asm_sysvec_apic_timer_interrupt _copy_to_iter filemap_read"),
         (Place::Ipi, "irqentry_exit_to_user_mode asm_sysvec_reschedule_ipi"),
         (Place::Ipi, "native_smp_send_reschedule try_to_wake_up"),
@@ -104,7 +104,7 @@ fn names_are_unique_and_without_prefixes() {
         assert!(seen.insert(name), "{name} stands twice");
         assert_eq!(base(name), *name);
     }
-    // A name that its own rule's prefix takes anyway says nothing.
+    // A name that its own rule's prefix covers is redundant.
     for rule in RULES {
         for name in rule.names {
             assert!(

@@ -1,32 +1,32 @@
-//! How long completions lay in the completion queue: *posted* → *reaped*. The program takes them out without telling anybody; so each
-//! has two bounds, by the last look that found it there and the first that did not (`probe/bpf/reap.h`).
+//! Time of completions in the completion queue: *posted* → *reaped*. No event reports the reap, so each
+//! has two bounds, from the last sample that found it there and the first that did not (`probe/bpf/reap.h`).
 
 use iotrail_schema::trace_record::{Depth, Reaping};
 use iotrail_stats::durations::Durations;
 
-/// From here on a completion lay there long. No tick of any kernel is longer, and so it was seen there more than once; no batch that is
-/// worked through before the next look takes so long.
+/// Completions that stayed this long count as late. No kernel's tick is longer, so they were sampled more than once; no batch that is
+/// processed before the next reap takes so long.
 pub(crate) const LONG_NS: u64 = 10_000_000;
 
-/// One completion that was looked at. CLOCK_MONOTONIC.
+/// One sampled completion. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CqResidence {
-    /// `None`: a ring that has no number.
+    /// `None`: a ring without a number.
     pub ring: Option<u32>,
     pub posted_ns: u64,
-    /// The last time that it was seen to lie there.
+    /// The last time at which it was observed in the queue.
     pub not_yet_ns: u64,
-    /// The first time that it was seen to be gone; `None`: it never was.
+    /// The first time at which it was observed to be gone; `None`: never.
     pub gone_ns: Option<u64>,
-    /// Since when the program had as many completions as it waited for, or waited for none; `None`: it waited for more throughout.
+    /// Time since which the program had as many completions as it waited for, or did not wait; `None`: it waited for more throughout.
     pub due_ns: Option<u64>,
-    /// Of its time there, while the program's thread waited for a CPU, as far as that was seen.
+    /// The part of its time there in which the program's thread waited for a CPU, as far as observed.
     pub starved_ns: u64,
-    /// How many completions it stands for.
+    /// Its weight.
     pub weight: u32,
     /// Completions in the queue when it was posted, itself included.
     pub depth: u32,
-    /// The most that were seen there up to its end.
+    /// The maximum observed there up to its end.
     pub deepest: u32,
     pub cq_entries: u32,
 }
@@ -36,14 +36,14 @@ impl CqResidence {
         self.not_yet_ns.saturating_sub(self.posted_ns)
     }
 
-    /// Of that, while the program did not wait for more, nor its thread for a CPU.
+    /// Of that, the time in which the program did not wait for more, and its thread did not wait for a CPU.
     fn left_ns(&self) -> u64 {
         let free_ns = self.due_ns.map_or(0, |due_ns| self.not_yet_ns.saturating_sub(due_ns.max(self.posted_ns)));
         free_ns.saturating_sub(self.starved_ns)
     }
 }
 
-/// Some of the completions looked at, and what they stand for.
+/// Some of the sampled completions, and the sum of their weights.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     completions: u64,
@@ -62,7 +62,7 @@ impl Part {
     }
 }
 
-/// What is known of many.
+/// Statistics of many.
 #[derive(Debug, Clone, Default)]
 pub struct Stays {
     at_least: Durations,
@@ -110,7 +110,7 @@ impl Stays {
         self.deepest = self.deepest.max(other.deepest);
     }
 
-    /// `None`: none was looked at.
+    /// `None`: none was sampled.
     pub fn record(&self) -> Option<Reaping> {
         let depth = self.depth.delay()?;
         let ends = |of: &Durations| of.latency(1).mean_ci95;
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn what_lies_there_while_the_program_waits_for_more_is_not_left_there() {
-        // It had what it waited for 20 ms before; then it took it; or never had it.
+        // It had as many as it waited for 20 ms before; then it reaped them; or never had them.
         let r = of(&[stay(180, Some(181), Some(160)), stay(165, Some(166), Some(160)), stay(300, Some(301), None)]);
         assert_eq!((r.completions, r.left_long), (3, 1));
-        // As far as the histogram tells.
+        // Within the resolution of the histogram.
         let about = |ns: Option<u64>, ms: u64| ns.is_some_and(|ns| ns.abs_diff(ms * MS) <= ms * MS / 1000);
         assert!(about(r.at_least_ns.max, 200) && about(r.left_ns.max, 20), "{r:?}");
     }

@@ -1,5 +1,5 @@
-//! How long a completion that could be delivered waited for its submitter to get a CPU: a part of delivery. The submitter was awake, or
-//! had just been woken for it, and its CPU ran something else. Pure.
+//! Time for which a completion that could be delivered waited until its submitter had a CPU: a part of delivery. The submitter was runnable, or
+//! had just been woken for it, and another thread had its CPU. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use iotrail_schema::runnable::{HadCpu, Runnable};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 
-/// A wait of this length is told apart. A wake-up of a thread whose CPU is free takes some 10 µs, in a virtual machine 50; a CPU that has to be
-/// waited for is given away by the scheduler in slices of 0.7 ms and more. Shorter waits are mostly wake-ups.
+/// A wait of this length counts. Waking a thread on a free CPU takes about 10 µs, in a virtual machine 50. A busy CPU is
+/// released by the scheduler in slices of 0.7 ms or more. Shorter waits are mostly wake-ups.
 pub const LONG_NS: u64 = 100_000;
 
-/// Threads that are told of.
+/// Maximum listed threads.
 const TOLD: usize = 5;
 
-/// Threads that are kept: they may come and go by the thousand. Whoever is met later counts as nobody who is known.
+/// Maximum kept threads: a program may create thousands. Later ones count as unknown.
 const KEPT: usize = 256;
 
-/// Sums over followed completions, each as often as it stands for.
+/// Weighted sums over traced completions.
 #[derive(Debug, Clone, Default)]
 pub struct Waited {
     completions: u64,
     weight: u64,
     sum: u128,
     delivery: u128,
-    /// Of `sum`, behind other threads.
+    /// The part of `sum` behind other threads.
     others: u128,
-    /// Those of them that waited long, and what they stand for.
+    /// Those with a long wait, and the sum of their weights.
     long: u64,
     long_weight: u64,
     delays: Durations,
@@ -129,11 +129,11 @@ mod tests {
         let ns = |meanwhile, woken, running| trail(meanwhile, woken, running).runnable_ns();
         assert_eq!(ns(sleeping(9), Some(150), Some(550)), Some(400_000), "from its wake-up on");
         assert_eq!(ns(runnable(0), None, Some(550)), Some(450_000), "from ready on");
-        // Stamped as ready a moment before it was woken.
+        // Stamped as ready just before it was woken.
         assert_eq!(ns(runnable(0), Some(101), Some(550)), Some(449_000));
         let running = Some(Meanwhile::Running { cpu: 0 });
         assert_eq!(ns(running.clone(), None, Some(50)), Some(0), "it had its CPU all the time");
-        // It lost it, and what it did in between was not seen; or nothing is known.
+        // It lost the CPU, and its activity in between was not observed; or nothing is known.
         assert_eq!(ns(running.clone(), None, Some(550)), None);
         assert_eq!(ns(running, None, None), None);
         assert_eq!(ns(sleeping(9), None, Some(550)), None);
@@ -156,12 +156,12 @@ mod tests {
             take(trail(sleeping(9), Some(150), Some(550)));
         }
         take(RequestTrace { weight: 10, ..trail(Some(Meanwhile::Running { cpu: 0 }), None, Some(50)) });
-        // It got another CPU than its last one.
+        // It got a different CPU than its last one.
         take(RequestTrace { weight: 2, ..trail(runnable(1), None, Some(1_100)) });
         let r = waited.record(1).unwrap();
         assert_eq!((r.completions, r.mean_ns), (12, (10.0 * 400e3 + 2.0 * 1e6) / 22.0));
         assert_eq!((r.delivery_ns, r.long, r.long_share), (2_900_000.0, 11, 12.0 / 22.0));
-        // As a histogram of three digits has it.
+        // With the three digits of the histogram.
         assert_eq!(r.delay_ns.max.map(|ns| ns / 1_000), Some(1_000));
         let by: Vec<_> = r.by.iter().map(|b| (b.tid, b.comm.as_deref(), (b.share * 6.0).round())).collect();
         assert_eq!(by, [(Some(9), Some("hog"), 4.0), (None, None, 2.0)]);

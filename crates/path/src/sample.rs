@@ -1,4 +1,4 @@
-//! A sample of what a CPU ran, and what many of them say together.
+//! Samples of the code that a CPU ran, and their sums.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use iotrail_schema::place::Place;
 /// Equal samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// 0: the CPU was idle, or in an interrupt that came while it was.
+    /// 0: the CPU was idle, or in an interrupt from idle.
     pub tgid: u32,
     /// The thread's name; empty for idle.
     pub comm: String,
@@ -29,7 +29,7 @@ impl Sample {
         self.tgid == 0
     }
 
-    /// The one place that it counts for.
+    /// The only place to which it is attributed.
     pub fn place(&self) -> Place {
         match &self.stack {
             Stack::User => Place::User,
@@ -49,7 +49,7 @@ impl Sample {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     pub by_place: BTreeMap<Place, u64>,
-    /// Innermost functions of what no table knows, the most frequent first.
+    /// Innermost functions that are in no table, the most frequent first.
     pub unplaced: Vec<(String, u64)>,
 }
 

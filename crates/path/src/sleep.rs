@@ -1,4 +1,4 @@
-//! What a sleeping thread waits for, by the functions on its kernel stack.
+//! The reason why a thread sleeps, from the functions on its kernel stack.
 //!
 //! **The rule**: three passes over the stack, each from the innermost function outwards. The first pass looks for functions that name
 //! one cause; the second for functions that serve many callers, such as a mutex. The third looks for functions that are on many stacks, and
@@ -6,7 +6,7 @@
 //! 6.1; and callers of a lock, since the kernel leaves the functions of `.sched.text` (`rwsem_down_write_slowpath`, `down_write`,
 //! `__mutex_lock`) out of a sleeper's stack. With one pass, fdatasync(2) would be a synchronous bio.
 //!
-//! Names are without what compilers append (`.constprop.0`). They are of 6.1 to 7.3; those of 6.18 were seen on stacks.
+//! Names are without compiler suffixes (`.constprop.0`). They are from 6.1 to 7.3; those of 6.18 were checked on stacks.
 
 use iotrail_schema::account::Reason;
 
@@ -109,7 +109,7 @@ const PASSES: [&[Rule]; 3] = [
     ],
 ];
 
-/// Functions of the scheduler and of waiting in general: all sleeps have some of them on their stacks.
+/// Functions of the scheduler and of waiting in general: every sleep has some of them on its stack.
 const SCHEDULER: [&str; 26] = [
     "__schedule",
     "__schedule_loop",
@@ -155,7 +155,7 @@ pub fn reason(stack: &[&str]) -> Option<Reason> {
         .or_else(|| first().map(|function| innermost(function).unwrap_or_else(|| Reason::Function((*function).into()))))
 }
 
-/// The one cause that a call can wait for, unless it sleeps uninterruptibly.
+/// The only reason that a call can wait for, unless it sleeps uninterruptibly.
 pub fn reason_of_call(syscall: &str) -> Option<Reason> {
     Some(match syscall {
         "io_uring_enter" => Reason::UringCompletions,

@@ -1,4 +1,4 @@
-//! Keeps the slowest of what comes by: a flight recorder that costs no storage, however long it flies.
+//! Keeps the slowest trails: a flight recorder with constant memory.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::multishot::Multishot;
 use iotrail_schema::trail::RequestTrace;
 
-/// What *slow* means.
+/// The definition of slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// posted − submitted
@@ -15,18 +15,18 @@ pub enum By {
     Delay,
 }
 
-/// A trail that was kept.
+/// A kept trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowRequest {
     pub trail: RequestTrace,
     /// See [`Multishot::is_later`].
     pub later: bool,
-    /// What it was ranked by: the latency or the delivery delay.
+    /// Its rank: the latency or the delivery delay.
     pub slowness_ns: u64,
     number: u64,
 }
 
-/// The least slow is the greatest, so that a heap gives it away first; of equals, the one that came last.
+/// The least slow is the maximum, so that a heap drops it first; with equal values, the last one.
 impl Ord for SlowRequest {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.slowness_ns, self.number).cmp(&(self.slowness_ns, other.number))
@@ -39,7 +39,7 @@ impl PartialOrd for SlowRequest {
     }
 }
 
-/// The `k` slowest trails of all that were offered. Memory: `k` trails, and [`Multishot`]'s.
+/// The `k` slowest of all trails. Memory: `k` trails, and [`Multishot`]'s.
 #[derive(Debug)]
 pub struct Slowest {
     k: usize,
@@ -54,14 +54,14 @@ impl Slowest {
         Self { k, by, offered: 0, heap: BinaryHeap::new(), multishot: Multishot::default() }
     }
 
-    /// Looks at one trail, in the order of posting; it is cloned only if it is kept. What has no slowness is not: without
-    /// *ready* there is no delivery delay, and a later completion has no latency, for which its delivery delay stands in.
+    /// Takes one trail, in the order of posting; it is cloned only if it is kept. A trail without a rank is not kept: without
+    /// *ready* there is no delivery delay, and a later completion has no latency, so its delivery delay is used.
     pub fn offer(&mut self, trail: &RequestTrace) {
         let later = self.multishot.is_later(trail);
         self.rank(trail, later);
     }
 
-    /// The same of one that is known to be a [later](Multishot::is_later) completion.
+    /// The same for a known [later](Multishot::is_later) completion.
     pub fn offer_later(&mut self, trail: &RequestTrace) {
         self.rank(trail, true);
     }
@@ -81,7 +81,7 @@ impl Slowest {
         self.heap.push(SlowRequest { trail: trail.clone(), later, slowness_ns, number });
     }
 
-    /// The slowest first; of equals, the one that came first.
+    /// The slowest first; with equal values, the first one first.
     pub fn into_sorted(self) -> Vec<SlowRequest> {
         self.heap.into_sorted_vec()
     }
@@ -160,7 +160,7 @@ mod tests {
             s.offer(&t);
         }
         let all: Vec<_> = s.into_sorted().into_iter().map(|k| (k.trail.latency_ns(), k.later)).collect();
-        // The request is over with its last completion: what comes then under its number is another.
+        // The request ended with its last completion: a later one with its number belongs to another request.
         assert_eq!(all, [(1_234, false), (1_001, false), (30, false), (5_009, true), (9_002, true)]);
     }
 }

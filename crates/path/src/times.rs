@@ -1,5 +1,5 @@
-//! Sums over followed completions: latencies, the stages that they consist of, and how late each vehicle delivered. Each completion
-//! counts as often as it stands for ([`RequestTrace::weight`]). Pure.
+//! Sums over traced completions: latencies, their stages, and the delays of each delivery path. Each completion
+//! counts with its weight ([`RequestTrace::weight`]). Pure.
 
 use std::collections::BTreeMap;
 
@@ -22,22 +22,22 @@ pub struct Times {
     latency: Durations,
     /// The same of the delivery delays of those with all stages.
     delays: Durations,
-    /// How many have *queued*.
+    /// Number with *queued*.
     pub with_queued: u64,
-    /// How long submitters waited for a CPU, of those with all stages; `None`: of none of them it is known.
+    /// Time for which submitters waited for a CPU, of those with all stages; `None`: unknown for all of them.
     runnable: Option<Box<Waited>>,
     spans: Spans,
-    /// Those that are no waits,
+    /// Requests that are not waits,
     kept: Sums,
-    /// those with a poll, by how long it was armed: which of them are waits is known when all are there,
+    /// requests with a poll, by the time for which it was armed: the waits among them are known only at the end,
     armed: BTreeMap<u8, Sums>,
     /// and the waits.
     waits: Sums,
-    /// Those that were handed to io-wq, however often, a multishot request's included.
+    /// Requests that were handed to io-wq, any number of times, including multishot requests.
     pub handed_over: Stratum,
 }
 
-/// Sums over completions, each as often as it stands for: in nanoseconds.
+/// Weighted sums over completions, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 struct Sums {
     completions: u64,
@@ -62,7 +62,7 @@ struct Stages {
     queued: Queued,
 }
 
-/// The same over those of them of which *queued* was seen.
+/// The same over those with an observed *queued*.
 #[derive(Debug, Clone, Copy, Default)]
 struct Queued {
     completions: u64,
@@ -102,12 +102,12 @@ impl Times {
         self.spans.latency.take(waits::power(latency_ns), weight);
     }
 
-    /// What is known of how long they take and wait.
+    /// Statistics of their durations and waits.
     pub fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// Tells the waits from the others.
+    /// Separates waits from the others.
     pub fn settle(&mut self, limit: Limit) {
         for (power, sums) in std::mem::take(&mut self.armed) {
             let to = if limit.is_wait(Some(power)) { &mut self.waits } else { &mut self.kept };
@@ -135,13 +135,13 @@ impl Times {
         }
     }
 
-    /// What means are of: all but the waits; where there is nothing else, these.
+    /// Basis of the means: all but the waits; if there are no others, the waits.
     fn of_means(&self) -> Vec<&Sums> {
         let kept: Vec<&Sums> = std::iter::once(&self.kept).chain(self.armed.values()).collect();
         if kept.iter().any(|sums| sums.completions > 0) { kept } else { vec![&self.waits] }
     }
 
-    /// Quantiles, least and greatest are of all; the mean is of those that are no waits.
+    /// Quantiles, minimum and maximum cover all; the mean covers those that are not waits.
     ///
     /// `one_in`: as of [`Durations::latency`].
     pub fn latency(&self, one_in: u32) -> Latency {
@@ -165,7 +165,7 @@ impl Times {
     /// `one_in`: as of [`Durations::latency`]. `None`: there are none.
     pub fn waits(&self, one_in: u32) -> Option<Waits> {
         let Sums { completions, weight, latency, .. } = &self.waits;
-        // Each stands for itself or for `one_in`, unless it was traced in a window.
+        // Each has weight 1 or `one_in`, unless it was traced in a window.
         let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
         let some = |n: u64| (n, n as f64);
         let taken = Stratum { whole: some(completions - sampled), sampled: some(sampled) };
@@ -203,7 +203,7 @@ impl Times {
 }
 
 impl Sums {
-    /// Its stages, where all are known.
+    /// Its stages, if all are known.
     fn take(&mut self, trail: &RequestTrace) -> Option<trail::Stages> {
         self.take_latency(trail.latency_ns(), trail.weight);
         self.divisions.take(trail);
@@ -280,12 +280,12 @@ impl Stages {
     }
 }
 
-/// Delivery delays by what carried the completion.
+/// Delivery delays by delivery path.
 #[derive(Debug, Clone, Default)]
 pub struct Delays(BTreeMap<(DeliveryPath, Option<String>), Durations>);
 
 impl Delays {
-    /// A completion of which *ready* was not seen has no delay, and is not taken.
+    /// A completion without an observed *ready* has no delay, and is not taken.
     pub fn take(&mut self, trail: RequestTrace) {
         if let Some(delay) = trail.delay_ns() {
             self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay, trail.weight);
@@ -298,13 +298,13 @@ impl Delays {
         }
     }
 
-    /// The exact counts, with the delays of those that were followed.
+    /// The exact counts, with the delays of the traced ones.
     pub fn beside(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
         let delay = |c: &DeliveryPathCount| self.0.get(&(c.vehicle, c.detail.clone().map(Into::into)))?.delay();
         counts.iter().map(|c| DeliveryPathCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
     }
 
-    /// Whatever their detail.
+    /// For any detail.
     pub fn by_vehicle(&self) -> BTreeMap<DeliveryPath, Durations> {
         let mut sum: BTreeMap<DeliveryPath, Durations> = BTreeMap::new();
         for ((vehicle, _), delays) in &self.0 {
@@ -313,7 +313,7 @@ impl Delays {
         sum
     }
 
-    /// Of all vehicles.
+    /// Of all delivery paths.
     pub fn all(&self) -> Durations {
         let mut sum = Durations::default();
         self.0.values().for_each(|delays| sum.add(delays));

@@ -1,19 +1,19 @@
-//! Waits: requests that are kept open until something comes (a wake-up, a timer, a peer that is idle), and so much longer than the
-//! others of their ring that the mean latency, its stages, what is in flight and the order of submission say nothing of these. What is
-//! one is told here and nowhere else; `docs/tracing.md`, "Waits", has the same in words.
+//! Waits: requests that are pending until an event comes (a wake-up, a timer, an idle peer), and so much longer than the
+//! others of their ring that the mean latency, its stages, the requests in flight and the order of submission would be meaningless. Only
+//! this module decides which requests are waits; `docs/tracing.md`, "Waits", describes the rule.
 
 use std::collections::BTreeMap;
 
 use iotrail_schema::opcode::{WAITS, is};
 use iotrail_schema::trail::{Course, RequestTrace};
 
-/// A tenth of a ring's requests: what is less is not what the ring is for.
+/// A tenth of a ring's requests: a smaller share is not the ring's main purpose.
 const SHARE: u64 = 10;
 
-/// Followed requests without which no median is told of: as many as a median needs.
+/// Minimum traced requests for a median.
 const LEAST: u64 = 10;
 
-/// Two to this is the multiple of a median from which on a request is none of those that the median is of: 128.
+/// Exponent of two of the multiple of a median at which a request is a wait: 128.
 const FAR: u8 = 7;
 
 /// The power of two below a time.
@@ -21,21 +21,21 @@ pub(crate) fn power(ns: u64) -> u8 {
     ns.max(1).ilog2() as u8
 }
 
-/// The power of two of how long a poll was armed for a request before that was ready; `None`: none was, or it was not seen.
+/// The power of two of the time for which a poll was armed before the request was ready; `None`: no poll, or not observed.
 pub(crate) fn armed(trail: &RequestTrace) -> Option<u8> {
     let polled = trail.course == Course::Poll || trail.opcode == "poll_add";
     let ready = trail.ready.filter(|_| polled)?;
     Some(power(ready.ns.checked_sub(trail.submitted.ns)?))
 }
 
-/// How often each power of two was seen.
+/// Number of times of each power of two.
 #[derive(Debug, Clone, Default)]
 pub struct Powers(BTreeMap<u8, Sampled>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Sampled {
     requests: u64,
-    /// What they stand for.
+    /// The sum of their weights.
     weight: u64,
 }
 
@@ -58,7 +58,7 @@ impl Powers {
         self.0.values().map(|seen| seen.weight).sum()
     }
 
-    /// The power that the median has.
+    /// The power of the median.
     fn median(&self) -> Option<u8> {
         if self.0.values().map(|seen| seen.requests).sum::<u64>() < LEAST {
             return None;
@@ -72,12 +72,12 @@ impl Powers {
     }
 }
 
-/// Which of one ring's requests of one operation are waits.
+/// The limits of one ring's requests of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Limit {
     #[default]
     None,
-    /// Those for which a poll was armed as long as this power of two, or longer.
+    /// A request is a wait if a poll was armed for this power of two or longer.
     From(u8),
     All,
 }
@@ -92,7 +92,7 @@ impl Limit {
     }
 }
 
-/// What is known of one ring's requests of one operation: their latencies, and of those with a poll how long it was armed.
+/// Latencies of one ring's requests of one operation, and the time armed for those with a poll.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
     pub latency: Powers,
@@ -119,9 +119,9 @@ pub fn limits<'a>(ring: impl Iterator<Item = (&'a String, &'a Spans)>) -> BTreeM
         if is(opcode, WAITS) && works {
             return Limit::All;
         }
-        // Many that wait alike are compared with one another: a server's receives, say.
+        // Requests with similar waits are compared with one another: a server's receives, for example.
         let median = if is_much(spans.armed.weight()) { spans.armed.median() } else { all.median() };
-        // More than so many times any time of that power.
+        // More than this multiple of any time of that power.
         median.map_or(Limit::None, |power| Limit::From(power + 1 + FAR))
     };
     by_opcode.into_iter().map(|(opcode, spans)| (opcode.clone(), limit(opcode, spans))).collect()
@@ -135,7 +135,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// So many requests that took so long; `armed`: in a poll.
+    /// This many requests with this latency; `armed`: in a poll.
     fn spans(requests: &[(u64, u64, bool)]) -> Spans {
         let mut spans = Spans::default();
         for &(n, ns, armed) in requests {
@@ -162,9 +162,9 @@ mod tests {
     fn a_wake_up_beside_short_reads() {
         let limits = of(&[("read", spans(&[(5_000, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert!(waits(&limits, "read", 5_000 * MS));
-        // Within 128 times the median none is, and from 256 times on all are.
+        // Within 128 times the median none is a wait, and from 256 times on all are.
         assert!(!waits(&limits, "read", 90_000 * 128) && waits(&limits, "read", 90_000 * 256));
-        // A disk that stalls is no wait: no poll was armed.
+        // A stalled disk is not a wait: no poll was armed.
         assert!(!limits["read"].is_wait(None));
     }
 
@@ -188,7 +188,7 @@ mod tests {
         let limits = of(&[("timeout", spans(&[(100, 9 * MS, false)])), ("read", spans(&[(100, 90_000, false)]))]);
         assert_eq!((limits["timeout"], limits["timeout"].is_wait(None)), (Limit::All, true));
         assert_eq!(limits["read"], Limit::From(power(90_000) + 8));
-        // Polls are what this ring is for; one that is open all the time is apart from them.
+        // Polls are the purpose of this ring; one that is pending all the time is separate from them.
         let polls = spans(&[(1_000, 20_000, true), (1, 5_000 * MS, true)]);
         let limits = of(&[("poll_add", polls), ("close", spans(&[(3, 900, false)]))]);
         assert!(!waits(&limits, "poll_add", 20_000) && waits(&limits, "poll_add", 5_000 * MS));

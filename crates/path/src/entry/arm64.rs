@@ -1,12 +1,12 @@
-//! arm64: all interrupts share one entry point, and system calls another one with exceptions (arch/arm64/kernel/entry.S).
+//! arm64: all interrupts share one entry point, and system calls share another with exceptions (arch/arm64/kernel/entry.S).
 //!
-//! What was done in an interrupt decides: the last one that was handled within this entry, by `irq_handler_entry` (the timer has a
-//! line too, `arch_timer`) and `ipi_entry`. System calls and exceptions are told by the function that stands for each
+//! The action in an interrupt decides: the last handler within this entry, by `irq_handler_entry` (the timer has a
+//! line too, `arch_timer`) and `ipi_entry`. System calls and exceptions are identified by their main function
 //! (entry-common.c): `el0_svc`, `el0_da` …
 
 use super::Entry;
 
-/// `el0t_64_irq` and `el0t_64_fiq`; the functions that they call are known by the same names.
+/// `el0t_64_irq` and `el0t_64_fiq`; the functions that they call have the same names.
 pub(super) const SHARED: &[&str] = &[INTERRUPT];
 
 const INTERRUPT: &str = "el0_interrupt";
@@ -30,8 +30,8 @@ pub(super) fn is_system_call(symbol: &str) -> bool {
     symbol == "el0_svc" || symbol == "el0_svc_compat"
 }
 
-/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): what system calls and exceptions enter by, what calls a system call,
-/// what stands for one until its return, and what interrupts enter by; each for 64 bits and for 32. At the end those of the kernel's own
+/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): entries of system calls and exceptions, callers of a system call,
+/// main functions of one until its return, and entries of interrupts; each for 64 bits and for 32. At the end those of the kernel's own
 /// interrupts.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
@@ -44,6 +44,6 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "el1h_64_irq", "el1h_64_fiq",
 ];
 
-/// What `ipi_raise` fires in (arch/arm64/kernel/smp.c), before there was `ipi_send_cpu`: the functions between it and who asks for
+/// Functions around `ipi_raise` (arch/arm64/kernel/smp.c), before `ipi_send_cpu` existed: those between it and the requester of
 /// the IPI.
 pub(super) const IPI_SENDERS: &[&str] = &["smp_cross_call", "smp_send_reschedule"];

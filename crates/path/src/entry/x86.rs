@@ -1,9 +1,9 @@
-//! x86-64: each interrupt has an entry point of its own. `asm_sysvec_*`, `asm_exc_*` and `asm_common_interrupt` since 5.8
+//! x86-64: each interrupt has its own entry point. `asm_sysvec_*`, `asm_exc_*` and `asm_common_interrupt` since 5.8
 //! (DEFINE_IDTENTRY). Under Xen and Hyper-V, and with FRED, many share one.
 
 use super::Entry;
 
-/// Entry points that stand for whatever the hypervisor or the CPU has to say.
+/// Shared entry points of the hypervisor or the CPU.
 ///
 /// `sysvec_xen_hvm_callback` (drivers/xen/events), `exc_xen_hypervisor_callback` (Xen PV), `sysvec_hyperv_callback` (vmbus),
 /// `sysvec_acrn_hv_callback`; `asm_fred_entrypoint_user` (6.9, 14619d912b65).
@@ -32,8 +32,8 @@ pub(super) fn is_system_call(symbol: &str) -> bool {
     ["entry_SYSCALL_", "entry_SYSENTER_", "entry_INT80_", "asm_int80_"].iter().any(|entry| symbol.starts_with(entry))
 }
 
-/// An entry point's symbol tells all.
+/// An entry point's symbol identifies the interrupt.
 pub(super) const FUNCTIONS: &[&str] = &[];
 
-/// There is `ipi_send_cpu`, or `native_smp_send_reschedule`.
+/// `ipi_send_cpu` exists, or `native_smp_send_reschedule`.
 pub(super) const IPI_SENDERS: &[&str] = &[];

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Submitted at 1, 2, 3 …; the places of each at the three later stages, with no worker between the last two.
+/// Submitted at 1, 2, 3 …; the positions of each at the three later stages, with no worker between the last two.
 fn ring(ring: u32, places: &[[u64; 3]]) -> Vec<Passage> {
     let of = |(i, [issued, ready, posted]): (usize, &[u64; 3])| Passage {
         ring,
@@ -46,7 +46,7 @@ fn one_order_from_end_to_end() {
 
 #[test]
 fn where_it_was_lost() {
-    // Reversed by task work: all but the first submitted overtook somebody.
+    // Reversed by task work: all but the first submitted overtook another.
     let reversed = ring(0, &[[0, 0, 3], [1, 1, 2], [2, 2, 1], [3, 3, 0]]);
     assert_eq!(numbers(&reversed), [3, 3, 0, 0, 3]);
     assert_eq!(delivery(&reversed), [4, 0, 3, 3]);
@@ -61,7 +61,7 @@ fn where_it_was_lost() {
     let twice = ring(0, &[[0, 1, 0], [1, 0, 1]]);
     assert_eq!(numbers(&twice), [0, 0, 0, 1, 1]);
     assert_eq!(delivery(&twice), [2, 0, 1, 1]);
-    // The order in which they are handed over is nobody's order.
+    // The order of arrival does not matter.
     let mut shuffled = slow.clone();
     shuffled.reverse();
     assert_eq!(numbers(&shuffled), numbers(&slow));
@@ -118,12 +118,12 @@ fn a_worker_of_the_file_system_is_not_task_work() {
     assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (2, Some(2), 0));
     let d = o.delivery.unwrap();
     assert_eq!((d.inversions, d.by.file_system, d.by.task_work), (2, Some(2), 0));
-    // A read that is ready while the worker is at the write before it overtakes that there.
+    // A read that is ready during the preceding write's worker overtakes the write.
     let mut mixed = ring(0, &[[0, 0, 1], [1, 1, 0]]);
     mixed[0].ended = NonZeroU64::new(2500);
     let o = order(&mixed, true).unwrap();
     assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (1, Some(1), 0));
-    // Where nobody sees the end, it is not known which of the two it was.
+    // If the end is not observed, the stage is unknown.
     let o = order(&ring(0, &[[0, 0, 1], [1, 1, 0]]), false).unwrap();
     assert_eq!((o.by.file_system, o.delivery.unwrap().by.file_system), (None, None));
 }
@@ -147,7 +147,7 @@ fn rings_have_nothing_to_do_with_one_another() {
 
 #[test]
 fn the_order_is_of_those_that_were_followed_in_one_way() {
-    // All in order while all were followed; later two of a sample, turned round.
+    // All in order while all were traced; later two of a sample, reversed.
     let mut all = ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]]);
     let mut sample = ring(0, &[[9, 9, 9], [8, 8, 8]]);
     sample.iter_mut().for_each(|p| p.weight = 100);
@@ -186,7 +186,7 @@ fn a_multishot_requests_completions_have_an_order_of_delivery_alone() {
     let shot =
         |ready: Option<u64>, posted| RequestTrace { ready: ready.map(at), posted: at(posted), more: true, ..trail() };
     let mut all = OrderTracker::default();
-    // The second and third were found by the run that the first one's wake-up had begun; the last overtakes.
+    // The run started by the first one's wake-up found the second and third; the last overtakes.
     for t in [shot(Some(10), 30), shot(None, 31), shot(None, 32), shot(Some(20), 29)] {
         all.take(&t, false);
     }
