@@ -52,7 +52,7 @@ pub fn posix() -> Result<(), Refusal> {
     }
 }
 
-/// Whether a process has a context of native aio, by its rings of events among its mappings; yes where these can't be read.
+/// Whether a process has a context of native aio, by the event rings among its mappings; true if these are unreadable.
 pub fn has_context(tgid: u32) -> bool {
     // A path may be any bytes.
     std::fs::read(format!("/proc/{tgid}/maps"))

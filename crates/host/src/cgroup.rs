@@ -25,12 +25,12 @@ pub(super) fn of_this_process_in(root: &Path) -> Groups {
     groups.and_then(|groups| those_of(&groups, root)).unwrap_or_default()
 }
 
-/// Which groups a process is in, by its number in /proc: for [`of`].
+/// The cgroups of a process, by its PID in /proc: for [`of`].
 pub fn membership(number: u32) -> Option<String> {
     files::text(Path::new(ROOT), format!("proc/{number}/cgroup"))
 }
 
-/// As far as they can be looked at from here.
+/// As far as they are visible from here.
 pub fn of(membership: &str) -> Groups {
     those_of(membership, Path::new(ROOT)).unwrap_or_default()
 }
@@ -46,9 +46,9 @@ fn those_of(groups: &str, root: &Path) -> Option<Groups> {
             continue;
         }
         let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified)) else { continue };
-        // A group outside the mounted part (of a container) can't be looked at.
+        // A group outside the mounted part (of a container) is invisible.
         let Ok(rest) = Path::new(path).strip_prefix(mount_root) else { continue };
-        // So can't one that is shown as `/../x`, above the root of this process's namespace.
+        // So is one that is shown as `/../x`, above the root of this process's namespace.
         if rest.components().any(|c| c == Component::ParentDir) {
             continue;
         }
@@ -87,13 +87,13 @@ impl Groups {
         self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
     }
 
-    /// Time that each group's quota stopped it so far, summed over CPUs, ns; empty if the kernel does not report it.
+    /// Time for which each group's quota throttled it so far, summed over CPUs, ns; empty if the kernel does not report it.
     pub fn throttled_ns(&self) -> Vec<Option<u64>> {
         self.dirs.iter().map(|dir| throttled_ns(dir)).collect()
     }
 }
 
-/// Time that a group was kept off its CPUs so far, summed over them.
+/// Time for which a group was throttled so far, summed over CPUs.
 pub fn throttled_ns(dir: &Path) -> Option<u64> {
     throttled(&files::text(dir, "cpu.stat")?)
 }

@@ -138,7 +138,7 @@ fn running(root: &Path) -> Option<(f64, u32)> {
     let mut fields = text.split_whitespace();
     let average = fields.next()?.parse().ok()?;
     let running: u32 = fields.nth(2)?.split('/').next()?.parse().ok()?;
-    // The one that reads is running itself.
+    // The reading thread is running itself.
     Some((average, running.saturating_sub(1)))
 }
 

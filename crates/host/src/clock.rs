@@ -21,7 +21,7 @@ pub fn monotonic_ns() -> u64 {
     (at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64).wrapping_add_signed(-*OFFSET_NS)
 }
 
-/// This second since 1970, as the machine's clock has it.
+/// Seconds since 1970, by the machine's clock.
 pub fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

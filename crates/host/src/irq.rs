@@ -1,4 +1,4 @@
-//! Interrupts: how many arrived where, from /proc/interrupts, and where each may be delivered.
+//! Interrupts: their counts per CPU, from /proc/interrupts, and their affinity.
 
 use std::fs;
 use std::io::Write;
@@ -159,7 +159,7 @@ impl Interrupts {
     }
 }
 
-/// Where an interrupt may be and is delivered.
+/// Allowed and effective CPUs of an interrupt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
     /// The CPUs that it may go to (smp_affinity_list).

@@ -16,7 +16,7 @@ use iotrail_base::mapping::Mapping;
 const WHOLE: u64 = 1 << 30;
 const WINDOWS: u64 = 64;
 
-/// Shares of the part that was looked at, 0 to 1.
+/// Shares of the checked part, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cached {
     pub resident: f64,
@@ -40,7 +40,7 @@ impl Cache {
         (bytes > 0).then_some(Self { file, bytes })
     }
 
-    /// `None`: only the owner and those who may write are shown (since Linux 5.2, and of cachestat since 6.14).
+    /// `None`: only the owner and users with write permission may see them (since Linux 5.2, and with cachestat since 6.14).
     pub fn look(&self) -> Option<Cached> {
         let page = rustix::param::page_size() as u64;
         let (mut pages, mut resident, mut dirty) = (0, 0, Some(0));

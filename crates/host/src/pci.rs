@@ -52,7 +52,7 @@ pub struct Iommu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub class: Option<u32>,
-    /// The kernel's driver that has it; `None`: none has.
+    /// The kernel driver that is bound to it; `None`: none.
     pub driver: Option<String>,
     /// `None`: no IOMMU is in use for it.
     pub iommu: Option<Iommu>,

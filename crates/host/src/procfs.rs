@@ -1,4 +1,4 @@
-//! The texts of /proc that are read here, and nothing else of it: parsed purely, `None` where they are not as expected.
+//! Parsers of the files of /proc that iotrail reads; `None` if they do not have the expected form.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ impl Stat {
         Self::parse(&text(format!("/proc/{tgid}/stat"))?)
     }
 
-    /// It has ended and was not waited for: it has no hold on anything.
+    /// A zombie: it has exited and has not been reaped, so it uses nothing.
     pub(crate) fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
@@ -55,9 +55,9 @@ impl Stat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub tgid: u32,
-    /// Its numbers, from the PID namespace that this /proc is of inwards to its own.
+    /// Its IDs, from the PID namespace of this /proc inwards to its own.
     pub numbers: Vec<u32>,
-    /// Times that the thread gave its CPU away to wait.
+    /// Voluntary context switches.
     pub voluntary_switches: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ pub fn comm(tgid: u32, tid: u32) -> Option<String> {
     text(format!("/proc/{tgid}/task/{tid}/comm")).map(|name| name.trim_end().to_owned())
 }
 
-/// A process's threads now; empty when it is gone.
+/// A process's current threads; empty if it has exited.
 pub fn threads(tgid: u32) -> Vec<u32> {
     numbers(format!("/proc/{tgid}/task"))
 }
@@ -106,7 +106,7 @@ pub fn processes() -> Vec<u32> {
     numbers("/proc")
 }
 
-/// The children that a process's threads have now. Needs CONFIG_PROC_CHILDREN; empty without.
+/// The current children of a process's threads. Needs CONFIG_PROC_CHILDREN; empty without.
 pub fn children(tgid: u32, threads: &[u32]) -> Vec<u32> {
     let of = |tid| text(format!("/proc/{tgid}/task/{tid}/children")).unwrap_or_default();
     threads.iter().flat_map(|tid| list(&of(tid))).collect()
@@ -122,7 +122,7 @@ pub fn numbers(folder: impl Into<PathBuf>) -> Vec<u32> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A whole file; names in it may be any bytes.
+/// A complete file; names in it may contain any bytes.
 pub fn text(path: impl Into<PathBuf>) -> Option<String> {
     fs::read(path.into()).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -132,7 +132,7 @@ pub fn ticks_to_ns(ticks: u64) -> u64 {
     ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
-/// All processes below `tgid` that are there now, nearest first, by /proc's numbers.
+/// All current descendants of `tgid`, nearest first, by /proc's IDs.
 pub fn descendants(tgid: u32) -> Vec<u32> {
     let mut found = vec![];
     let mut open = vec![tgid];

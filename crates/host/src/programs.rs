@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// The first program of that name that may be run, as execvp(3) looks for it.
+/// The first executable of that name, by the search of execvp(3).
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let name = name.as_ref();
     // The default search path of execvp.

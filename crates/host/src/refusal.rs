@@ -1,9 +1,9 @@
-//! Why the kernel refuses an interface, as text: one errno has several causes, which the machine's settings distinguish.
+//! The reasons of a refused interface as text: one errno has several causes, which the machine's settings distinguish.
 
 use super::kernel::{self, Settings, Version};
 use super::privileges::{Capability, Privileges, Seccomp};
 
-/// A refusal as the user reads it.
+/// A refusal as text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub why: String,
@@ -56,7 +56,7 @@ impl Circumstances {
             libc::ENOSYS if self.older_than((5, 1, 0)) => {
                 Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later; 6.1 for everything here")
             }
-            // From 6.6 on the setting is there where io_uring is built in: then it is the filter that hides it.
+            // From 6.6 on the setting exists if io_uring is built in: then a filter hides it.
             libc::ENOSYS
                 if self.filtered() && (self.settings.io_uring_disabled.is_some() || self.older_than((6, 6, 0))) =>
             {

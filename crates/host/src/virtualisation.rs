@@ -92,8 +92,8 @@ fn by_files(root: &Path) -> Option<String> {
     }
 }
 
-/// A machine of QEMU's that was started without firmware has no DMI, but the device that hands over its configuration. Its own processor
-/// (`-cpu max`), which only software is, names no maker: 0, which Arm keeps for software.
+/// A QEMU machine started without firmware has no DMI, but it has the device that passes its configuration. Its own processor
+/// (`-cpu max`), which exists only in software, names no maker: 0, which Arm reserves for software.
 fn by_device_tree(root: &Path) -> Option<String> {
     let nodes = std::fs::read_dir(root.join("proc/device-tree")).ok()?.flatten();
     let is_qemus = nodes.into_iter().any(|node| node.file_name().to_string_lossy().starts_with("fw-cfg"));

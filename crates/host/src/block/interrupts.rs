@@ -1,4 +1,4 @@
-//! The interrupts that carry a disk's completions.
+//! The interrupts of a disk's completions.
 
 use std::path::{Path, PathBuf};
 

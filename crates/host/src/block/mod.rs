@@ -27,7 +27,7 @@ pub struct Description {
     pub kind: Kind,
     /// Type of the file system; `None` for a device.
     pub filesystem: Option<String>,
-    /// The physical disks; empty where the file is on none (tmpfs, network, overlay) or they can't be found.
+    /// The physical disks; empty if the file is on none (tmpfs, network, overlay) or they cannot be found.
     pub disks: Vec<Disk>,
     /// The devices that take the path's requests: the disks, or devices above them with their own queue (loop).
     pub queues: Vec<Disk>,
@@ -35,10 +35,10 @@ pub struct Description {
     pub layers: Vec<String>,
 }
 
-/// The file's or device's target, as a measurement holds it. With several disks below (RAID, LVM), names are joined
+/// The file's or device's target, in the form of a measurement. With several disks below (RAID, LVM), names are joined
 /// by `+`, queues are summed and interrupts listed together.
 ///
-/// Errors: the path is missing or can't be looked at (wrong input).
+/// Errors: the path is missing or inaccessible (usage error).
 pub fn target(path: &Path) -> Result<Target> {
     describe(path).map(|d| d.target())
 }
@@ -99,7 +99,7 @@ fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[
     }
 }
 
-/// All of them, or nothing: a part of a sum would look measured.
+/// All of them or none: a partial sum would look like a measurement.
 fn summed(values: impl Iterator<Item = Option<u32>>) -> Option<u32> {
     let values: Vec<u32> = values.collect::<Option<_>>()?;
     if values.is_empty() { None } else { Some(values.iter().sum()) }

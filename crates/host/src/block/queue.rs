@@ -25,7 +25,7 @@ pub struct Disk {
     /// The I/O scheduler: `none`, `mq-deadline`, …
     pub scheduler: Option<String>,
     pub logical_block_bytes: Option<u32>,
-    /// Requests that the scheduler (or the queue without one) holds at most.
+    /// Maximum requests held by the scheduler (or by the queue without one).
     pub nr_requests: Option<u32>,
     /// Where completions are steered: 0 nowhere, 1 to the submitter's cache, 2 to the submitter's CPU.
     pub rq_affinity: Option<u32>,

@@ -213,7 +213,7 @@ pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     None
 }
 
-/// Who has the device open: another file system's namespace (the kernel refuses to claim it), or a process.
+/// The user of the device: another file system's namespace (the kernel refuses to claim it), or a process.
 pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
     let nodes: Vec<PathBuf> =
         with_partitions(dir).iter().filter_map(|f| Some(Path::new("/dev").join(name(f)?))).collect();

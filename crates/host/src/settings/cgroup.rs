@@ -14,7 +14,7 @@ use super::roots::{Roots, not_writable, write};
 use crate::cgroup::{Groups, of_this_process_in};
 use iotrail_base::error::{Error, Result};
 
-/// A process that was killed is in its cgroup until it is gone.
+/// A killed process is in its cgroup until it is gone.
 const ENDING: Duration = Duration::from_secs(3);
 
 pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {

@@ -32,7 +32,7 @@ pub struct Device {
     disks: Vec<PathBuf>,
 }
 
-/// The one device that the target's disks belong to.
+/// The single device that the target's disks belong to.
 pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
     let refuse = |what: String| {
         Error::machine(
@@ -166,7 +166,7 @@ pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     }
 }
 
-/// Takes the device from its driver, if it has it, and gives it back with the parameter at `value`.
+/// Unbinds the device from its driver, if bound, and binds it again with the parameter at `value`.
 pub fn rebind(roots: &Roots, r: &Rebinding, value: &str) -> io::Result<()> {
     if is_bound(r) {
         if let Some(user) = user(roots, &r.disks) {
@@ -204,13 +204,13 @@ fn is_bound(r: &Rebinding) -> bool {
     r.driver.join(&r.device).symlink_metadata().is_ok()
 }
 
-/// A device that was unplugged has no driver to go back to.
+/// An unplugged device cannot be bound again.
 fn is_on_the_bus(r: &Rebinding) -> bool {
     let bus = r.driver.parent().and_then(Path::parent);
     bus.is_some_and(|bus| bus.join("devices").join(&r.device).symlink_metadata().is_ok())
 }
 
-/// The parameter is written between taking and giving back, so that a device that is bound under the old value was not
+/// The parameter is written between unbinding and binding, so that a device that is bound under the old value was not
 /// touched, or is as before.
 pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
     let failed = |e: io::Error| Undone::Failed { before: r.old.clone(), cause: cause(&e) };

@@ -1,4 +1,4 @@
-//! Where the target's interrupts go.
+//! Affinity of the target's interrupts.
 
 use super::change::Change;
 use super::conditions::CpuList;

@@ -1,4 +1,4 @@
-//! Where the machine's files are, and where the journal is kept; tests have their own.
+//! The root of the machine's files, and the directory of the journal; tests have their own.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -70,7 +70,7 @@ pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// Why `path`, which is there, cannot be written by this process; `None`: it can. Only asks.
+/// The reason why this process cannot write the existing `path`; `None`: it can. Only checks permissions.
 pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
     let name = path.display();
     let mode = fs::metadata(path).ok()?.permissions().mode();
