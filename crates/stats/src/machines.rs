@@ -39,14 +39,14 @@ impl Machine {
 pub struct Across {
     pub mean: f64,
     pub interval: (f64, f64),
-    /// How often a mean of 0 would seem as far from it.
+    /// Probability of a mean this far from 0 if the true mean is 0.
     pub p: f64,
     /// Standard deviation of the machines' true effects.
     pub spread: f64,
     pub spread_interval: (f64, f64),
     /// Prediction interval for the true effect of another machine. `None`: two machines are not enough.
     pub another: Option<(f64, f64)>,
-    /// How often a machine like the others would be as far from them, for each.
+    /// For each machine, the probability of a deviation this large if it is like the others.
     pub unlike: Vec<f64>,
 }
 
@@ -56,7 +56,7 @@ pub struct Groups {
     /// Mean of the first group and of the second.
     pub means: [f64; 2],
     pub intervals: [(f64, f64); 2],
-    /// How often groups of one mean would seem as far apart.
+    /// Probability of a difference this large between groups with equal means.
     pub p: f64,
 }
 
@@ -116,12 +116,12 @@ fn summary(machines: &[Machine]) -> Across {
     }
 }
 
-/// How well the spread is known.
+/// The uncertainty of the spread.
 struct Known<'a> {
     machines: &'a [Machine],
-    /// Q is as many times as wide as that of errors which are known,
+    /// The factor by which Q is wider than with known errors,
     wider: f64,
-    /// and has as many degrees of freedom.
+    /// and its degrees of freedom.
     df: f64,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Known<'a> {
 /// Points of the spread's distribution.
 const POINTS: usize = 24;
 
-/// Prediction interval: over the distribution of the spread, the middle 95 % of mean and spread.
+/// Prediction interval: the middle 95 % of mean and spread, over the distribution of the spread.
 fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
     let df = machines.len() as f64 - 1.0;
     let mut spread2 = 0.0;
@@ -175,7 +175,7 @@ fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
     (find(0.025), find(0.975))
 }
 
-/// Student's distribution with more of them is the normal one, here.
+/// With more degrees of freedom Student's distribution is treated as normal.
 const MANY_DF: f64 = 100.0;
 
 /// Precision: a millionth of the bisected interval.
@@ -201,10 +201,10 @@ fn squeezed(machines: &[Machine]) -> Vec<Machine> {
     machines.iter().map(squeezed).collect()
 }
 
-/// Degrees of freedom that leave nothing unknown.
+/// Degrees of freedom at which nothing is uncertain.
 const MANY: f64 = 1e6;
 
-/// Where trigamma is `value`; `None`: it is nowhere so small.
+/// The argument at which trigamma is `value`; `None`: trigamma is larger everywhere.
 fn half_df(value: f64) -> Option<f64> {
     if value <= trigamma(MANY / 2.0) {
         return None;
@@ -239,14 +239,14 @@ fn trigamma(x: f64) -> f64 {
     sum + 1.0 / x + y / 2.0 + y / x * (1.0 / 6.0 - y * (1.0 / 30.0 - y / 42.0))
 }
 
-/// The weighted mean, and the square of its standard error as the errors and the spread have it.
+/// The weighted mean, and its squared standard error from the errors and the spread.
 fn mean(machines: &[Machine], spread2: f64) -> (f64, f64) {
     let weight = |m: &Machine| 1.0 / (m.error2 + spread2);
     let sum: f64 = machines.iter().map(weight).sum();
     (machines.iter().map(|m| m.effect * weight(m)).sum::<f64>() / sum, 1.0 / sum)
 }
 
-/// The same, as the machines have it. Where they are more alike than their own errors let expect, that is chance, and no knowledge.
+/// The same from the observed spread. If the machines agree more closely than their own errors predict, that is chance.
 fn mean_and_error2(machines: &[Machine], spread2: f64) -> (f64, f64) {
     let (mean, error2) = mean(machines, spread2);
     (mean, error2 * (squares(machines, spread2) / (machines.len() as f64 - 1.0)).max(1.0))
@@ -277,10 +277,10 @@ fn spread2(groups: &[&[Machine]], wanted: f64, from: f64) -> f64 {
     spread2
 }
 
-/// Ten do, but where errors are smaller than the spread by many orders.
+/// Ten steps suffice, unless errors are smaller than the spread by many orders of magnitude.
 const STEPS: usize = 200;
 
-/// How often a machine like the others would be as far from them.
+/// Probability of a deviation this large if the machine is like the others.
 fn unlike(machines: &[Machine]) -> Vec<f64> {
     // With three machines, two that agree by chance would make the third one an outlier.
     if machines.len() < FEWEST_UNLIKE {

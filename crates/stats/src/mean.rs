@@ -21,10 +21,10 @@ use super::student;
 /// number that the 99 % quantile needs, since the error of a mean comes from values above it.
 pub(crate) const ENOUGH: f64 = 500.0;
 
-/// The share of n that no sample of n may have met with, times n: −ln 0.05.
+/// Times n: the largest share of which a sample of n has none with probability 0.05: −ln 0.05.
 const UNMET: f64 = 3.0;
 
-/// Student's t of more is the normal's, within 1 %.
+/// With more degrees of freedom, Student's t equals the normal quantile within 1 %.
 const DEGREES: u64 = 200;
 
 /// Sums over the items.
@@ -86,7 +86,7 @@ impl Mean {
         (self.weights > 0.0).then(|| self.sum / self.weights)
     }
 
-    /// How many of one weight would vary as much (Kish).
+    /// Number of items of one weight that would vary as much (Kish).
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.weights * self.weights / self.squares } else { 0.0 }
     }
@@ -110,7 +110,7 @@ impl Mean {
         Some([lo.max(0.0).min(mean), hi])
     }
 
-    /// The mean's standard error, and the skewness of how it errs.
+    /// The mean's standard error, and the skewness of its error.
     fn error(&self, mean: f64) -> (f64, f64) {
         let [s0, s1, s2] = self.spread;
         let squares = s2 - 2.0 * mean * s1 + mean * mean * s0;
@@ -125,7 +125,7 @@ impl Mean {
     }
 }
 
-/// The standard score at which one of this skewness is where one without any is at `z`: Hall's transformation, turned round.
+/// The score of a distribution with this skewness that corresponds to `z` of one without: Hall's transformation, inverted.
 fn bent(z: f64, skewness: f64) -> f64 {
     if skewness.abs() < 1e-6 {
         return z;

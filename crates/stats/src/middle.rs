@@ -8,7 +8,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// The median absolute deviation from `middle`, as the standard deviation of the normal numbers that have it. `None` of nothing.
+/// The median absolute deviation from `middle`, scaled to the standard deviation of a normal distribution. `None` for no values.
 pub fn deviation(values: impl IntoIterator<Item = f64>, middle: f64) -> Option<f64> {
     const OF_NORMAL: f64 = 1.4826;
     median(values.into_iter().map(|x| (x - middle).abs())).map(|mad| OF_NORMAL * mad)

@@ -7,7 +7,7 @@ use iotrail_schema::measurement::Latency;
 /// Minimum number of samples beyond a quantile, on its thinner side.
 pub(crate) const BEYOND: f64 = 5.0;
 
-/// The value at `q` (0 to 1), or `None` where fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
+/// The value at `q` (0 to 1), or `None` if fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
 /// 500, p99.99 50,000. Its error is the histogram's.
 pub fn quantile(histogram: &Histogram<u64>, q: f64) -> Option<u64> {
     of(histogram, q, histogram.len() as f64)

@@ -1,4 +1,4 @@
-//! Random numbers that are the same in every version: the generator is written out here for that.
+//! Random numbers that are identical in every version, so the generator is part of this source.
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Random {
         result
     }
 
-    /// Uniform over 0..n (Lemire's multiplication; off from uniform by less than n / 2^64).
+    /// Uniform over 0..n (Lemire's multiplication; the bias is below n / 2^64).
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64

@@ -36,23 +36,23 @@ use super::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub better: Better,
-    /// Survivors within this of the leader are as good: 0.01 is 1 %.
+    /// Candidates within this of the leader count as equally good: 0.01 is 1 %.
     pub threshold: f64,
-    /// Nothing is judged before.
+    /// Number of blocks before the first decision.
     pub min_blocks: usize,
     pub max_blocks: usize,
-    /// Measurements in all.
+    /// Maximum total number of measurements.
     pub budget: usize,
 }
 
 impl Options {
-    /// Within 1 %, judged from five blocks on, no end but the measurements'.
+    /// Within 1 %, first decision after five blocks, limited only by the measurements.
     pub fn new(better: Better, budget: usize) -> Self {
         Self { better, threshold: 0.01, min_blocks: 5, max_blocks: usize::MAX, budget }
     }
 }
 
-/// Why a search ended.
+/// The reason why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     OneLeft,
@@ -86,7 +86,7 @@ pub struct Search {
     finished: Option<Reason>,
 }
 
-/// One objective, as measured and as judged.
+/// One objective, with its values and its fit.
 #[derive(Debug, Clone)]
 struct Objective {
     table: Table,
@@ -94,12 +94,12 @@ struct Objective {
 }
 
 impl Search {
-    /// `alpha`: the chance that the best one is dropped.
+    /// `alpha`: the probability that the best one is dropped.
     pub fn new(candidates: usize, alpha: f64, options: Options, seed: u64) -> Self {
         Self::of(&[options.better], candidates, alpha, options, seed)
     }
 
-    /// For the front of two objectives. `alpha`: the chance that any member of it is dropped.
+    /// For the front of two objectives. `alpha`: the probability that any member of it is dropped.
     pub fn of_two(candidates: usize, alpha: f64, options: Options, second: Better, seed: u64) -> Self {
         Self::of(&[options.better, second], candidates, alpha, options, seed)
     }
@@ -123,7 +123,7 @@ impl Search {
         }
     }
 
-    /// Judges the recorded values and returns the next block. `None`: the search is over, for the reason in [`Search::finished`].
+    /// Evaluates the recorded values and returns the next block. `None`: the search is over, for the reason in [`Search::finished`].
     pub fn next_block(&mut self) -> Option<Block> {
         if self.finished.is_none() {
             self.finished = self.judge();
@@ -147,23 +147,23 @@ impl Search {
         self.record_of(0, block, candidate, value);
     }
 
-    /// The same of one of two objectives.
+    /// The same for one of two objectives.
     pub fn record_of(&mut self, objective: usize, block: usize, candidate: usize, value: f64) {
         self.objectives[objective].table.record(block, candidate, value);
     }
 
-    /// Drops a candidate for another reason: it can't be measured, or breaks a limit.
+    /// Drops a candidate for another reason: it cannot be measured, or violates a limit.
     pub fn remove(&mut self, candidate: usize) {
         self.removed[candidate] = true;
         self.survivors.retain(|i| *i != candidate);
     }
 
-    /// Those not dropped as of the last block that was judged, in the order of their numbers.
+    /// Candidates not dropped as of the last evaluated block, in the order of their numbers.
     pub fn survivors(&self) -> &[usize] {
         &self.survivors
     }
 
-    /// The survivor that seems best, in the first objective. `None`: none has a value.
+    /// The survivor with the best estimate, in the first objective. `None`: none has a value.
     pub fn leader(&self) -> Option<usize> {
         self.leader_of(0)
     }
@@ -183,25 +183,25 @@ impl Search {
         self.measurements
     }
 
-    /// How many times as good `a` is as `b`, in the first objective. All intervals of one candidate hold together, at all blocks: each
+    /// The factor by which `a` is better than `b`, in the first objective. All intervals of one candidate have simultaneous coverage, at all blocks: each
     /// end has α divided by the number of others.
     pub fn advantage(&self, a: usize, b: usize) -> Option<Advantage> {
         self.advantage_of(0, a, b)
     }
 
-    /// Both objectives' intervals hold together too.
+    /// The intervals of both objectives have simultaneous coverage too.
     pub fn advantage_of(&self, objective: usize, a: usize, b: usize) -> Option<Advantage> {
         self.objectives[objective].fit.advantage(a, b, self.alpha / self.others() / self.objectives.len() as f64)
     }
 
-    /// Blocks after which the interval of how much better `a` is than `b` reaches no further than `width` to either side (0.1: 10 %), if
+    /// Blocks after which the interval of the factor by which `a` is better than `b` extends at most `width` to either side (0.1: 10 %), if
     /// values vary as they did. `None`: fewer than two blocks have both, or 10,000 do not suffice.
     pub fn blocks_until(&self, objective: usize, (a, b): (usize, usize), width: f64) -> Option<usize> {
         let needed = self.others() * self.objectives.len() as f64 / self.alpha;
         self.objectives[objective].fit.blocks_until(a, b, needed, width)
     }
 
-    /// Levels, outliers and intervals of the first objective, as of the last block that was judged.
+    /// Levels, outliers and intervals of the first objective, as of the last evaluated block.
     pub fn fit(&self) -> &Fit {
         self.fit_of(0)
     }
@@ -242,7 +242,7 @@ impl Search {
         let Some(leader) = self.leader() else { return };
         let stays = |i: &usize| match self.two() {
             None => *i == leader || self.evidence(*i, |j| self.fit().evidence(j, *i, 0.0)) < self.others() / self.alpha,
-            // Those that are left may all be members: one chance of error for each of them.
+            // All remaining candidates may be members: each has its own error probability.
             Some(two) => {
                 let needed = self.others() * self.survivors.len() as f64 / self.alpha;
                 !two.has_better(*i, &self.survivors) || self.evidence(*i, |j| two.evidence(j, *i)) < needed

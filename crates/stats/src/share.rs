@@ -18,7 +18,7 @@ pub struct Share {
     pub hi: f64,
 }
 
-/// The share of `part` in `all`; `None` where fewer than [`ENOUGH`] samples would carry it.
+/// The share of `part` in `all`; `None` with fewer than [`ENOUGH`] samples.
 pub fn share(part: u64, all: u64) -> Option<Share> {
     if all < ENOUGH || part > all {
         return None;
@@ -67,7 +67,7 @@ mod tests {
         assert!(share(1, 100).is_some());
     }
 
-    /// Drawn 20,000 times, the interval must hold the truth about 95 times in 100.
+    /// In 20,000 draws the interval must contain the true share about 95 times in 100.
     #[test]
     fn the_interval_has_its_nominal_coverage() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);

@@ -8,7 +8,7 @@ const EXACT: u64 = 2048;
 /// Bits of a count; the bucket's number is in those above.
 const COUNT: u32 = 48;
 
-/// Buckets and how often each was met, in order: 8 bytes each.
+/// Buckets with their counts, in order: 8 bytes each.
 #[derive(Debug, Clone, Default)]
 pub struct Sparse(Vec<u64>);
 
@@ -38,7 +38,7 @@ impl Sparse {
         self.0.is_empty()
     }
 
-    /// The lowest value of each bucket, and how often it was met.
+    /// The lowest value of each bucket, and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|entry| (lowest(entry >> COUNT), entry & MOST))
     }

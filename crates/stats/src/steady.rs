@@ -23,9 +23,9 @@ pub struct Trend {
     /// Typical count of an interval in the first and in the second half.
     pub first: f64,
     pub second: f64,
-    /// The second's difference to the first, as a share of the first.
+    /// The difference of the second from the first, as a share of the first.
     pub change: f64,
-    /// More than chance would make it.
+    /// The difference is larger than chance explains.
     pub real: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn trend(series: &[u64]) -> Option<Trend> {
     if first <= 0.0 {
         return None;
     }
-    // Counts are whole: a batch is not known better than to one.
+    // Counts are integers: a batch is exact to one.
     let variance = successive_variance(&levels)?.max(1.0);
     let error = (variance * 2.0 / half as f64).sqrt();
     let real = (second - first).abs() > limit(n) * error;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-/// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is cut off, which errs to the wide side). Right
+/// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is truncated, which widens intervals). Accurate
 /// to nine digits.
 pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let df = df.max(1.0) as u64;
@@ -15,7 +15,7 @@ pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// How often a value of `df` degrees of freedom strays as far as `t` to either side, or farther.
+/// Probability that a value of `df` degrees of freedom deviates by `t` or more, to either side.
 pub(crate) fn beyond(t: f64, df: f64) -> f64 {
     match t.abs() {
         t if t.is_infinite() => 0.0,
@@ -24,7 +24,7 @@ pub(crate) fn beyond(t: f64, df: f64) -> f64 {
     }
 }
 
-/// How often values like these have a mean as far from 0, where theirs is 0. `None`: one value has no spread.
+/// Probability of a mean this far from 0 if the true mean is 0. `None`: one value has no spread.
 pub fn mean_is_0(values: &[f64]) -> Option<f64> {
     let (mean, error2) = mean_and_error2(values)?;
     Some(strays(mean, error2, values.len() as f64 - 1.0))
@@ -37,7 +37,7 @@ pub fn interval_of_mean(values: &[f64]) -> Option<[f64; 2]> {
     Some([mean - half, mean + half])
 }
 
-/// How often two groups like these have means as far apart, where theirs are the same (Welch).
+/// Probability of a difference of means this large if the true means are equal (Welch).
 pub fn means_are_the_same(a: &[f64], b: &[f64]) -> Option<f64> {
     let ((mean_a, a2), (mean_b, b2)) = mean_and_error2(a).zip(mean_and_error2(b))?;
     Some(strays(mean_b - mean_a, a2 + b2, welch(a2, a.len(), b2, b.len())))
@@ -75,7 +75,7 @@ pub(crate) fn spread_at_most(df: f64) -> f64 {
 
 /// The distribution function at `t` ≥ 0 (Abramowitz and Stegun, 26.7.3 and 26.7.4): sums of about `df` / 2 terms.
 fn below(t: f64, df: u64) -> f64 {
-    // Beyond it the normal's quantiles are reached to five digits.
+    // Beyond it the normal quantiles are accurate to five digits.
     let df = df.min(100_000);
     let theta = (t / (df as f64).sqrt()).atan();
     let cos2 = theta.cos().powi(2);

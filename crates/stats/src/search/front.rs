@@ -1,10 +1,10 @@
-//! Two objectives: the candidates that no other one surely dominates.
+//! Two objectives: the candidates that no other one certainly dominates.
 
 /// The candidates that no other one dominates with confidence. `points` are both objectives of each candidate, larger being better
-/// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of how many times as good `a` is as `b`.
+/// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of the factor by which `a` is better than `b`.
 ///
 /// One candidate dominates another when its points have the larger sum, one interval is above 1, and neither reaches below
-/// 1 / (1 + `threshold`). By the first condition no circle of candidates can drop each other: of any points, some stay.
+/// 1 / (1 + `threshold`). The first condition prevents a cycle of candidates that drop each other: some always remain.
 pub fn front(
     points: &[[f64; 2]],
     advantage: impl Fn(usize, usize, usize) -> Option<(f64, f64)>,

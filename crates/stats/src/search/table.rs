@@ -21,7 +21,7 @@ use crate::middle::{deviation, median};
 /// A value farther than this many standard deviations is left out.
 const FAR: f64 = 3.0;
 
-/// Which way a figure is good.
+/// The direction in which a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     More,
@@ -51,14 +51,14 @@ pub struct Fit {
     spread: (f64, f64),
 }
 
-/// How many times as good one candidate is as another.
+/// The factor by which one candidate is better than another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advantage {
     pub ratio: f64,
-    /// Infinite where too few blocks were measured.
+    /// Infinite with too few blocks.
     pub lo: f64,
     pub hi: f64,
-    /// Blocks that have a kept value of both.
+    /// Blocks with a kept value of both.
     pub blocks: usize,
 }
 
@@ -81,7 +81,7 @@ impl Table {
         Self { better, candidates, rows: Vec::new() }
     }
 
-    /// A second value for the same place replaces the first; one that is not above 0 and finite is missing.
+    /// A second value for the same cell replaces the first; one that is not above 0 and finite is missing.
     pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
         if self.rows.len() <= block {
             self.rows.resize(block + 1, vec![None; self.candidates]);
@@ -105,7 +105,7 @@ impl Table {
         for _ in 0..3 {
             let off = self.offs(&fit.levels);
             let (squares, df) = fit.spread;
-            // Not widened, each round would leave out more, and the rest look more alike.
+            // Without widening, each round would leave out more, and the remaining values would look more alike.
             let common = if df > 0.0 { (squares / df).sqrt() * (1.0 + 1.0 / df.sqrt()) } else { 0.0 };
             for (i, limit) in limits.iter_mut().enumerate() {
                 let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
@@ -133,7 +133,7 @@ impl Table {
         self.rows.iter().zip(&levels.blocks).map(row).collect()
     }
 
-    /// The least-squares fit of the values that are not off by more than their candidate's limit.
+    /// The least-squares fit of the values that do not deviate by more than their candidate's limit.
     fn within(&self, mut levels: Levels, off: &[Row], limits: &[f64]) -> Fit {
         let mut kept = self.rows.clone();
         let mut left_out = vec![0; self.candidates];
@@ -181,17 +181,17 @@ impl Levels {
 }
 
 impl Fit {
-    /// A candidate's level: a logarithm that only differences of have a meaning, larger being better. `None`: no value was kept.
+    /// A candidate's level: a logarithm of which only differences have a meaning, larger being better. `None`: no value was kept.
     pub fn level(&self, candidate: usize) -> Option<f64> {
         self.kept.iter().any(|row| row[candidate].is_some()).then(|| self.levels.candidates[candidate])
     }
 
-    /// How many values of the candidate were outliers.
+    /// Number of the candidate's values that were outliers.
     pub fn left_out(&self, candidate: usize) -> usize {
         self.left_out[candidate]
     }
 
-    /// How much better `a` is than `b`. Each end misses the truth, at any block so far, with a chance of `alpha` at most. `None`: fewer
+    /// The factor by which `a` is better than `b`. Each end misses the true value, at any block so far, with a probability of at most `alpha`. `None`: fewer
     /// than two blocks have both.
     pub fn advantage(&self, a: usize, b: usize, alpha: f64) -> Option<Advantage> {
         let pair = self.pair(a, b)?;
@@ -221,7 +221,7 @@ impl Fit {
         Some(high)
     }
 
-    /// The evidence that the logarithm by which `a` is better than `b` is above `bound`; 1 if nothing is known.
+    /// The evidence that the logarithm of `a`'s advantage over `b` is above `bound`; 1 if nothing is known.
     pub(super) fn evidence(&self, a: usize, b: usize, bound: f64) -> f64 {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence((p.log - bound) / p.error, p.n as f64, p.df))
     }

@@ -17,7 +17,7 @@ fn run(mut search: Search, value: impl Fn(usize, usize) -> f64) -> Search {
     search
 }
 
-/// Noise of about 1 % that no generator is needed for.
+/// Deterministic noise of about 1 %.
 fn noise(block: usize, candidate: usize) -> f64 {
     1.0 + 0.01 * ((block * 7 + candidate * 3 + block * candidate) as f64 * 2.4).sin()
 }
@@ -61,7 +61,7 @@ fn a_search_ends_at_its_budget_its_last_block_or_its_band() {
     let by_band = run(Search::new(5, 0.05, band, 1), equal);
     assert_eq!((by_band.finished(), by_band.survivors().len()), (Some(Reason::Equivalent), 5));
     assert!(by_band.measurements() < 100, "{}", by_band.measurements());
-    // Values without any noise are the same, or not, for sure.
+    // Without noise, values certainly differ or are certainly equal.
     let same = run(Search::new(3, 0.05, options(1000), 1), |_, _| 7.0);
     assert_eq!((same.finished(), same.measurements()), (Some(Reason::Equivalent), 18));
     let apart = run(Search::new(3, 0.05, options(1000), 1), |_, i| 7.0 + i as f64);

@@ -11,7 +11,7 @@
 
 use super::table::Fit;
 
-/// The fits of both objectives, and the largest loss that is none.
+/// The fits of both objectives, and the largest loss that does not count.
 pub(super) struct Two<'f> {
     pub(super) fits: [&'f Fit; 2],
     pub(super) threshold: f64,
@@ -28,9 +28,9 @@ impl Two<'_> {
         (better(0) + better(1)) / 2.0
     }
 
-    /// One of these seems to gain more in one objective than it loses in the other. Without it a circle of candidates, each a little
-    /// better in one and a little worse in the other, could drop each other. (To be at least as good in both estimates is too much
-    /// to ask: where two are the same in one objective, that is a coin's toss.)
+    /// `a`'s estimated gain in one objective exceeds its loss in the other. Without this condition a cycle of candidates, each a little
+    /// better in one and a little worse in the other, could drop each other. (Requiring both estimates to be at least as good is too strict:
+    /// if two are the same in one objective, it would be random.)
     pub(super) fn has_better(&self, b: usize, of: &[usize]) -> bool {
         let both = |i: usize| Some(self.fits[0].level(i)? + self.fits[1].level(i)?);
         let Some(own) = both(b) else { return false };

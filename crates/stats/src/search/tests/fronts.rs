@@ -6,7 +6,7 @@ use super::*;
 use crate::{bootstrap, holm};
 
 const BLOCKS: usize = 40;
-/// A loss that is none.
+/// A loss that does not count.
 const THRESHOLD: f64 = 0.02;
 
 type Levels = Vec<[f64; 2]>;
@@ -18,7 +18,7 @@ fn three_of_eight() -> Levels {
     times.iter().map(|both| both.map(f64::ln)).collect()
 }
 
-/// The true members: those that none dominates.
+/// The true members: those that no other candidate dominates.
 fn members(levels: &Levels) -> Vec<usize> {
     let loss = THRESHOLD.ln_1p();
     let dominates = |a: [f64; 2], b: [f64; 2]| (0..2).any(|o| a[o] > b[o] && a[1 - o] >= b[1 - o] - loss);
@@ -64,7 +64,7 @@ impl Both {
 
 #[derive(Debug, Default)]
 struct Outcome {
-    /// All true members are left.
+    /// Share in which all true members remain.
     held: usize,
     /// Searches in which only the true members remain.
     exact: usize,
@@ -88,7 +88,7 @@ fn outcome(levels: &Levels, noise: f64, searches: u64) -> Outcome {
     all
 }
 
-/// Whether fresh blocks of the leaders of both objectives claim that one is better than the first candidate in anything.
+/// Whether fresh blocks of the leaders of both objectives show an improvement over the first candidate in any objective.
 fn claims(seed: u64, candidates: usize, noise: f64) -> bool {
     let levels = vec![[0.0; 2]; candidates];
     let mut world = Both::new(seed, &levels, noise);
@@ -118,7 +118,7 @@ fn all_true_members_of_the_front_are_held_in_95_of_100() {
     assert_eq!(members(&levels), [1, 2, 3]);
     let found = outcome(&levels, 0.01, 100);
     assert!(found.held >= 95 && found.exact >= 80 && found.settled >= 80, "{found:?}");
-    // Equals are all members.
+    // Equal candidates are all members.
     let equals = outcome(&vec![[0.0; 2]; 3], 0.03, 100);
     assert!(equals.held >= 95 && equals.left >= 290, "{equals:?}");
 }
