@@ -146,7 +146,7 @@ impl FromArgMatches for AdviseArgs {
         if net.is_some()
             && let Some(before) = on_the_command_line(Self::augment_args(Command::new("advise")), matches).first()
         {
-            let why = format!("--{0} stands before net: write `iotrail advise net --{0} ...`", before.name);
+            let why = format!("--{0} must follow net: write `iotrail advise net --{0} ...`", before.name);
             return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
         }
         let (load, own) = (LoadOptions::from_arg_matches(matches)?, OwnArgs::from_arg_matches(matches)?);

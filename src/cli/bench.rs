@@ -165,7 +165,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before an I/O was measured", "let it run longer"),
-            false => Error::machine("no I/O was measured", "give it more time with --runtime"),
+            false => Error::machine("no I/O was measured", "use a longer --runtime"),
         });
     }
     if let Some(store) = store {

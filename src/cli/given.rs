@@ -57,7 +57,7 @@ impl Stored {
         store.last()?.map(Some).ok_or_else(|| {
             Error::input(
                 format!("nothing is stored in {}", store.path().display()),
-                "make a run: `iotrail run coop --quick`",
+                "run one: `iotrail run coop --quick`",
             )
         })
     }

@@ -200,18 +200,17 @@ fn see_also(pages: &[&str]) -> Vec<Inline> {
 }
 
 const ENVIRONMENT: &[Entry] = &[
-    ("XDG_STATE_HOME", "Where the store and the journal of host settings are; ~/.local/state if it is not set."),
-    ("XDG_CACHE_HOME", "Where scratch files and the lab's kernels are; ~/.cache if it is not set."),
-    ("IOTRAIL_TARGET", "The file or block device that experiments read where --file names none."),
-    ("IOTRAIL_LAB_OUT", "In the guest of a lab: what is written there is copied to the folder that --artifacts names."),
-    ("NO_COLOR", "No colours and no progress line, if it is set and not empty."),
-    ("CLICOLOR_FORCE", "Colours wherever the output goes, if it is set and neither empty nor 0."),
-    ("TERM", "No colours and no progress line where it is dumb."),
-    ("COLUMNS", "The width that help is wrapped to where there is no terminal. Results have 80 columns at most."),
+    ("XDG_STATE_HOME", "Directory of the store and of the journal of host settings (default: ~/.local/state)."),
+    ("XDG_CACHE_HOME", "Directory of scratch files and of the lab's kernels (default: ~/.cache)."),
+    ("IOTRAIL_TARGET", "The file or block device that experiments read without --file."),
+    ("IOTRAIL_LAB_OUT", "In the guest of a lab: files written there are copied to the directory of --artifacts."),
+    ("NO_COLOR", "If set and not empty, iotrail prints no colours and no progress line."),
+    ("CLICOLOR_FORCE", "If set and neither empty nor 0, iotrail prints colours to any output."),
+    ("TERM", "If it is dumb, iotrail prints no colours and no progress line."),
+    ("COLUMNS", "The width of help without a terminal. Results have at most 80 columns."),
     (
         "LC_ALL, LC_CTYPE, LANG",
-        "Bars are of lines in a locale of UTF-8, else of number signs. In a locale of another kind screens and messages are ASCII; where \
-         none is named, those on a terminal are.",
+        "In a UTF-8 locale bars consist of lines, otherwise of number signs. In other locales screens and messages are ASCII; without a locale, only those on a terminal.",
     ),
 ];
 

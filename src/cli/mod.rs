@@ -50,7 +50,7 @@ pub mod r#try;
 /// The output of `iotrail` without a command.
 const BEGIN: &str = "Usage: iotrail <COMMAND>
 
-iotrail follows each asynchronous I/O from submission to the application.
+iotrail traces each asynchronous I/O from submission to the application.
   iotrail check               what can be seen here, and what cannot
   iotrail trace -- COMMAND    where a program's I/O time goes, and what to change
   iotrail run coop --quick    an experiment: two minutes, and its answer
@@ -72,7 +72,7 @@ All commands: iotrail --help; one command: iotrail COMMAND --help";
   iotrail trace -- COMMAND    how a program's completions got to it
 \nExit status: 0 done (trace -- COMMAND: the command's own), 1 what the caller asked to fail on,
   or a run that was stopped before its end,
-  2 wrong use or input, 3 the machine does not allow it,
+  2 usage error or wrong input, 3 the machine does not allow it,
   4 a gate (--fail-on) could not be evaluated,
   5 data corruption, 70 a fault of iotrail itself."
 )]

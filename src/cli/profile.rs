@@ -101,7 +101,7 @@ impl Files {
         if let Some(file) = self.flamegraph {
             let subtitle = format!("kernel stacks by thread, {} samples per second per CPU, {} lost", how.hz, how.lost);
             let svg = flamegraph::svg(&lines, of, &subtitle).map_err(|e| {
-                let remedy = "measure for longer, or other --stacks";
+                let remedy = "measure longer, or specify other --stacks";
                 Error::machine(format!("cannot draw {}", file.path().display()), remedy).because(e)
             })?;
             output::write(file, &svg)?;

@@ -189,13 +189,13 @@ fn program(path: &Path, most: u64, bar: &ProgressBar) -> Result<Program> {
             bar.set_message(format!("reading the recording: {} million events", n >> 20));
         }
     }
-    let again = "record it again with `iotrail trace --record FILE --for-replay`, or copy it whole";
+    let again = "record it again with `iotrail trace --record FILE --for-replay`, or copy it completely";
     match reader.ending() {
         Some(Ending::Damaged { at_byte }) => {
             Err(Error::input(format!("the recording {} is damaged at byte {at_byte}", path.display()), again))
         }
         Some(Ending::Cut { at_byte }) => {
-            Err(Error::input(format!("the recording {} is cut off at byte {at_byte}", path.display()), again))
+            Err(Error::input(format!("the recording {} is truncated at byte {at_byte}", path.display()), again))
         }
         _ => compiler.finish(),
     }

@@ -55,7 +55,7 @@ pub fn named(text: &str, store: Option<&Path>) -> Result<Option<NamedTrace>> {
     }
     let text_of = input::text(path, LONGEST).map_err(|e| unreadable(path, e))?;
     let record = serde_json::from_str(&text_of).map_err(|e| {
-        Error::input(format!("{text} cannot be read as a trace"), "use the version of iotrail that wrote it").because(e)
+        Error::input(format!("{text} is not a readable trace"), "use the version of iotrail that wrote it").because(e)
     })?;
     let name = path.file_name().map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Some(NamedTrace { name, number: None, record, again: format!("iotrail report {text}") }))

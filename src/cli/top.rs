@@ -150,8 +150,7 @@ impl Drawn {
 }
 
 fn no_terminal(cause: std::io::Error) -> Error {
-    Error::machine("cannot draw on this terminal", "send the output elsewhere for plain lines: iotrail top | cat")
-        .because(cause)
+    Error::machine("cannot draw on this terminal", "pipe the output for plain lines: iotrail top | cat").because(cause)
 }
 
 impl Listener for Drawn {

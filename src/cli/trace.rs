@@ -339,7 +339,7 @@ fn captured_lines(captured: &Captured, path: &Path, length: u64) -> Vec<String> 
     );
     if requests + syncs == 0 {
         lines.push(
-            "iotrail: warning: no request and no read, write or sync of a file was seen: there is nothing to replay"
+            "iotrail: warning: no request and no read, write or sync of a file was observed: there is nothing to replay"
                 .into(),
         );
     }

@@ -174,7 +174,7 @@ fn budget() -> End {
 fn refused() -> End {
     let place = Place::new();
     for (args, status, what) in [
-        (&["advise"][..], 2, "nothing says what to find the best configuration of"),
+        (&["advise"][..], 2, "no program or load is specified"),
         (&["advise", "--depth", "4", "--", "true"], 2, "--depth describes a load, and a program brings its own"),
         (&["advise", "--rw", "nop", "--objective", "speed"], 2, "no metric is called 'speed'"),
         (&["advise", "--rw", "nop", "--objective", "cpus"], 2, "--objective cpus is a share of the machine"),

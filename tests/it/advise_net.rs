@@ -139,7 +139,7 @@ fn refused() -> End {
         (
             &["advise", "--objective", "cpu", "net"][..],
             2,
-            "--objective stands before net: write `iotrail advise net --objective",
+            "--objective must follow net: write `iotrail advise net --objective",
         ),
         (&["advise", "net", "--engine", "kqueue"], 2, "invalid value 'kqueue' for '--engine <ENGINE>'"),
         (&["advise", "net", "--rw", "nop"], 2, "unexpected argument '--rw' found"),

@@ -19,7 +19,7 @@ fn refused() -> End {
         (format!("[load]\ndepth = \"deep\"\n{ARMS}"), "x.toml:7:9: 'depth' does not accept \"deep\": *"),
         (
             format!("[load]\nbs = \"4q\"\n{ARMS}"),
-            "x.toml:7:6: 'bs' does not accept \"4q\": 'q' is no unit of size: use k, m, g or t",
+            "x.toml:7:6: 'bs' does not accept \"4q\": 'q' is not a unit of size: use k, m, g or t",
         ),
         (format!("[matrix]\ndepth = []\n{ARMS}"), "x.toml:7:9: 'depth' has no values"),
         (format!("[matrix]\ndepth = [1, 4, 1]\n{ARMS}"), "x.toml:7:16: 1 is listed twice"),

@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 /// Options of `bench` on the 4 KiB file `f`, and the line; `*` stands for machine-dependent text.
 const REFUSED: &[(&str, &str)] = &[
     // The target.
-    ("--file missing", "missing does not exist; give --size to have it made"),
+    ("--file missing", "missing does not exist; specify --size to create it"),
     (
         "--file no/where --size 1m",
         "cannot make no/where: No such file or directory (os error 2); see that its folder exists",
@@ -33,7 +33,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file new --size 1000", "--size 1000 is less than one block of 4096; use a larger --size or a smaller --bs"),
     (
         "--file f --size 8k",
-        "f has 4096 bytes, not the 8192 of --size; use a smaller --size, or remove the file to have it made",
+        "f has 4096 bytes, not the 8192 of --size; use a smaller --size, or remove the file so that it is created",
     ),
     (
         "--file f --bs 8k",
@@ -87,7 +87,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --ring sqpol",
         "'sqpol' is no ring flag; use some of coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll, hybrid_iopoll, submit_all, no_sqarray, cqsize=N",
     ),
-    ("--file f --ring coop_taskrun,coop_taskrun", "ring flag coop_taskrun is given twice; name it once"),
+    ("--file f --ring coop_taskrun,coop_taskrun", "ring flag coop_taskrun is specified twice; name it once"),
     ("--file f --ring coop_taskrun=1", "ring flag coop_taskrun takes no value; leave it away"),
     (
         "--file f --ring defer_taskrun",
@@ -115,9 +115,9 @@ const REFUSED: &[(&str, &str)] = &[
         "ring flag iopoll is refused by the kernel for I/O through the page cache; leave --buffered away",
     ),
     ("--file f --ring cqsize", "ring flag cqsize needs a value; write cqsize=4096"),
-    ("--file f --ring cqsize=", "cqsize= is no number of entries; write cqsize=4096"),
-    ("--file f --ring cqsize=x", "cqsize=x is no number of entries; write cqsize=4096"),
-    ("--file f --ring cqsize=0", "cqsize=0 is no number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize=", "cqsize= is not a number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize=x", "cqsize=x is not a number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize=0", "cqsize=0 is not a number of entries; write cqsize=4096"),
     (
         "--file f --ring cqsize=8",
         "cqsize=8 is refused by the kernel: the completion queue must not be smaller than the submission queue (16 entries); use cqsize=16 or more, or a smaller --depth",
@@ -182,11 +182,11 @@ const REFUSED: &[(&str, &str)] = &[
         "--register buffers: the kernel takes at most 16384, one per I/O in flight, not 16385; use a smaller --depth",
     ),
     // Threads and CPUs.
-    ("--file f --cpus 9999", "--cpus: CPU 9999 is not there; use some of 0*"),
-    ("--file f --cpus 1-0", "'1-0' is no list of CPUs; write 0,2-3, or irq or non-irq"),
-    ("--file f --cpus all", "'all' is no list of CPUs; write 0,2-3, or irq or non-irq"),
-    ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 is not there; use some of 0*"),
-    ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 is not there; use some of 0*"),
+    ("--file f --cpus 9999", "--cpus: CPU 9999 does not exist; use some of 0*"),
+    ("--file f --cpus 1-0", "'1-0' is not a list of CPUs; write 0,2-3, or irq or non-irq"),
+    ("--file f --cpus all", "'all' is not a list of CPUs; write 0,2-3, or irq or non-irq"),
+    ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 does not exist; use some of 0*"),
+    ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 does not exist; use some of 0*"),
     (
         "--file f --reaper other",
         "--reaper 'other' is unknown; use same, thread or thread:CPU, with a number, irq or non-irq for CPU",
@@ -226,11 +226,11 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "--file f --bs 4q",
-        "invalid value '4q' for '--bs <SIZE>': 'q' is no unit of size: use k, m, g or t; see `iotrail bench --help`",
+        "invalid value '4q' for '--bs <SIZE>': 'q' is not a unit of size: use k, m, g or t; see `iotrail bench --help`",
     ),
     (
         "--file f --bs 99999999t",
-        "invalid value '99999999t' for '--bs <SIZE>': '99999999t' is more than 64 bits hold; see `iotrail bench --help`",
+        "invalid value '99999999t' for '--bs <SIZE>': '99999999t' exceeds 64 bits; see `iotrail bench --help`",
     ),
     (
         "--file f --runtime 5",
@@ -304,12 +304,12 @@ fn words() -> End {
         ("run", "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"),
         (
             "run coop --size much",
-            "invalid value 'much' for '--size <SIZE>': 'much' is no unit of size: use k, m, g or t; see `iotrail run --help`",
+            "invalid value 'much' for '--size <SIZE>': 'much' is not a unit of size: use k, m, g or t; see `iotrail run --help`",
         ),
         ("run coop --resume --plan", "the argument '--resume' cannot be used with '--plan'; see `iotrail run --help`"),
         (
             "check --file missing",
-            "cannot look at missing: No such file or directory (os error 2); name a file, a folder or a device that exists",
+            "cannot look at missing: No such file or directory (os error 2); name an existing file, directory or device",
         ),
         ("list extra", "unexpected argument 'extra' found; see `iotrail list --help`"),
     ] {
@@ -317,7 +317,7 @@ fn words() -> End {
     }
     // A quoted text does not control the terminal, and stays on the line.
     let ended = run(&mut place.tool(["bench", "--file", "a\nb\u{1b}[31mc"]));
-    assert_refused(&ended, 2, "a*b\\u{1b}[31mc does not exist; give --size to have it made");
+    assert_refused(&ended, 2, "a*b\\u{1b}[31mc does not exist; specify --size to create it");
     assert_eq!(place.contents().len(), 0);
     End::Passed
 }

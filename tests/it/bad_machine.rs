@@ -64,7 +64,7 @@ fn full_disk() -> End {
         Ok(ended) => assert_refused(
             &ended,
             3,
-            "cannot lay out at/x: No space left on device (os error 28); make room there, use a smaller --size, or choose another --file",
+            "cannot lay out at/x: No space left on device (os error 28); free space there, use a smaller --size, or choose another --file",
         ),
         Err(reason) => return End::Skipped(reason),
     }
@@ -95,7 +95,7 @@ fn fills() -> End {
     assert_refused(
         &ended,
         3,
-        "cannot lay out x: No space left on device (os error 28); make room there, use a smaller --size, or choose another --file",
+        "cannot lay out x: No space left on device (os error 28); free space there, use a smaller --size, or choose another --file",
     );
     assert_eq!(place.contents().len(), 0);
     End::Passed
@@ -137,7 +137,7 @@ fn no_io_uring() -> End {
     }
     let place = Place::new();
     let filter = "cannot set up an io_uring: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it, or use --engine libaio";
-    let locked = "cannot set up an io_uring of 16 entries: a ring counts as locked memory, and this user may lock no more; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK, or use a smaller --depth or use fewer --jobs";
+    let locked = "cannot set up an io_uring of 16 entries: a ring counts as locked memory, and this user's limit is reached; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK, or use a smaller --depth or use fewer --jobs";
     let no_memory = "cannot set up an io_uring of 16 entries: there is no memory for a ring (4 tries in a row); free memory, or raise the limit of this process's memory cgroup, or use a smaller --depth or use fewer --jobs";
     for (errno, line) in [
         (libc::EPERM, filter),

@@ -280,9 +280,9 @@ fn named_twice() -> End {
     let once = "name each once: repeats must be separate measurements";
     for (args, says) in [
         ("b1.json,b1.json,b1.json b1.json,b1.json,b1.json", format!("'b1.json,b1.json,b1.json' names b1.json twice; {once}")),
-        ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' names one file as b2.json and as ./b2.json; {once}")),
-        ("b1.json,link.json b2.json", format!("'b1.json,link.json' names one file as b1.json and as link.json; {once}")),
-        ("b1.json,other.json b2.json", format!("'b1.json,other.json' names one file as b1.json and as other.json; {once}")),
+        ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' names one file twice, as b2.json and as ./b2.json; {once}")),
+        ("b1.json,link.json b2.json", format!("'b1.json,link.json' names one file twice, as b1.json and as link.json; {once}")),
+        ("b1.json,other.json b2.json", format!("'b1.json,other.json' names one file twice, as b1.json and as other.json; {once}")),
         ("1,1:arm=default 1:arm=slow", format!("'1,1:arm=default' names run 1 twice; {once}")),
         (
             "b1.json,b2.json b2.json,b3.json",

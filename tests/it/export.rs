@@ -87,13 +87,13 @@ fn kept() -> End {
     place.write("there", "mine");
     export(&["--parquet", "p"]).ok();
     let before = place.contents();
-    let line = "there exists already; name another file, or give --force to replace it";
+    let line = "there exists already; name another file, or replace it with --force";
     // With any other format, nothing is created.
     assert_refused(&export(&["--json", "new", "--csv", "there"]), 2, line);
     assert_refused(
         &export(&["--json", "new", "--parquet", "p"]),
         2,
-        "p/measurements/host=*part.parquet exists already; name another file, or give --force to replace it",
+        "p/measurements/host=*part.parquet exists already; name another file, or replace it with --force",
     );
     assert_eq!(place.contents(), before);
     export(&["--csv", "there", "--parquet", "p", "--force"]).ok();
@@ -130,7 +130,7 @@ fn refused() -> End {
         (&["1", "--parquet", "m.json"], "m.json is not a directory; name a directory"),
         (
             &["1", "--csv", "no/where"],
-            "cannot make no/where: No such file or directory *; make the folder no, or name a place that can be written with --csv",
+            "cannot make no/where: No such file or directory *; create the directory no, or name a writable path with --csv",
         ),
     ] {
         let ended = run(&mut place.tool([&["export", "--store", "s.db"], args].concat()));

@@ -94,7 +94,7 @@ fn no_kernel() -> End {
     let ended = run(&mut place.tool(words));
     assert_eq!(ended.status, 2);
     assert!(
-        ended.one_line().contains("is no kernel that can be booted: it is neither a bzImage nor an ELF kernel"),
+        ended.one_line().contains("is not a bootable kernel: it is neither a bzImage nor an ELF kernel"),
         "{}",
         ended.stderr
     );

@@ -166,7 +166,7 @@ fn page() -> End {
 fn pipe() -> End {
     let place = Place::new();
     run(&mut place.command("mkfifo".as_ref(), ["fifo"])).ok();
-    let nobody = "fifo is a pipe that nobody reads; start its reader first, or name a file with -o";
+    let nobody = "fifo is a pipe without a reader; start its reader first, or name a file with -o";
     assert_refused(&run(&mut report(&place, &["-o", "fifo"])), 2, nobody);
     let reader = place.command("sh".as_ref(), ["-c", "cat fifo > got"]).spawn().expect("cat starts");
     let began = std::time::Instant::now();
@@ -193,7 +193,7 @@ fn pipe() -> End {
     drop(idle);
     let socket = std::os::unix::net::UnixListener::bind(place.join("socket")).expect("a folder of our own");
     let refused = run(&mut report(&place, &["-o", "socket", "--force"]));
-    assert_refused(&refused, 2, "socket is a socket, which takes no file; name a file with -o");
+    assert_refused(&refused, 2, "socket is a socket, not a file; name a file with -o");
     drop(socket);
     End::Passed
 }
@@ -247,7 +247,7 @@ fn full_disk() -> End {
     assert_refused(
         &ended,
         3,
-        "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or name a place on another with -o",
+        "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or name a path on another disk with -o",
     );
     End::Passed
 }
@@ -295,7 +295,7 @@ fn letters() -> End {
     // A document is the same everywhere, and a name stays recognisable.
     let mut command = bench(&place, "--file größer");
     let ended = run(command.env("LANG", "POSIX"));
-    assert_eq!(ended.one_line(), "gr\\u{f6}\\u{df}er does not exist; give --size to have it made");
+    assert_eq!(ended.one_line(), "gr\\u{f6}\\u{df}er does not exist; specify --size to create it");
     let json = run(bench(&place, "--rw nop --count 8 --json").env("LC_ALL", "C")).ok();
     assert_eq!(json.json()["schema"], "iotrail.measurement/1");
     End::Passed

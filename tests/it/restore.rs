@@ -47,7 +47,7 @@ fn nothing() -> End {
     assert!(place.contents().is_empty());
     let ended = run(place.tool(["restore"]).env_remove("HOME"));
     assert_eq!(ended.status, 2);
-    assert!(ended.one_line().ends_with("set one of them to a folder"), "{}", ended.stderr);
+    assert!(ended.one_line().ends_with("set one of them to a directory"), "{}", ended.stderr);
     End::Passed
 }
 
@@ -84,7 +84,7 @@ fn changed_since() -> End {
     assert_eq!(
         ended.stdout,
         format!(
-            "{}: put back to 1 (it was set to 0)\n\
+            "{}: restored to 1 (it was set to 0)\n\
              {}: is 128 now, changed by somebody else since it was set to 64; it is left alone; \
              `iotrail restore --force` puts back 256\n\
              1 of 2 changes are not restored yet; {} records them, and removing it keeps the current settings\n",

@@ -15,7 +15,7 @@ fn refusals() -> End {
         (&["-p", "2147483647"] as &[&str], "there is no process 2147483647; `ps` lists what there is"),
         (
             &["-a", "-p", "1"],
-            "more than one kind of subject is named; give one of: a command after --, processes with -p, everyone with -a",
+            "more than one kind of subject is named; specify one of: a command after --, processes with -p, all processes with -a",
         ),
         (
             &["-i", "0"],

@@ -24,8 +24,7 @@ fn refused(args: &[&str], status: i32, line: &str) {
 }
 
 fn one_subject() -> End {
-    let two =
-        "more than one kind of subject is named; give one of: a command after --, processes with -p, everyone with -a";
+    let two = "more than one kind of subject is named; specify one of: a command after --, processes with -p, all processes with -a";
     refused(&["-p", "1", "--", "touch", "x"], 2, two);
     refused(&["-a", "--", "touch", "x"], 2, two);
     refused(&["-a", "-p", "1"], 2, two);
@@ -37,7 +36,7 @@ fn one_subject() -> End {
         );
     }
     refused(&["-a", "--until", "command"], 2, "*");
-    let none = "nothing to watch; name a command (iotrail trace -- CMD), a process (-p TGID), or everyone (-a)";
+    let none = "nothing to watch; name a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)";
     refused(&[], 2, none);
     refused(&["--"], 2, none);
     refused(&["touch", "x"], 2, "unexpected argument 'touch' found; *");
@@ -55,9 +54,9 @@ fn no_command() -> End {
         2,
         "cannot run ./absent: No such file or directory (os error 2); name a program that is there",
     );
-    refused(&["--", "/proc/self/status"], 2, "cannot run /proc/self/status: it may not be run; see chmod +x");
-    refused(&["--", "/"], 2, "cannot run /: it is a folder; name a program in it");
-    refused(&["--", ""], 2, "the command to watch has no name; name a program after --");
+    refused(&["--", "/proc/self/status"], 2, "cannot run /proc/self/status: it is not executable; see chmod +x");
+    refused(&["--", "/"], 2, "cannot run /: it is a directory; name a program in it");
+    refused(&["--", ""], 2, "the command to trace has no name; name a program after --");
     End::Passed
 }
 
@@ -70,7 +69,7 @@ fn no_process() -> End {
     let place = Place::new();
     let child = crate::tool::bench(&place, "--rw nop --runtime 1h").spawn().expect("the tool starts");
     let thread = at_work(&child);
-    let line = format!("{thread} is a thread of process {0}; watch all of it: -p {0}", child.id());
+    let line = format!("{thread} is a thread of process {0}; trace the process: -p {0}", child.id());
     refused(&["-p", &thread.to_string()], 2, &line);
     kill(child.id(), libc::SIGINT);
     end(child).ok();

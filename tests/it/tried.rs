@@ -92,7 +92,7 @@ fn refused() -> End {
         (&["--ring", "coop", "--", "true"][..], "no setup flag is called 'coop'"),
         (&["--ring", "sqe128", "--", "true"], "sqe128 is part of what the program is written for"),
         (&["--", "/no/such/program"], "cannot run /no/such/program"),
-        (&["--cpus", "900", "--", "true"], "CPU 900 is not there"),
+        (&["--cpus", "900", "--", "true"], "CPU 900 does not exist"),
         (&["--ready", "port:7", "--", "true"], "--server"),
         (&["--server", "true", "--ready", "soon", "--", "true"], "is not port:N, file:PATH or log:REGEX"),
         (&["--metric", "tps", "--", "true"], "'tps' is not NAME=REGEX"),

@@ -15,7 +15,7 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     let missing = match (Facts::of_this_kernel().way, Command::new("bpftrace").arg("--version").output()) {
-        (None, _) => Some("the kernel lets no function be probed"),
+        (None, _) => Some("the kernel does not allow probing functions"),
         (_, Err(_)) => Some("there is no bpftrace"),
         _ => None,
     };

@@ -78,7 +78,7 @@ fn cut() -> Result<(), Failed> {
     let out = replay(&recording, &[]);
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!((out.status.code(), text.lines().count()), (Some(2), 1), "{text}");
-    assert!(text.contains("is cut off at byte "), "{text}");
+    assert!(text.contains("is truncated at byte "), "{text}");
     [data, recording].iter().try_for_each(std::fs::remove_file)?;
     Ok(())
 }

@@ -331,7 +331,7 @@ fn one_at_a_time() -> Result<(), Failed> {
     wait_until("a refusal", || {
         let (status, _, stderr) = state.tool(&["restore"]);
         status == 3
-            && stderr.contains(&format!("another iotrail (process {}) has host settings in its hands", child.id()))
+            && stderr.contains(&format!("another iotrail process (process {}) has changed host settings", child.id()))
     });
     child.end(libc::SIGKILL);
     assert_eq!(state.tool(&["restore"]).0, 0);

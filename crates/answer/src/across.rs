@@ -294,9 +294,7 @@ pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
     }
     if any_emulated(kernels) {
         out.push(
-            "Times are not compared: these machines were emulated (no KVM), and their times say nothing about a \
-                  processor."
-                .into(),
+            "Times are not compared: these machines were emulated (no KVM), and their times are meaningless.".into(),
         );
     }
     out

@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
     for (name, value) in &table {
         let Value::Table(inner) = value else {
             return Err(format!(
-                "{name} is in no section: [budget], [opcode.NAME], [ring.N], [thread.NAME], [file.\"PATH\"]"
+                "{name} is outside a section: [budget], [opcode.NAME], [ring.N], [thread.NAME], [file.\"PATH\"]"
             ));
         };
         if name == "budget" {

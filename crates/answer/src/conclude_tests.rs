@@ -165,7 +165,7 @@ fn costs_are_ranked_and_their_places_named() {
             "Wall time with coop against default: higher (×1.99, 1.98–2.01).",
             "The largest part of the time goes to submit (80 %) with default; poll (80 %) with coop.",
             "Completions were mostly delivered by inline (100 %) with default; sqpoll (100 %) with coop.",
-            "default has the least median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
+            "default has the lowest median: 1.91 ms (1.90 ms to 1.92 ms in 3 repeats).",
         ]
     );
     set(&mut r.cells[1], 1_890_000, 0.1);
@@ -175,7 +175,7 @@ fn costs_are_ranked_and_their_places_named() {
         [&said[0], &said[3]],
         [
             "Wall time with coop against default: equivalent within ±5 %.",
-            "coop has the least median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
+            "coop has the lowest median: 1.90 ms (1.89 ms to 1.91 ms in 3 repeats).",
         ]
     );
 }

@@ -127,8 +127,7 @@ fn drift(run: &RunRecord) -> Option<Warning> {
             course(change),
             chance(&levels)
         ),
-        "arms share each block, so that their ratios are valid, and absolute numbers are not: find the cause (heat, a drive that \
-         fills, a cache, other programs), or let the machine settle first",
+        "ratios are valid because arms share each block; absolute numbers are not. Find the cause (heat, a drive that fills, a cache, other programs), or let the machine settle first",
     ))
 }
 

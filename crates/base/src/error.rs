@@ -93,8 +93,7 @@ impl Error {
     /// The data read differs from the data written: exit status 5.
     pub fn corruption(found: crate::corruption::Corruption) -> Self {
         let what = found.to_string();
-        let remedy = "if something else has written to it since, lay it out anew or write all of it with --verify; else suspect \
-                      the storage, and keep it as it is for whoever looks into it";
+        let remedy = "if another program has written to it since, create it again or write all of it with --verify; otherwise suspect the storage, and keep the file unmodified for analysis";
         Self::new(Kind::Corruption, what, remedy).because(found)
     }
 

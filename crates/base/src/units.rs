@@ -20,10 +20,10 @@ impl FromStr for Bytes {
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
             "t" | "tb" | "tib" => 1 << 40,
-            other => return Err(format!("'{other}' is no unit of size: use k, m, g or t")),
+            other => return Err(format!("'{other}' is not a unit of size: use k, m, g or t")),
         };
-        let n: u64 = s[..digits].parse().map_err(|_| format!("'{s}' is no size: write 4096, 4k or 1m"))?;
-        n.checked_mul(unit).map(Bytes).ok_or_else(|| format!("'{s}' is more than 64 bits hold"))
+        let n: u64 = s[..digits].parse().map_err(|_| format!("'{s}' is not a size: write 4096, 4k or 1m"))?;
+        n.checked_mul(unit).map(Bytes).ok_or_else(|| format!("'{s}' exceeds 64 bits"))
     }
 }
 
@@ -45,9 +45,9 @@ impl FromStr for Span {
             "h" => 3600e9,
             "" if s == "0" => 1.0,
             "" => return Err(format!("'{s}' has no unit of time: write {s}s or {s}ms")),
-            other => return Err(format!("'{other}' is no unit of time: use ns, us, ms, s, m or h")),
+            other => return Err(format!("'{other}' is not a unit of time: use ns, us, ms, s, m or h")),
         };
-        let n: f64 = s[..digits].parse().map_err(|_| format!("'{s}' is no span of time: write 5s or 500ms"))?;
+        let n: f64 = s[..digits].parse().map_err(|_| format!("'{s}' is not a duration: write 5s or 500ms"))?;
         Ok(Span(Duration::from_nanos((n * ns).round() as u64)))
     }
 }

@@ -149,7 +149,7 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
     }
     let ended = ended(step);
     taken?;
-    why_not.map_or(ended, |why| Err(io::Error::other(format!("Slurm does not start what fetches it: {why}"))))
+    why_not.map_or(ended, |why| Err(io::Error::other(format!("Slurm does not start the fetching job: {why}"))))
 }
 
 /// Over a job that fetches: where Slurm leaves it in the queue it would wait for ever.
@@ -228,11 +228,11 @@ mod tests {
     #[test]
     fn a_limit_of_time_is_told_from_other_reasons() {
         let is = |said: &str| is_of_time(&io::Error::other(said.to_owned()));
-        assert!(is("Slurm does not start what fetches it: PartitionTimeLimit"));
+        assert!(is("Slurm does not start the fetching job: PartitionTimeLimit"));
         assert!(is(
             "srun: error: Unable to allocate resources: Requested time limit is invalid (missing or exceeds some limit)"
         ));
-        assert!(is("Slurm does not start what fetches it: QOSMaxWallDurationPerJobLimit"));
+        assert!(is("Slurm does not start the fetching job: QOSMaxWallDurationPerJobLimit"));
         assert!(!is("srun: error: Unable to allocate resources: Requested nodes are busy"));
     }
 

@@ -59,7 +59,7 @@ pub fn follow(
         Node::new(task, *job, name, submitted.called(name), Outbox::new(inbox, task))
     };
     interrupt::leave_with(&format!(
-        "iotrail: left; jobs go on, or stop if they were asked to; collect them: {attach}"
+        "iotrail: detached; the jobs continue, or stop if requested; collect them: {attach}"
     ))?;
     let nodes: Vec<Node> = (1..).zip(submitted.jobs.iter().zip(&submitted.nodes)).map(node).collect();
     let shown = Shown::new(&nodes);
@@ -130,7 +130,7 @@ impl Followed<'_> {
     fn without_controller(&mut self, failure: Failure) -> Result<()> {
         match self.away {
             None => {
-                self.shown.line(&format!("Slurm's controller does not answer ({failure}); the nodes go on"));
+                self.shown.line(&format!("Slurm's controller does not answer ({failure}); the nodes continue"));
                 self.away = Some(Instant::now());
                 Ok(())
             }
@@ -145,7 +145,7 @@ impl Followed<'_> {
     /// A signal that ends only this process does not apply to the jobs.
     fn killed(&self, signal: &str) -> Error {
         let what = match self.stopping {
-            None => format!("ended by {signal}; the job goes on"),
+            None => format!("ended by {signal}; the job continues"),
             Some(_) => format!("ended by {signal} while the job was stopping"),
         };
         Error::disturbed(what, format!("collect it: {}", self.context.attach))
@@ -155,7 +155,7 @@ impl Followed<'_> {
     fn stop(&mut self) {
         let jobs = &self.context.submitted.jobs;
         if self.stopping.is_none() {
-            self.shown.line("stopping: what is measured comes back; a second Ctrl-C leaves at once");
+            self.shown.line("stopping: the measurements are collected; a second Ctrl-C detaches immediately");
             self.stopping = Some(Instant::now());
         }
         if self.nodes.iter().any(|n| matches!(n.at, NodePlace::Waiting | NodePlace::Requeued)) {

@@ -302,7 +302,7 @@ impl Node {
             } else {
                 let of_node = ended.and_then(|ended| ended.said).filter(|_| ending == Ending::Failed);
                 let words = of_node.unwrap_or_else(|| ending.words().to_owned());
-                self.said = Some(format!("{words}; what it measured may lie there still{why}"));
+                self.said = Some(format!("{words}; its measurements may still be there{why}"));
             }
         }
         self.go(NodePlace::Over(ending));
@@ -333,8 +333,8 @@ impl Node {
             None if ending == Ending::Completed => {
                 self.is_missing = true;
                 let why = context.submitted.shared.as_ref().map_or_else(
-                    || "nothing of it lies on the node".to_owned(),
-                    |shared| format!("somebody has removed them from {}", shared.display()),
+                    || "the node has none of its files".to_owned(),
+                    |shared| format!("another program has removed them from {}", shared.display()),
                 );
                 Some(format!("its results are not here: {why}"))
             }
@@ -445,12 +445,12 @@ fn said_of_failure(failures: u32, why: &str) -> Option<String> {
 fn why_it_did_not_begin(exit: u32, program: &Program) -> Option<String> {
     let why = match (exit, program) {
         (127, Program::Installed(_)) => "iotrail is not installed there (--ship brings it)",
-        (127, Program::At(_)) => "it does not see the folder of --shared, or may run no program in it",
+        (127, Program::At(_)) => "it cannot access the directory of --shared, or cannot execute programs there",
         (127, Program::Comes) => {
-            "nobody brought iotrail there within 10 minutes of its start (--shared DIR keeps it where it is found)"
+            "iotrail did not arrive there within 10 minutes of its start (with --shared DIR nodes find it in a shared directory)"
         }
         (126, _) => "its iotrail cannot be executed there: see its architecture and libraries, and noexec",
-        (73, _) => "it has no folder of ours in /var/tmp: see its room and owners",
+        (73, _) => "it has no iotrail directory in /var/tmp: check free space and permissions",
         (2, _) => "its iotrail is another version (--ship brings this one)",
         _ => return None,
     };

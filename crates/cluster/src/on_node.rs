@@ -61,7 +61,7 @@ pub fn run(args: &NodeArgs) -> Result<u8> {
 }
 
 fn cannot_leave(e: io::Error) -> Error {
-    Error::machine("cannot hand over what was measured", "see the room on the node's /var/tmp, or in --shared DIR")
+    Error::machine("cannot return the measurements", "check the free space of the node's /var/tmp, or of --shared DIR")
         .because(e)
 }
 
@@ -265,7 +265,7 @@ impl Node<'_> {
         let Err(e) = self.leave(true) else { return Ok(end) };
         let kept = folder.with_extension("db");
         kept_as(&self.work, &kept)?;
-        let why = format!("its results cannot be copied ({e}); they lie there as {}", kept.display());
+        let why = format!("its results cannot be copied ({e}); they stay there as {}", kept.display());
         Ok(End::failed(NOT_LEFT, end.said.map_or_else(|| why.clone(), |said| format!("{said}; {why}"))))
     }
 

@@ -74,7 +74,7 @@ impl Submitted {
             fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });
         kept.map_err(|e| {
-            Error::machine(format!("cannot keep what was submitted in {}", folder.display()), "name another --store")
+            Error::machine(format!("cannot record the submitted jobs in {}", folder.display()), "name another --store")
                 .because(e)
         })
     }

@@ -116,7 +116,7 @@ impl Submission<'_> {
         if let Err(failure) = control::cancel(&submitted.jobs) {
             let jobs: Vec<String> = submitted.jobs.iter().map(u64::to_string).collect();
             let why = e.source.as_ref().map_or_else(String::new, |why| format!("{why}; "));
-            let cause = format!("{why}what was submitted cannot be cancelled: {failure}");
+            let cause = format!("{why}the submitted jobs cannot be cancelled: {failure}");
             return Error { remedy: format!("cancel it: scancel {}", jobs.join(" ")), ..e }.because(cause);
         }
         let path = store.path().to_owned();

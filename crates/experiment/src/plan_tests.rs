@@ -284,5 +284,5 @@ fn a_network_load_needs_no_target_and_keeps_the_options_of_both_sides() {
     let e = planned(&text.replace("coop_taskrun", "coop")).unwrap_err().to_string();
     assert!(e.starts_with("x.toml:16:1: the combination 'connections 4 · arm coop' is impossible: "), "{e}");
     let e = planned(&text.replace("server-cpus = \"0\"", "server-cpus = \"7\"")).unwrap_err().to_string();
-    assert!(e.contains("CPU 7 is not there"), "{e}");
+    assert!(e.contains("CPU 7 does not exist"), "{e}");
 }

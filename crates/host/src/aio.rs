@@ -23,7 +23,7 @@ pub fn native(circumstances: &Circumstances) -> Result<(), Refusal> {
 pub fn posix() -> Result<(), Refusal> {
     let refused = |e: io::Error| match e.raw_os_error() {
         Some(libc::EAGAIN) => Refusal::new(
-            "glibc can't make its helper thread: too many processes",
+            "glibc cannot create its helper thread: too many processes",
             "raise it: ulimit -u, or the limit of this process's pids cgroup",
         ),
         Some(errno) => unexplained("a read by POSIX AIO failed", errno),

@@ -17,7 +17,7 @@ pub fn online() -> Result<Vec<u32>> {
 fn online_in(root: &Path) -> Result<Vec<u32>> {
     let cannot = || {
         Error::machine(
-            "cannot tell which CPUs are online: /sys/devices/system/cpu/online is not readable",
+            "the online CPUs are unknown: /sys/devices/system/cpu/online is not readable",
             "mount sysfs on /sys",
         )
     };
@@ -36,7 +36,7 @@ pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
     let number = |s: &str| -> std::result::Result<u32, String> {
         match s.trim().parse() {
             Ok(n) if n <= MOST => Ok(n),
-            _ => Err(format!("'{}' is no CPU number: write a list such as 0,2-3", s.trim())),
+            _ => Err(format!("'{}' is not a CPU number: write a list such as 0,2-3", s.trim())),
         }
     };
     let mut cpus = BTreeSet::new();

@@ -35,7 +35,7 @@ fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdow
         (_, Some(true)) => (Some("confidentiality"), "the kernel refuses samples of its registers"),
         (Some(true), Some(false)) => (Some("integrity"), "the kernel refuses PCI control but allows register samples"),
         (Some(false), _) => (Some("none"), "the kernel allows PCI control"),
-        (Some(true), None) => (None, "locked down, but not how far"),
+        (Some(true), None) => (None, "locked down, but the mode is unknown"),
         (None, _) => (None, "securityfs is not mounted, and no effect of lockdown could be tried"),
     };
     Lockdown { mode: mode.map(str::to_owned), how: how.into() }

@@ -64,7 +64,7 @@ impl Circumstances {
             }
             libc::ENOSYS => Refusal::new("this kernel was built without io_uring", "a kernel with CONFIG_IO_URING=y"),
             libc::EPERM if self.settings.io_uring_disabled == Some(2) => Refusal::new(
-                "kernel.io_uring_disabled is 2: nobody may make a ring, root included",
+                "kernel.io_uring_disabled is 2: no process may create a ring, root included",
                 "as root: sysctl kernel.io_uring_disabled=0",
             ),
             libc::EPERM
@@ -76,7 +76,7 @@ impl Circumstances {
                     _ => "name a group in kernel.io_uring_group and join it".into(),
                 };
                 Refusal::new(
-                    "kernel.io_uring_disabled is 1: only its group and CAP_SYS_ADMIN may make a ring",
+                    "kernel.io_uring_disabled is 1: only its group and CAP_SYS_ADMIN may create a ring",
                     format!("run as root, {group}, or as root: sysctl kernel.io_uring_disabled=0"),
                 )
             }
@@ -86,7 +86,7 @@ impl Circumstances {
                 "allow it in the module's policy",
             ),
             libc::ENOMEM if self.rings_are_locked_memory() => Refusal::new(
-                "a ring counts as locked memory, and this user may lock no more",
+                "a ring counts as locked memory, and this user's limit is reached",
                 "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
             libc::ENOMEM => Refusal::new(
@@ -96,7 +96,7 @@ impl Circumstances {
             libc::EMFILE => Refusal::new("this process has as many files open as it may", "raise it: ulimit -n"),
             libc::ENFILE => Refusal::new("the system has as many files open as it may", "raise fs.file-max"),
             libc::EAGAIN => Refusal::new(
-                "the ring's kernel thread could not be made: too many processes",
+                "the ring's kernel thread could not be created: too many processes",
                 "raise it: ulimit -u, or the limit of this process's pids cgroup",
             ),
             other => unexplained("a ring can't be made", other),
@@ -108,7 +108,7 @@ impl Circumstances {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
             libc::EINVAL => Refusal::new(
-                format!("the kernel does not take it, though Linux {} has it", name(since)),
+                format!("the kernel refuses it, although Linux {} has it", name(since)),
                 format!("{}, not changed by its distributor in this", or_later(since)),
             ),
             libc::EPERM if self.older_than((5, 11, 0)) => {
@@ -123,7 +123,7 @@ impl Circumstances {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
             libc::ENOMEM => Refusal::new(
-                "it counts as locked memory, and this user may lock no more",
+                "it counts as locked memory, and this user's limit is reached",
                 "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
             libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
@@ -143,7 +143,7 @@ impl Circumstances {
                     _ => String::new(),
                 };
                 Refusal::new(
-                    format!("all native aio requests of this system are taken{room}"),
+                    format!("all native aio requests of this system are in use{room}"),
                     "as root: raise fs.aio-max-nr with sysctl",
                 )
             }
@@ -155,7 +155,7 @@ impl Circumstances {
             libc::ENOMEM => {
                 Refusal::new("there is no memory for an aio context", "free memory, or raise the cgroup's limit")
             }
-            other => unexplained("an aio context can't be made", other),
+            other => unexplained("an aio context cannot be created", other),
         }
     }
 }

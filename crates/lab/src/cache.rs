@@ -83,7 +83,7 @@ impl Cache {
 pub(super) fn cannot_write(path: &Path, cause: std::io::Error) -> Error {
     Error::machine(
         format!("cannot write {}", path.display()),
-        "check its permissions and the room there, or name another folder with --cache DIR",
+        "check its permissions and free space, or name another directory with --cache DIR",
     )
     .because(cause)
 }

@@ -70,7 +70,7 @@ impl FromStr for Drive {
             }
         }
         if drive.queues == 0 || drive.queues.saturating_add(drive.poll) > MOST_QUEUES {
-            return Err(format!("a drive has 1 to {MOST_QUEUES} queues, one of them with an interrupt at least"));
+            return Err(format!("a drive has 1 to {MOST_QUEUES} queues, at least one of them with an interrupt"));
         }
         if drive.size_bytes == 0 || !drive.size_bytes.is_multiple_of(SECTOR) {
             return Err(format!("size: a drive has whole sectors of {SECTOR} bytes"));

@@ -101,7 +101,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     let qemu = tools::qemu(asked.cache, asked.arch, acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, asked.arch, tell)?;
     let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
-        Error::machine("cannot make a folder for the run", "check the room in TMPDIR or /tmp, and its permissions")
+        Error::machine("cannot make a folder for the run", "check the free space and the permissions of TMPDIR or /tmp")
             .because(e)
     })?;
     let at = |name: &str| folder.path().join(name);
@@ -182,14 +182,14 @@ pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
     }
     Err(Error::input(
         format!("{} is no empty folder", to.display()),
-        "name another one with --artifacts, or --force to replace what has a name that the command gives",
+        "name another one with --artifacts, or replace files of the same names with --force",
     ))
 }
 
 fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
     let mut out = Folder::open(to, existing, "--artifacts")?;
     let cannot = |e| {
-        let what = format!("cannot copy what the command has left to {}", to.display());
+        let what = format!("cannot copy the command's files to {}", to.display());
         Error::machine(what, "name another folder with --artifacts").because(e)
     };
     let mut files = 0;
@@ -222,7 +222,7 @@ pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
 fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
     let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
     let here =
-        here.map_err(|e| Error::input("the working folder is not there any more", "change to one that is").because(e))?;
+        here.map_err(|e| Error::input("the working directory no longer exists", "change to one that is").because(e))?;
     let (variables, search) = if other_root {
         (root::environment(std::env::vars_os()), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()))
     } else {
@@ -282,7 +282,7 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
         .because(e)
     })?;
     let busybox = std::fs::read(busybox).map_err(|e| {
-        Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched anew").because(e)
+        Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched again").because(e)
     })?;
     let mut archive = Archive::default();
     for folder in ["bin", "dev", "host", "lib", "proc", "root", "sys", "writes"] {

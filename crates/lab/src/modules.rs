@@ -62,7 +62,7 @@ pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
         let fail = |why: String| {
             Error::input(
                 format!("cannot read the module {}", file.display()),
-                "fetch the kernel anew, or choose another",
+                "fetch the kernel again, or choose another",
             )
             .because(why)
         };

@@ -83,7 +83,7 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
     loop {
         let reason = match attempt(prepared, how, began, limit, kvm_failed.as_deref())? {
             Attempt::Ended(status) => return Ok(status),
-            Attempt::Hung => format!("no sign of life in {limit:?}"),
+            Attempt::Hung => format!("no response in {limit:?}"),
             Attempt::Died(what) => what,
         };
         let words = match last_words(prepared) {
@@ -109,7 +109,7 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
 }
 
 /// Reported for every machine under emulation.
-pub const EMULATED: &str = "under emulation, counts mean what they say and times mean nothing";
+pub const EMULATED: &str = "under emulation, counts are valid and times are meaningless";
 
 enum Attempt {
     Ended(u8),
@@ -173,7 +173,7 @@ fn attempt(
         if began.elapsed() > how.limit {
             return Err(Error::disturbed(
                 format!("the lab's time limit of {:?} has ended the command", how.limit),
-                "what it had stored is kept; give it more with --timeout",
+                "its stored results are kept; use a longer --timeout",
             ));
         }
         if prepared.acceleration == Acceleration::Kvm
@@ -293,8 +293,7 @@ fn no_boot(words: &str) -> Error {
 }
 
 fn broke_down(prepared: &Prepared, what: &str) -> Error {
-    Error::machine(format!("the lab's machine broke down: {what}"), "what was stored is kept")
-        .because(last_words(prepared))
+    Error::machine(format!("the lab's machine failed: {what}"), "what was stored is kept").because(last_words(prepared))
 }
 
 fn kvm_error(prepared: &Prepared) -> Option<String> {
@@ -393,7 +392,7 @@ mod tests {
     #[test]
     fn a_guest_that_kvm_does_not_run_is_emulated_and_remembered() {
         for (kvm, reason) in [
-            (HANGS, "no sign of life in 300ms"),
+            (HANGS, "no response in 300ms"),
             (CRASHES, "QEMU stopped it: KVM internal error. Suberror: 1"),
             (DIES, "(exit status: 134): Assertion failed."),
         ] {

@@ -86,12 +86,12 @@ pub fn online(cpu: u32, online: &[u32], option: &str) -> Result<()> {
         return Ok(());
     }
     let there = online.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    Err(Error::input(format!("{option}: CPU {cpu} is not there"), format!("use some of {there}")))
+    Err(Error::input(format!("{option}: CPU {cpu} does not exist"), format!("use some of {there}")))
 }
 
 /// Reads `0,2-3`.
 pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
-    let bad = || Error::input(format!("'{list}' is no list of CPUs"), "write 0,2-3, or irq or non-irq");
+    let bad = || Error::input(format!("'{list}' is not a list of CPUs"), "write 0,2-3, or irq or non-irq");
     let mut cpus = Vec::new();
     for part in list.split(',').map(str::trim) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -117,7 +117,7 @@ pub fn bind(cpu: u32) -> Result<()> {
     let set = alone(cpu).map_err(failed)?;
     sched_setaffinity(None, &set).map_err(|e| failed(e.into()))?;
     if !is_bound(cpu) {
-        return Err(failed(io::Error::other("the kernel took the request and did not follow it")));
+        return Err(failed(io::Error::other("the kernel accepted the request and did not apply it")));
     }
     Ok(())
 }
@@ -136,7 +136,7 @@ pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
 pub(crate) fn unbind() -> Result<()> {
     // The first thread has the process's number.
     sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {
-        Error::machine("cannot let a thread run on all CPUs", "see who limits this process's CPUs")
+        Error::machine("cannot let a thread run on all CPUs", "check the limits of this process's CPUs")
             .because(io::Error::from(e))
     })
 }
@@ -152,7 +152,7 @@ pub fn unpinned(moved: u32) -> Option<Warning> {
         Warning::new(
             "unpinned",
             format!("{moved} threads were moved off their CPU while the load ran"),
-            "see who changes affinities (cpuset, taskset, a daemon)",
+            "find the program that changes affinities (cpuset, taskset, a daemon)",
         )
     })
 }

@@ -30,7 +30,7 @@ pub fn claim(path: &Path) -> Result<File> {
     refuse_used(path, &fs::metadata(path).map_err(|e| super::refusal::cannot("look at", path, e))?)?;
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
         Ok(file) => Ok(file),
-        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use(path, "the kernel does not say by whom")),
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use(path, "the kernel does not report the user")),
         Err(e) => Err(super::refusal::cannot("open", path, e)),
     }
 }

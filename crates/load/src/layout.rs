@@ -39,7 +39,7 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
         ));
     }
     let Some(bytes) = spec.size else {
-        return Err(Error::input(format!("{name} does not exist"), "give --size to have it made"));
+        return Err(Error::input(format!("{name} does not exist"), "specify --size to create it"));
     };
     if bytes < u64::from(spec.block_bytes) {
         return Err(Error::input(
@@ -128,7 +128,7 @@ impl Unfinished {
         let partial = PathBuf::from(partial);
         let file = options.create_new(true).open(&partial).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => Error::input(
-                format!("{} is there: another load makes this target, or was killed while it did", partial.display()),
+                format!("{} exists: another load creates this target, or was killed meanwhile", partial.display()),
                 "wait for the other one, or remove it",
             ),
             _ => cannot("make", path, e),

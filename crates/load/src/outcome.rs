@@ -163,14 +163,14 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
         warnings.push(Warning::new(
             "target_lost",
             format!("the last {} I/Os all failed or moved nothing: the load was ended", sum.in_vain),
-            "see the kernel's log: the device may have been taken out",
+            "see the kernel's log: the device may have been removed",
         ));
     }
     if sum.short_ios > 0 {
         warnings.push(Warning::new(
             "short_ios",
             format!("{} of {} I/Os moved fewer bytes than the block size", sum.short_ios, sum.ios),
-            "see that nobody truncates the target, and that it has room",
+            "check that no program truncates the target, and that its disk has free space",
         ));
     }
     warnings.extend(unpinned(moved));
@@ -229,11 +229,11 @@ fn remedy(spec: &LoadSpec, failure: i32) -> String {
         return remedy.into();
     }
     match failure {
-        libc::ENODEV => "the device was taken out, or its driver was: see the kernel's log".into(),
+        libc::ENODEV => "the device or its driver was removed: see the kernel's log".into(),
         libc::EINVAL if spec.direct => {
             "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into()
         }
-        libc::ENOSPC => "make room on the file system, or use a smaller --size".into(),
+        libc::ENOSPC => "free space on the file system, or use a smaller --size".into(),
         libc::EIO => "see the kernel's log: the device reports an error".into(),
         libc::EBADF | libc::EPERM | libc::EACCES => "see the target's permissions".into(),
         libc::EAGAIN => "use a smaller --depth".into(),
@@ -246,7 +246,7 @@ pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
     match spec.reaper {
         ReaperKind::Thread { cpu: Some(cpu) } if spec.cpus.contains(&cpu) => Some(Warning::new(
             "reaper_cpu",
-            format!("the reaper thread shares CPU {cpu} with a submitting thread: they take turns"),
+            format!("the reaper thread shares CPU {cpu} with a submitting thread: they run alternately"),
             "give it a CPU of its own: --reaper thread:CPU",
         )),
         _ => None,

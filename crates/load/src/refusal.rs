@@ -32,7 +32,7 @@ pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
         }
         Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
         Some(libc::ENOSPC | libc::EDQUOT) => {
-            Error::machine(what, "make room there, use a smaller --size, or choose another --file").because(e)
+            Error::machine(what, "free space there, use a smaller --size, or choose another --file").because(e)
         }
         Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
         Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
@@ -59,7 +59,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
         Some(asked) if asked > has => {
             return Err(Error::input(
                 format!("{name} has {has} bytes, not the {asked} of --size"),
-                "use a smaller --size, or remove the file to have it made",
+                "use a smaller --size, or remove the file so that it is created",
             ));
         }
         Some(asked) => asked,

@@ -263,7 +263,7 @@ fn bad_targets_are_one_line_and_leave_nothing_behind() {
     let base = options(&file);
     let line = |o: LoadOptions| (refused(&o).exit_status(), refused(&o).to_string());
     let (status, text) = line(LoadOptions { size: None, ..base.clone() });
-    assert!(status == 2 && text.ends_with("does not exist; give --size to have it made"), "{text}");
+    assert!(status == 2 && text.ends_with("does not exist; specify --size to create it"), "{text}");
     let (status, text) = line(LoadOptions { file: Some(dir.path().into()), ..base.clone() });
     assert!(status == 2 && text.contains("is a directory; name a file in it"), "{text}");
     // More than any disk has: refused before anything is written, and removed.

@@ -47,7 +47,7 @@ impl FromStr for Address {
         }
         let mut found = text
             .to_socket_addrs()
-            .map_err(|e| format!("'{text}' is no address ({e}): write 127.0.0.1:7000, [::1]:7000 or unix:PATH"))?;
+            .map_err(|e| format!("'{text}' is not an address ({e}): write 127.0.0.1:7000, [::1]:7000 or unix:PATH"))?;
         found.next().map(Address::Tcp).ok_or_else(|| format!("'{text}' has no address"))
     }
 }

@@ -45,7 +45,7 @@ impl Account {
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd < 0 {
             return Err(Error::machine(
-                "the kernel does not measure what BPF programs cost here",
+                "the kernel does not measure the cost of BPF programs here",
                 "Linux 5.8 and CAP_SYS_ADMIN are needed; leave out --cost",
             )
             .because(std::io::Error::from_raw_os_error(-fd)));

@@ -33,7 +33,7 @@ impl Created {
         support::quiet();
         let failed = |e: libbpf_rs::Error| {
             let (why, remedy) = support::refusal(&e);
-            Error::machine(format!("cannot watch which rings are made: {why}"), remedy).because(e)
+            Error::machine(format!("cannot trace the creation of rings: {why}"), remedy).because(e)
         };
         let ns = std::fs::metadata("/proc/self/ns/pid")
             .map_err(|e| Error::machine("cannot tell this PID namespace", "mount /proc").because(e))?;
@@ -49,7 +49,7 @@ impl Created {
     /// Rings of this PID namespace and of those inside it, in order; and the number of rings beyond the kept ones.
     pub fn end(self) -> Result<(Vec<CreatedRing>, u64)> {
         drop(self.link);
-        let cannot = |e| Error::machine("cannot read which rings were made", "report this").because(e);
+        let cannot = |e| Error::machine("cannot read the created rings", "report this").because(e);
         let bytes = self.seen.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(cannot)?;
         let bss: Box<types::bss> = Box::new(read(&bytes.unwrap_or_default()));
         let kept = bss.created.iter().take(usize::try_from(bss.created_all).unwrap_or(usize::MAX));

@@ -80,7 +80,7 @@ fn try_function(facts: &Facts, f: &'static function::Program) -> ProgramCheck {
     }
     let Some(chosen) = facts.way.and_then(|way| function::chosen(f, &facts.functions, way)) else {
         let restore = "a kernel that allows fentry or kprobes to root: `iotrail lab` boots one";
-        return missing("the kernel lets no function be probed".into(), restore);
+        return missing("the kernel does not allow probing functions".into(), restore);
     };
     tried(f.name, f.purpose, f.lost, try_load::<IotrailSkelBuilder>(chosen.program, Some(&chosen), follows))
 }

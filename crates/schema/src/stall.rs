@@ -87,7 +87,7 @@ pub struct Stall {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StalledProcess {
-    /// Process ID; 0: the stall is of no single process.
+    /// Process ID; 0: the stall does not belong to a single process.
     pub tgid: u32,
     /// Name.
     pub comm: String,

@@ -93,17 +93,17 @@ impl Drop for Spawner {
 /// The first executable of that name, by the search of execvp(3). Found before anything is loaded.
 pub fn find(argv: &[OsString]) -> Result<()> {
     let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
-        return Err(Error::input("the command to watch has no name", "name a program after --"));
+        return Err(Error::input("the command to trace has no name", "name a program after --"));
     };
     let shown = Path::new(name).display();
     if name.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(name) {
             Err(e) => Err(Error::input(format!("cannot run {shown}"), "name a program that is there").because(e)),
             Ok(meta) if meta.is_dir() => {
-                Err(Error::input(format!("cannot run {shown}: it is a folder"), "name a program in it"))
+                Err(Error::input(format!("cannot run {shown}: it is a directory"), "name a program in it"))
             }
             Ok(_) if !programs::may_run(Path::new(name)) => {
-                Err(Error::input(format!("cannot run {shown}: it may not be run"), "see chmod +x"))
+                Err(Error::input(format!("cannot run {shown}: it is not executable"), "see chmod +x"))
             }
             Ok(_) => Ok(()),
         };
@@ -336,8 +336,8 @@ mod tests {
             said(&["/no/such"]),
             "cannot run /no/such: No such file or directory (os error 2); name a program that is there"
         );
-        assert_eq!(said(&["/"]), "cannot run /: it is a folder; name a program in it");
-        assert_eq!(said(&["/proc/self/status"]), "cannot run /proc/self/status: it may not be run; see chmod +x");
+        assert_eq!(said(&["/"]), "cannot run /: it is a directory; name a program in it");
+        assert_eq!(said(&["/proc/self/status"]), "cannot run /proc/self/status: it is not executable; see chmod +x");
         find(&argv(&["sh"])).unwrap();
         // Only the kernel knows this one.
         let folder = tempfile::tempdir().unwrap();

@@ -48,7 +48,9 @@ pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Resul
     let mut watched = match asked {
         Target::Processes(processes) => Watched::Processes(processes),
         Target::Everyone => Watched::Everyone,
-        Target::Command(_) => return Err(Error::input("a command is not watched live", "see `iotrail trace --help`")),
+        Target::Command(_) => {
+            return Err(Error::input("a command cannot be traced live", "see `iotrail trace --help`"));
+        }
     };
     let mut processes = Processes::new(!matches!(watched, Watched::Everyone), Rc::clone(&how.numbers));
     session::follow(&mut watched, &mut watch, &mut processes, &how.numbers)?;

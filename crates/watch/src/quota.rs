@@ -45,8 +45,7 @@ fn warning(throttled_ns: u64, dir: &Path, cpus: Option<f64>) -> Warning {
     Warning::new(
         "cpu_quota",
         format!(
-            "the CPU quota of the control group {}{allowed} kept its threads off their CPUs for {}, summed over CPUs: that lies in the \
-             times of their requests",
+            "the CPU quota of the cgroup {}{allowed} throttled its threads for {}, summed over CPUs: the times of their requests include this",
             dir.display(),
             span(throttled_ns as f64)
         ),

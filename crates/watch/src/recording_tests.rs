@@ -204,7 +204,7 @@ fn an_existing_file_is_kept_unless_it_is_given_up() {
     let path = dir.path().join("r");
     std::fs::write(&path, "mine").unwrap();
     let e = Writer::create(&path, &header(), Existing::Keep).err().unwrap();
-    assert!(e.to_string().ends_with("exists already; name another file, or give --force to replace it"), "{e}");
+    assert!(e.to_string().ends_with("exists already; name another file, or replace it with --force"), "{e}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     Writer::create(&path, &header(), Existing::Replace).unwrap().finish(&end()).unwrap();
     assert_eq!(read(&path), (vec![], Ending::Whole(Box::new(end()))));

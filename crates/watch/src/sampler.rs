@@ -45,12 +45,8 @@ impl<'room> Sampler<'room> {
         (self.refused > 0).then(|| {
             Warning::new(
                 "not_sampled",
-                format!(
-                    "{} of {} processes were not sampled: there was no room for more",
-                    self.refused,
-                    self.told.len()
-                ),
-                "the shares are of the others",
+                format!("{} of {} processes were not sampled: the map is full", self.refused, self.told.len()),
+                "the shares cover the others",
             )
         })
     }

@@ -28,7 +28,7 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Nu
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
             "nothing to watch",
-            "name a command (iotrail trace -- CMD), a process (-p TGID), or everyone (-a)",
+            "name a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)",
         )),
         (false, true, false) => {
             command::find(command)?;
@@ -47,7 +47,7 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Nu
         (true, true, true) => Ok(Target::Everyone),
         _ => Err(Error::input(
             "more than one kind of subject is named",
-            "give one of: a command after --, processes with -p, everyone with -a",
+            "specify one of: a command after --, processes with -p, all processes with -a",
         )),
     }
 }
@@ -60,7 +60,10 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
     let found = numbers.find(number)?.ok_or_else(absent)?;
     if found.tid != found.tgid {
         let of = found.process_here;
-        return Err(Error::input(format!("{number} is a thread of process {of}"), format!("watch all of it: -p {of}")));
+        return Err(Error::input(
+            format!("{number} is a thread of process {of}"),
+            format!("trace the process: -p {of}"),
+        ));
     }
     // First the pidfd, then /proc: so both refer to the same process.
     let end = End::of(number).map_err(|cause| match cause.raw_os_error() {
@@ -74,15 +77,15 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
     let found = numbers.find(number)?.ok_or_else(absent)?;
     if found.is_kernel_thread {
         return Err(Error::input(
-            format!("process {number} ({}) is a thread of the kernel: it makes no requests of its own", found.comm),
-            "name the program whose requests it serves, or watch everyone with -a",
+            format!("process {number} ({}) is a kernel thread: it makes no requests of its own", found.comm),
+            "name the program whose requests it serves, or trace all processes with -a",
         ));
     }
     // By its PID in the initial namespace: a container's first process is the ancestor of only that container.
     if found.tgid == 1 {
         return Err(Error::input(
             format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
-            "to watch everyone use -a; else name the program to watch",
+            "trace all processes with -a, or name the program to trace",
         ));
     }
     if end.is_there() {
@@ -122,7 +125,7 @@ mod tests {
         if tid != us {
             assert_eq!(
                 said(&[], &[tid], false),
-                format!("{tid} is a thread of process {us}; watch all of it: -p {us}")
+                format!("{tid} is a thread of process {us}; trace the process: -p {us}")
             );
         }
     }

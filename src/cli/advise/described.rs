@@ -22,7 +22,7 @@ const WARMUP: &str = "80ms";
 pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
     if args.load.file.is_none() && args.load.rw != Rw::Nop {
         return Err(Error::input(
-            "nothing says what to find the best configuration of",
+            "no program or load is specified",
             "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
         ));
     }

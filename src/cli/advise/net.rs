@@ -37,15 +37,14 @@ impl FromArgMatches for NetArgs {
 }
 
 pub(super) fn command() -> Command {
-    let objective = "Search for the best of this: iops (requests per second), p50, p99, p99.9, mean, or cpu (the server's CPU time of each \
-                     request); two with a comma between them: search for those that no other beats in both (default: iops)";
+    let objective = "Optimise this metric: iops (requests per second), p50, p99, p99.9, mean, or cpu (the server's CPU time per request). Two, separated by a comma: find the configurations that no other beats in both (default: iops)";
     let own = SearchArgs::augment_args(Command::new("net")).mut_arg("objective", |arg| arg.help(objective));
     let load =
         NetOptions::augment_args(own.next_help_heading("The server and its load")).next_help_heading(None::<&str>);
     // advise decides which runs are traced.
     let load = load.mut_arg("trace", |arg| arg.hide(true));
     load.about("Find the best legal configuration of `net serve` for a network load, and confirm it").after_help(
-        "The server's options say what there is now. What the sender does stays as it is. Examples:
+        "The server's options are the current configuration. The sender's options do not change. Examples:
   iotrail advise net --connections 64 --objective cpu
   iotrail advise net --engine epoll --window 4 --constraint 'p99<2ms'
   iotrail advise net --server-cpus 0 --sender-cpus 1 --plan",

@@ -175,7 +175,7 @@ impl Input {
             let (before, now) = (before.words(), source.words());
             let what = match before == now {
                 true => format!("'{}' names {now} twice", self.text),
-                false => format!("'{}' names one file as {before} and as {now}", self.text),
+                false => format!("'{}' names one file twice, as {before} and as {now}", self.text),
             };
             let remedy = "name each once: repeats must be separate measurements";
             return Err(Error::input(what, remedy));

@@ -40,7 +40,7 @@ pub const RUN: Page = Page {
         "Standard input, output and error are the command's. Ctrl-C and SIGTERM reach it; after 20 s the machine is ended.",
     ],
     examples: &[
-        ("iotrail lab run -- uname -r", "Boot the newest kernel that is here."),
+        ("iotrail lab run -- uname -r", "Boot the newest local kernel."),
         ("iotrail lab run --kernel 6.1 -- iotrail check", "Print what another kernel allows."),
         (
             "iotrail lab run --nvme queues=2,poll=1 -- iotrail run polling --quick",
@@ -73,7 +73,7 @@ pub const RUN: Page = Page {
 pub const KERNELS: Page = Page {
     description: &[
         "Lists the kernels that iotrail-lab-run(1) can boot, the newest first: installed here, fetched before, or available in Debian's registry. \
-         Without a network it lists the kernels that are here, and reports that on standard error.",
+         Without a network it lists only local kernels, and reports that on standard error.",
     ],
     examples: &[
         ("iotrail lab kernels", "List releases, and where each is."),

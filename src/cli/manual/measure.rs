@@ -9,9 +9,8 @@ pub const BENCH: Page = Page {
     description: &[
         "Runs one load through one I/O interface and prints its result: the answer, throughput, latency, where the time went, and the delivery \
          paths of the completions.",
-        "The ring has exactly the setup flags that --ring names. An existing target is only read, unless --allow-write is given; a missing file is \
-         created with --size, and kept.",
-        "With --trace auto the load is measured without the probes if these cannot be loaded, and the missing metrics are named. Delivery delays \
+        "The ring has exactly the setup flags that --ring names. An existing target is only read, except with --allow-write. A missing file is created with --size, and kept.",
+        "With --trace auto, if the probes cannot be loaded, iotrail measures the load without them and names the missing metrics. Delivery delays \
          and stages need --follow.",
         "Ctrl-C ends the load, and the measurement until then is printed.",
     ],
@@ -57,8 +56,7 @@ pub const RUN: Page = Page {
          the answer. An experiment is built in, or a TOML file.",
         "Without --file an experiment that only reads uses what $IOTRAIL_TARGET names. Otherwise it uses a scratch file, which is kept for later \
          runs. An existing file or device is overwritten only with --allow-write on the command line.",
-        "Host settings that the experiment needs (scheduler, interrupt affinity, quota, ...) are made before the cells that use them, and \
-         restored at the end. After a kill, iotrail-restore(1) restores them.",
+        "iotrail changes the host settings that the experiment needs (scheduler, interrupt affinity, quota, ...) before the cells that use them, and restores them at the end. After a kill, iotrail-restore(1) restores them.",
         "With --kernels the same plan runs in a virtual machine per kernel, alternately, and the kernels are compared.",
         "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run is \
          added to the store, and together they are one fleet. A lost node is requeued once and continues where it was; its earlier measurements \
@@ -97,7 +95,7 @@ pub const RUN: Page = Page {
         ),
         (
             "4",
-            "With --fail-on-unmet: an expectation could not be evaluated, or there is none. Standard error says why.",
+            "With --fail-on-unmet: an expectation could not be evaluated, or there is none. Standard error has the reason.",
         ),
         ("5", "A load with verify read data that differs from the written data. Earlier measurements stay stored."),
         FAULT,
@@ -131,12 +129,10 @@ pub const REPLAY: Page = Page {
         "Each thread is replayed by one thread. A submission needs as many reaped completions as in the recording, and reaps exactly as many; a \
          chain of linked requests counts once. The thread computes between its calls as long as the program did.",
         "The unchanged recording is always replayed too, twice in each block, to show the noise. The order in a block is random. A third replay is \
-         recorded as the program was: its difference to the recorded figures is the self-check. An effect within the error of the self-check or \
-         within the noise is no answer.",
+         recorded as the program was: its difference to the recorded figures is the self-check. An effect within the error of the self-check or within the noise does not count.",
         "The answer has layers: counts per I/O of one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % \
          intervals. The limits name what the answer does not cover.",
-        "The files of the recording are only read. If the recording writes to a file, a copy of it is made beside the scratch files and removed at the \
-         end; --map names another file. An existing file is overwritten only with --allow-write, and a recorded one never.",
+        "The files of the recording are only read. If the recording writes to a file, iotrail creates a copy next to the scratch files and removes it at the end; --map names another file. An existing file is overwritten only with --allow-write, and a recorded one never.",
         "Synchronous calls become requests with --engine io_uring or libaio: one to one, and overlapped. The second is an upper bound: reads and \
          writes count as independent unless they touch the same bytes, and a sync waits for all requests before it.",
     ],
@@ -198,8 +194,7 @@ pub const ADVISE: Page = Page {
 
 pub const TRY: Page = Page {
     description: &[
-        "Runs a program unmodified and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own \
-         metrics. The program is not changed: a seccomp filter stops its io_uring_setup(2) calls, and a supervisor rewrites their flags.",
+        "Runs a program unmodified and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own metrics. The program is not changed: a seccomp supervisor rewrites the flags of its io_uring_setup(2) calls.",
         "First it traces one unmodified run of the program, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
          traces one run of each legal arm, and drops the arms that stall, fail or use a different path. The compared runs are not traced.",
         "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
@@ -223,7 +218,7 @@ pub const TRY: Page = Page {
         ("0", "Every measurement was made."),
         (
             "1",
-            "It was stopped before its end, or a verdict is one that --fail-on names. With --slurm: a node has not completed its part.",
+            "It was stopped before its end, or --fail-on names a verdict. With --slurm: a node has not completed its part.",
         ),
         (
             "2",
@@ -264,10 +259,7 @@ pub const COMPARE: Page = Page {
             "Exit 1 if the second is slower, as a test in a script.",
         ),
         ("iotrail compare a1.json,a2.json b1.json,b2.json", "Compare repeats in files."),
-        (
-            "iotrail compare f3 f5 --fail-on slower",
-            "Exit 1 if the second fleet is slower somewhere, over its machines.",
-        ),
+        ("iotrail compare f3 f5 --fail-on slower", "Exit 1 if the mean over the second fleet is slower in any cell."),
         ("iotrail compare last:arm=default last:arm=coop_taskrun --full", "Print the table of every comparison."),
     ],
     exit: &[
@@ -296,7 +288,7 @@ pub const TRACK: Page = Page {
     examples: &[
         ("iotrail track coop", "Report the latest changes of every metric."),
         ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Check one metric of one arm."),
-        ("iotrail track nightly --fail-on slower", "Fail a pipeline whose last change was for the worse."),
+        ("iotrail track nightly --fail-on slower", "Fail a pipeline if its last change was a regression."),
         ("iotrail track coop -o history.html", "Draw every metric run by run, on one page."),
         ("iotrail track coop --json >history.json", "Write every point and every change."),
     ],

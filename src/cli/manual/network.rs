@@ -29,7 +29,7 @@ pub const SERVE: Page = Page {
     description: &[
         "Answers requests through epoll or io_uring, and prints its activity every second. Each thread has an epoll instance or a ring of its own.",
         "In addition to the address it listens on a control address, the next port, where a sender agrees on the measurement. There is no encryption and \
-         no password: keep both within a network that you trust.",
+         no password: use both only in a trusted network.",
         "The server runs until Ctrl-C or for --duration, and then prints a table of its complete run.",
     ],
     examples: &[
@@ -89,7 +89,7 @@ pub const BENCH: Page = Page {
          experiment: every combination is measured in random blocks, stored and compared, as iotrail-run(1) does.",
         "With --slurm the server runs on one node of a Slurm cluster and the sender on another, as one exclusive job, and their measurements are added \
          to the store. A lost node is requeued once; iotrail-run(1) describes it.",
-        "Without --slurm both ends share the machine. --server-cpus and --sender-cpus give each its CPUs; a note reports if the sender limits the rate.",
+        "Without --slurm both ends share the machine. --server-cpus and --sender-cpus assign CPUs to each; a note reports whether the sender limits the rate.",
     ],
     examples: &[
         ("iotrail net bench --engine epoll --connections 64", "Measure one server once."),
@@ -120,7 +120,7 @@ pub const BENCH: Page = Page {
             "~/.local/state/iotrail/iotrail.db",
             "The store: several combinations are always stored, one measurement only with --store.",
         ),
-        ("$TMPDIR or /tmp", "Holds the directory of the socket of --between unix, which is removed at the end."),
+        ("$TMPDIR or /tmp", "The directory for the socket of --between unix. The socket is removed at the end."),
         SUBMITTED,
         ON_NODE,
     ],
@@ -147,7 +147,7 @@ pub const ADVISE: Page = Page {
     exit: &[ANSWERED, STOPPED, WRONG, REFUSED, FAULT],
     files: &[
         STORE,
-        ("$TMPDIR or /tmp", "Holds the directory of the socket of --between unix, which is removed at the end."),
+        ("$TMPDIR or /tmp", "The directory for the socket of --between unix. The socket is removed at the end."),
     ],
     see_also: &[
         "iotrail-advise(1)",

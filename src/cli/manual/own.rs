@@ -4,10 +4,8 @@ use super::page::{DONE, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH
 
 pub const ROOT: Page = Page {
     description: &[
-        "iotrail traces each asynchronous I/O from submission to the application. It reports the delivery path and the delay of each completion, and \
-         measures whether another flag, core or interface would do better.",
-        "It traces programs that run (trace, top), measures loads of its own (bench, run, net), compares settings (run, compare), and runs each of \
-         these on another kernel (lab).",
+        "iotrail traces each asynchronous I/O from submission to the application. It reports the delivery path and the delay of each completion, and measures whether another flag, core or interface is faster.",
+        "It traces running programs (trace, top), measures its own loads (bench, run, net), compares settings (run, compare), and runs each of these on another kernel (lab).",
         "The probes are BTF tracepoints: they need no kernel module, no kprobe and no debug build. Loading them needs root, or the capabilities \
          CAP_BPF, CAP_PERFMON and CAP_SYSLOG. Without them iotrail measures its own loads, and names the missing metrics.",
         "A user who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a program of mode 0750 \
@@ -79,21 +77,21 @@ pub const RESTORE: Page = Page {
     description: &[
         "Restores host settings that a killed run left changed: scheduler, queue depth, interrupt affinity, governor, poll queues, CPU quota. A run \
          that ends in any other way restores them itself.",
-        "A setting that another program has changed since is left alone, unless --force is given.",
+        "A setting that another program has changed since is not modified, except with --force.",
     ],
     examples: &[
         ("iotrail restore", "Restore the changed settings; print each of them."),
-        ("iotrail restore --force", "Restore settings too that another program has changed since."),
+        ("iotrail restore --force", "Also restore settings that another program has changed since."),
         ("iotrail restore --json", "Print the settings as JSON."),
     ],
     exit: &[
         ("0", "Every setting is as it was before the run."),
-        ("1", "Another program has changed a setting since. It is left alone."),
+        ("1", "Another program has changed a setting since. iotrail does not modify it."),
         WRONG,
         ("3", "A setting could not be restored, or another iotrail process holds the host-settings lock."),
         FAULT,
     ],
-    files: &[JOURNAL, ("~/.local/state/iotrail/settings.lock", "Held by the process that changes settings.")],
+    files: &[JOURNAL, ("~/.local/state/iotrail/settings.lock", "The lock of the process that changes settings.")],
     see_also: &["iotrail(1)", "iotrail-run(1)"],
 };
 
@@ -118,8 +116,7 @@ pub const COMPLETIONS: Page = Page {
 
 pub const MAN: Page = Page {
     description: &[
-        "Writes a manual page for iotrail and each of its commands into a folder. Older pages of iotrail there are replaced; other files are kept, \
-         and then nothing is written, unless --force is given.",
+        "Writes a manual page for iotrail and each of its commands into a directory. Older pages of iotrail there are replaced. If another file has a page's name, nothing is written, except with --force.",
     ],
     examples: &[
         ("iotrail man ~/.local/share/man/man1", "Install the pages for one user."),
@@ -127,7 +124,7 @@ pub const MAN: Page = Page {
     ],
     exit: &[
         DONE,
-        ("2", "Wrong use, DIR cannot be written, or a file that is not an iotrail page has a page's name."),
+        ("2", "Usage error, DIR cannot be written, or a file that is not an iotrail page has a page's name."),
         REFUSED,
         FAULT,
     ],

@@ -12,13 +12,13 @@ pub struct Page {
 /// A term, and what is said of it.
 pub type Entry = (&'static str, &'static str);
 
-pub const ANSWERED: Entry = ("0", "There is an answer; to stay as it is, too.");
+pub const ANSWERED: Entry = ("0", "There is an answer, which may be to keep the current configuration.");
 pub const STOPPED: Entry = ("1", "It was stopped before its end.");
 pub const DONE: Entry = ("0", "Done.");
 pub const WRONG: Entry = ("2", "Wrong use or wrong input.");
 pub const REFUSED: Entry =
     ("3", "The machine, the kernel or the privileges do not allow it, or another program interfered.");
-pub const CORRUPT: Entry = ("5", "--verify read data that differs from what was written.");
+pub const CORRUPT: Entry = ("5", "--verify read data that differs from the written data.");
 pub const FAULT: Entry = ("70", "A fault of iotrail itself: report it with the command and the line that it printed.");
 
 /// Of commands that print, and cannot fail in a way of their own.
@@ -26,7 +26,7 @@ pub const PLAIN: &[Entry] = &[DONE, WRONG, REFUSED, FAULT];
 
 pub const STORE: Entry = (
     "~/.local/state/iotrail/iotrail.db",
-    "The store (SQLite), unless --store names another. $XDG_STATE_HOME takes the place of ~/.local/state.",
+    "The store (SQLite), unless --store names another. $XDG_STATE_HOME replaces ~/.local/state.",
 );
 /// Where a single measurement is stored only if `--store` asks for it.
 pub const STORE_ASKED: Entry =
@@ -35,18 +35,16 @@ pub const JOURNAL: Entry = (
     "~/.local/state/iotrail/settings.journal",
     "Host settings that a run has changed. The file exists only while they are changed.",
 );
-pub const SCRATCH: Entry = (
-    "~/.cache/iotrail/scratch-SIZE",
-    "Scratch files, kept for later runs. $XDG_CACHE_HOME takes the place of ~/.cache.",
-);
+pub const SCRATCH: Entry =
+    ("~/.cache/iotrail/scratch-SIZE", "Scratch files, kept for later runs. $XDG_CACHE_HOME replaces ~/.cache.");
 pub const LAB_CACHE: Entry = (
     "~/.cache/iotrail/lab",
-    "Fetched kernels, tools and package lists, unless --cache names another folder. It can be deleted.",
+    "Fetched kernels, tools and package lists, unless --cache names another directory. It can be deleted.",
 );
 pub const SUBMITTED: Entry =
-    ("STORE-slurm-JOB", "Beside the store: what --slurm submitted, until all of it is collected.");
+    ("STORE-slurm-JOB", "Next to the store: the jobs submitted by --slurm, until all results are collected.");
 pub const ON_NODE: Entry = (
     "/var/tmp/iotrail-slurm-UID",
-    "On a node: what a task measured, until it is collected; scratch files, which stay.",
+    "On a node: the measurements of a task, until they are collected; scratch files, which are kept.",
 );
 pub const TYPES: Entry = ("/sys/kernel/btf/vmlinux", "The kernel's type information, which the probes need.");

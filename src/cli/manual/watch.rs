@@ -11,17 +11,14 @@ pub const TRACE: Page = Page {
     description: &[
         "Traces the asynchronous I/O of a command, of processes, or of every program: io_uring, native aio and POSIX AIO. The program needs no \
          change. Its children are traced too.",
-        "The first line is the answer: what stands out, with its number, and what to change. Below it stand throughput, latency, where the time \
-         went and what delivered the completions. --full adds each ring, file, opcode and interrupt.",
-        "Counts cover every request. Latencies, stages and order come from requests that are traced end to end: all of them up to 20,000 a second \
-         and CPU, 1 in 100 beyond. --one-in sets another rate.",
-        "After ten seconds iotrail measures what the probes cost. If they cost the program more than 3 % of its CPU time, the trace continues in \
+        "The first line is the answer: the main finding with its number, and what to change. Throughput, latency, the division of the time and the delivery paths of the completions follow. --full adds each ring, file, opcode and interrupt.",
+        "Counts cover every request. Latencies, stages and order come from requests that are traced end to end: all of them up to 20,000 per second per CPU, 1 in 100 beyond. --one-in sets another rate.",
+        "After ten seconds iotrail measures the cost of the probes. If they cost the program more than 3 % of its CPU time, the trace continues in \
          windows. Their counts are expanded to the time between them; an estimate is printed as ~16.2, or as – if its interval is wide. \
          --exact traces everything.",
-        "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running \
-         before go on.",
+        "The trace ends with the last process of the command, with the processes of -p, at --duration, or on Ctrl-C. Programs that were running before continue.",
         "Each trace is stored with a number (t1, t2 …). iotrail report t12 prints it again, in full or as a page; iotrail explain t12 shows its \
-         slowest requests. The store keeps 500 traces and 256 MiB of them at most. If iotrail is killed, the last checkpoint of the trace remains, \
+         slowest requests. The store keeps at most 500 traces and 256 MiB of them. If iotrail is killed, the last checkpoint of the trace remains, \
          marked as partial. --redact stores the command without its arguments, --no-store stores nothing.",
         "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
     ],
@@ -29,7 +26,7 @@ pub const TRACE: Page = Page {
         ("iotrail trace -- fio job.fio", "Trace a program and its children from start to end."),
         ("iotrail trace -p $(pgrep -n mariadbd) -d 10", "Trace a running server for ten seconds."),
         ("iotrail trace -a -d 10 --json >trace.json", "Trace every program; print the result as JSON."),
-        ("iotrail trace --slowest 5 -- fio job.fio", "Tell the five slowest requests, each as a timeline."),
+        ("iotrail trace --slowest 5 -- fio job.fio", "Print the five slowest requests, each as a timeline."),
         (
             "iotrail trace --record r.iotrail -- fio job.fio",
             "Record every request, for iotrail explain and iotrail export.",
@@ -49,12 +46,11 @@ pub const TRACE: Page = Page {
         ("1", "A finding that --fail-on names is present."),
         WRONG,
         REFUSED,
-        ("4", "A finding that --fail-on names could not be evaluated. Standard error says why."),
+        ("4", "A finding that --fail-on names could not be evaluated. Standard error has the reason."),
         FAULT,
         (
             "other",
-            "The exit status of CMD, or 128 + the signal that killed it. CMD's own 1 to 4 look like those above; --json tells them apart \
-                   in subject.command.exit_status.",
+            "The exit status of CMD, or 128 + the signal that killed it. CMD's own 1 to 4 look like those above; --json has CMD's status in subject.command.exit_status.",
         ),
     ],
     files: &[
@@ -71,18 +67,17 @@ pub const TRACE: Page = Page {
 
 pub const TOP: Page = Page {
     description: &[
-        "Shows each interval what every process and ring does: requests, completions and bytes a second, latencies, what delivered the \
-         completions, CPU time. On a terminal the screen is redrawn; elsewhere each interval is a block of lines.",
-        "The last line of the screen lists the keys; ? explains them. q or Ctrl-C ends it, and the programs go on.",
+        "Shows the activity of every process and ring per interval: requests, completions and bytes per second, latencies, delivery paths, CPU time. On a terminal the screen is redrawn; otherwise each interval is a block of lines.",
+        "The last line of the screen lists the keys; ? explains them. q or Ctrl-C ends it, and the programs continue.",
         "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
     ],
     examples: &[
-        ("iotrail top", "Watch every program that does asynchronous I/O."),
-        ("iotrail top -p $(pgrep -n mariadbd) -i 5", "Watch one server, with a new screen every five seconds."),
-        ("iotrail top -n 10 --json >top.jsonl", "Write ten intervals of one second, one JSON object a line."),
+        ("iotrail top", "Trace every program that does asynchronous I/O."),
+        ("iotrail top -p $(pgrep -n mariadbd) -i 5", "Trace one server, with a new screen every five seconds."),
+        ("iotrail top -n 10 --json >top.jsonl", "Write ten intervals of one second, one JSON object per line."),
     ],
     exit: &[
-        ("0", "The intervals are over, the watched processes have ended, or Ctrl-C or q ended it."),
+        ("0", "The intervals are over, the traced processes have exited, or Ctrl-C or q ended it."),
         WRONG,
         REFUSED,
         FAULT,
@@ -93,15 +88,13 @@ pub const TOP: Page = Page {
 
 pub const MONITOR: Page = Page {
     description: &[
-        "Runs all the time, as a service. It samples what the kernel keeps of threads, rings and cgroups, without a probe, and captures stalls \
-         with their cause. iotrail stalls lists them.",
+        "Runs continuously, as a service. It samples the kernel's state of threads, rings and cgroups, without a probe, and captures stalls with their cause. iotrail stalls lists them.",
         "The budget is a share of the CPU time of all CPUs. The time between two samples follows from it. If the monitor costs more, it sheds \
          traces, windows, kernel stacks and samples, in this order; each step is logged and exported.",
         "After a trigger it traces the requests of that process for some seconds, if the budget allows it. In windows it counts requests, errors, \
          io-wq punts and delivery paths.",
         "docs/monitoring.md describes each trigger with its threshold, the metrics, alert rules and a runbook.",
-        "SIGHUP reads the processes again and reopens the capture directory. SIGTERM writes the captures that are under way and ends. It tells \
-         systemd when it is ready, and its watchdog each second.",
+        "SIGHUP reads the processes again and reopens the capture directory. SIGTERM writes the captures in progress and ends the monitor. The monitor notifies systemd when it is ready, and systemd's watchdog every second.",
         "It needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG. --cgroup and --unit read /proc/PID/cgroup of other users.",
     ],
     examples: &[
@@ -109,14 +102,14 @@ pub const MONITOR: Page = Page {
         ("iotrail monitor --unit mariadb --threshold slow_sync=200ms", "Capture syncs of one unit that take 200 ms."),
         (
             "iotrail monitor -p $(pgrep -n db) --when 'unreaped > 1000' --for 1h",
-            "Capture when a metric passes a number.",
+            "Capture when a metric exceeds a number.",
         ),
     ],
     exit: &[("0", "It was stopped, --for is over, or the named processes have ended."), WRONG, REFUSED, FAULT],
     files: &[
         (
             "$XDG_STATE_HOME/iotrail/iotrail.db.stalls/",
-            "The captures, one file each, at most 1,000 and 64 MiB; the oldest make way. --dir or --store name another directory.",
+            "The captures, one file each, at most 1,000 files and 64 MiB; the oldest are deleted. --dir or --store name another directory.",
         ),
         TYPES,
     ],
@@ -125,9 +118,8 @@ pub const MONITOR: Page = Page {
 
 pub const STALLS: Page = Page {
     description: &[
-        "Lists the stalls that iotrail monitor captured, the newest first, or shows one: the sentence that explains it, what threads and rings \
-         did then, kernel stacks, and what ran on the CPUs.",
-        "Root is not needed for captures of this user.",
+        "Lists the stalls that iotrail monitor captured, the newest first, or shows one: its explanation, the state of threads and rings at that time, kernel stacks, and the threads that ran on the CPUs.",
+        "Captures of this user need no root.",
     ],
     examples: &[
         ("iotrail stalls", "List the captured stalls."),
@@ -141,9 +133,8 @@ pub const STALLS: Page = Page {
 
 pub const EXPLAIN: Page = Page {
     description: &[
-        "Reads a recording and tells what its slowest request waited for most, then each of the slowest as a timeline in words: \
-         when it was submitted, issued, ready, posted and reaped, what its thread did meanwhile, and what delivered it.",
-        "Root is not needed, and the recording may come from another machine. A recording that was cut short is told as far as it goes.",
+        "Reads a recording and prints the longest wait of its slowest request. Then it prints each of the slowest requests as a timeline: when it was submitted, issued, ready, posted and reaped, the state of its thread meanwhile, and its delivery path.",
+        "Root is not needed, and the recording may come from another machine. A truncated recording is read up to its end.",
     ],
     examples: &[
         ("iotrail trace --record r.iotrail -- fio job.fio", "Make a recording."),
@@ -151,7 +142,7 @@ pub const EXPLAIN: Page = Page {
         ("iotrail explain t12", "Show the slowest requests of a stored trace."),
         (
             "iotrail explain r.iotrail --by delay --slowest 20",
-            "Tell the twenty that lay ready for longest before they were posted.",
+            "Print the twenty with the longest delay from ready to posted.",
         ),
         ("iotrail explain r.iotrail --opcode read --json", "Print the slowest reads as JSON."),
     ],

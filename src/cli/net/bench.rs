@@ -244,7 +244,7 @@ fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Res
     if measurement.ios == Some(0) {
         return Err(match interrupted {
             true => Error::machine("stopped before a request was measured", "let it run longer"),
-            false => Error::machine("no request was measured", "give it more time with --runtime"),
+            false => Error::machine("no request was measured", "use a longer --runtime"),
         });
     }
     if let Some(store) = store {

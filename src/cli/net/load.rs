@@ -83,7 +83,7 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
             Loaded { interrupted: true, .. } => {
                 Error::machine("stopped before an answer was measured", "let it run longer")
             }
-            _ => Error::machine("no response was measured", "give it more time with --runtime"),
+            _ => Error::machine("no response was measured", "use a longer --runtime"),
         });
     }
     // An aborted measurement must not be compared with others.

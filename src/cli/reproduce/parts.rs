@@ -91,7 +91,7 @@ impl Options<'_> {
         for Planned { part, experiment, plan } in planned {
             let made = match plan {
                 Err(why) => Err(why),
-                Ok(_) if is_stopped => Err("not measured: it was stopped before".into()),
+                Ok(_) if is_stopped => Err("not measured: the run was stopped before it".into()),
                 Ok((plan, target)) => {
                     terminal::say(&format!("{part}: {}, {}", plan.title, minutes(plan.estimate().stated)));
                     match one(&plan, &target, store) {

@@ -94,7 +94,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     if let Some(twice) = asked.iter().enumerate().find(|(i, k)| asked[..*i].contains(k)) {
         return Err(Error::input(
             format!("--kernels has {} twice", twice.1),
-            "name each kernel once; --rounds boots it more often",
+            "name each kernel once; use --rounds for more boots",
         ));
     }
     if args.quick && experiment.quick.is_none() {

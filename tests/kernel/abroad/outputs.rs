@@ -63,11 +63,11 @@ fn scratch() -> Result<(), Failed> {
             symlink(&victim, &file)?;
             theirs(&ours)
         }),
-        ("it is a symbolic link that user 65534 has made", &|| {
+        ("it is a symbolic link created by user 65534", &|| {
             symlink(at("other"), &ours)?;
             theirs(&ours)
         }),
-        ("it is a symbolic link, which iotrail never makes there", &|| {
+        ("it is a symbolic link, which iotrail never creates there", &|| {
             fs::create_dir(&ours)?;
             symlink(&victim, &file)?;
             theirs(&file)
@@ -143,7 +143,7 @@ fn samples() -> Result<(), Failed> {
     for option in ["--folded", "--flamegraph"] {
         fs::write(&path, "somebody's")?;
         let out = bench(place.path(), &format!("{option} x"))?;
-        let line = "iotrail: x exists already; name another file, or give --force to replace it\n";
+        let line = "iotrail: x exists already; name another file, or replace it with --force\n";
         assert_eq!((out.status.code(), said(&out).as_str()), (Some(2), line));
         assert!(out.stdout.is_empty(), "it is said before anything is measured");
         assert_eq!(fs::read_to_string(&path)?, "somebody's");
@@ -192,7 +192,7 @@ fn recording() -> Result<(), Failed> {
     let path = fifo(place.path())?;
     let out = ended(record(place.path(), "fifo", &["true"])?)?;
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
-    assert!(said(&out).contains("fifo is a pipe that nobody reads; start its reader first"), "{}", said(&out));
+    assert!(said(&out).contains("fifo is a pipe without a reader; start its reader first"), "{}", said(&out));
     // The reader gets the complete recording.
     let reader = {
         let path = path.clone();
@@ -225,7 +225,7 @@ fn recording() -> Result<(), Failed> {
     // SAFETY: an unreaped child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     let out = ended(child)?;
-    assert!(said(&out).contains("stopped by a signal, and its reader takes nothing"), "{}", said(&out));
+    assert!(said(&out).contains("stopped by a signal while its reader did not read"), "{}", said(&out));
     drop(reader);
     // Existing files are kept.
     fs::write(place.path().join("there"), "somebody's")?;

@@ -91,7 +91,7 @@ fn anothers() -> Result<(), Failed> {
     until("the first run has the drive", || maps_registers(first.id()));
     let (status, said) = refused(&format!("{load} --count 1"));
     assert_eq!(status, 3);
-    assert!(said.contains("is driven by another process"), "{said}");
+    assert!(said.contains("is in use by another process"), "{said}");
     // SAFETY: an unreaped child.
     unsafe { libc::kill(first.id() as i32, libc::SIGINT) };
     assert!(first.wait()?.success(), "Ctrl-C keeps what was measured");

@@ -38,7 +38,7 @@ pub(super) fn throttled(c: &Circumstances) -> Option<Warning> {
         Warning::new(
             "throttled",
             format!(
-                "the control group's quota{quota} kept its threads off the CPU for {} in {}",
+                "the cgroup's CPU quota{quota} throttled its threads for {} in {}",
                 span(ns as f64),
                 span(c.span_ns as f64)
             ),

@@ -195,7 +195,7 @@ fn stolen_and_throttled_time() {
     nothing(|_, c| c.throttled_ns = Some(20_000_000));
     assert_eq!(
         text("throttled", |_, c| (c.throttled_ns, c.cpu_quota) = (Some(900_000_000), Some(0.5))),
-        "the control group's quota of 0.50 CPUs kept its threads off the CPU for 900 ms in 2.00 s"
+        "the cgroup's CPU quota of 0.50 CPUs throttled its threads for 900 ms in 2.00 s"
     );
 }
 

@@ -70,7 +70,7 @@ pub(super) fn ratio(
     };
     let (of_a, of_b) = (of_runs(a)?, of_runs(b)?);
     if of_a.iter().chain(&of_b).any(|x| *x < 0.0) {
-        return Err(Unknown::NotKnown(format!("{metric} is below 0 at times, and has no ratio")));
+        return Err(Unknown::NotKnown(format!("{metric} is sometimes below 0, so it has no ratio")));
     }
     let ratio = match interleaved {
         true => paired(&of_a, &of_b),

@@ -10,5 +10,5 @@ pub fn least(part: &Part<'_>) -> Option<String> {
     let all = part.group.rows.iter().flat_map(|r| &r.cells).filter_map(|c| Some((c.arm(), elapsed(c)?)));
     let (arm, time) = all.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
     let (middle, low, high) = (span(time.median), span(time.min), span(time.max));
-    Some(format!("{arm} has the least median: {middle} ({low} to {high} in {}).", plural(time.repeats, "repeat")))
+    Some(format!("{arm} has the lowest median: {middle} ({low} to {high} in {}).", plural(time.repeats, "repeat")))
 }

@@ -54,10 +54,9 @@ impl History {
             false => over,
         };
         match most < FEWEST {
-            true => format!(
-                "{}: too few runs to detect a change: {over}, and at least {FEWEST} are needed",
-                self.experiment
-            ),
+            true => {
+                format!("{}: too few runs to detect a change: {over}; at least {FEWEST} are needed", self.experiment)
+            }
             false => format!("{}: no change over {over}; {}", self.experiment, self.would_have_shown()),
         }
     }

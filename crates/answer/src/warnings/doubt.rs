@@ -268,7 +268,7 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
     };
     Warning::new(
         NOTHING_ASYNCHRONOUS,
-        format!("no request of io_uring, native aio or POSIX AIO was seen{instead}"),
+        format!("no request of io_uring, native aio or POSIX AIO was observed{instead}"),
         "if another process does the I/O, trace that process (-p) or all processes (-a); if the program brings its own glibc, its POSIX AIO is \
          traced only with -p",
     )

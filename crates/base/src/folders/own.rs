@@ -45,7 +45,7 @@ pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
         Err(e) => return refuse(Why::Refused(path.to_owned(), e)),
     };
     let what = match () {
-        () if meta.file_type().is_symlink() => "it is a symbolic link, which iotrail never makes there".to_owned(),
+        () if meta.file_type().is_symlink() => "it is a symbolic link, which iotrail never creates there".to_owned(),
         () if !meta.is_file() => "it is no plain file".to_owned(),
         () if meta.uid() != us() => format!("it belongs to user {}", meta.uid()),
         () if meta.nlink() > 1 => format!("it has {} names (hard links)", meta.nlink()),
@@ -68,7 +68,7 @@ impl Why {
         match self {
             Why::Unsafe(place, what) => Error::machine(
                 format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
-                format!("remove it if nobody needs it, or {remedy}"),
+                format!("remove it if no program needs it, or {remedy}"),
             ),
             Why::Refused(place, e) => {
                 Error::machine(format!("{cannot} {}{}", dir.display(), at(&place)), remedy).because(e)
@@ -141,7 +141,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
         if meta.file_type().is_symlink() {
             links += 1;
             if !trusted.owns(&meta) {
-                return unsafe_(format!("it is a symbolic link that user {} has made", meta.uid()));
+                return unsafe_(format!("it is a symbolic link created by user {}", meta.uid()));
             }
             if links > LINKS {
                 return Err(refused(io::Error::from_raw_os_error(libc::ELOOP)));
@@ -159,10 +159,10 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
         }
         let is_last = left.is_empty();
         if is_last && meta.uid() != trusted.us {
-            return unsafe_(format!("it belongs to user {}, whose links would lead writes anywhere", meta.uid()));
+            return unsafe_(format!("it belongs to user {}, whose links could redirect writes", meta.uid()));
         }
         if !trusted.owns(&meta) {
-            return unsafe_(format!("it belongs to user {}, who can put anything in its place", meta.uid()));
+            return unsafe_(format!("it belongs to user {}, who can replace it", meta.uid()));
         }
         if is_last && meta.mode() & 0o022 != 0 {
             // This process may restrict it. Files that others have put in it meanwhile are found one by one.
@@ -171,7 +171,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
                 .or_else(|_| std::fs::set_permissions(&place, closed))
                 .map_err(refused)?;
         } else if is_open(&meta) {
-            return unsafe_("others may write to it and put anything in the place of what is there".into());
+            return unsafe_("other users may write to it and replace its files".into());
         }
         (at, folder) = (place, next);
     }
@@ -259,7 +259,7 @@ mod tests {
             let made = make(&open.join("ours"), "name another");
             assert_eq!(made.is_err(), refused, "{mode:o}");
             if let Err(e) = made {
-                let end = "open: others may write to it and put anything in the place of what is there; remove it if nobody needs it, or name another";
+                let end = "open: other users may write to it and replace its files; remove it if nobody needs it, or name another";
                 assert!(e.to_string().ends_with(end), "{e}");
             }
         }
@@ -281,13 +281,13 @@ mod tests {
         std::fs::create_dir(&ours).unwrap();
         owned_by(&ours, 65534);
         assert!(says(&ours).contains("it belongs to user 65534"), "{}", says(&ours));
-        assert!(says(&ours.join("below")).contains("who can put anything in its place"));
+        assert!(says(&ours.join("below")).contains("who can replace it"));
         std::fs::remove_dir(&ours).unwrap();
         // Another user's link to a directory of this user.
         symlink(&victim, &ours).unwrap();
         owned_by(&ours, 65534);
         for dir in [&ours, &ours.join("below")] {
-            assert!(says(dir).contains("it is a symbolic link that user 65534 has made"), "{}", says(dir));
+            assert!(says(dir).contains("it is a symbolic link created by user 65534"), "{}", says(dir));
         }
         assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 0);
         std::fs::remove_file(&ours).unwrap();
@@ -306,7 +306,7 @@ mod tests {
         symlink("nowhere", path("dangling")).unwrap();
         for link in ["link", "dangling"] {
             let end = format!(
-                "{link}: it is a symbolic link, which iotrail never makes there; remove it if nobody needs it, or name another"
+                "{link}: it is a symbolic link, which iotrail never creates there; remove it if no program needs it, or name another"
             );
             assert!(
                 refused(link).starts_with("refusing to use ") && refused(link).ends_with(&end),

@@ -77,7 +77,7 @@ impl Folder {
         if let Some(folder) = to.parent() {
             let inner = folder.ancestors().take_while(|p| *p != self.root);
             if let Some(link) = inner.filter(|p| p.is_symlink()).last() {
-                let what = format!("{} is a link, which may lead out of {}", link.display(), self.root.display());
+                let what = format!("{} is a link, which may point outside {}", link.display(), self.root.display());
                 return Err(Error::input(what, format!("name another folder with {}", self.option)));
             }
             self.make(folder)?;
@@ -149,7 +149,7 @@ mod tests {
             done
         };
         for existing in [Existing::Keep, Existing::Replace] {
-            assert!(put(existing, "link/file").unwrap_err().contains("is a link, which may lead out of"));
+            assert!(put(existing, "link/file").unwrap_err().contains("is a link, which may point outside"));
         }
         assert!(put(Existing::Keep, "dangling").unwrap_err().contains("exists already"));
         assert!(put(Existing::Keep, "there").unwrap_err().contains("exists already"));

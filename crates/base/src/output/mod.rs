@@ -86,12 +86,12 @@ fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place>
         return is("a disk (a block device), which would be overwritten");
     }
     if kind.is_socket() {
-        return is("a socket, which takes no file");
+        return is("a socket, not a file");
     }
     if kind.is_fifo() {
         let stream = Stream::to_pipe(path).map_err(|e| match e.raw_os_error() {
             Some(libc::ENXIO) => Error::input(
-                format!("{} is a pipe that nobody reads", shown(path)),
+                format!("{} is a pipe without a reader", shown(path)),
                 format!("start its reader first, or name a file with {option}"),
             ),
             _ => cannot_make(path, option, e),

@@ -50,7 +50,7 @@ pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
 pub fn exists(path: &Path, existing: Existing) -> Error {
     let remedy = match existing {
         Existing::Refuse => "name a new file",
-        _ => "name another file, or give --force to replace it",
+        _ => "name another file, or replace it with --force",
     };
     Error::input(format!("{} exists already", shown(path)), remedy)
 }
@@ -58,19 +58,21 @@ pub fn exists(path: &Path, existing: Existing) -> Error {
 fn remedy(path: &Path, option: &str, errno: Option<i32>) -> String {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).display();
     match errno {
-        Some(libc::ENOSPC) => format!("free space on the disk of {folder}, or name a place on another with {option}"),
+        Some(libc::ENOSPC) => {
+            format!("free space on the disk of {folder}, or name a path on another disk with {option}")
+        }
         Some(libc::EDQUOT) => {
-            format!("your quota there is used up: free space in {folder}, or name another place with {option}")
+            format!("your quota there is used up: free space in {folder}, or name another path with {option}")
         }
         Some(libc::EACCES | libc::EPERM) => {
-            format!("name a place that you may write to with {option}, or change the rights of {folder}")
+            format!("name a writable path with {option}, or change the permissions of {folder}")
         }
-        Some(libc::EROFS) => format!("{folder} is mounted read-only: name another place with {option}"),
+        Some(libc::EROFS) => format!("{folder} is mounted read-only: name another path with {option}"),
         Some(libc::ENOENT | libc::ENOTDIR) => {
-            format!("make the folder {folder}, or name a place that can be written with {option}")
+            format!("create the directory {folder}, or name a writable path with {option}")
         }
-        Some(libc::EFBIG) => format!("raise the limit of file sizes (ulimit -f), or name another place with {option}"),
+        Some(libc::EFBIG) => format!("raise the file size limit (ulimit -f), or name another path with {option}"),
         Some(libc::EMFILE) => "raise the limit of open files (ulimit -n)".into(),
-        _ => format!("name a place that can be written with {option}"),
+        _ => format!("name a writable path with {option}"),
     }
 }

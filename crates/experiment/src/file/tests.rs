@@ -85,7 +85,7 @@ fn unknown_keys_are_rejected_with_their_position() {
 fn invalid_values_are_rejected_with_their_position() {
     assert_eq!(
         refused(&with("\"8k\"", "\"8q\"")),
-        "x.toml:7:6: 'bs' does not accept \"8q\": 'q' is no unit of size: use k, m, g or t"
+        "x.toml:7:6: 'bs' does not accept \"8q\": 'q' is not a unit of size: use k, m, g or t"
     );
     assert!(refused(&with("[1, 4]", "[1, -4]")).starts_with("x.toml:9:13: 'depth' does not accept -4: "));
     assert!(

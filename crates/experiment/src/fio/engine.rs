@@ -91,14 +91,12 @@ impl Mapping {
             // With SQPOLL, fio polls the ring for completions.
             self.set("wait", "peek");
             self.note(
-                "with sqthread_poll fio registers the file, looks at the ring instead of waiting in the kernel, and falls back \
-                 from COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
+                "with sqthread_poll fio registers the file and polls the CQ ring instead of waiting in the kernel; it drops COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
             );
         } else {
             ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
             self.note(
-                "fio sets COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN unasked and drops what the kernel refuses in silence: \
-                 this load asks for the same, and fails where they are not granted",
+                "fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, and silently drops refused ones: this load requests the same, and fails if they are not granted",
             );
         }
         if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {

@@ -32,7 +32,7 @@ pub(super) struct Place {
 
 pub(super) fn place(path: &Path) -> Result<Place> {
     let cannot = |e: std::io::Error| {
-        Error::input(format!("cannot look at {}", path.display()), "name a file, a folder or a device that exists")
+        Error::input(format!("cannot look at {}", path.display()), "name an existing file, directory or device")
             .because(e)
     };
     let real = fs::canonicalize(path).map_err(cannot)?;
@@ -44,7 +44,7 @@ pub(super) fn place(path: &Path) -> Result<Place> {
         _ => {
             return Err(Error::input(
                 format!("{} is neither a file nor a device", path.display()),
-                "name a file, a folder or a device",
+                "name a file, a directory or a device",
             ));
         }
     };

@@ -28,8 +28,8 @@ pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
     let limit = place.groups.quota_from(place.above)?;
     (limit < quota.cpus()).then(|| {
         Error::machine(
-            format!("a CPU quota of {} cannot be had: {} is limited to {limit}", quota.cpus(), place.parent.display()),
-            "ask for less, or run in another cgroup",
+            format!("a CPU quota of {} is impossible: {} is limited to {limit}", quota.cpus(), place.parent.display()),
+            "request less, or run in another cgroup",
         )
     })
 }
@@ -108,8 +108,8 @@ fn place(roots: &Roots) -> Result<Place> {
     let groups = of_this_process_in(&roots.system);
     let (Some(own), Some(top)) = (groups.dirs.first(), groups.dirs.last().cloned()) else {
         return Err(refuse(
-            "no cgroup of this process with the CPU controller is to be seen here",
-            "mount cgroups, run on the host itself outside of a container, or leave cpu-quota out",
+            "no cgroup of this process with the CPU controller is visible here",
+            "mount cgroups, run on the host outside a container, or omit cpu-quota",
         ));
     };
     if !groups.unified {
@@ -132,7 +132,7 @@ fn place(roots: &Roots) -> Result<Place> {
         return Ok(Place { parent: top, above, groups, gives });
     }
     Err(refuse(
-        "no cgroup above this process's gives the CPU controller to others",
+        "no ancestor cgroup of this process delegates the CPU controller",
         "delegate it (systemd: Delegate=cpu), or run as root outside of a container",
     ))
 }
@@ -220,7 +220,7 @@ mod tests {
             .file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "40000")
             .file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
         let e = refusal(&roots(&t), quota(0.5)).unwrap().to_string();
-        assert!(e.starts_with("a CPU quota of 0.5 cannot be had: ") && e.contains("is limited to 0.4"), "{e}");
+        assert!(e.starts_with("a CPU quota of 0.5 is impossible: ") && e.contains("is limited to 0.4"), "{e}");
         assert!(refusal(&roots(&t), quota(0.4)).is_none());
         let t = v2("cpu\n").file("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
         assert!(refusal(&roots(&t), quota(9.0)).is_none());
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn without_the_controller_or_outside_of_what_is_seen_it_is_refused() {
         let says = |t: &Tree| refusal(&roots(t), quota(0.5)).unwrap().to_string();
-        assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is to be seen here"));
+        assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/../other\n");
         assert!(says(&t).contains("is to be seen here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/\n");

@@ -87,15 +87,14 @@ impl Undone {
     pub fn text(&self, subject: &Path) -> String {
         let it = subject.display();
         match self {
-            Undone::PutBack { from, to } => format!("{it}: put back to {to} (it was set to {from})"),
+            Undone::PutBack { from, to } => format!("{it}: restored to {to} (it was set to {from})"),
             Undone::AsBefore { value } => format!("{it}: is {value}, as before"),
-            Undone::Gone => format!("{it}: is there no more; nothing to put back"),
+            Undone::Gone => format!("{it}: no longer exists; nothing to restore"),
             Undone::ChangedSince { present, set, before } => format!(
-                "{it}: is {present} now, changed by somebody else since it was set to {set}; it is left alone; \
-                 `iotrail restore --force` puts back {before}"
+                "{it}: is {present} now, changed by another program since it was set to {set}; it is not modified; `iotrail restore --force` restores {before}"
             ),
             Undone::Removed => format!("{it}: removed"),
-            Undone::Failed { before, cause } => format!("{it}: cannot be put back (before: {before}): {cause}"),
+            Undone::Failed { before, cause } => format!("{it}: cannot be restored (before: {before}): {cause}"),
         }
     }
 }

@@ -156,7 +156,7 @@ impl TryFrom<f64> for Quota {
     fn try_from(cpus: f64) -> Result<Self, String> {
         match Self::RANGE.contains(&cpus) {
             true => Ok(Self(cpus)),
-            false => Err(format!("a quota of {cpus} CPUs cannot be: write a number of CPUs from 0.01 to 8192")),
+            false => Err(format!("a quota of {cpus} CPUs is impossible: write a number of CPUs from 0.01 to 8192")),
         }
     }
 }

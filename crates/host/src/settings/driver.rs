@@ -37,7 +37,7 @@ pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
     let refuse = |what: String| {
         Error::machine(
             format!("poll-queues cannot be set: {what}"),
-            "choose an NVMe drive, or a virtio disk with a driver that can poll, that nothing uses",
+            "choose an unused NVMe drive, or an unused virtio disk whose driver can poll",
         )
     };
     let names = target.device.as_deref().unwrap_or_default();
@@ -101,7 +101,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     if let Some(above) = &target.queue_device {
         return Some(Error::machine(
             format!("poll-queues cannot be set: {above} takes the load's requests, and completes none by polling"),
-            "leave poll-queues out, or choose a disk that has nothing above it",
+            "omit poll-queues, or choose a disk without a device above it",
         ));
     }
     let device = match device_of(roots, target) {
@@ -111,15 +111,17 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     let name = target.device.as_deref().unwrap_or_default();
     if let Some(user) = device.user(roots) {
         return Some(Error::machine(
-            format!("poll-queues cannot be set: {name} would have to be taken from its driver, and is in use ({user})"),
-            "release it first, or choose a device that nothing uses: --file /dev/nvme1n1",
+            format!(
+                "poll-queues cannot be set: {name} would have to be unbound from its driver, and is in use ({user})"
+            ),
+            "release it first, or choose an unused device: --file /dev/nvme1n1",
         ));
     }
     let possible = roots.text("sys/devices/system/cpu/possible").and_then(|t| parse_list(&t).ok());
     if let Some(cpus) = possible.map(|c| c.len()).filter(|n| wanted as usize > *n) {
         return Some(Error::machine(
             format!("poll-queues cannot be {wanted}: there are {cpus} CPUs"),
-            "a queue more than CPUs serves nobody: choose fewer",
+            "more queues than CPUs are useless: choose fewer",
         ));
     }
     let files = [device.parameter, device.driver.join("unbind"), device.driver.join("bind")];
@@ -159,8 +161,8 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
 pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     match block::again(&roots.system, target).poll_queues {
         Some(n) if n != wanted => Err(Error::machine(
-            format!("the device has {n} poll queues and not the {wanted} that were asked for"),
-            "ask for fewer: its other queues need some of those that it has",
+            format!("the device has {n} poll queues instead of the requested {wanted}"),
+            "request fewer: its other queues need some of them",
         )),
         _ => Ok(()),
     }
@@ -287,8 +289,8 @@ mod tests {
         let t = t.file("proc/self/mountinfo", "21 1 259:1 / /srv rw - xfs /dev/nvme0n1p1 rw\n");
         assert_eq!(
             says(&t),
-            "poll-queues cannot be set: nvme0n1 would have to be taken from its driver, and is in use (mounted at /srv); \
-             release it first, or choose a device that nothing uses: --file /dev/nvme1n1"
+            "poll-queues cannot be set: nvme0n1 would have to be unbound from its driver, and is in use (mounted at /srv); \
+             release it first, or choose an unused device: --file /dev/nvme1n1"
         );
         // Another namespace of the same drive is rebound with it.
         let t = t.file("proc/self/mountinfo", "").file("proc/swaps", "Filename\n/dev/nvme0n2 partition 1 0 -2\n");

@@ -46,7 +46,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
     balancer.and_then(|process| {
         refuse(
             format!("irqbalance (process {process}) would move the target's interrupts again"),
-            "stop it for the time of the run: systemctl stop irqbalance".into(),
+            "stop it during the run: systemctl stop irqbalance".into(),
         )
     })
 }
@@ -64,7 +64,7 @@ fn managed(roots: &Roots, target: &Target, name: &str) -> Error {
         Err(_) => String::new(),
     };
     Error::machine(
-        format!("{name} cannot be moved: its driver has the kernel manage where its queues' interrupts go"),
+        format!("{name} cannot be moved: the kernel manages the affinity of its queues' interrupts"),
         format!("move the load instead: cpus = \"irq\" or \"non-irq\"{reload}"),
     )
 }
@@ -110,7 +110,7 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
         assert_eq!(
             says(&t, "0"),
-            "interrupt 36 (virtio1-req.0) cannot be moved: its driver has the kernel manage where its queues' interrupts go; \
+            "interrupt 36 (virtio1-req.0) cannot be moved: the kernel manages the affinity of its queues' interrupts; \
              move the load instead: cpus = \"irq\" or \"non-irq\"; giving the device to its driver anew with other queue \
              counts (poll-queues) is for one that nothing uses, and this one is mounted at /"
         );

@@ -69,7 +69,7 @@ impl Journal {
         let cannot = |what: &str, path: &Path, e: io::Error| {
             Error::machine(
                 format!("cannot {what} {}, where changed host settings are noted", path.display()),
-                "set XDG_STATE_HOME to a folder that can be written",
+                "set XDG_STATE_HOME to a writable directory",
             )
             .because(e)
         };
@@ -94,8 +94,8 @@ impl Journal {
             if lives || began.elapsed() > ENDING {
                 let who = owner.map_or_else(String::new, |o| format!(" (process {})", o.tgid));
                 return Err(Error::machine(
-                    format!("another iotrail{who} has host settings in its hands"),
-                    "wait until it has ended; it puts back what it has changed",
+                    format!("another iotrail process{who} has changed host settings"),
+                    "wait until it has ended; it restores its changes",
                 ));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -118,7 +118,7 @@ impl Journal {
         parse(&text).map_err(|(line, why)| {
             Error::input(
                 format!("{} is damaged in line {line}: {why}", self.path.display()),
-                "put back by hand what its other lines say, then remove it",
+                "restore the settings in its other lines by hand, then remove it",
             )
         })
     }
@@ -186,7 +186,7 @@ impl Journal {
     fn cannot(&self, what: &str, e: io::Error) -> Error {
         Error::machine(
             format!("cannot {what} {}, where changed host settings are noted", self.path.display()),
-            "make room and see who may write there",
+            "free space, and check the permissions there",
         )
         .because(e)
     }
@@ -311,7 +311,7 @@ mod tests {
         let first = Journal::lock(&roots).unwrap();
         let e = Journal::lock(&roots).unwrap_err();
         assert_eq!(e.exit_status(), 3);
-        assert!(e.to_string().starts_with("another iotrail has host settings in its hands; wait until"), "{e}");
+        assert!(e.to_string().starts_with("another iotrail process has changed host settings; wait until"), "{e}");
         drop(first);
         Journal::lock(&roots).unwrap();
     }

@@ -25,7 +25,7 @@ impl Item {
     pub fn text(&self) -> String {
         let subject = self.change.subject();
         self.undone.as_ref().map_or_else(
-            || format!("{}: waits for what it was changed along with", subject.display()),
+            || format!("{}: waits for the setting with which it was changed", subject.display()),
             |undone| undone.text(subject),
         )
     }

@@ -107,7 +107,7 @@ impl Settings {
 
     fn open_in(roots: Roots) -> Result<Self> {
         let owner = Owner::this(&roots)
-            .ok_or_else(|| Error::machine("cannot tell this process from a later one", "mount /proc"))?;
+            .ok_or_else(|| Error::machine("this process cannot be distinguished from a later one", "mount /proc"))?;
         let journal = Journal::lock(&roots)?;
         match journal.read()? {
             Some(left) if left.owner.is_elsewhere(&roots) => return Err(left::elsewhere(&journal, &left.owner)),
@@ -186,8 +186,8 @@ impl Settings {
                 && let Some(now) = roots::present(path).ok().filter(|now| now != new)
             {
                 return Err(Error::disturbed(
-                    format!("{} is {now} and no longer {new}: somebody else has changed it", path.display()),
-                    "stop what changes it, then go on with --resume",
+                    format!("{} is {now} and no longer {new}: another program has changed it", path.display()),
+                    "stop the program that changes it, then continue with --resume",
                 ));
             }
         }
@@ -200,7 +200,7 @@ impl Settings {
             for change in top.changes.iter().rev() {
                 let undone = change.undo(&self.roots, false);
                 if !undone.is_done() {
-                    let remedy = "see what else changes it, then go on with --resume";
+                    let remedy = "find the program that changes it, then continue with --resume";
                     return Err(Error::disturbed(undone.text(change.subject()), remedy));
                 }
             }
@@ -339,7 +339,7 @@ mod tests {
         let file = t.root().join("sys/block/vda/queue/scheduler");
         fs::write(&file, "kyber").unwrap();
         let e = settings.set(&none, Some(&target("vda"))).unwrap_err();
-        assert!(e.to_string().contains("scheduler is kyber and no longer none: somebody else has changed it"), "{e}");
+        assert!(e.to_string().contains("scheduler is kyber and no longer none: another program has changed it"), "{e}");
         assert_eq!((e.kind, settings.check().unwrap_err().kind), (Kind::Disturbed, Kind::Disturbed));
         // The next cell cannot be set either.
         let e = settings.set(&conditions(""), Some(&target("vda"))).unwrap_err();
@@ -368,7 +368,8 @@ mod tests {
         for _ in 0..2 {
             let e = settings.set(&conditions("scheduler = 'longer-than-its-15-bytes'"), Some(&two)).unwrap_err();
             assert!(
-                e.to_string().contains("the kernel took the request and has longer-than-its; choose another"),
+                e.to_string()
+                    .contains("the kernel accepted the request, but the value is longer-than-its; choose another"),
                 "{e}"
             );
             assert_eq!(disk_values(&t), before);

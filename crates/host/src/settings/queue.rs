@@ -145,7 +145,7 @@ pub fn io_poll_refusal(roots: &Roots, target: Option<&Target>, wanted: bool, all
             Some(now) if now == digit(wanted) => None,
             None => Some(Error::machine(format!("{} is not there", file.display()), "leave io-poll out")),
             Some(_) if wanted && all.poll_queues != Some(0) => Some(Error::machine(
-                format!("io_poll cannot be had: {} says that the device has no poll queues", file.display()),
+                format!("io_poll is impossible: {} shows that the device has no poll queues", file.display()),
                 "give it some with poll-queues, where its driver can (nvme, virtio_blk) and nothing uses the device",
             )),
             Some(_) if fixed || all.poll_queues.is_some() => Some(Error::machine(
@@ -291,7 +291,7 @@ mod tests {
         assert!(
             refusal(true, "")
                 .unwrap()
-                .contains("says that the device has no poll queues; give it some with poll-queues")
+                .contains("shows that the device has no poll queues; give it some with poll-queues")
         );
         assert!(refusal(true, "poll-queues = 0").unwrap().ends_with("set poll-queues instead"));
         let polled = t.file("sys/block/vda/queue/io_poll", "1\n");

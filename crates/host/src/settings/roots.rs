@@ -25,8 +25,8 @@ impl Roots {
     pub fn of_this_machine() -> Result<Self> {
         let state = folders::state().ok_or_else(|| {
             Error::input(
-                "there is no place for the journal of host settings: neither XDG_STATE_HOME nor HOME is set",
-                "set one of them to a folder",
+                "the journal of host settings has no directory: neither XDG_STATE_HOME nor HOME is set",
+                "set one of them to a directory",
             )
         })?;
         Ok(Self { system: files::ROOT.into(), state })
@@ -66,7 +66,7 @@ pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
     write(path, value)?;
     match present(path)? {
         now if now == value => Ok(()),
-        now => Err(io::Error::other(format!("the kernel took the request and has {now}"))),
+        now => Err(io::Error::other(format!("the kernel accepted the request, but the value is {now}"))),
     }
 }
 

@@ -136,7 +136,7 @@ fn choose(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) 
     match (Packages::of(cache, arch).refresh(tell), asked) {
         (Ok(()), _) => {}
         (Err(e), KernelChoice::Newest) if !here.is_empty() => {
-            tell(&format!("{e}; the newest that is here is taken"));
+            tell(&format!("{e}; the newest local kernel is used"));
             return pick(asked, &here).ok_or(e);
         }
         (Err(e), _) => return Err(e),
@@ -162,7 +162,7 @@ fn unknown(asked: &KernelChoice) -> Error {
     };
     Error::input(
         format!("there is {name} on this machine, in the lab's cache, or in Debian's registry"),
-        "`iotrail lab kernels` lists what there is",
+        "`iotrail lab kernels` lists the available kernels",
     )
 }
 
@@ -247,7 +247,7 @@ fn cannot_read(path: &Path, cause: std::io::Error) -> Error {
 
 fn unusable(image: &Path, why: &str) -> Error {
     Error::input(
-        format!("{} is no kernel that can be booted: {why}", image.display()),
+        format!("{} is not a bootable kernel: {why}", image.display()),
         "name a vmlinux or a vmlinuz with --kernel",
     )
 }

@@ -78,7 +78,7 @@ fn beside(data: &Address) -> Result<Address> {
         Address::Tcp(at) => match at.port().checked_add(1) {
             Some(port) => Ok(Address::Tcp(SocketAddr::new(at.ip(), port))),
             None => Err(Error::input(
-                format!("beside {data} there is no port for the control connection"),
+                format!("there is no port after {data} for the control connection"),
                 "choose a lower port, name one with --control ADDRESS, or do without: --control none",
             )),
         },

@@ -122,7 +122,7 @@ impl Thread<'_, '_> {
         let midway = talk.midway(self.terms.shape).map_or(String::new(), |text| format!(" when {text}"));
         let why = Error::machine(
             format!("connection {} {ended}{midway} (requests in flight: {})", talk.serial() + 1, talk.unanswered()),
-            "see what the server says; --reconnect goes on with another connection",
+            "check the server's messages; --reconnect continues with another connection",
         );
         let why = match cause {
             Some(cause) => why.because(cause),
@@ -187,7 +187,7 @@ impl Thread<'_, '_> {
                 talk.unanswered(),
             ),
             format!(
-                "{midway}{} requests had been answered; see what holds the server up, or use a longer --give-up",
+                "{midway}{} requests had been answered; find out what delays the server, or use a longer --give-up",
                 self.answered()
             ),
         )

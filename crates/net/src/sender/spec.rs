@@ -168,7 +168,7 @@ mod tests {
             (SenderOptions { count: Some(0), ..o() }, "--count 0"),
             (SenderOptions { request: Bytes(0), ..o() }, "--request 0"),
             (SenderOptions { response: Bytes(65 << 20), ..o() }, "1 byte to 64 MiB"),
-            (SenderOptions { sender_cpus: Some("7".into()), ..o() }, "CPU 7 is not there"),
+            (SenderOptions { sender_cpus: Some("7".into()), ..o() }, "CPU 7 does not exist"),
         ] {
             let e = SenderSpec::resolve(&options, &[0, 1]).unwrap_err();
             assert!(e.to_string().contains(said), "{e}");

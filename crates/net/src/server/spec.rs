@@ -104,7 +104,8 @@ impl ServerSpec {
         match options.wait_for {
             0 => Err(Error::input("--wait-for 0", "use 1 or more")),
             2.. if options.wait_timeout.is_none() => {
-                let what = format!("--wait-for {} without a timeout: requests could wait for ever", options.wait_for);
+                let what =
+                    format!("--wait-for {} without a timeout: requests could wait indefinitely", options.wait_for);
                 Err(Error::input(what, "add --wait-timeout 100us"))
             }
             _ => Ok(()),
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(refused(|o| o.buffers = 1000), "--buffers 1000; use a power of two up to 32768");
         assert_eq!(
             refused(|o| o.wait_for = 8),
-            "--wait-for 8 without a timeout: requests could wait for ever; add --wait-timeout 100us"
+            "--wait-for 8 without a timeout: requests could wait indefinitely; add --wait-timeout 100us"
         );
         assert_eq!(
             refused(|o| o.ring = "iopoll".into()),

@@ -76,11 +76,11 @@ fn cause(number: i32) -> (String, &'static str) {
             "free memory, or raise the limit of this process's memory cgroup (memory.max, MemoryMax of the service)",
         ),
         libc::ENOSPC => (
-            "the kernel has no room for another probe or table",
+            "the kernel has no memory for another probe or map",
             "end other programs that use BPF, or run fewer at once",
         ),
         libc::EBUSY | libc::EEXIST => {
-            ("another program holds what the probe is attached to", "end other tracers (perf, bpftrace) and try again")
+            ("another program uses the probe's attachment point", "end other tracers (perf, bpftrace) and try again")
         }
         libc::EAGAIN | libc::EINTR => ("the kernel gave up loading the program halfway", "try again"),
         libc::ENOSYS => (
@@ -105,7 +105,7 @@ fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (Str
     let has = |capability| p.has(capability) == Some(true);
     let may = has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon);
     let (why, remedy) = if p.initial_namespace == Some(false) {
-        ("in a user namespace nobody may", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
+        ("no process in a user namespace may", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
     } else if !may && p.euid == 0 {
         ("it is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
     } else if !may {

@@ -103,7 +103,7 @@ impl Watch<'_> {
             let failed =
                 unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
             if failed != 0 {
-                return Err(Error::machine("cannot read what the kernel says of the probes", "report this")
+                return Err(Error::machine("cannot read the kernel's data about the probes", "report this")
                     .because(std::io::Error::last_os_error()));
             }
             infos.push((*name, info));

@@ -57,7 +57,7 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     family("build_info", Gauge, "The version of iotrail.", version);
     family("monitored_seconds", Gauge, "Time since the monitor started.", one(Value::Now(own.elapsed_ns as f64 / 1e9)));
     family("monitored_processes", Gauge, "Processes that are sampled.", one(Value::Now(own.processes as f64)));
-    let help = "Processes that fit and are not sampled: there are more than 64.";
+    let help = "Matching processes that are not sampled: there are more than 64.";
     family("unsampled_processes", Gauge, help, one(Value::Now(own.unsampled as f64)));
     family("samples", Counter, "Samples of all monitored processes.", one(Value::Count(own.samples)));
     let help = "Time from one sample to the next.";
@@ -115,7 +115,7 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     family("enter_iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.enter_iowait_ns))));
     let help = "CPU time of SQPOLL threads and io-wq workers.";
     family("kernel_thread_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.kernel_ns))));
-    let help = "Time that the CPU quota of the cgroup held back threads, summed over CPUs.";
+    let help = "Time for which the CPU quota of the cgroup throttled threads, summed over CPUs.";
     family("quota_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.quota_ns))));
     family("sqes_taken", Counter, "SQEs that the kernel took.", each(&|s| Some(Value::Count(s.taken))));
     family("cqes_posted", Counter, "Completions that the kernel posted.", each(&|s| Some(Value::Count(s.posted))));
@@ -148,7 +148,7 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
 
     let w = &own.windows;
     let seen = |value| if w.opened > 0 { one(value) } else { vec![] };
-    let help = "Time in which the counting probes were attached; the counts below are of this time.";
+    let help = "Time in which the counting probes were attached; the counts below cover this time.";
     family("window_seconds", Counter, help, seen(Value::Nanoseconds(w.open_ns)));
     family("window_requests", Counter, "Requests in windows.", seen(Value::Count(w.requests)));
     family("window_errors", Counter, "Completions with an error in windows.", seen(Value::Count(w.errors)));

@@ -450,7 +450,7 @@ impl Monitor {
     /// `None`: a trace has started; otherwise the reason why not.
     fn start_trace(&mut self, here: Option<u32>, path: PathBuf) -> Option<String> {
         let Some(span) = self.options.trace else { return Some("traces are off (--trace 0)".into()) };
-        let Some(pid) = here else { return Some("the stall is of no single process".into()) };
+        let Some(pid) = here else { return Some("the stall does not belong to a single process".into()) };
         if self.tracing.is_some() {
             return Some("another trace was under way".into());
         }

@@ -86,7 +86,7 @@ impl FromStr for Threshold {
             }
             None => {
                 let Span(time) = length.parse()?;
-                Length::Time(Some(time).filter(|t| !t.is_zero()).ok_or("a threshold is longer than 0")?)
+                Length::Time(Some(time).filter(|t| !t.is_zero()).ok_or("a threshold must be above 0")?)
             }
         };
         Ok(Threshold { trigger: *trigger, length })

@@ -163,7 +163,7 @@ impl Running<'_> {
         if ended.is_none() {
             self.warnings.push(Warning::new(
                 "still_running",
-                format!("the command (process {}) was asked to end and still runs, unwatched", command.tgid()),
+                format!("the command (process {}) was asked to exit and still runs, untraced", command.tgid()),
                 "end it yourself",
             ));
         }
@@ -177,8 +177,8 @@ impl Running<'_> {
         if left.running().len() > 0 {
             self.warnings.push(Warning::new(
                 "left_running",
-                format!("the watch has ended before {}", left.words()),
-                "what they do from here on is not counted; end them yourself if they are not wanted",
+                format!("the trace has ended before {}", left.words()),
+                "their later activity is not counted; end them if they are not needed",
             ));
         }
         Ok(())

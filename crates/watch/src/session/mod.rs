@@ -46,7 +46,7 @@ pub fn watch(
     allowed()?;
     if extra.sampling.is_some() && how.windows.is_some() {
         return Err(Error::input(
-            "the CPU is sampled all the time, not by windows",
+            "the CPU is sampled all the time, not in windows",
             "leave out --windows or --profile",
         ));
     }

@@ -330,8 +330,7 @@ pub(super) fn warnings(watch: &Watch<'_>, how: &Options) -> Vec<Warning> {
     if iotrail_host::kernel::settings().io_uring_disabled == Some(2) {
         warnings.push(Warning::new(
             "io_uring_disabled",
-            "kernel.io_uring_disabled is 2: nobody can make a ring on this machine; rings that are there already are seen, and so is \
-             native aio",
+            "kernel.io_uring_disabled is 2: no process can create a ring on this machine; existing rings and native aio are traced",
             "as root: sysctl kernel.io_uring_disabled=0",
         ));
     }

@@ -61,8 +61,8 @@ pub(crate) fn still_there(watched: &Watched) -> Result<()> {
     {
         let names: Vec<String> = gone.iter().map(|p| format!("{} ({})", p.tgid, p.comm)).collect();
         return Err(Error::input(
-            format!("process {} has ended before it could be watched", names.join(", ")),
-            "start it with the watch: iotrail trace -- CMD",
+            format!("process {} exited before it could be traced", names.join(", ")),
+            "let iotrail start it: iotrail trace -- CMD",
         ));
     }
     Ok(())
@@ -95,7 +95,10 @@ pub(crate) fn follow(
         Watched::Command(command) => {
             let number = command.tgid();
             let found = numbers.find(number)?.ok_or_else(|| {
-                Error::machine(format!("cannot tell the kernel's number of process {number}"), "report this")
+                Error::machine(
+                    format!("cannot determine the ID of process {number} in the initial PID namespace"),
+                    "report this",
+                )
             })?;
             command.is_known_as(found.tgid);
             watch.follow(found.tgid, numbers.in_proc(found.tgid), true)?;
@@ -131,12 +134,9 @@ pub(crate) fn follow(
 pub(crate) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
     let text = match (numbers.differ(), numbers.has_proc()) {
         (false, _) => return None,
-        (true, true) => {
-            "numbers of processes are the kernel's, as the host has them; this PID namespace's own stand beside them as `here`"
-        }
+        (true, true) => "process IDs are those of the host; `here` has the IDs in this PID namespace",
         (true, false) => {
-            "/proc is not mounted, or is of another PID namespace: CPU times, file descriptors and some names are not told; \
-             numbers of processes are the kernel's, and those in use here stand beside them as `here`"
+            "/proc is not mounted, or belongs to another PID namespace: CPU times, file descriptors and some names are unknown; process IDs are those of the host, and `here` has the IDs in this PID namespace"
         }
     };
     let remedy = if numbers.has_proc() { "`ps` shows the latter" } else { "mount -t proc proc /proc" };

@@ -120,7 +120,7 @@ fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
 #[test]
 fn a_program_without_asynchronous_requests_gets_its_activity() {
     let text = |calls, positioned| nothing_asynchronous(calls, positioned).text;
-    let none = "no request of io_uring, native aio or POSIX AIO was seen";
+    let none = "no request of io_uring, native aio or POSIX AIO was observed";
     assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
     assert_eq!(text(Some(0), Some(0)), format!("{none}, nor any system call"));
     assert_eq!(text(None, None), none);

@@ -73,7 +73,7 @@ fn remedy(failure: &Failure) -> Option<&'static str> {
         libc::EINVAL | libc::EOPNOTSUPP => Some(
             "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1",
         ),
-        libc::EACCES => Some("run as root: before Linux 6.2 nobody else may pass commands"),
+        libc::EACCES => Some("run as root: before Linux 6.2 only root may pass commands"),
         _ => None,
     }
 }

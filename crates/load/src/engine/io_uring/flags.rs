@@ -97,12 +97,14 @@ impl FromStr for Setup {
                 return Err(Refusal::new(format!("'{name}' is no ring flag"), format!("use some of {known}")));
             };
             if setup.flags.contains(&flag) {
-                return Err(Refusal::new(format!("ring flag {name} is given twice"), "name it once"));
+                return Err(Refusal::new(format!("ring flag {name} is specified twice"), "name it once"));
             }
             match (flag, value) {
                 (Flag::Cqsize, Some(n)) => match n.parse::<u32>() {
                     Ok(n) if n > 0 => setup.cq_entries = Some(n),
-                    _ => return Err(Refusal::new(format!("cqsize={n} is no number of entries"), "write cqsize=4096")),
+                    _ => {
+                        return Err(Refusal::new(format!("cqsize={n} is not a number of entries"), "write cqsize=4096"));
+                    }
                 },
                 (Flag::Cqsize, None) => {
                     return Err(Refusal::new("ring flag cqsize needs a value", "write cqsize=4096"));

@@ -59,7 +59,7 @@ fn remedy(failure: &Failure) -> Option<&'static str> {
             "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away",
         ),
         libc::EINVAL if !failure.has_target => {
-            Some("the kernel does not take this operation with these flags; see `iotrail check`")
+            Some("the kernel refuses this operation with these flags; see `iotrail check`")
         }
         _ => None,
     }

@@ -184,7 +184,7 @@ fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
 fn cannot_enter(e: std::io::Error) -> Error {
     match e.raw_os_error() {
         Some(libc::ENOMEM | libc::EBADR) => {
-            Error::machine("the kernel lost completions for want of memory", "free some")
+            Error::machine("the kernel lost completions for lack of memory", "free some")
         }
         _ => Error::machine("cannot wait for completions", "report this").because(e),
     }

@@ -49,7 +49,7 @@ impl Device {
                 let configuration = open("config")?;
                 lock(&configuration).map_err(|e| match e.kind() {
                     io::ErrorKind::WouldBlock => Error::machine(
-                        format!("{address} is driven by another process"),
+                        format!("{address} is in use by another process"),
                         "wait until that has ended, or choose another drive",
                     ),
                     _ => cannot(e),

@@ -73,10 +73,9 @@ fn here() -> std::result::Result<String, Refusal> {
     match answers.iter().find(|(answer, _)| answer.is_ok()).or(answers.first()) {
         Some((Ok(_), address)) => Ok(format!("a drive without the kernel: {address} is free")),
         Some((Err(e), _)) => Err(Refusal { why: e.what.clone(), restore: e.remedy.clone() }),
-        None => Err(Refusal {
-            why: "no NVMe controller is on the PCI bus".into(),
-            restore: "an NVMe drive that nothing else uses".into(),
-        }),
+        None => {
+            Err(Refusal { why: "no NVMe controller is on the PCI bus".into(), restore: "an unused NVMe drive".into() })
+        }
     }
 }
 
@@ -291,7 +290,7 @@ impl Reap {
             return Err(io::Error::other("the controller reports a fatal error"));
         }
         if quiet > PATIENCE {
-            return Err(io::Error::other(format!("the drive has ended nothing for {} s", PATIENCE.as_secs())));
+            return Err(io::Error::other(format!("the drive has completed no command for {} s", PATIENCE.as_secs())));
         }
         Ok(false)
     }

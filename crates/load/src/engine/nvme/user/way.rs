@@ -59,7 +59,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
         (Some(driver), Some(user)) => {
             return Err(Error::machine(
                 format!("{address} is in use ({user}), by the kernel's driver {driver}"),
-                "choose a drive that nothing is on",
+                "choose an unused drive",
             ));
         }
         (Some(VFIO), None) => {
@@ -104,9 +104,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
 
 fn administrator(facts: &Facts) -> Result<()> {
     match facts.administrator {
-        Some(false) => {
-            Err(Error::machine("a drive without the kernel is for root alone (CAP_SYS_ADMIN)", "run as root"))
-        }
+        Some(false) => Err(Error::machine("a drive without the kernel needs root (CAP_SYS_ADMIN)", "run as root")),
         _ => Ok(()),
     }
 }
@@ -164,7 +162,7 @@ mod tests {
         );
         assert_eq!(
             refused(Function { user: Some("nvme0n1: mounted at /srv".into()), ..held }),
-            "0000:00:04.0 is in use (nvme0n1: mounted at /srv), by the kernel's driver nvme; choose a drive that nothing is on"
+            "0000:00:04.0 is in use (nvme0n1: mounted at /srv), by the kernel's driver nvme; choose an unused drive"
         );
     }
 
