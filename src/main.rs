@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The standard library opens /dev/null where a standard descriptor is closed, before `main` runs: what was closed can be told
+/// The standard library opens /dev/null for closed standard descriptors before `main` runs: whether one was closed can be detected
 /// only before that. The loader calls what this section names (ELF, System V ABI).
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -20,7 +20,7 @@ pub fn run(args: &CompletionsArgs) -> Result<u8> {
     let mut script = Vec::new();
     generate(args.shell, &mut super::Cli::command(), "iotrail", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
-    // Where zsh would begin to complete by the script alone.
+    // The line where zsh would start to complete by the script itself.
     if let (Shell::Zsh, Some(at)) = (args.shell, script.rfind("if [ \"$funcstack[1]\" = ")) {
         script.truncate(at);
     }

@@ -115,7 +115,7 @@ pub fn packed(store: &Store, run: i64) -> Result<Option<RunRecord>> {
 /// The content of a JSON file.
 pub enum Document {
     Measurement(Box<Measurement>),
-    /// Of `bench --repeats`: each was made by itself.
+    /// Output of `bench --repeats`: each measurement was made separately.
     Measurements(Vec<Measurement>),
     Run(Box<RunRecord>),
 }
@@ -129,7 +129,7 @@ impl Document {
         let unreadable = |e| unreadable(path, e);
         let text = input::text(path, LONGEST).map_err(unreadable)?;
         let value: Value = serde_json::from_str(&text).map_err(|e| {
-            // There is no way to write a number that is not finite but one too large for any.
+            // JSON has no number that is not finite, except one that is too large.
             let what = match e.is_eof() {
                 true => "is truncated".to_owned(),
                 false if e.to_string().starts_with("number out of range") => {

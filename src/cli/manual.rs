@@ -22,7 +22,7 @@ use page::{Entry, Page};
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages; created if missing. Existing iotrail pages are replaced
+    /// Directory for the pages; created if missing. Existing iotrail pages are replaced
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
@@ -32,14 +32,14 @@ pub struct ManArgs {
 }
 
 pub fn run(args: &ManArgs) -> Result<u8> {
-    let pages = pages().map_err(|e| Error::machine("cannot make the manual pages", "report this").because(e))?;
+    let pages = pages().map_err(|e| Error::machine("cannot create the manual pages", "report this").because(e))?;
     for (name, _) in &pages {
         let place = args.folder.join(name);
         if !is_ours(&place) {
             output::free(&place, Existing::forced(args.force))?;
         }
     }
-    // What is under way is taken away when a signal ends it.
+    // A signal removes the partial results.
     interrupt::raise_flag()?;
     let mut out = Folder::open(&args.folder, Existing::Replace, "DIR")?;
     for (name, page) in pages {
@@ -60,7 +60,7 @@ fn is_ours(page: &Path) -> bool {
         })
 }
 
-/// What the first line of every page ends with.
+/// The end of the first line of every page.
 const MANUAL: &str = "\"iotrail manual\"";
 
 /// (file, page) of each command, the program's own first.
@@ -115,7 +115,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
         }
     }
     let is_root = name == ROOT;
-    // What the program says there of its beginnings and its exit status has sections here.
+    // The program's text on first steps and exit status is in sections here.
     if let Some(notes) = command.get_after_help().filter(|_| !is_root) {
         more.control("SH", ["NOTES"]);
         // It is laid out.
@@ -141,7 +141,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
 /// The name of the program's own page.
 const ROOT: &str = "iotrail";
 
-/// What each page says beside its options.
+/// The text of each page in addition to its options.
 fn text(page: &str) -> Option<&'static Page> {
     Some(match page {
         ROOT => &own::ROOT,

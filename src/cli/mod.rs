@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_one_line_with_what_there_is_instead() {
+    fn a_usage_error_is_one_line_with_the_alternative() {
         assert_eq!(
             line(&["iotrail", "bench", "--engine", "foo"]),
             "invalid value 'foo' for '--engine <ENGINE>' \

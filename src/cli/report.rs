@@ -95,7 +95,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
     if let (None, Some(store)) = (&args.against, stored.opened()) {
-        // Of two runs, the second is compared with the first.
+        // With two runs, the second is compared with the first.
         runs.iter_mut().try_for_each(|run| {
             run.record.comparisons = compared(&run.record, store)?;
             Ok(())

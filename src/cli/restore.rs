@@ -1,6 +1,6 @@
 //! `iotrail restore`: restores the host settings that a killed run left changed.
 //!
-//! Exit status: 0 if all settings are restored; 1 if another program has changed one since, which is left alone; 3 if
+//! Exit status: 0 if all settings are restored; 1 if another program has changed one since, which is not modified; 3 if
 //! one cannot be restored.
 
 use serde::Serialize;
@@ -61,7 +61,7 @@ fn text(restored: &Restored) -> Screen {
         out.line(&format!("nothing to restore: the reboot reset the changes of process {tgid}"));
         return out;
     }
-    // What came along and is as before need not be told.
+    // Dependent values that are already restored are not reported.
     let told = restored.items.iter().filter(|i| {
         !matches!((&i.change, &i.undone), (settings::Change::Along { .. }, Some(Undone::AsBefore { .. }) | None))
     });

@@ -44,7 +44,7 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
     Ok((outcome, record))
 }
 
-/// Of a program's plan: looks at its arms before anything is measured. False: it was stopped.
+/// For a program's plan: checks its arms before any measurement. False: it was stopped.
 pub fn checked(plan: &mut Plan) -> Result<bool> {
     if plan.kind != Kind::Program {
         return Ok(true);
@@ -60,7 +60,7 @@ pub fn checked(plan: &mut Plan) -> Result<bool> {
     }
 }
 
-/// What became of an arm before it was measured.
+/// Outcome of an arm before its measurements.
 fn precheck_words(arm: &TriedArm) -> String {
     let rings = match arm.rings.len() {
         0 => String::new(),
@@ -111,7 +111,7 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
         let started = match seed {
             Some(seed) => start(plan, seed, &mut store)?,
             None => {
-                // What is measured of two hosts is the server's, whose kernel may be another.
+                // With two hosts the measured one is the server's, whose kernel may differ.
                 let is_far = |cell: &Cell| matches!(&cell.load, Load::Net(net) if net.between == Between::Hosts);
                 let kernel = iotrail_host::kernel::release().filter(|_| !plan.cells.iter().any(is_far));
                 resume(plan, &store, kernel.as_deref())?
@@ -135,7 +135,7 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
     Ok(None)
 }
 
-/// What shows a stored run again.
+/// The command that prints a stored run again.
 pub fn again(run: i64, store: Option<&Path>) -> String {
     format!("iotrail report {run}{}", named(store))
 }
@@ -163,7 +163,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
     let mut settings = changes_host.then(Settings::open).transpose()?;
     let mut ends = Ends::default();
     let mut one = |cell: &Cell| {
-        // Before the load, and outside what is measured. The target is looked at anew: a disk that was given to its driver again
+        // Before the load, and outside the measured span. The target is read again: a disk that was rebound to its driver
         // has other queues, and a file may be there by now.
         if let Some(settings) = &mut settings {
             let target = cell.load.storage().and_then(cell::target_of);
@@ -182,7 +182,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
             }
             Load::Net(net) => ends.run(net, &cell.options, plan.follow, &mut tell, stop)?,
         };
-        // Whoever changed them meanwhile changed what was measured.
+        // Settings changed meanwhile by another program affect the measurement.
         settings.as_mut().map_or(Ok(()), |settings| settings.check())?;
         if cell.host.cpu_quota.is_some() {
             // It is what was asked for.

@@ -13,7 +13,7 @@ use iotrail_schema::measurement::{Measurement, Warning};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
-/// Of a program's run `arms` are what became of them; of others, their names, and the run is written as it stands.
+/// For a program's run `arms` are their outcomes; for other runs, their names, and the run is written unmodified.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Printed<'a> {
@@ -35,7 +35,7 @@ pub(super) fn head(record: &RunRecord) -> Head {
     Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
 }
 
-/// What is made of the measurements.
+/// Results computed from the measurements.
 #[derive(Serialize)]
 struct Concluded<'a> {
     /// The first lines of the screen.
@@ -43,7 +43,7 @@ struct Concluded<'a> {
     conclusions: Vec<Conclusion>,
     /// The experiment's expectations, wherever they hold.
     judged: &'a [Judged],
-    /// Of the repeats beside each other: outliers, drift.
+    /// Statistics of the repeats: outliers, drift.
     warnings: Vec<Warning>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Printed<'a> {
     fn measurement(&self, m: &Measurement) -> serde_json::Result<String> {
         match self {
             Printed::Run(_) => serde_json::to_string_pretty(m),
-            // As it stands in the other one's value.
+            // The same text as in the other value.
             Printed::Tried(_) => serde_json::to_string_pretty(&serde_json::to_value(m)?),
         }
     }
@@ -92,7 +92,7 @@ const LIST_END: &str = "\n      ]";
 /// Before each line of a measurement.
 const INDENT: &str = "\n        ";
 
-/// A run of the store as `--json` prints it, handed out piece by piece. `record` is needed for what is made of its measurements alone:
+/// A run of the store in the form of `--json`, written piece by piece. `record` is needed only for the results computed from its measurements:
 /// these are read again, one by one.
 pub fn pieces(mut record: RunRecord, store: &Store, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let judged = judge(&record);

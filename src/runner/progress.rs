@@ -1,6 +1,6 @@
 //! How far a run is, on standard error, where that is a terminal.
 //!
-//! Drawn between measurements, and while the target is made, by the thread that starts them: nothing is drawn beside a load.
+//! Drawn between measurements, and while the target is created, by the thread that starts them: nothing is drawn during a load.
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,11 @@ pub struct Progress {
     began: Instant,
     /// Done before this process began.
     before: usize,
-    /// What the plan says one measurement takes.
+    /// The planned duration of one measurement.
     each: Duration,
     /// The time of all measurements, and the block in which the run began; `None`: not known.
     estimate: Option<(Duration, u32)>,
-    /// Reasons that have been told: one reason often holds for many cells, and the report names them all.
+    /// Reasons that have been printed: one reason often applies to many cells, and the report names them all.
     told: Vec<String>,
     /// It takes no longer.
     budget: Option<Duration>,

@@ -131,5 +131,5 @@ pub fn overwrites_its_own_alone() {
     let left = std::fs::read_dir(folder.path()).expect("our folder").count();
     assert_eq!(left, 2, "the store and the page");
     let (status, said) = iotrail(folder.path(), &["report", "last", "--store", "s.db", "-o", "nowhere/page.html"]);
-    assert_eq!((status, said.contains("cannot make nowhere/page.html")), (2, true), "{said}");
+    assert_eq!((status, said.contains("cannot create nowhere/page.html")), (2, true), "{said}");
 }

@@ -19,7 +19,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file missing", "missing does not exist; specify --size to create it"),
     (
         "--file no/where --size 1m",
-        "cannot make no/where: No such file or directory (os error 2); see that its folder exists",
+        "cannot create no/where: No such file or directory (os error 2); check that its directory exists",
     ),
     ("--file f/x", "cannot look at f/x: Not a directory (os error 20); see that its folder exists"),
     ("--file .", ". is a directory; name a file in it, with --size to have it made"),

@@ -130,7 +130,7 @@ fn refused() -> End {
         (&["1", "--parquet", "m.json"], "m.json is not a directory; name a directory"),
         (
             &["1", "--csv", "no/where"],
-            "cannot make no/where: No such file or directory *; create the directory no, or name a writable path with --csv",
+            "cannot create no/where: No such file or directory *; create the directory no, or name a writable path with --csv",
         ),
     ] {
         let ended = run(&mut place.tool([&["export", "--store", "s.db"], args].concat()));

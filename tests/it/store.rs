@@ -89,8 +89,8 @@ fn refused() -> End {
         ("foreign.db", 2, "foreign.db is a database of another program, not a store of iotrail; name another file"),
         ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one knows 6); update iotrail"),
         ("folder.db", 2, "folder.db is a folder, not a store; name a file with --store"),
-        ("/proc/none/s.db", 3, "cannot make the store's folder /proc/none: "),
-        ("e.toml/s.db", 3, "cannot make the store's folder e.toml: "),
+        ("/proc/none/s.db", 3, "cannot create the store's directory /proc/none: "),
+        ("e.toml/s.db", 3, "cannot create the store's directory e.toml: "),
         ("/dev/null", 2, "/dev/null is no file, so no store; name a file with --store"),
     ] {
         let mut commands = vec![
@@ -118,7 +118,7 @@ fn unwritable() -> End {
     std::fs::set_permissions(place.join("closed"), std::fs::Permissions::from_mode(0o555)).expect("our own folder");
     for (store, says) in [
         ("closed/s.db", "cannot open the store closed/s.db: "),
-        ("closed/deeper/s.db", "cannot make the store's folder closed/deeper: "),
+        ("closed/deeper/s.db", "cannot create the store's directory closed/deeper: "),
     ] {
         let args = ["bench", "--trace", "off", "--rw", "nop", "--count", "8", "--store", store];
         let ended = run(confine::unprivileged(&mut place.command(&copy, args)));

@@ -58,7 +58,7 @@ fn counts_are_compared_and_times_are_not_where_machines_were_emulated() {
 }
 
 #[test]
-fn what_differs_stands_apart_from_what_is_the_same() {
+fn differences_are_listed_separately_from_equal_facts() {
     let cells = beside(&two_kernels());
     assert_eq!(
         cells.iter().map(|c| c.label.as_str()).collect::<Vec<_>>(),

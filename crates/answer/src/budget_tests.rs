@@ -55,7 +55,7 @@ fn a_broken_limit_reports_its_excess() {
 }
 
 #[test]
-fn what_is_not_known_or_too_near_to_a_limit_is_not_evaluated() {
+fn unknown_values_and_values_close_to_a_limit_are_not_evaluated() {
     let mut t = clean();
     assert_eq!(one("syscalls_per_io = 1", &t), (BudgetOutcome::NotEvaluated, "syscalls_per_io: it is unknown".into()));
     assert!(one("delivered.ticks = 0", &t).1.contains("there are delivered.inline, "));
@@ -71,7 +71,7 @@ fn what_is_not_known_or_too_near_to_a_limit_is_not_evaluated() {
 }
 
 #[test]
-fn a_saved_budget_is_kept_by_its_runs_and_leaves_out_what_a_busy_machine_changes() {
+fn a_saved_budget_is_met_by_its_runs_and_omits_load_dependent_values() {
     let with = |switches: u64, ns: u64| {
         let mut t = clean();
         t.total.context_switches = switches;

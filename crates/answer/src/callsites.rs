@@ -1,4 +1,4 @@
-//! Whose code: the call sites behind a finding or a figure, with their shares.
+//! The call sites behind a finding or a metric, with their shares.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl SiteValue {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Concern {
     value: SiteValue,
-    /// Of these system calls or operations; empty: of all.
+    /// System calls or operations; empty: all.
     names: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ pub fn name(findings: &mut [Finding], stacks: Option<&Stacks>) {
     }
 }
 
-/// What is missing of the stacks, and what brings it.
+/// Gaps in the stacks, and their remedies.
 pub fn gap(gap: &StackGap) -> String {
     let module = &gap.module;
     match gap.code {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn call_sites_have_their_share_of_what_concerns_the_finding() {
+    fn call_sites_have_their_share_of_the_findings_events() {
         let f = |code| Finding::new(code, Severity::Warning, String::new(), "", &[]);
         let mut findings = [f("synchronous_calls"), f("errors"), f("calls_fail"), f("cpu_quota")];
         name(&mut findings, Some(&stacks()));

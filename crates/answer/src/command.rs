@@ -23,7 +23,7 @@ impl Line {
         self.word(&format!("--{name}")).word(&value.to_string())
     }
 
-    /// Left out if there is no value, or if it is the command's default.
+    /// Left out without a value, or with the command's default.
     fn given(&mut self, name: &str, value: Option<impl ToString>, default: &str) -> &mut Self {
         match value.map(|v| v.to_string()).filter(|v| v != default) {
             Some(value) => self.option(name, value),
@@ -129,7 +129,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
         let value = server.options.get(of_record).and_then(option_text).map(|v| v + unit);
         line.given(option, value, "");
     }
-    // Without a second item to wait for, there is no timeout.
+    // Without a second item to wait for, no timeout is needed.
     let timeout = server.options.get("wait-timeout_ns").and_then(Value::as_u64);
     line.given("wait-timeout", timeout.map(|ns| format!("{ns}ns")), "");
     let a = &net.asked;
@@ -196,7 +196,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_load_is_told_by_the_options_that_make_it() {
+    fn a_load_is_printed_as_its_options() {
         let mut m = sample::measurement();
         m.load.file = Some("/data/it's here".into());
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_command_is_its_own_or_tries_it_with_what_makes_the_arm() {
+    fn a_programs_command_is_its_own_or_try_with_the_arms_settings() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let of = |settings: Vec<String>| {
             let argv = vec!["fio".to_owned(), "a job".into()];

@@ -36,7 +36,7 @@ pub const ANOTHER_LOAD: &[&str] = &[
     "not_from_device",
     "cache_changed",
     "not_granted",
-    // Of the load itself (`load::outcome`). Failed I/Os are judged by their share in a comparison.
+    // From the load itself (`load::outcome`). Failed I/Os are judged by their share in a comparison.
     "unpinned",
     "short_ios",
     "target_lost",

@@ -30,7 +30,7 @@ use super::verdicts::{caveat, row_by_row};
 use iotrail_base::words::{list, plural};
 use iotrail_schema::run_record::RunRecord;
 
-/// What the last conclusion is about.
+/// The subject of the last conclusion.
 const WHOLE_RUN: &str = "the whole run";
 
 /// A sender's thread that runs, or waits for a CPU, for this share of its time has reached its limit.

@@ -109,7 +109,7 @@ fn with_enough_repeats_the_words_are_plain() {
 }
 
 #[test]
-fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
+fn one_repeat_or_no_measurement_gives_no_conclusion() {
     let r = run(&[(1, (&FAST[..1], DeliveryPath::Enter, 0.0), (&SLOW[..1], DeliveryPath::Enter, 0.0))]);
     let all = conclude(&r);
     assert_eq!(
@@ -126,7 +126,7 @@ fn one_repeat_tells_nothing_and_nothing_measured_says_nothing() {
 }
 
 #[test]
-fn what_could_not_be_tested_and_what_was_not_watched_is_said() {
+fn untestable_and_untraced_cells_are_reported() {
     let mut r = run(&[
         (1, (FAST, DeliveryPath::Enter, 0.0), (FAST, DeliveryPath::Enter, 0.0)),
         (4, (FAST, DeliveryPath::Enter, 0.0), (FAST, DeliveryPath::Enter, 0.0)),

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_that_vary_say_nothing() {
+    fn repeats_that_vary_show_no_drift() {
         assert_eq!(texts(&[]), [""; 0]);
         assert_eq!(texts(&[&[]]), [""; 0]);
         assert_eq!(texts(&[&[100.0, 103.0, 98.0, 101.0, 99.0], &[0.0; 5]]), [""; 0]);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_slows_down_is_said_with_the_cell_that_did_most() {
+    fn a_run_that_slows_down_is_reported_with_its_worst_cell() {
         let falls = [1000.0, 980.0, 950.0, 930.0, 900.0];
         let falls_more = [500.0, 480.0, 450.0, 420.0, 400.0];
         assert_eq!(
@@ -236,7 +236,7 @@ mod tests {
         );
         // In order, and by little.
         assert_eq!(texts(&[&[1000.0, 999.0, 998.0, 997.0, 996.0]]), [""; 0]);
-        // One pair out of order is no drift in five blocks.
+        // One pair out of order does not prove a drift in five blocks.
         assert_eq!(texts(&[&[1000.0, 980.0, 950.0, 900.0, 930.0]]), [""; 0]);
         // An interrupted run: its whole blocks count.
         assert_eq!(texts(&[&falls, &falls_more[..3]]).len(), 1);
@@ -250,7 +250,7 @@ mod tests {
         assert!((chance(&[1.0, 1.0, 1.0]) - 1.0).abs() < 1e-12);
     }
 
-    /// Of cells of normal repeats, one in a hundred may have an outlier, and one run in fifty a drift.
+    /// With normally distributed repeats, one cell in a hundred may have an outlier, and one run in fifty a drift.
     #[test]
     fn the_false_positive_rate_is_the_nominal_one() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);

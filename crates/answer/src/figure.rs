@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_per_io_says_so_and_is_divided_by_operations_if_it_is_cpu_time() {
+    fn a_metric_per_io_is_marked_and_cpu_time_is_divided_by_operations() {
         let of = |metric: Metric| metric.figure().unwrap().per;
         assert!(
             Metric::PER_IO.iter().all(|m| of(*m) == Per::Io && m.words(crate::unit::Unit::Io).ends_with(" per I/O"))

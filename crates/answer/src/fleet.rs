@@ -185,7 +185,7 @@ impl Gathered {
         let machine = |(i, c): (usize, &Option<&Comparison>)| {
             // The difference between two runs of a machine is in none of their intervals; machines with different own effects show it.
             let c = c.filter(|c| c.p.is_some() || !c.paired)?;
-            // Of sides that were measured separately each has its own mean.
+            // If sides were measured separately, each has its own mean.
             let pairs = if c.paired { c.pairs } else { (2 * c.pairs).saturating_sub(1) };
             Some((i, Machine::of_ratio(c.ratio?, c.ci95?, pairs)?))
         };
@@ -288,7 +288,7 @@ impl Gathered {
 /// One effect, machine by machine.
 struct Part<'a> {
     key: Key,
-    /// Of each machine; `None`: it has none.
+    /// For each machine; `None`: it has none.
     on: Vec<Option<&'a Comparison>>,
     /// The certainty of each machine's difference, considering all machines and situations.
     own_p: Vec<Option<f64>>,

@@ -1,7 +1,7 @@
 //! The same experiment, run again and again: where its figures changed their level, by how much, and what else is another one since then.
 //!
-//! A run is one point: the geometric mean of its repeats, those left out that measured another load than was asked for. What a run's
-//! repeats agree on says nothing of how runs differ, so levels are told by runs alone.
+//! A run is one point: the geometric mean of its repeats, without those that measured a load different from the requested one. The agreement of a run's
+//! repeats does not show how much runs differ, so levels are based only on runs.
 
 mod said;
 
@@ -20,7 +20,7 @@ use iotrail_stats::changes::{changes, smallest};
 
 pub const SCHEMA: &str = "iotrail.history/1";
 
-/// What has been gathered, run after run.
+/// Collects points, run by run.
 #[derive(Debug, Default)]
 pub struct Gathered {
     runs: Vec<(RunAt, Measurement)>,
@@ -62,7 +62,7 @@ pub struct History {
     pub series: Vec<Series>,
     /// Measurements left out because their load differs from the requested one.
     pub left_out: u64,
-    /// What is counted a second.
+    /// The unit of a rate per second.
     #[serde(skip)]
     pub unit: Unit,
 }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_names_its_metrics_and_what_would_have_shown() {
+    fn no_change_names_its_metrics_and_the_detectable_effect() {
         let history = gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.01);
         let visible = history.series[0].smallest_visible.unwrap();
         let said = format!("e: no change over 12 runs (1 to 12); iops: minimum detectable effect {}", factor(visible));
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_measured_another_load_is_left_out_and_counted() {
+    fn runs_of_a_different_load_are_left_out_and_counted() {
         let mut bad = run(4, "6.18.2", 1.0);
         bad.cells[0].measurements.open()[0].warnings.push(iotrail_schema::measurement::Warning::new(
             ANOTHER_LOAD[0],

@@ -29,7 +29,7 @@ pub fn cpu_ns(m: &Measurement) -> Option<f64> {
     }
 }
 
-/// The same of the SQPOLL threads alone.
+/// The same for only the SQPOLL threads.
 pub fn sqpoll_ns(m: &Measurement) -> Option<f64> {
     m.per_io(m.cpu.sqpoll_ns?)
 }
@@ -60,7 +60,7 @@ pub fn device(m: &Measurement) -> Option<&DeviceBytes> {
     m.circumstances.as_ref()?.device.as_ref()
 }
 
-/// Of returns to user mode.
+/// Returns to user mode.
 pub const CAUSES: [&str; 6] = ["syscall", "page_fault", "device_irq", "timer_tick", "resched_ipi", "other"];
 
 /// Returns to user mode by this cause.
@@ -110,14 +110,14 @@ pub fn interrupt_share(m: &Measurement) -> Option<f64> {
     let mut cpus = m.load.cpus.clone();
     cpus.sort_unstable();
     cpus.dedup();
-    // Of lines; the kernel's own vectors are not timed.
+    // Only lines; the kernel's own vectors are not timed.
     let on_them = |i: &&Interrupt| cpus.contains(&i.cpu) && i.vector.parse::<u32>().is_ok();
     let timed = m.cpu_samples.is_some() && !cpus.is_empty() && m.elapsed_ns > 0;
     let spent = m.interrupts.iter().filter(on_them).map(|i| i.spent_ns).sum::<Option<u64>>()?;
     timed.then(|| spent as f64 / (m.elapsed_ns as f64 * cpus.len() as f64))
 }
 
-/// Of the completions with a known delay, the share that was delivered more than a millisecond late; all repeats together.
+/// The share of completions with a known delay that were delivered more than a millisecond late; all repeats together.
 pub fn late_share(measurements: &[Measurement]) -> Option<f64> {
     let delays = measurements.iter().flat_map(|m| &m.vehicles).filter_map(|v: &DeliveryPathCount| v.delay_ns.as_ref());
     let (mut late, mut all) = (0, 0);

@@ -9,10 +9,10 @@ pub fn over_repeats(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>)
     Spread::over(cell, of).map(|s| s.median)
 }
 
-/// Of one number over the repeats.
+/// Spread of one number over the repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// Of an even number of repeats, the mean of the two in the middle.
+    /// With an even number of repeats, the mean of the middle two.
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -31,12 +31,12 @@ impl Spread {
         Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], repeats: sorted.len() })
     }
 
-    /// Of values that may be unknown: `None` if one is, since a median of the others would describe another quantity.
+    /// With unknown values: `None` if one is unknown, since a median of the others would describe a different quantity.
     pub fn of_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         values.into_iter().collect::<Option<Vec<f64>>>().and_then(Self::of)
     }
 
-    /// Of a figure of a cell's repeats.
+    /// A metric of a cell's repeats.
     pub fn over(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<Self> {
         Self::of_known(cell.measurements.all().iter().map(of))
     }

@@ -47,7 +47,7 @@ pub fn of(v: &DeliveryPathCount) -> Timeline {
 /// All completions of one way, of all repeats together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PathSummary {
-    /// Of all completions.
+    /// For all completions.
     pub share: f64,
     /// Delivery delay at the median, the middle of the repeats' own; of several delivery paths, that of the most frequent one
     /// that has one.
@@ -92,7 +92,7 @@ struct Kind {
     delays: Vec<RepeatsDelay>,
 }
 
-/// Of several delivery paths with the name, that of the most frequent one.
+/// If several delivery paths have the name, the most frequent one.
 struct RepeatsDelay {
     repeat: usize,
     completions: u64,

@@ -27,7 +27,7 @@ pub enum Kind {
 /// Exit status of a gate (`--fail-on`) that could not be evaluated.
 pub const NOT_EVALUATED: u8 = 4;
 
-/// An error as it is printed: `what: cause; remedy`.
+/// An error in printed form: `what: cause; remedy`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Error {
     pub kind: Kind,

@@ -188,7 +188,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_people_write_stays() {
+    fn text_of_users_is_unchanged() {
         for text in ["a b~", "größer – 10 µs · ±5 % …", "世界", "e\u{301}", "नमस्ते", "עברית", "🚀", "\u{fe0f}☎"]
         {
             assert_eq!(sanitise(text), text);
@@ -216,7 +216,7 @@ pub mod tests {
     }
 
     #[test]
-    fn signs_of_ours_have_one_of_ascii_and_others_letters_their_number() {
+    fn own_symbols_have_an_ascii_form_and_other_letters_their_code_point() {
         assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 -> ###");
         assert_eq!("ö – µ … ≥".chars().map(one_of_ascii).collect::<String>(), "? - u . >");
     }

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_the_last_that_says_something() {
+    fn the_last_line_is_the_last_nonempty_one() {
         assert_eq!(last_line("a\n b \n \n\n").as_deref(), Some("b"));
         assert_eq!(last_line(" \n"), None);
     }

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_of_time_is_told_from_other_reasons() {
+    fn a_time_limit_is_distinguished_from_other_reasons() {
         let is = |said: &str| is_of_time(&io::Error::other(said.to_owned()));
         assert!(is("Slurm does not start the fetching job: PartitionTimeLimit"));
         assert!(is(
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_again_and_again_is_tried_less_often() {
+    fn repeated_failures_are_retried_less_often() {
         let failed = |ago| ResultTransfer { thread: None, began: Instant::now() - Duration::from_secs(ago) };
         assert!(!failed(2).may_start_again(0) && failed(4).may_start_again(OFTEN - 1));
         assert!(!failed(30).may_start_again(OFTEN) && failed(61).may_start_again(OFTEN));

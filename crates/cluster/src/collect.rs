@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_node_on_which_more_lies_nothing_is_taken_yet() {
+    fn nothing_is_taken_from_a_node_with_more_results() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_several_nodes_is_told_once() {
+    fn a_reason_of_several_nodes_is_reported_once() {
         assert_eq!(together(vec![("n1", "no"), ("n2", "gone"), ("n3", "no")]), "n1 and n3: no. n2: gone");
     }
 
     #[test]
-    fn what_had_come_whole_is_taken_though_the_node_cannot_be_reached() {
+    fn complete_results_of_an_unreachable_node_are_taken() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_finished_is_done_whoever_could_not_say_so() {
+    fn a_finished_run_is_done_without_its_nodes_report() {
         let finished = RunRecord { finished_unix_s: Some(1), ..two_by_two() };
         assert!([None, Some(0), Some(74)].into_iter().all(|status| is_done(&finished, status)));
         assert!(!is_done(&finished, Some(1)) && !is_done(&RunRecord { finished_unix_s: None, ..finished }, Some(0)));
     }
 
     #[test]
-    fn what_another_node_measured_is_not_filed_as_this_ones() {
+    fn results_of_another_node_are_not_stored_as_this_ones() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_cannot_be_read_keeps_nobody_from_the_others() {
+    fn an_unreadable_store_does_not_block_the_others() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_shared_folder_is_read_beside_the_store() {
+    fn results_in_a_shared_directory_are_read_in_addition_to_the_store() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let node = node(&dir, 1, 1);

@@ -46,7 +46,7 @@ pub use collect::Collected;
 use submitted::{Submitted, Watching};
 use submitting::SubmitOptions;
 
-/// What is submitted, and how it is watched.
+/// The job to submit, and how it is monitored.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
 pub struct Fleet {
@@ -84,7 +84,7 @@ pub struct Fleet {
     pub attach: Option<u64>,
 }
 
-/// Nodes that nobody names.
+/// Nodes that the user does not name.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --slurm")]
 pub struct Chosen {

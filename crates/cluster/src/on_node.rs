@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_left_stays_on_the_node() {
+    fn results_that_cannot_be_copied_stay_on_the_node() {
         for is_damaged in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let (folder, kept) = (dir.path().join("7"), dir.path().join("7.db"));
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_task_that_was_killed_all_is_gathered() {
+    fn all_results_of_a_killed_task_are_gathered() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("7");
         let mut node = node(&folder, &folder);
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_2_is_of_another_version_alone() {
+    fn status_2_means_only_a_different_version() {
         assert_eq!([0, 1, 2, 3, NOT_LEFT].map(to_slurm), [0, 1, 1, 3, NOT_LEFT]);
     }
 }

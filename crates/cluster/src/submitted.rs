@@ -154,7 +154,11 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
 pub fn make_shared(dir: &Path) -> Result<PathBuf> {
     let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
     let made = made.map_err(|e| {
-        Error::machine(format!("cannot make a folder in {}", dir.display()), "see its room and permissions").because(e)
+        Error::machine(
+            format!("cannot create a directory in {}", dir.display()),
+            "check its free space and permissions",
+        )
+        .because(e)
     })?;
     Ok(made.keep())
 }

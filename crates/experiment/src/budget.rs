@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_does_not_hold_the_trials_is_refused_before_they_run() {
+    fn a_budget_too_short_for_the_trials_is_refused_before_they_run() {
         let e = of(5).holds_trials(18).unwrap_err();
         assert_eq!(
             (e.exit_status(), e.to_string().as_str()),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_does_not_hold_the_fewest_blocks_names_one_that_does() {
+    fn a_budget_too_short_for_the_minimum_of_blocks_names_a_sufficient_one() {
         // 17 trials, 2 blocks of 18, 6 fresh blocks of 2.
         let trials = SECOND * 17;
         assert!(of(66).check(SECOND, 18, trials, true).is_ok());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn search_and_confirmation_share_what_is_left() {
+    fn search_and_confirmation_share_the_remaining_time() {
         let is_about = |is: Duration, seconds: u64| is.abs_diff(Duration::from_secs(seconds)) < SECOND;
         assert!(is_about(of(180).for_search(SECOND), 156), "12 fresh blocks of 2");
         assert!(is_about(of(50).for_search(SECOND), 30), "40 % for the confirmation");

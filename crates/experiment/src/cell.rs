@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_is_short_of_for_a_moment_is_asked_for_again_and_counted() {
+    fn a_temporary_shortage_in_the_kernel_is_retried_and_counted() {
         let (tries, outcome) = tried(2, libc::ENOMEM);
         let warnings = outcome.ok().unwrap().measurement.warnings;
         assert_eq!((tries, warnings.len()), (3, 1));

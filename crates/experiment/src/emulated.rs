@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn all_runs_of_a_program_are_watched_where_nothing_else_is_said() {
+    fn all_runs_of_a_program_are_traced_by_default() {
         let watched = |load: &str| {
             let text = format!(
                 "name='p'\ntitle='t'\nquestion='q'\nexpect='e'\nkind='program'\nrepeats=9\n[load]\nprogram='true'\n{load}\n\

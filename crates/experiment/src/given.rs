@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_is_makes_the_arms_and_what_it_is_asked_the_rows() {
+    fn server_options_define_the_arms_and_sender_options_the_rows() {
         assert_eq!(
             axes(&[("engine", &["epoll", "io_uring"]), ("connections", &["4", "64"]), ("window", &["2"])]),
             [of("connections", &["4", "64"]), of("arm", &["epoll", "io_uring"])]

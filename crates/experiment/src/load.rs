@@ -149,7 +149,7 @@ mod tests {
     use iotrail_net::options::ServerEngine;
 
     #[test]
-    fn a_net_load_takes_the_options_of_both_sides_and_what_is_between() {
+    fn a_net_load_accepts_the_options_of_both_sides_and_of_the_link() {
         let text = "engine = \"epoll\"\nserver-cpus = \"0\"\nconnections = 64\nbetween = \"unix\"\ncount = 9";
         let load = Kind::Net.load(toml::from_str(text).unwrap()).unwrap();
         let Load::Net(net) = &load else { panic!("{load:?}") };

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_no_disk() {
+    fn memory_does_not_count_as_a_disk() {
         if Path::new("/dev/shm").is_dir() {
             let dir = tempfile::tempdir_in("/dev/shm").unwrap();
             assert_eq!(usable(dir.path()), Err("it is in memory (tmpfs)".into()));

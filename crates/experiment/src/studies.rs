@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_that_is_not_there_is_refused_with_what_is() {
+    fn an_unknown_study_is_refused_with_the_available_ones() {
         let e = find("vldb").unwrap_err().to_string();
         assert!(e.contains("did you mean vldb26?") && e.contains("thesis, systor22"), "{e}");
     }

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn here_the_span_is_told_and_an_absent_target_is_null() {
+    fn this_machines_span_is_reported_and_an_absent_target_is_null() {
         let c = before(Subject { target: None, bytes: None, cpus: &[0] }).after();
         assert!(c.span_ns > 0 && c.device.is_none() && c.page_cache.is_none());
         assert_eq!((c.cpus.as_slice(), c.interrupts_after.len()), ([0].as_slice(), 0));

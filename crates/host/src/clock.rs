@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_time_namespace_adds() {
+    fn the_offset_of_a_time_namespace_is_parsed() {
         let text = "monotonic      100000         7\nboottime       200000         0\n";
         assert_eq!(parse_offset(text), Some(100_000_000_000_007));
         assert_eq!(parse_offset("monotonic -1000 0\n"), Some(-1_000_000_000_000));

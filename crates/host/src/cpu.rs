@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn isolation_tells_none_from_unknown() {
+    fn no_isolation_is_distinguished_from_unknown() {
         let t = Tree::new().file("sys/devices/system/cpu/isolated", "2-3\n");
         assert_eq!(isolation_in(t.root()), Isolation { isolated: Some(vec![2, 3]), nohz_full: None });
         let t = t.file("sys/devices/system/cpu/isolated", "\n").file("sys/devices/system/cpu/nohz_full", "  (null)\n");
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_is_what_they_were_not_idle_for() {
+    fn busy_time_is_the_complement_of_idle_time() {
         let two = "cpu  100 1 50 800 9 2 10 30 7 0\ncpu0 1 1 1 1 1 1 1 1\ncpu1 1 1 1 1 1 1 1 1\n";
         assert_eq!(parse_busy(two, 10_000_000_000), Some(20_000_000_000 - 8_390_000_000));
         assert_eq!((parse_busy("cpu  1 2 3\n", 5), parse_busy("intr 5\n", 5)), (None, None));

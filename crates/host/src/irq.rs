@@ -254,7 +254,7 @@ LOC:         15         20   Local timer interrupts
     }
 
     #[test]
-    fn what_is_no_table_is_an_error() {
+    fn text_without_a_table_is_an_error() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("LOC: 1 2\n"), None);
         assert_eq!(snapshot_in(Tree::new().root()).unwrap_err().exit_status(), 3);

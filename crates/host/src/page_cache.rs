@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_lie_within_the_file_and_cost_the_same_however_large_it_is() {
+    fn windows_are_within_the_file_and_their_cost_is_constant() {
         assert_eq!(windows(1 << 30, 4096), [(0, 1 << 30)]);
         for bytes in [(1 << 30) + 1, 3 << 40] {
             let all = windows(bytes, 4096);

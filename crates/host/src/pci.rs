@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_is_and_what_is_between() {
+    fn the_driver_and_the_iommu_of_a_function_are_read() {
         const PCI: &str = "sys/devices/pci0000:00/0000:00:04.0";
         let at: Address = "0000:00:04.0".parse().unwrap();
         let t = Tree::new()

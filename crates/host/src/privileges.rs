@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_unknown() {
+    fn missing_fields_are_unknown() {
         let p = Privileges::parse(0, "");
         assert_eq!((p.has(Capability::Bpf), p.seccomp, p.no_new_privileges), (None, None, None));
     }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_tell_where_the_processor_can_not() {
+    fn files_identify_the_hypervisor_without_cpuid() {
         let dmi = |vendor: &str, product: &str| {
             by_files(
                 Tree::new()

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_told() {
+    fn wrong_options_are_refused() {
         let told = |text: &str| text.parse::<Drive>().unwrap_err();
         assert_eq!(told("queues"), format!("'queues' has no value: {FORM}"));
         assert_eq!(told("queue=1"), format!("there is no 'queue': {FORM}"));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_what_cpio_reads() {
+    fn cpio_reads_the_format() {
         let mut archive = Archive::default();
         archive.folders_above("a/b/f");
         archive.file("a/b/f", 0o640, b"content");

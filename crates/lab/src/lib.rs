@@ -101,8 +101,11 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     let qemu = tools::qemu(asked.cache, asked.arch, acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, asked.arch, tell)?;
     let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
-        Error::machine("cannot make a folder for the run", "check the free space and the permissions of TMPDIR or /tmp")
-            .because(e)
+        Error::machine(
+            "cannot create a directory for the run",
+            "check the free space and the permissions of TMPDIR or /tmp",
+        )
+        .because(e)
     })?;
     let at = |name: &str| folder.path().join(name);
     let files = |e| cannot_write(folder.path(), e);
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_leaves_replaces_nothing_unless_told_to() {
+    fn a_commands_files_replace_nothing_without_force() {
         let place = tempfile::tempdir().unwrap();
         let (from, to) = (place.path().join("left"), place.path().join("brought"));
         std::fs::create_dir_all(from.join("a/b")).unwrap();

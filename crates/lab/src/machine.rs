@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_says_what_was_asked_for() {
+    fn the_command_line_has_the_requested_options() {
         let drives = ["queues=2,poll=1".parse().unwrap(), "queues=1".parse().unwrap()];
         let all = options(&drives, Acceleration::Emulation);
         for part in [

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_installed_is_named_with_its_version() {
+    fn packages_are_named_with_their_versions() {
         assert_eq!(simulated("Inst libc6 (2.41-12 Debian:13.0/stable [amd64]) []").as_deref(), Some("libc6=2.41-12"));
         assert_eq!(simulated("Conf libc6 (2.41-12 Debian:13.0/stable [amd64])"), None);
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_it_is_debians_own() {
+    fn without_a_debian_host_the_mirror_is_debians() {
         let ubuntu = of("sources.list", "deb http://archive.ubuntu.com/ubuntu noble main\n");
         assert_eq!(
             (ubuntu.archive(), ubuntu.security()),

@@ -20,7 +20,7 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
             let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
             (bytes, bytes)
         }
-        None => return Ok(()), // a kernel before 6.1: the first I/O will tell
+        None => return Ok(()), // a kernel before 6.1: the first I/O reports it
     };
     if offset == 0 {
         return Err(no_direct(path));

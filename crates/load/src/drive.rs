@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_generic_device_is_refused_and_never_made() {
+    fn a_path_that_is_not_a_generic_device_is_refused_and_not_created() {
         let says =
             |path: &str| generic(&spec(EngineKind::IoUringCmd, 4096), Path::new(path)).err().unwrap().to_string();
         assert!(says("/dev/null").ends_with("and /dev/null is none; name one with --file: `ls /dev/ng*` lists them"));

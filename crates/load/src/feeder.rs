@@ -110,7 +110,7 @@ impl Feeder {
     #[inline]
     pub fn prepare(&mut self, now: u64) {
         if !self.batch.is_empty() {
-            return; // what the engine had no room for goes first
+            return; // first the I/Os for which the engine had no space
         }
         let want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
         if self.pace.is_none() && self.free.len() < want {

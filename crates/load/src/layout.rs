@@ -54,7 +54,7 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
     match lay_out(&unfinished.file, bytes, progress, stop) {
         Ok(true) => {
             let made = identity(&unfinished.file).map_err(|e| cannot("look at", path, e))?;
-            unfinished.publish(path).map_err(|e| cannot("make", path, e))?;
+            unfinished.publish(path).map_err(|e| cannot("create", path, e))?;
             ours().insert(made);
             Ok(made)
         }
@@ -117,7 +117,7 @@ impl Unfinished {
             Ok(_) => {}
             // A kernel or a file system that does not have it (open(2), O_TMPFILE).
             Err(e) if matches!(e.raw_os_error(), Some(libc::EISDIR | libc::EOPNOTSUPP)) => {}
-            Err(e) => return Err(cannot("make", path, e)),
+            Err(e) => return Err(cannot("create", path, e)),
         }
         Self::create_named(path, &mut options)
     }
@@ -131,7 +131,7 @@ impl Unfinished {
                 format!("{} exists: another load creates this target, or was killed meanwhile", partial.display()),
                 "wait for the other one, or remove it",
             ),
-            _ => cannot("make", path, e),
+            _ => cannot("create", path, e),
         })?;
         Ok(Self { file, partial: Some(partial) })
     }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_the_name_before_it_is_whole_and_nothing_is_replaced() {
+    fn a_file_gets_its_name_when_complete_and_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let names = || std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();

@@ -101,7 +101,7 @@ pub enum Trace {
     Off,
 }
 
-/// A value is printed as it is written.
+/// A value in its printed form.
 #[macro_export]
 macro_rules! names {
     ($t:ty) => {
@@ -120,7 +120,7 @@ names!(Wait);
 names!(Scratch);
 names!(Trace);
 
-/// What to do, as asked for. Defaults are the contract's.
+/// The requested load. Defaults are the contract's.
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LoadOptions {

@@ -35,7 +35,7 @@ pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
             Error::machine(what, "free space there, use a smaller --size, or choose another --file").because(e)
         }
         Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
-        Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "see that its folder exists").because(e),
+        Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "check that its directory exists").because(e),
         Some(libc::ETXTBSY) => {
             Error::input(what, "a program runs from it, or it is swap: choose another --file").because(e)
         }

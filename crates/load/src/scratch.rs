@@ -41,7 +41,7 @@ impl Pages {
         let memory = Mapping::anonymous(PAGES * PAGE, MapFlags::PRIVATE | populate)?;
         let pages = Self { memory, lazy, next: 0, left: IOS_PER_PAGE, syscalls: 0 };
         if lazy {
-            // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL), which is no problem.
+            // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL), which is harmless.
             match pages.advise(Advice::LinuxNoHugepage) {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(e.into()),

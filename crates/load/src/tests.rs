@@ -19,7 +19,7 @@ fn options(file: &Path) -> LoadOptions {
         size: Some(Bytes(1 << 20)),
         count: Some(1000),
         warmup: Span(Duration::from_millis(10)),
-        buffered: true, // the folder for temporary files may have no direct I/O
+        buffered: true, // the directory for temporary files may not support direct I/O
         ..LoadOptions::default()
     }
 }
@@ -230,7 +230,7 @@ fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
         assert!((999..=1001).contains(&(got.ios + missed)), "{engine}: {} and {missed} missed", got.ios);
         assert!(got.ios >= 500, "{engine}: {}", got.ios);
     }
-    // 20 µs of computing for each of 100,000 I/Os per second: half of them are impossible, and the last is late by half the time.
+    // 20 µs of computing per I/O at 100,000 I/Os per second: half of them are impossible, and the last is late by half the time.
     let o = LoadOptions { engine: EngineKind::Null, rate: Some(100_000.0), think: 20_000, depth: 1, ..base };
     let got = go(&o).unwrap();
     assert!(got.ios < 30_000 && got.histogram.max() > 150_000_000, "{} {}", got.ios, got.histogram.max());
@@ -281,7 +281,7 @@ fn bad_targets_are_one_line_and_leave_nothing_behind() {
 }
 
 #[test]
-fn scratch_think_and_neighbours_leave_the_count_alone() {
+fn scratch_think_and_neighbours_do_not_change_the_count() {
     let o = LoadOptions {
         engine: EngineKind::Null,
         count: Some(5000),

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_checks_and_nothing_else_does() {
+    fn only_written_data_passes_the_check() {
         let mut block = vec![0; 4096];
         assert_eq!(check(&block, 8192), Err(Mismatch { offset: 8192, reason: Reason::Unmarked(0) }));
         fill(&mut block, 8192, 77);

@@ -41,7 +41,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
-                "" => Err("'unix:' names no socket: write unix:/run/x.sock".into()),
+                "" => Err("'unix:' has no socket path: write unix:/run/x.sock".into()),
                 path => Ok(Address::Unix(path.into())),
             };
         }

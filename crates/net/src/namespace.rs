@@ -40,7 +40,7 @@ impl Namespaces {
                 Some(libc::ENOSPC) => "raise the sysctl user.max_net_namespaces, or use --between loopback",
                 _ => "use --between loopback: this kernel has no network namespaces, or no veth",
             };
-            Error::machine("cannot make two network namespaces with a veth pair", remedy).because(e)
+            Error::machine("cannot create two network namespaces with a veth pair", remedy).because(e)
         })
     }
 

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_say_their_length_and_are_aligned() {
+    fn attributes_have_their_length_and_are_aligned() {
         let mut r = Request::new(16, 0, &[9; 4]);
         r.nest(1, |r| r.put_text(2, "ab"));
         r.put(3, &[7]);

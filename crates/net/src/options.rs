@@ -1,4 +1,4 @@
-//! What can be asked of a server and of a sender: on the command line, and in an experiment by the same names.
+//! Options of a server and of a sender: on the command line, and in an experiment by the same names.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ pub enum Trigger {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Receive {
-    /// One request for each, into a buffer of its own.
+    /// One request per receive, into its own buffer.
     Single,
     /// One request for each, into a provided buffer.
     Provided,
@@ -60,7 +60,7 @@ pub enum Accept {
 pub enum Check {
     /// Length, number, every byte.
     Full,
-    /// The length alone: for servers that answer with bytes of their own.
+    /// Only the length: for servers with their own response bytes.
     Size,
 }
 
@@ -69,7 +69,7 @@ pub enum Check {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Between {
-    /// Namespaces where they can be made, else loopback; the measurement says which.
+    /// Namespaces if they can be created, otherwise loopback; the measurement records which.
     Auto,
     /// Two network namespaces with a veth pair between them.
     Namespaces,
@@ -226,7 +226,7 @@ pub struct SenderOptions {
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Span,
 
-    /// Of what is sent; `None`: drawn. The commands' own option, or their run's.
+    /// Seed of the sent data; `None`: drawn. The commands' own option, or their run's.
     #[arg(skip)]
     #[serde(skip)]
     pub seed: Option<u32>,

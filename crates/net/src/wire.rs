@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_from_one() {
+    fn other_bytes_are_distinguished_from_a_request() {
         let mut out = vec![];
         assert_eq!(Responder::default().respond(b"GET / HTTP/1.1\r\n", &mut out, 1000), Err(Garbage));
         assert_eq!(Responder::default().respond(&[0; 8], &mut out, 1000), Err(Garbage));
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn no_response_is_whole_before_its_request() {
+    fn no_response_is_complete_before_its_request() {
         for (body, response) in [(200, 1), (200, 64), (200, 100), (200, 200), (2, 1), (1, 1)] {
             let (asked, answered) = stream(&[(body, response)]);
             let mut responder = Responder::default();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_as_the_whole() {
+    fn any_part_equals_the_same_part_of_the_whole() {
         let content = Content { connection: 3, number: 5 };
         for (body, response) in SIZES {
             let mut whole = vec![];

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_by_what_was_done_on_arm64() {
+    fn returns_are_identified_by_the_action_on_arm64() {
         let by = |entry: &str, fired| {
             Carrier::RunAtReturn { entry: Some(entry.into()), fired: Some(fired), line: Some(line()) }.vehicle()
         };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_tells_where_entries_are_shared() {
+    fn the_action_identifies_a_shared_entry() {
         let xen = |name: &str| {
             let line = Some(Line { irq: 48, name: Some(name.into()) });
             let entry = Some("asm_sysvec_xen_hvm_callback".into());

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ready_waits_for_its_thread() {
+    fn ready_requests_wait_for_their_thread() {
         let running = RequestTrace { meanwhile: Some(Meanwhile::Running { cpu: 0 }), ..read() };
         assert_eq!(rows(&running), [(INLINE, 10), (DEVICE, 80), (RUNNING, 10)]);
         let other = |cpu| Meanwhile::Runnable { cpu, tid: 9, comm: "other".into() };
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_sample_have_intervals_that_hold_their_true_shares() {
+    fn intervals_of_a_samples_rows_cover_their_true_shares() {
         let mut random = iotrail_stats::random::Random::new(7);
         let (trials, mut held) = (400, 0);
         for _ in 0..trials {

@@ -23,7 +23,7 @@ fn entries_by_symbol() {
 }
 
 #[test]
-fn an_entry_of_its_own_is_not_what_came_within_it() {
+fn a_separate_entry_is_not_a_nested_one() {
     let tick = vector("timer");
     assert_eq!(of(Some("asm_exc_page_fault"), Some(&tick), None), Some(Entry::PageFault));
     assert_eq!(of(Some("asm_common_interrupt"), Some(&tick), Some("nvme0q1")), Some(Entry::DeviceIrq));
@@ -42,7 +42,7 @@ fn under_hyper_v_a_timer_is_the_tick_and_the_bus_is_the_devices() {
 }
 
 #[test]
-fn under_xen_the_handlers_name_tells() {
+fn the_handlers_name_decides_under_xen() {
     for symbol in ["asm_sysvec_xen_hvm_callback", "asm_exc_xen_hypervisor_callback"] {
         let by = |line| of(Some(symbol), Some(&Fired::Line), Some(line));
         assert_eq!(by("timer0"), Some(Entry::TimerTick));
@@ -60,7 +60,7 @@ fn under_xen_the_handlers_name_tells() {
 }
 
 #[test]
-fn with_fred_what_was_done_tells() {
+fn the_action_decides_with_fred() {
     let by = |fired: &Fired, line| of(Some("asm_fred_entrypoint_user"), Some(fired), line);
     assert_eq!(by(&vector("timer"), None), Some(Entry::TimerTick));
     assert_eq!(by(&vector("reschedule"), None), Some(Entry::ReschedIpi));
@@ -72,7 +72,7 @@ fn with_fred_what_was_done_tells() {
 }
 
 #[test]
-fn without_symbols_what_was_done_tells() {
+fn the_action_decides_without_symbols() {
     assert_eq!(of(None, Some(&vector("timer")), None), Some(Entry::TimerTick));
     assert_eq!(of(None, Some(&Fired::Line), Some("resched0")), Some(Entry::ReschedIpi));
     assert_eq!(of(None, None, Some("nvme0q1")), None);
@@ -108,7 +108,7 @@ fn the_work_in_an_interrupt_decides_on_arm64() {
 }
 
 #[test]
-fn on_arm64_an_exception_has_a_function_of_its_own() {
+fn an_exception_has_its_own_function_on_arm64() {
     let tick = vector("timer");
     for symbol in ["el0_da", "el0_ia"] {
         assert_eq!(of(Some(symbol), Some(&tick), None), Some(Entry::PageFault), "the tick came within the fault");

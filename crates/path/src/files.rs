@@ -84,7 +84,7 @@ pub struct Use {
     pub reads: Moved,
     pub writes: Moved,
     pub others: Stratum,
-    /// Of requests with one completion.
+    /// Requests with one completion.
     pub latency: Durations,
     pub descriptors: BTreeSet<Descriptor>,
     pub processes: BTreeSet<u32>,

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_at_once_is_over_before_the_next() {
+    fn an_inline_request_ends_before_the_next_one() {
         let cached =
             |n, submitted| RequestTrace { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
         assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_wrote_nothing_or_cannot_be_compared_is_left_out() {
+    fn requests_without_writes_or_a_comparison_are_left_out() {
         let first = read(1, 0x1000, 10, 30);
         let second = read(2, 0x1000, 10, 30);
         let with = |spoil: fn(&mut RequestTrace)| {

@@ -72,7 +72,7 @@ fn the_innermost_function_that_a_table_knows_decides() {
 }
 
 #[test]
-fn what_compilers_append_is_left_off() {
+fn compiler_suffixes_are_removed() {
     for name in ["finish_task_switch", "finish_task_switch.isra.0", "finish_task_switch.constprop.0.cold"] {
         assert_eq!(of_function(name), Some(Place::WakeUpAndScheduling), "{name}");
     }

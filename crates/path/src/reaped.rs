@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_there_while_the_program_waits_for_more_is_not_left_there() {
+    fn completions_do_not_count_as_late_while_the_program_waits_for_more() {
         // It had as many as it waited for 20 ms before; then it reaped them; or never had them.
         let r = of(&[stay(180, Some(181), Some(160)), stay(165, Some(166), Some(160)), stay(300, Some(301), None)]);
         assert_eq!((r.completions, r.left_long), (3, 1));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_there_while_the_thread_has_no_cpu_is_not_left_there() {
+    fn completions_do_not_count_as_late_while_the_thread_has_no_cpu() {
         let mut starved = stay(125, Some(126), Some(100));
         starved.starved_ns = 16 * MS;
         let r = of(&[starved]);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_taken_counts_apart_and_as_long_as_it_was_seen() {
+    fn unreaped_completions_count_separately_for_their_observed_time() {
         let mut lying = stay(150, None, Some(100));
         lying.weight = 8;
         let r = of(&[lying, stay(100, Some(101), Some(100))]);

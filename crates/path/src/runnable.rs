@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_quantiles_and_who_had_the_cpu() {
+    fn sums_quantiles_and_the_threads_on_the_cpu_are_reported() {
         let mut waited = Waited::default();
         let mut take = |t: RequestTrace| waited.take(&t, t.runnable_ns().unwrap(), t.delay_ns().unwrap());
         for _ in 0..10 {

@@ -15,7 +15,7 @@ use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::{self, Stratum};
 use iotrail_stats::mean::Mean;
 
-/// Of one set of completions.
+/// Sums of one set of completions.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
     /// Of all of them, waits included.
@@ -55,7 +55,7 @@ struct Stages {
     issue: u128,
     wait: u128,
     delivery: u128,
-    /// Of `delivery`, and whether any had it.
+    /// Sum of `delivery`, and whether any completion had it.
     file_system: u128,
     ended: bool,
     total: Mean,

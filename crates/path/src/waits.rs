@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_beside_short_reads() {
+    fn a_wake_up_next_to_short_reads_is_a_wait() {
         let limits = of(&[("read", spans(&[(5_000, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert!(waits(&limits, "read", 5_000 * MS));
         // Within 128 times the median none is a wait, and from 256 times on all are.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_waits_is_a_wait_where_the_ring_does_something_else() {
+    fn a_request_that_only_waits_is_a_wait_if_the_ring_does_other_work() {
         let limits = of(&[("timeout", spans(&[(100, 9 * MS, false)])), ("read", spans(&[(100, 90_000, false)]))]);
         assert_eq!((limits["timeout"], limits["timeout"].is_wait(None)), (Limit::All, true));
         assert_eq!(limits["read"], Limit::From(power(90_000) + 8));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_sum_to_the_wall_time_and_what_was_not_seen_is_a_row() {
+    fn rows_sum_to_the_wall_time_with_a_row_for_unobserved_time() {
         let whole = thread(&total(), &of(vec![sleep(ENTER, 0, 7000, 10, Some(Reason::RequestTag))]), false);
         assert_eq!((whole.wall_ns, whole.cpu_ns), (10_000, Some(2000)));
         assert_eq!(whole.rows.iter().map(|row| row.ns).sum::<u64>(), whole.wall_ns);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_divide_what_the_counters_have_in_all() {
+    fn windows_divide_the_totals_of_the_counters() {
         let mut seen = total();
         seen.running_ns = 20;
         seen.woken = types::sleep_sum { ns: 5, count: 1, longest_ns: 5 };

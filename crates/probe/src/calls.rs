@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_windows_are_expanded_with_what_else_was_counted_in_them() {
+    fn counts_of_windows_are_expanded_by_their_other_counts() {
         let nr = number("read");
         let window = |n| CallWindow { ns: 5_000_000, completions: 0, counts: vec![(nr, n)] };
         let windows: Vec<CallWindow> = (0..20).map(|i| window(95 + i % 10)).collect();

@@ -5,7 +5,7 @@ fn ring(head: u32, submitted: u32, cq_entries: u32, aio: u32) -> Reaped {
 }
 
 #[test]
-fn a_head_that_comes_round_goes_on_counting() {
+fn a_head_that_wraps_around_continues_to_count() {
     let mut new = ring(0, 0, 256, 0);
     assert_eq!([0, 5, 5, u32::MAX].map(|head| new.at(head)), [0, 5, 5, 5], "an older head than the last one");
     let mut old = ring(u32::MAX - 1, u32::MAX - 1, 256, 0);
@@ -22,7 +22,7 @@ fn results_count_until_the_ring_of_a_context_is_mapped() {
 }
 
 #[test]
-fn completions_of_requests_from_before_do_not_count() {
+fn completions_of_earlier_requests_do_not_count() {
     let mut met = ring(1000, 1016, 256, 0);
     assert_eq!([1000, 1010, 1016, 1020].map(|head| met.at(head)), [0, 0, 0, 4]);
     // The heads of both queues are not comparable if there are multishot requests.
@@ -30,7 +30,7 @@ fn completions_of_requests_from_before_do_not_count() {
 }
 
 #[test]
-fn what_io_submit_does_not_take_is_no_request() {
+fn control_blocks_that_io_submit_refuses_are_not_requests() {
     let mut maker = Maker::default();
     maker.rings.insert(0, ring(0, 0, 128, 1));
     let mut out = VecDeque::new();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_followed_stands_for_all_and_their_mean_is_all_the_others() {
+    fn traced_requests_represent_all_without_bias() {
         const SEEDS: u64 = 150;
         for (name, stream) in streams() {
             let (truly, sum) = (stream.len() as f64, stream.iter().map(|r| r.1).sum::<f64>());

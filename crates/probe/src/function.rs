@@ -97,7 +97,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         role: Role::Aio,
         instead_of: &["aio_iomap_complete", "aio_block_complete"],
         purpose: "native aio's completions",
-        lost: "its vehicle on a file system",
+        lost: "its delivery path on a file system",
     },
     Program {
         name: "block_called_back",
@@ -107,7 +107,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         role: Role::Follow,
         instead_of: &["block_ended"],
         purpose: "direct I/O that a worker of the file system ends",
-        lost: "its wait for that worker, told apart from task work",
+        lost: "its wait for that worker, distinguished from task work",
     },
 ];
 
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_on_a_function_sees_what_the_replaced_one_sees() {
+    fn a_program_on_a_function_has_the_events_of_the_replaced_one() {
         for name in ["mode_page_fault", "page_faulted", "page_faulted_kprobe"] {
             assert_eq!(same_as(name), "mode_page_fault");
         }

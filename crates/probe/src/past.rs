@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_goes_to_its_process() {
+    fn late_counts_are_added_to_their_process() {
         let mut past = Past::default();
         (0..2000).for_each(|number| past.take(ring(number, 7 + number % 2, 1)));
         past.thin(64);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_the_maps_is_told_among_the_others_once() {
+    fn counts_in_the_maps_are_reported_once_among_the_others() {
         let mut past = Past::default();
         let mut told = vec![];
         let mut look = |past: &mut Past, now: u64| {

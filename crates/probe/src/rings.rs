@@ -80,7 +80,7 @@ pub struct OtherCounts {
     /// `None`: of several processes.
     pub tgid: Option<u32>,
     pub comm: String,
-    /// So many.
+    /// The number of them.
     pub rings: u64,
     pub overflows: u64,
     pub batches: Batches,

@@ -1,6 +1,6 @@
 //! How the CPUs are sampled.
 
-/// What paces the samples.
+/// The pace of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// perf's cpu-clock, a timer on each CPU: everywhere, idle included. It cannot fire while interrupts are off: what runs

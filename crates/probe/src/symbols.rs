@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_stands_for_the_function_that_has_no_symbol() {
+    fn a_copy_replaces_the_function_without_a_symbol() {
         let text = |names: &[&str]| {
             let lines: Vec<_> =
                 names.iter().enumerate().map(|(i, n)| format!("{:x} t {n}\n", 0xffff_0000 + 16 * i)).collect();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_no_symbols() {
+    fn hidden_addresses_give_no_symbols() {
         assert!(Symbols::parse("0000000000000000 T asm_sysvec_reschedule_ipi\n").is_none());
     }
 }

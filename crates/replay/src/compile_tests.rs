@@ -105,7 +105,7 @@ fn only_ends_of_chains_are_needed() {
 }
 
 #[test]
-fn rings_are_apart_and_threads_are_apart() {
+fn rings_and_threads_are_compiled_separately() {
     let mut all = vec![file(1), ring(1), ring(2)];
     for i in 0..10u64 {
         for (tid, ring) in [(1, 1), (1, 2), (2, 2)] {
@@ -124,7 +124,7 @@ fn rings_are_apart_and_threads_are_apart() {
 }
 
 #[test]
-fn a_thread_that_submits_what_it_has_reaped_merges() {
+fn a_thread_that_resubmits_reaped_requests_merges() {
     let mut all = vec![file(1), ring(1)];
     let (mut submitted, mut reaped) = (0u64, 0u64);
     for i in 0..60u64 {
@@ -142,7 +142,7 @@ fn a_thread_that_submits_what_it_has_reaped_merges() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_counted() {
+fn requests_that_cannot_be_replayed_are_counted() {
     let socket = ReplayFile { file: 2, path: "socket:[1]".into(), replayable: false, open_flags: 0, size: 0 };
     let ReplayEvent::Request(base) = read(1, 1, 100, 0) else { panic!() };
     let other = ReplayRequest { op: ReplayOp::Other, ..base.clone() };

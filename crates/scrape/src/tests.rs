@@ -69,7 +69,7 @@ fn a_scrape_is_answered_in_the_format_that_it_asks_for() {
 }
 
 #[test]
-fn what_is_no_scrape_is_refused_and_told() {
+fn a_request_that_is_not_a_scrape_is_refused_and_reported() {
     let (server, _end) = served();
     let many: Vec<u8> = (0..100).fold(b"GET /metrics HTTP/1.1\r\n".to_vec(), |mut text, i| {
         text.extend_from_slice(format!("h{i}: x\r\n").as_bytes());
@@ -131,7 +131,7 @@ fn a_request_is_answered_under_addresses_and_names_of_this_machine_only() {
 }
 
 #[test]
-fn a_thousand_who_say_half_a_request_keep_nobody_out() {
+fn a_thousand_partial_requests_do_not_block_a_scrape() {
     let (server, _end) = served();
     let mut silent = vec![];
     for i in 0..1000 {
@@ -151,7 +151,7 @@ fn a_thousand_who_say_half_a_request_keep_nobody_out() {
 }
 
 #[test]
-fn who_takes_nothing_and_who_leaves_harm_nobody() {
+fn slow_and_disconnected_clients_do_not_affect_others() {
     let (server, _end) = served();
     let takers: Vec<TcpStream> = (0..CLIENTS * 2)
         .map(|_| {
@@ -166,13 +166,13 @@ fn who_takes_nothing_and_who_leaves_harm_nobody() {
 }
 
 #[test]
-fn a_watch_that_does_not_answer_is_told_as_that() {
+fn a_trace_that_does_not_answer_is_reported() {
     let server = Server::start(address("0").unwrap()).unwrap();
     assert!(answer(&server, GET).starts_with("HTTP/1.1 503 "));
 }
 
 #[test]
-fn a_port_alone_is_the_loopbacks() {
+fn a_port_without_an_address_is_on_loopback() {
     let is = |text: &str| address(text).map(|of| of.at.to_string());
     assert_eq!(is("9464").as_deref(), Ok("127.0.0.1:9464"));
     assert_eq!(is(":0").as_deref(), Ok("127.0.0.1:0"));

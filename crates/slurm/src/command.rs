@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_slurm_says_last_is_the_reason() {
+    fn slurms_last_message_is_the_reason() {
         let said = |text| failure(text).map(|f| f.to_string());
         let no_config = "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
                          sbatch: error: fetch_config: DNS SRV lookup failed\n\
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_the_environment_are_those_of_what_is_submitted() {
+    fn options_in_the_environment_are_those_of_the_submitted_job() {
         let is = |program, variable: &str| is_options(program, OsStr::new(variable));
         assert!(is("squeue", "SQUEUE_PARTITION") && is("scancel", "SCANCEL_STATE") && is("sacct", "SACCT_LOCAL"));
         assert!(is("sinfo", "SINFO_FORMAT") && is("scontrol", "SCONTROL_ALL") && is("sbatch", "SBATCH_WAIT"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_submitted_has_the_users_locale() {
+    fn a_submitted_job_has_the_users_locale() {
         let has = |program| {
             let command = prepared(program, [""; 0]);
             command.get_envs().any(|(name, value)| name == "LC_ALL" && value == Some(OsStr::new("C")))

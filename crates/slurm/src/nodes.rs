@@ -145,7 +145,7 @@ mod tests {
         "n1|allocated|none\nn2|idle|none\nn3|down*|Not responding\nn4|drained|the disk | is changed\nn2|idle|none\n";
 
     #[test]
-    fn nodes_are_read_with_what_is_wrong_with_them() {
+    fn nodes_are_read_with_their_problems() {
         let nodes = read(SINFO);
         assert_eq!(nodes.keys().collect::<Vec<_>>(), ["n1", "n2", "n3", "n4"]);
         let unusable: Vec<Option<String>> = nodes.values().map(Node::unusable).collect();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_scontrol_cannot_read_is_none() {
+    fn an_unreadable_node_list_is_refused() {
         assert_eq!(hostnames("n1\nn2\n", ""), Ok(vec!["n1".to_owned(), "n2".into()]));
         assert_eq!(hostnames("", "Invalid hostlist: rack-[a,b]\n"), Err("Invalid hostlist: rack-[a,b]".into()));
         assert_eq!(hostnames("n1\n", "Invalid hostlist: n1]\n"), Err("Invalid hostlist: n1]".into()));

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_found() {
+    fn items_left_on_the_node_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let outbox = Outbox::new(folder.path(), 3);
         assert_eq!((outbox.progress(), outbox.ended()), (None, None));

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_brought_is_removed_alone() {
+    fn only_copied_files_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("it's/7");
         let server = folder.with_file_name("7-server");

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_over_is_found_however_it_is_written() {
+    fn conflicting_options_are_found_in_any_spelling() {
         for (text, option) in [
             ("--nodelist=n3", "--nodelist"),
             ("--partition=a -w n3", "--nodelist"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_users_is_left_to_them() {
+    fn the_users_own_options_are_kept() {
         for text in [
             "",
             "--partition=lab --time=30 --account a --qos=high --reservation r",

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_sent_once_and_the_end_ends_it() {
+    fn each_change_is_sent_once_and_the_end_closes_the_stream() {
         let folder = tempfile::tempdir().unwrap();
         let outbox = Outbox::new(folder.path(), 1);
         outbox.put(Item::Progress, b"1").unwrap();

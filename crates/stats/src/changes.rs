@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_gone_again_is_found() {
+    fn a_temporary_change_is_found() {
         // The first split of the complete series would not be significant by itself.
         let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
         assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
     }
 
     #[test]
-    fn what_is_there_and_gone_again_is_found_in_few_values() {
+    fn a_temporary_change_is_found_in_few_values() {
         for (levels, places) in [
             ([(9.9, 8), (8.5, 8), (9.9, 8)], [8, 16]),
             ([(9.9, 4), (8.5, 4), (9.9, 8)], [4, 8]),

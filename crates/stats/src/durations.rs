@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_say_the_same() {
+    fn few_and_many_values_have_equal_statistics() {
         let (mut one, mut other, mut all) = (Durations::default(), Durations::default(), histogram::new());
         for ns in 1..=1000 {
             if ns <= 300 {

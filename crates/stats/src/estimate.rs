@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn few_items_are_no_total_and_all_of_them_are_exact() {
+    fn few_items_give_no_total_and_complete_ones_are_exact() {
         assert_eq!(total(&[sampled(1, 1.0)], 64), None);
         assert_eq!(total(&[sampled(49, 49.0)], 64), None);
         assert_eq!(total(&[sampled(50, 50.0)], 64).map(|t| t.total), Some(3200.0));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_whole_has_no_error() {
+    fn complete_strata_have_no_error() {
         let mut t = Stratum::default();
         (0..48).for_each(|_| t.take(1, 0.5));
         assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_reads_back_the_same() {
+    fn a_written_histogram_reads_back_identically() {
         let mut h = new();
         h.record_n(80_000, 900).unwrap();
         h.record_n(4_000_000, 100).unwrap();

@@ -39,7 +39,7 @@ fn the_vaccine_trials() {
 }
 
 #[test]
-fn what_is_not_there() {
+fn missing_values_give_no_result() {
     assert_eq!(across(&[]), None);
     assert_eq!(across(&fleet(&[(0.1, 0.01)])), None);
     assert_eq!(across(&fleet(&[(0.1, 0.01), (f64::NAN, 0.01)])), None);

@@ -8,7 +8,7 @@ fn of(items: impl IntoIterator<Item = (f64, u32)>) -> Mean {
 }
 
 #[test]
-fn what_was_taken_whole_has_no_error() {
+fn complete_strata_have_no_error() {
     assert_eq!((Mean::default().mean(), Mean::default().interval(1)), (None, None));
     let m = of([(100.0, 1), (300.0, 1)]);
     assert_eq!((m.mean(), m.interval(1), m.interval(100)), (Some(200.0), Some([200.0, 200.0]), None));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_at_most_what_chi_square_says() {
+    fn the_spread_is_bounded_by_chi_square() {
         // R: sqrt(df / qchisq(0.2, df)).
         for (df, factor, error) in [(1.0, 3.947, 0.1), (4.0, 1.5576, 0.01), (9.0, 1.2934, 0.005), (19.0, 1.1770, 0.002)]
         {

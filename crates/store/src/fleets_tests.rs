@@ -52,7 +52,7 @@ fn a_fleet_comes_back_equal() {
 }
 
 #[test]
-fn what_is_known_of_a_machine_changes_and_its_place_stays() {
+fn a_machines_data_changes_and_its_position_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, runs, record) = made(&dir, "s.db");
     store.set_node(record.fleet, &node("c9", NodeState::Done, Some(runs[0]), None)).unwrap();
@@ -112,7 +112,7 @@ fn a_salvaged_store_keeps_its_fleets() {
 }
 
 #[test]
-fn a_fleet_alone_keeps_its_store() {
+fn a_store_with_only_a_fleet_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.db");
     let mut store = Store::create_or_open(&path).unwrap();

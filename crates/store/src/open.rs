@@ -17,7 +17,7 @@ impl Store {
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             std::fs::create_dir_all(dir).map_err(|e| {
                 Error::machine(
-                    format!("cannot make the store's folder {}", dir.display()),
+                    format!("cannot create the store's directory {}", dir.display()),
                     "name another file with --store",
                 )
                 .because(e)

@@ -104,7 +104,7 @@ fn a_kill_within_a_transaction_loses_only_that_transaction() {
 }
 
 #[test]
-fn measurements_come_one_by_one_in_either_order() {
+fn measurements_are_read_one_by_one_in_either_order() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     // Repeats take turns, so the second of one cell began before the third of the other.
@@ -283,7 +283,7 @@ fn a_store_of_the_first_version_is_listed_as_before() {
 }
 
 #[test]
-fn columns_of_what_a_measurement_does_not_know_are_null_in_older_stores_too() {
+fn unknown_columns_are_null_in_older_stores_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.db");
     let unknown = Measurement { ios: None, iops: None, ..sample::measurement() };

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_sets_the_tunable_flags_and_leaves_what_the_program_is_written_for() {
+    fn a_list_sets_the_tunable_flags_and_keeps_the_others() {
         assert_eq!(flags("as-is", &["sqpoll", "clamp"]), ["sqpoll", "clamp"]);
         assert_eq!(flags("none", &["sqpoll", "sq_aff", "clamp"]), ["clamp"]);
         assert_eq!(

@@ -47,7 +47,7 @@ impl Ring {
     }
 }
 
-/// What the supervisor saw of a program.
+/// The supervisor's observations of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// In order.
@@ -113,7 +113,7 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 
-/// What `command` starts will be under a filter that costs as much as the supervisor's, and will set up its rings by itself. Until the
+/// `command` will run under a filter that costs as much as the supervisor's, but its calls are not changed. Until the
 /// supervisor has received a call, any signal ends it with EINTR: a program that is not changed gets no such error.
 pub fn leave_alone(command: &mut Command) {
     // SAFETY: the closure makes system calls only, and allocates nothing.
@@ -121,7 +121,7 @@ pub fn leave_alone(command: &mut Command) {
 }
 
 fn no_socket(cause: io::Error) -> Error {
-    Error::machine("cannot make a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
+    Error::machine("cannot create a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
 }
 
 fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_started_is_waited_for_no_longer_than_is_wanted() {
+    fn a_wait_for_a_program_that_never_starts_is_bounded() {
         let mut command = Command::new("/no/such/program");
         let supervisor = attend(&mut command, Change::default()).unwrap();
         command.spawn().unwrap_err();

@@ -94,7 +94,7 @@ mod tests {
     use iotrail_schema::setup_flag::bit;
 
     #[test]
-    fn what_comes_back_has_room() {
+    fn the_returned_structure_is_large_enough() {
         assert_eq!(size_of::<Whole>(), 120);
     }
 

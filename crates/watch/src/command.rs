@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_wrong_input() {
+    fn a_command_that_cannot_run_is_wrong_input() {
         let said = |words: &[&str]| {
             let e = find(&argv(words)).unwrap_err();
             assert_eq!(e.exit_status(), 2);

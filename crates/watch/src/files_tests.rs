@@ -58,7 +58,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
 }
 
 #[test]
-fn what_stat_shows_otherwise_is_known_by_its_descriptor_and_name() {
+fn a_file_with_other_stat_numbers_is_known_by_descriptor_and_name() {
     let key = Key::Inode { device: 8 << 20 | 2, inode: 5, generation: 0 };
     let name = |stat| Name { kind: Kind::File, path: "/a/b".into(), is_whole: true, deleted: false, stat: Some(stat) };
     assert!(is_it(&key, None, &name(((8, 2), 5)), false));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_leaves_no_guardian() {
+    fn a_command_that_cannot_run_leaves_no_guardian() {
         let mut command = Command::new("/no/such/program");
         let guardian = Guardian::over(&mut command, false).unwrap();
         command.spawn().unwrap_err();

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_the_iowait_of_threads_that_wait_on_it_alone() {
+    fn a_ring_has_the_iowait_only_of_threads_that_wait_on_it() {
         let mut record = iotrail_testing::trace::clean();
         let threads = vec![thread(7, 100, 20), thread(8, 30, 0), thread(9, 5, 0)];
         record.account = Some(Account { threads, ..Account::default() });

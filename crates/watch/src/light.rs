@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_little_is_watched_whole() {
+    fn a_cheap_trace_stays_complete() {
         assert_eq!(open_ms(14, 1000), None);
         assert_eq!(open_ms(15, 1000), Some(500), "1.5 % of what is left");
         assert_eq!(open_ms(30, 1000), Some(258), "3.1 % of what is left");
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_feels_is_watched_whole() {
+    fn a_trace_with_a_negligible_cost_stays_complete() {
         assert_eq!(open_ms(5, 20), None, "a quarter of next to nothing");
         assert_eq!(open_ms(6, 20), Some(18));
     }
 
     #[test]
-    fn what_neighbours_make_the_probes_do_is_theirs() {
+    fn the_probes_cost_for_neighbours_is_not_attributed() {
         let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
         // The traced program has a fifth of the CPU time and a tenth of the completions.
         let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS, costly_ns: 0 };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_watched_used() {
+    fn a_cost_above_the_traced_time_is_bounded() {
         let after = alone(50, 20);
         let light = Light::instead(BEFORE, after, Duration::from_secs(1)).unwrap();
         assert_eq!((light.windows.open.as_millis(), light.cost), (10, MOST_SAID));

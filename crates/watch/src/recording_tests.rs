@@ -100,7 +100,7 @@ fn read(path: &Path) -> (Vec<Entry>, Ending) {
 }
 
 #[test]
-fn what_is_read_is_what_was_written() {
+fn a_recording_reads_back_identically() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written = write(&path);
@@ -110,7 +110,7 @@ fn what_is_read_is_what_was_written() {
 
 /// Values that a recording without these fields gets.
 #[test]
-fn a_request_without_a_weight_stands_for_as_many_as_the_header_says() {
+fn a_request_without_a_weight_has_that_of_the_header() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("old");
     let mut writer = Writer::create(&path, &Header { one_in: 64, ..header() }, Existing::Keep).unwrap();
@@ -178,7 +178,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_in_one_line() {
+fn a_file_that_is_not_a_recording_is_refused_in_one_line() {
     let how = "a recording is made with `iotrail trace --record FILE`";
     assert_eq!(
         refusal(b"{\"schema\":\"iotrail.recording/3\",\"version\":\"3.1.0\",\"new\":1}\nB"),

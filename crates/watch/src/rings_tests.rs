@@ -14,7 +14,7 @@ const WITHOUT: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t355218\nSqM
     CqOverflowList:\nNAPI:\tdisabled\n";
 
 #[test]
-fn what_the_kernel_prints() {
+fn fdinfo_of_the_kernel_is_parsed() {
     let with = FdInfo {
         inode: Some(354936),
         sq_entries: Some(32),
@@ -189,7 +189,7 @@ fn a_ring_that_was_resized_is_the_same_ring() {
 }
 
 #[test]
-fn rings_of_one_shape_are_told_by_thread_or_progress_or_not_at_all() {
+fn rings_of_equal_size_are_matched_by_thread_or_progress_or_not_at_all() {
     let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
     let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);

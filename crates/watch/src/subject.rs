@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_to_watch() {
+    fn a_subject_that_cannot_be_traced_is_refused() {
         assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
         let first = said(&[], &[1], false);
         assert!(first.contains("is the ancestor of all") && first.contains("to watch everyone use -a"), "{first}");

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_submitted_by_who_does_not_wait_makes_a_detour() {
+    fn requests_of_a_thread_that_does_not_wait_make_a_detour() {
         let t = one(&[ring(0, None, &[(1, "writer", 0), (2, "reaper", 500)])]).unwrap();
         let threads: Vec<_> = t
             .threads
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_else_waits_there_is_none() {
+    fn without_another_waiter_there_is_no_detour() {
         let polls = one(&[ring(0, None, &[(1, "writer", 0)])]).unwrap();
         assert_eq!((polls.waiting, polls.detour), (None, None), "who takes the completions is not known");
         let alone = one(&[ring(0, None, &[(1, "writer", 90), (2, "reaper", 90)])]).unwrap();

@@ -152,7 +152,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn one_in_each_period_whole_and_apart() {
+    fn each_period_has_one_complete_window_without_overlap() {
         let windows: Windows = "10ms/1s".parse().unwrap();
         assert_eq!(windows, Windows { open: 10 * MS, period: 1000 * MS });
         let began = Instant::now();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stays_open_closes_when_it_is_told_to_and_others_follow() {
+    fn a_window_that_stayed_open_closes_on_request_and_others_follow() {
         let began = Instant::now();
         let mut schedule = Schedule::whole(began, 1);
         let late = began + 60_000 * MS;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_waited_for_as_long_as_the_window_was_open() {
+    fn unfinished_requests_extend_a_window_by_at_most_its_length() {
         let began = Instant::now();
         let mut schedule = Schedule::new("10ms/100ms".parse().unwrap(), began, 1);
         let mut now = began + schedule.rest(began);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ones_say_what_is_right() {
+    fn a_wrong_window_is_refused_with_a_valid_one() {
         let refused = |text: &str| text.parse::<Windows>().unwrap_err();
         assert_eq!(refused("10ms"), "write OPEN/PERIOD, as 10ms/1s");
         assert_eq!(refused("10us/1s"), "a window is at least 1ms long");

@@ -64,7 +64,7 @@ fn filter(p: &Privileges) -> Item {
 
 fn memlock(p: &Privileges) -> Item {
     let (id, name) = ("privileges.memlock", "locked memory");
-    // What the default load registers: 16 buffers of 4 KiB.
+    // Registered memory of the default load: 16 buffers of 4 KiB.
     const DEFAULT_LOAD: u64 = 64 << 10;
     if p.has(Capability::IpcLock) == Some(true) {
         return Item::ok(HERE, id, name, "no limit for this process (CAP_IPC_LOCK)");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn few_open_files_are_judged_by_what_the_probes_take() {
+    fn few_open_files_are_compared_with_the_probes_need() {
         assert_eq!(open_files(Some(1024), Some(300)).state, State::Ok);
         let item = open_files(Some(64), Some(300));
         assert_eq!((item.state, item.text.as_str()), (State::Missing, "at most 64, and the probes need up to 300"));

@@ -58,9 +58,9 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
     Ok(gate_or(&args.fail_on, &all, &not_evaluated))
 }
 
-/// What a machine brings: its later run against its earlier one. And what of the two has no counterpart.
+/// Comparisons by machine: its later run against its earlier one. And the cells of either without a counterpart.
 fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &str) -> Result<(Brought, Vec<String>)> {
-    // Of a large fleet not all runs are held at once.
+    // The runs of a large fleet are not all in memory at once.
     let mut stored = Stored::new(args.store.as_deref());
     let (earlier, later) = (before.to_string(), now.to_string());
     let sides = of_sides(&earlier, &later, &mut stored, &args.metric, args.equivalent_within)?;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_program_are_said_not_to_be_compared() {
+    fn metrics_of_a_program_are_reported_as_not_compared() {
         let own = |text| own_figures(&fleet(1, text), &fleet(3, text));
         let said = "speed and riops: not compared between fleets, see `iotrail report f1` and `iotrail report f3`";
         let text = "kind = \"program\"\n[load]\nmetric = [\"speed=/speed = ([0-9]+)/\", \"riops=IOPS\"]\n";

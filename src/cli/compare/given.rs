@@ -157,7 +157,7 @@ impl Input {
         all().next().filter(|m| m.program.is_some()).map(|_| compare::of_program(all()))
     }
 
-    /// Of the selected cells, and of their control cells.
+    /// Numbers of the selected cells, and of their control cells.
     fn read_latencies(&mut self, selected: &[usize], store: &Store) -> Result<()> {
         let tells_noise = |cell: &Cell| {
             let arm = cell.arm();

@@ -8,7 +8,7 @@ use iotrail_schema::run_record::value_text;
 
 pub struct Matched<'a> {
     pub pairs: Vec<Pair<'a>>,
-    /// What has no counterpart, in words.
+    /// Cells without a counterpart, as text.
     pub left_over: Vec<String>,
 }
 

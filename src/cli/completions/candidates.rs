@@ -1,4 +1,4 @@
-//! What stands for an experiment, a run or a cell in a command line that is not finished yet: `iotrail __complete WORD…`, which the scripts of
+//! Candidates for an experiment, a run or a cell in an incomplete command line: `iotrail __complete WORD…`, which the scripts of
 //! the shells call. One candidate a line, a tab, what it is. It makes no store, brings none to this version, and says nothing of errors: a shell
 //! is in the middle of a line.
 
@@ -14,7 +14,7 @@ use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 use iotrail_store::default_path;
 use iotrail_store::peek::Peek;
 
-/// The first argument, of the scripts alone.
+/// The first argument, used only by the scripts.
 const ASKED: &str = "__complete";
 
 /// Runs that are listed, the newest first.
@@ -49,7 +49,7 @@ fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64
     all.into_iter().filter(|(value, _)| value.starts_with(current)).map(|(v, text)| format!("{v}\t{text}\n")).collect()
 }
 
-/// How many positional arguments stand before the word; `None`: it is an option's value, or comes after `--`.
+/// Number of positional arguments before the word; `None`: it is an option's value, or comes after `--`.
 fn positional(command: &Command, before: &[String]) -> Option<usize> {
     let mut found = 0;
     let mut words = before.iter();
@@ -127,7 +127,7 @@ fn sides(store: &Peek, current: &str, now: u64) -> Vec<Candidate> {
             }
         }
     }
-    // Arms first; a parameter with one value tells no cells apart.
+    // Arms first; a parameter with one value does not distinguish cells.
     found.retain(|((axis, value), _)| axis != ARM || value != CONTROL);
     let several = |axis: &str| found.iter().filter(|((a, _), _)| a == axis).count() > 1;
     let mut told: Vec<_> = found.iter().filter(|((axis, _), _)| several(axis)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn options_and_their_values_are_no_positional_arguments() {
+    fn options_and_their_values_do_not_count_as_positional_arguments() {
         assert_eq!(
             [place("report"), place("report 3"), place("report 3 -o"), place("report 3 -o x.html")],
             [Some(0), Some(1), None, Some(1)]

@@ -187,7 +187,7 @@ impl Exported<'_> {
         for table in table::all() {
             let of_table = || parts.iter().filter(|p| p.table == table.name);
             let rows: u64 = of_table().map(|p| p.rows).sum();
-            // An empty table would mean that there were no I/Os.
+            // An empty table would suggest that no I/O was measured.
             if table.name == HISTOGRAM.name && !self.has_histograms {
                 continue;
             }

@@ -1,6 +1,6 @@
-//! What a manual page says beside its options.
+//! The text of a manual page in addition to its options.
 
-/// Of one command. `examples` are command lines as a shell takes them, each with what it does.
+/// Text of one command. `examples` are command lines in shell syntax, each with its effect.
 pub struct Page {
     pub description: &'static [&'static str],
     pub examples: &'static [Entry],
@@ -21,7 +21,7 @@ pub const REFUSED: Entry =
 pub const CORRUPT: Entry = ("5", "--verify read data that differs from the written data.");
 pub const FAULT: Entry = ("70", "A fault of iotrail itself: report it with the command and the line that it printed.");
 
-/// Of commands that print, and cannot fail in a way of their own.
+/// For commands that print, without failures of their own.
 pub const PLAIN: &[Entry] = &[DONE, WRONG, REFUSED, FAULT];
 
 pub const STORE: Entry = (

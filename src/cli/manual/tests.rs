@@ -41,7 +41,7 @@ fn each_command_has_a_page_with_its_options_and_every_section() {
 }
 
 #[test]
-fn what_a_page_says_is_its_own() {
+fn each_page_has_its_own_text_and_example() {
     each(&mut |name, command, _| {
         let text = text(name).unwrap();
         assert!(!text.description.is_empty() && !text.examples.is_empty() && !text.files.is_empty(), "{name}");
@@ -49,7 +49,7 @@ fn what_a_page_says_is_its_own() {
         assert!(text.description.concat().len() > command.get_about().unwrap().to_string().len(), "{name}");
         let own = name.replace('-', " ");
         assert!(text.examples.iter().any(|(line, _)| line.contains(&own)), "{name}: no example of its own");
-        // At an indent of 7 a terminal of 80 columns has room for it.
+        // At an indent of 7 it fits a terminal of 80 columns.
         text.examples.iter().for_each(|(line, _)| assert!(line.len() <= 72, "{name}: {line}"));
         let numbers: Vec<&str> = text.exit.iter().map(|(status, _)| *status).collect();
         for always in ["2", "3", "70"] {
@@ -58,7 +58,7 @@ fn what_a_page_says_is_its_own() {
     });
 }
 
-/// What a shell would pass on: words, quoted ones whole. A `$(…)` is a process number, `<(…)` is looked into; redirections and what comes
+/// Words as a shell would pass them on: quoted ones complete. A `$(…)` is a process ID, `<(…)` is parsed; redirections and what comes
 /// after `|` or `&&` are not iotrail's.
 fn words(line: &str) -> Vec<String> {
     let line = match line.split_once("<(") {
@@ -100,7 +100,7 @@ fn every_example_is_a_command_line_that_the_parser_takes() {
 }
 
 #[test]
-fn what_it_points_to_is_there() {
+fn referenced_pages_exist() {
     let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
     each(&mut |page, _, _| {
         for other in text(page).unwrap().see_also.iter().filter(|o| o.starts_with(ROOT)) {
@@ -141,7 +141,7 @@ fn every_command_line_in_the_documents_is_one_that_the_parser_takes() {
     let (mut tried, mut wrong) = (0, Vec::new());
     for file in files.filter(|file| file.extension().is_some_and(|e| e == "md") && !file.ends_with("CHANGELOG.md")) {
         for line in command_lines(&fs::read_to_string(&file).unwrap()) {
-            // What is left out, and what stands for anything of a kind.
+            // Omitted parts, and placeholders.
             if line.contains(['…', '[', '<']) || line.contains(" COMMAND ") {
                 continue;
             }

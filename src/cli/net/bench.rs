@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_each_is_one_measurement_with_what_was_given() {
+    fn one_value_per_option_is_one_measurement_with_these_values() {
         let p = plan_of("--engine epoll --connections 64 --rate 1000 --server-cpus 0 --follow 8");
         assert_eq!((p.cells.len(), p.repeats, p.follow), (1, 1, Some(8)));
         let Load::Net(net) = &p.cells[0].load else { panic!("{:?}", p.cells[0]) };

@@ -18,7 +18,7 @@ use iotrail_report::terminal;
 use iotrail_store::Store;
 use iotrail_store::named;
 
-/// What was asked for.
+/// The requested parts.
 pub struct Options<'a> {
     pub study: &'a Study,
     pub parts: &'a [&'a Part],
@@ -27,7 +27,7 @@ pub struct Options<'a> {
     pub cpus: u32,
 }
 
-/// What became of the parts.
+/// Outcome of the parts.
 pub struct Run {
     /// Each with its name and its experiment's.
     pub ran: Vec<(String, String, Ran)>,
@@ -99,7 +99,7 @@ impl Options<'_> {
                             is_stopped = outcome == Outcome::Interrupted;
                             Ok(record)
                         }
-                        // What this machine cannot do is an answer; the other parts may be possible.
+                        // An impossible part is an answer; the other parts may be possible.
                         Err(e) if e.kind == Kind::Machine => Err(e.to_string()),
                         Err(e) => return Err(e),
                     }
@@ -148,7 +148,7 @@ fn one(plan: &Plan, target: &Target, store: &mut Store) -> Result<(Outcome, iotr
     }
 }
 
-/// What this machine has not; `None`: it has all.
+/// The missing requirement; `None`: none.
 pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
     if let Some(n) = needs.cpus.filter(|n| cpus < *n) {
         return Some(format!("it needs {n} CPUs, and {cpus} are online"));

@@ -45,7 +45,7 @@ fn moved_bytes(read: u64, written: u64) -> impl FnOnce(&mut Measurement, &mut Ci
 }
 
 #[test]
-fn a_healthy_measurement_and_one_without_circumstances_say_nothing() {
+fn a_healthy_measurement_and_one_without_circumstances_have_no_reason() {
     assert_eq!(warnings(&sample::measurement()), []);
     nothing(|_, _| {});
     let mut m = with(|_, _| {});
@@ -90,7 +90,7 @@ fn the_disk_did_more_than_requested() {
 }
 
 #[test]
-fn writes_and_mixtures_are_judged_by_what_they_move() {
+fn writes_and_mixed_loads_are_judged_by_their_bytes() {
     let rw = |rw: &'static str, read: u64, written: u64| {
         move |m: &mut Measurement, c: &mut Circumstances| {
             m.load.rw = rw.into();
@@ -177,7 +177,7 @@ fn direct_io_over_pages_that_wait_to_be_written() {
 }
 
 #[test]
-fn what_a_quota_keeps_waiting_waits_for_nobody_else() {
+fn throttled_threads_do_not_count_as_waiting_for_other_programs() {
     let waits = |throttled_ns| {
         let said = said(|_, c| (c.throttled_ns, c.run_queue_wait_ns) = (Some(throttled_ns), Some(900_000_000)));
         said.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
@@ -260,7 +260,7 @@ fn flags_that_were_not_granted() {
 }
 
 #[test]
-fn a_cpu_that_something_else_had() {
+fn a_cpu_used_by_another_program_is_reported() {
     let wait = |ns: u64| move |_: &mut Measurement, c: &mut Circumstances| c.run_queue_wait_ns = Some(ns);
     nothing(wait(200_000_000)); // 10 % of 2 s
     assert_eq!(

@@ -142,7 +142,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_later_measurement_says_what_is_another() {
+    fn a_later_measurement_reports_its_differences() {
         let before = sample::measurement();
         assert_eq!(changed(&before, &before), [""; 0]);
         let mut after = before.clone();

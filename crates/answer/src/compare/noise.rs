@@ -16,7 +16,7 @@ pub fn noise_floor(metric: Metric, twin: &Side<'_>, control: &Side<'_>) -> Optio
 }
 
 /// Relative half-width of the current interval between two arms, of the measurements' own numbers; to decide whether to
-/// continue measuring. `None`: there is no interval yet.
+/// continue measuring. `None`: no interval yet.
 pub fn interval_width(metric: Metric, a: &[Measurement], b: &[Measurement]) -> Option<f64> {
     let n = a.len().min(b.len());
     let of = |side: &[Measurement]| side[..n].iter().map(|m| metric.of(m)).collect::<Option<Vec<f64>>>();

@@ -14,7 +14,7 @@ pub(super) fn too_few(pairs: usize, interleaved: bool) -> String {
 }
 
 pub(super) enum Unknown {
-    /// Why there is no ratio yet,
+    /// The reason why a ratio is not available yet,
     Missing(String),
     /// or why there will be none.
     NotKnown(String),

@@ -57,7 +57,7 @@ fn the_verdict_speaks_of_b_in_the_metrics_good_direction() {
 }
 
 #[test]
-fn a_difference_below_the_noise_floor_is_none_and_the_smallest_visible_is_above_it() {
+fn a_difference_below_the_noise_floor_does_not_count() {
     let c = of(&times(1.1), Some(0.15));
     assert_eq!(c.verdict, Verdict::Inconclusive);
     assert_eq!(c.reasons, ["the difference is within the noise floor: the load differs as much from itself"]);
@@ -69,7 +69,7 @@ fn a_difference_below_the_noise_floor_is_none_and_the_smallest_visible_is_above_
 }
 
 #[test]
-fn the_noise_floor_is_what_the_load_differs_from_itself() {
+fn the_noise_floor_is_the_loads_difference_from_itself() {
     let (a, twin, off) = (measured(&A), measured(&times(1.0)), measured(&times(1.2)));
     let small = noise_floor(Metric::Iops, &side("a", &a), &side("control", &twin)).unwrap();
     assert!((0.001..0.005).contains(&small), "{small}");
@@ -79,7 +79,7 @@ fn the_noise_floor_is_what_the_load_differs_from_itself() {
 }
 
 #[test]
-fn one_pair_has_no_interval_and_says_so() {
+fn one_pair_has_no_interval_and_a_reason() {
     let c = of(&[2000.0], None);
     assert_eq!(
         (c.pairs, c.verdict, c.ratio, c.ci95, c.smallest_visible),
@@ -114,22 +114,22 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     b[0].warnings = warned("steal");
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 6, 3), "too few would be left: all count");
-    // The caveat stands in the answer of comparisons that are of no run, too.
+    // The caveat also appears in the answer of comparisons outside a run.
     let (answer, _) = crate::summary::of_comparisons(&[c], crate::unit::Unit::Io);
     assert!(answer.ends_with("; other work disturbed every comparison"), "{answer}");
-    // Of four pairs one may go, of five as well, and of five no second one.
+    // One of four pairs may be left out, and one of five, but not two of five.
     for (all, bad, left) in [(4, 1, 3), (4, 2, 4), (5, 1, 4), (5, 2, 5)] {
         b.iter_mut().enumerate().for_each(|(i, m)| m.warnings = if i < bad { warned("steal") } else { Vec::new() });
         let c = compare(Metric::Iops, &side("a", &a[..all]), &side("b", &b[..all]), true, None);
         assert_eq!((c.pairs, c.disturbed.left_out), (left, all - left), "{bad} of {all}");
     }
-    // A warning that is no such reason is none.
+    // Other warnings are not a reason.
     b.iter_mut().for_each(|m| m.warnings = vec![Warning::new("virtual-machine", "it is one", "")]);
     assert_eq!(compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Faster);
 }
 
 #[test]
-fn of_emulated_machines_counts_are_compared_and_times_are_not() {
+fn only_counts_are_compared_on_emulated_machines() {
     let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
     for m in a.iter_mut().chain(&mut b) {
         m.host.virtualisation = Some("qemu".into());
@@ -147,7 +147,7 @@ fn of_emulated_machines_counts_are_compared_and_times_are_not() {
 }
 
 #[test]
-fn pairs_that_do_not_go_together_are_left_out_unless_that_is_what_the_arms_differ_in() {
+fn mismatched_pairs_are_left_out_unless_the_arms_differ_in_that() {
     let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
     let frequency = |all: &mut [Measurement], khz: u64| {
         for m in all {
@@ -169,7 +169,7 @@ fn pairs_that_do_not_go_together_are_left_out_unless_that_is_what_the_arms_diffe
 }
 
 #[test]
-fn what_is_not_known_is_not_compared() {
+fn unknown_values_are_not_compared() {
     let (a, mut b) = (measured(&A), measured(&A));
     b[2].per_io.kicks = None;
     let c = compare(Metric::KicksPerIo, &side("a", &a), &side("b", &b), true, None);
@@ -178,7 +178,7 @@ fn what_is_not_known_is_not_compared() {
 }
 
 #[test]
-fn quantiles_are_of_the_merged_histograms_and_otherwise_said_to_be_medians() {
+fn quantiles_come_from_merged_histograms_or_are_marked_as_medians() {
     let (a, b) = (measured(&A), measured(&A));
     let c =
         compare(Metric::LatencyP99, &with_latencies("a", &a, 100_000), &with_latencies("b", &b, 150_000), true, None);
@@ -221,7 +221,7 @@ fn counts_of_0_are_compared_by_difference() {
 }
 
 #[test]
-fn what_is_below_0_has_no_verdict() {
+fn a_metric_below_0_has_no_verdict() {
     let kicks = |kicks: f64| {
         let mut all = measured(&A);
         all.iter_mut().for_each(|m| m.per_io.kicks = Some(kicks));
@@ -309,7 +309,7 @@ fn the_width_is_that_of_the_interval() {
 }
 
 #[test]
-fn many_comparisons_together_need_more_than_one_alone() {
+fn many_comparisons_need_stronger_evidence_than_one() {
     let alone = of(&times(1.02), None);
     let p = alone.p.unwrap();
     assert!(p > 1e-7 && alone.p_adjusted == Some(p) && alone.together == 1, "{alone:?}");
@@ -351,7 +351,7 @@ fn a_narrow_interval_around_1_is_equivalence_and_a_wide_one_nothing() {
 }
 
 #[test]
-fn sides_that_were_measured_apart_need_three_runs_each() {
+fn sides_measured_separately_need_three_runs_each() {
     let (a, b) = (measured(&[A, A].concat()), measured(&[times(1.5), times(1.5)].concat()));
     let of_runs = |name, of, each: usize| {
         let mut s = side(name, of);

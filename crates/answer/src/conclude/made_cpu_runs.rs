@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{Measurement, Punts};
 use iotrail_schema::place::Place;
 
 #[test]
-fn an_iocbs_copy_is_what_native_aio_copies_more() {
+fn the_cost_of_an_iocb_is_native_aios_additional_copying() {
     let batch = |engine: &'static str, arm: &str, copy: u64| {
         cell(json!({"batch": 16, "arm": arm}), move |m, _| {
             m.load.engine = engine.into();
@@ -98,7 +98,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
 }
 
 #[test]
-fn a_punt_costs_what_the_forced_ones_take_more() {
+fn the_cost_of_a_punt_is_the_additional_time_of_forced_ones() {
     let arm = |arm: &str, forced: bool, punts: Punts, system_ns: u64, workers_ns: u64| {
         cell(json!({"variant": "cached read", "arm": arm}), move |m, _| {
             m.load.force_async = forced;

@@ -49,7 +49,7 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
 }
 
 #[test]
-fn servers_are_compared_in_requests_and_a_sender_at_its_limit_is_said() {
+fn servers_are_compared_by_requests_and_a_sender_at_its_limit_is_reported() {
     let epoll = |m: &mut Measurement, repeat: usize| {
         echo(m, 100_000 + repeat as u64, 0, 0.7);
     };

@@ -76,7 +76,7 @@ fn stages(m: &mut Measurement, p50: u64, p99: u64) {
 }
 
 #[test]
-fn the_three_ways_of_getevents_are_told_with_their_wakers() {
+fn the_three_kinds_of_getevents_are_reported_with_their_wakers() {
     let deep = |m: &mut Measurement, repeat: usize| {
         let exit = Some("io_uring_enter");
         m.vehicles = vec![
@@ -126,7 +126,7 @@ fn the_three_ways_of_getevents_are_told_with_their_wakers() {
 }
 
 #[test]
-fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_which_all_are() {
+fn the_threshold_is_between_the_last_not_slower_and_the_first_slower_row() {
     let think = |ns: u64, arm: &str, mean: [f64; 2], delay: u64, late: u64| {
         cell(json!({"think": ns, "arm": arm}), move |m, repeat| {
             m.latency_ns.mean = Some(mean[repeat]);
@@ -172,7 +172,7 @@ fn the_threshold_lies_between_the_last_that_is_not_slower_and_the_first_from_whi
     );
 }
 
-/// So many samples of a place among a thousand, at a millisecond each.
+/// That many of a thousand samples of a place, at a millisecond each.
 pub(super) fn samples(m: &mut Measurement, places: &[(Place, u64)]) {
     let how = m.cpu_samples.as_mut().expect("the sample has samples");
     how.period_ns = Some(1_000_000);
@@ -181,7 +181,7 @@ pub(super) fn samples(m: &mut Measurement, places: &[(Place, u64)]) {
 }
 
 #[test]
-fn interrupts_that_go_elsewhere_free_what_they_took() {
+fn interrupts_on_another_cpu_free_their_handlers_time() {
     let arm = |name: &str, cpus: &'static str, coop: bool, iops: f64, idle: u64| {
         cell(json!({"depth": 64, "arm": name}), move |m, repeat| {
             m.iops = Some(iops + repeat as f64);
@@ -231,7 +231,7 @@ fn interrupts_that_go_elsewhere_free_what_they_took() {
 }
 
 #[test]
-fn what_still_enters_the_kernel_is_named_by_cause() {
+fn remaining_kernel_entries_are_named_by_cause() {
     let mode = |variant: &str, arm: &str, calls: u64, faults: u64| {
         cell(json!({"variant": variant, "arm": arm}), move |m, _| {
             let switch = |cause: &str, count| ModeSwitch { cause: cause.into(), count };
@@ -264,7 +264,7 @@ fn what_still_enters_the_kernel_is_named_by_cause() {
 }
 
 #[test]
-fn kicks_that_rise_and_fall_with_depth_are_told_with_their_peak() {
+fn kicks_that_rise_and_fall_with_depth_are_reported_with_their_peak() {
     let arm = |depth: u32, arm: &str, kicks: f64, sleeps: f64| {
         cell(json!({"depth": depth, "arm": arm}), move |m, _| {
             m.per_io = PerIo { kicks: Some(kicks), context_switches: Some(sleeps), ..PerIo::default() };

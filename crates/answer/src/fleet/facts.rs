@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_with_those_that_have_it() {
+    fn differing_facts_are_named_with_their_machines() {
         let all = [
             machine("c1", |_| {}),
             machine("c2", |m| m.host.hostname = "elsewhere".into()),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_told_by_their_number() {
+    fn vectors_are_described_by_their_number() {
         let of = [(0, 8), (1, 8), (1, 1), (4, 8), (8, 8), (9, 8)].map(|(n, cpus)| vectors(n, cpus));
         assert_eq!(
             of,

@@ -75,7 +75,7 @@ fn twelve() -> Vec<[f64; 2]> {
 }
 
 #[test]
-fn one_that_turns_around_is_named_with_what_it_alone_has() {
+fn a_machine_with_the_opposite_sign_is_named_with_its_own_facts() {
     let mut ratios = twelve();
     ratios[6][0] = 0.7;
     let a = answered(&ratios, |i, m| {
@@ -103,9 +103,9 @@ fn one_that_turns_around_is_named_with_what_it_alone_has() {
     assert!(e.apart.is_empty() && e.spread.unwrap() < 0.02, "{e:?}");
 }
 
-/// Two runs of each machine, whose moments differ: no machine tells by itself, and all together do.
+/// Two runs of each machine at different times: no single machine shows the effect, all together do.
 #[test]
-fn machines_that_were_measured_twice_tell_together() {
+fn machines_measured_twice_are_combined() {
     use crate::compare::{Repeat, Side, together, undecided};
     let moments = [1.01, 0.98, 1.0, 1.02, 0.99, 1.0];
     let mut gathered = Gathered::default();
@@ -169,7 +169,7 @@ fn a_kernel_that_goes_with_the_effect_is_a_factor_and_no_noise() {
 }
 
 #[test]
-fn what_brought_nothing_or_cannot_test_is_said() {
+fn machines_without_a_result_or_a_test_are_reported() {
     let mut gathered = Gathered::default();
     let mut lacking = run(2, [1.3, 1.0], 2, &|_| {});
     lacking.cells[3].untestable = Some("vda has no poll queues".into());
@@ -210,7 +210,7 @@ fn what_brought_nothing_or_cannot_test_is_said() {
 }
 
 #[test]
-fn one_machine_or_none_is_no_fleet_to_tell_of() {
+fn one_machine_or_none_has_no_common_answer() {
     let one = answered(&[[1.3, 1.0]], |_, _| {});
     assert_eq!(one.answer, "coop: of 1 machine only c1 completed a measurement: `iotrail report 1` has its answer");
     assert_eq!((one.effects[0].ratio, one.effects[0].claim, one.effects[0].holds), (None, Verdict::Faster, 1));
@@ -219,7 +219,7 @@ fn one_machine_or_none_is_no_fleet_to_tell_of() {
 }
 
 #[test]
-fn machines_that_say_opposite_things_have_no_common_answer() {
+fn machines_with_opposite_results_have_no_common_answer() {
     let ratios: Vec<[f64; 2]> = (0..10).map(|i| [if i % 2 == 0 { 1.4 } else { 0.7 }, 1.0]).collect();
     let a = answered(&ratios, |_, _| {});
     let e = &a.effects[0];

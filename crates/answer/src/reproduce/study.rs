@@ -58,7 +58,7 @@ pub struct Claim {
     pub source: String,
     pub part: Option<String>,
     pub shape: Option<Shape>,
-    /// In words, if there is no shape.
+    /// As text, for a figure without a shape.
     pub published: Option<String>,
     #[serde(default)]
     pub needs: Needs,

@@ -14,7 +14,7 @@ fn run(arms: &[(&str, &[f64])]) -> RunRecord {
             let mut m = sample::measurement();
             m.warnings.clear();
             (m.iops, m.per_io.kicks) = (Some(*x), Some(*x / 1000.0));
-            // Of two seconds, one CPU was busy for 500 ms.
+            // One CPU was busy for 500 ms of two seconds.
             (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(400_000_000), Some(100_000_000), 2_000_000_000);
             (m.load.jobs, m.load.cpus) = (1, vec![]);
             m
@@ -34,7 +34,7 @@ fn run(arms: &[(&str, &[f64])]) -> RunRecord {
 
 const STEADY: &[f64] = &[1000.0, 1002.0, 998.0, 1001.0, 999.0, 1000.0];
 
-/// So many times as much.
+/// The factor between the two.
 fn steady(factor: f64) -> Vec<f64> {
     STEADY.iter().rev().map(|x| x * factor).collect()
 }
@@ -77,7 +77,7 @@ fn noise_is_in_the_interval_and_one_repeat_has_none() {
 }
 
 #[test]
-fn what_was_bound_by_the_cpu_is_not_told_by_a_load_that_waits() {
+fn a_cpu_bound_figure_is_not_judged_by_a_load_that_waits() {
     let mut shape = ratio([1.0, 1.0]);
     shape["ratio"]["limit"] = "cpu".into();
     let mut run = run(&[("a", STEADY), ("b", &steady(1.0))]);
@@ -137,7 +137,7 @@ fn an_order_is_judged_between_neighbours() {
 }
 
 #[test]
-fn what_was_not_measured_has_its_reason() {
+fn unmeasured_figures_have_a_reason() {
     let mut run = run(&[("a", STEADY), ("b", STEADY)]);
     run.cells[1].untestable = Some("vda has no poll queues".into());
     assert_eq!(seen(ratio([1.0, 1.0]), &run).reason.as_deref(), Some("vda has no poll queues"));
@@ -176,6 +176,6 @@ fn a_study_has_a_line_for_each_claim_of_the_parts_that_were_asked_for() {
         answer(&r),
         "s: 1 of 2 published figures that can be tested here agree, 1 disagrees; 2 cannot be tested here"
     );
-    // Of one part alone, what no part tests is left out.
+    // For a single part, figures that no part tests are left out.
     assert_eq!(of(&[one()]).lines.len(), 2);
 }

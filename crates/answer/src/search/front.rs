@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_objective_nothing_is_picked() {
+    fn one_objective_selects_no_front() {
         assert_eq!(state(&crate::search::made::search(&[1.0, 1.3], 40)).unwrap().picks, [0; 0]);
     }
 }

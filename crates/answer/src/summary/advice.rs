@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_left_no_longer_search_helps() {
+    fn a_longer_search_is_not_advised_if_no_candidate_remains() {
         for second in [None, Some("cpu_per_io".to_owned())] {
             let mut run = made::search(&[1.0, 1.3, 0.7], 4);
             let c = Constraint {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_that_cannot_be_told_apart_the_one_that_takes_least_is_recommended() {
+    fn the_indistinguishable_candidate_with_the_least_effort_is_recommended() {
         let run = made::search(&[1.0, 1.5, 1.5, 0.9], 12);
         let (search, state) = (run.search.as_ref().unwrap(), search::state(&run).unwrap());
         let set = set(&run, search, &state);
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
         let chosen = |run: &RunRecord| to_confirm(run).map(|(names, _)| names.concat());
         assert_eq!(chosen(&run).as_deref(), Some("c2"));
-        // Undecided so far, and one may be much better: it is compared alone. Nothing better: none.
+        // Undecided so far, and one may be much better: it is compared separately. Without a better one: none.
         assert_eq!(chosen(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
         assert_eq!(chosen(&made::search(&[1.0, 0.9, 0.7], 40)), None);
     }
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_in_fresh_blocks_is_undecided() {
+    fn an_impossible_comparison_in_fresh_blocks_is_undecided() {
         let mut run = confirmation(1.3);
         for c in &mut run.comparisons {
             (c.ci95, c.verdict, c.reasons) = (None, Verdict::NotComparable, vec!["other flags".into()]);

@@ -32,9 +32,9 @@ pub struct Forest {
 pub struct Line {
     pub name: String,
     pub mark: Mark,
-    /// Of each comparison, if it is known and above 0.
+    /// For each comparison, if known and above 0.
     pub ratios: Vec<f64>,
-    /// The 95 % interval; for several comparisons, the hull of theirs.
+    /// The 95 % interval; for several comparisons, the hull of their intervals.
     pub interval: Option<[f64; 2]>,
     pub comparisons: usize,
     /// Why it is inconclusive although its interval excludes 1.
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_sorted_and_the_rest_shares_a_line_where_there_are_many() {
+    fn differing_rows_are_sorted_and_many_equal_rows_share_a_line() {
         use Verdict::*;
         let verdicts = [(0.5, Slower), (0.1, Slower), (1.5, Faster)];
         let few: Vec<Comparison> =

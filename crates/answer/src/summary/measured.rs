@@ -215,7 +215,7 @@ fn unexplained(account: &Account) -> Option<f64> {
     })
 }
 
-/// Of the program's threads' time; `None`: no thread is listed.
+/// Share of the program's threads' time; `None`: no thread is listed.
 fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let wall: u64 = account.own_threads().map(|thread| thread.wall_ns).sum();
     let meant: u64 =

@@ -182,7 +182,7 @@ mod tests {
     use iotrail_testing::{run::two_by_two, sample};
 
     #[test]
-    fn a_run_of_less_than_a_second_took_what_was_measured() {
+    fn a_run_shorter_than_a_second_takes_its_measured_time() {
         let mut run = two_by_two();
         run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3].into());
         run.finished_unix_s = Some(run.started_unix_s);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_in_the_middle_is_said_once_and_has_no_verdict() {
+    fn a_cell_that_failed_midway_is_reported_once_without_a_verdict() {
         let measured = |untestable: Option<&str>, blocks: usize| {
             let mut run = two_by_two();
             run.cells.truncate(2);

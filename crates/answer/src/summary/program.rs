@@ -244,7 +244,7 @@ fn partly(t: &TriedArm) -> Option<String> {
     ))
 }
 
-/// What signals did to rings of an arm only because of the supervisor: the first measurement with it.
+/// Effect of signals on an arm's rings, caused only by the supervisor: the first measurement with one.
 fn interrupted(run: &RunRecord, t: &TriedArm) -> Option<String> {
     run.cells.iter().filter(|cell| cell.arm() == t.name).find_map(|cell| {
         let all = cell.measurements.all();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_hung_is_named_once_with_those_that_have_its_settings() {
+    fn a_hung_arm_is_named_once_with_arms_of_equal_settings() {
         let mut run = run([LEVEL, LEVEL]);
         let hang = Some(Hang { arm: "sqpoll".into(), waited_ns: 12_000_000_000 });
         let tried = |name: &str| TriedArm {

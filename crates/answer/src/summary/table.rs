@@ -106,7 +106,7 @@ pub struct Situation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     pub verdict: Verdict,
-    /// Of the metric; `None` if several situations share one mark, or it is unknown.
+    /// Value of the metric; `None` if several situations share one mark, or it is unknown.
     pub ratio: Option<f64>,
     /// Disturbed repeats were used.
     pub disturbed: bool,

@@ -31,7 +31,7 @@ fn the_longest_part_comes_first_with_its_reason() {
 }
 
 #[test]
-fn a_thread_that_lost_its_cpu_did_not_hold_it_all_the_time() {
+fn a_thread_that_lost_its_cpu_was_not_running_throughout() {
     let mut t = trail();
     t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
     t.switches_meanwhile = Some(4);
@@ -89,7 +89,7 @@ fn polls_and_timeouts_in_their_own_words() {
 }
 
 #[test]
-fn a_sleep_is_taken_apart() {
+fn a_sleep_is_divided_into_its_parts() {
     let mut t = trail();
     (t.vehicle, t.detail) = (DeliveryPath::Enter, Some("slept, woken by irq 36 on CPU 1".into()));
     t.meanwhile = Some(Meanwhile::Sleeping { cpu: 0, tid: 99, comm: "busy".into() });
@@ -110,7 +110,7 @@ fn a_sleep_is_taken_apart() {
 }
 
 #[test]
-fn what_is_not_known_is_said_to_be() {
+fn unknown_stages_are_reported_as_unknown() {
     let mut t = trail();
     (t.issued, t.ready, t.course) = (None, None, Course::Direct);
     assert_eq!(
@@ -146,7 +146,7 @@ fn an_io_is_one_sentence_with_its_number() {
         sentence(&t, 110_000, false),
         "read_fixed of 4 KiB, 110 µs: for 89.0 µs (81 %) it waited for the device"
     );
-    // Of its delivery alone, the device is no part.
+    // Delivery by itself does not include the device.
     assert_eq!(
         sentence(&t, 9_000, true),
         "read_fixed of 4 KiB, 9.00 µs of delivery: for 9.00 µs (100 %) it waited for the thread to enter the kernel \
@@ -160,7 +160,7 @@ fn an_io_is_one_sentence_with_its_number() {
 }
 
 #[test]
-fn what_was_waited_for_goes_by_the_longest_part() {
+fn the_reason_of_a_wait_is_its_longest_part() {
     let what = |t: &RequestTrace| waited(t, false).unwrap().what;
     let mut t = trail();
     t.issued = Some(at(&t, 2_000_000, 0));

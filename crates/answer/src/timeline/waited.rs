@@ -18,7 +18,7 @@ pub struct Waited {
 
 /// `delivery`: only of the time since it was ready. `None`: no part is known.
 pub fn waited(t: &RequestTrace, delivery: bool) -> Option<Waited> {
-    // Of equal parts the later one, which is easier to change.
+    // Among equal parts the later one, which is easier to change.
     let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
     let longest = spans.max_by_key(Span::ns)?;
     Some(Waited { ns: longest.ns(), what: what(t, &longest) })

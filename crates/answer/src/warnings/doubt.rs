@@ -230,7 +230,7 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
 
 /// The kernel's own count misses no interrupt.
 fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
-    // The two are not read at the same instant: a small difference is no miss.
+    // The two are not read at the same instant: a small difference does not count as a miss.
     const EDGES: f64 = 10.0;
     // A line that ended only other programs' I/O is not about this program. Nor do the kernel's own vectors change a number
     // of it: interrupts of its threads are seen, and /proc's count is listed next to the others'.

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_made_for_us_alone() {
+    fn missing_directories_are_created_for_this_user_only() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("a/b");
         check(&dir, "").unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_has_planted_is_refused() {
+    fn links_and_files_of_another_user_are_refused() {
         if !is_root() {
             eprintln!("skipped: only root can make what belongs to another user");
             return;

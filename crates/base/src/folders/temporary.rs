@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_run_has_left_goes_with_the_next_one() {
+    fn files_of_a_killed_run_are_removed_by_the_next() {
         let place = tempfile::tempdir().unwrap();
         let left = place.path().join("iotrail-lab-killed");
         std::fs::create_dir_all(left.join("shared")).unwrap();

@@ -34,7 +34,7 @@ pub fn stdout_refused(e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
 
 /// It could not be created: the path is not usable.
 pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
-    let what = format!("cannot make {}", shown(path));
+    let what = format!("cannot create {}", shown(path));
     let number = os_error(&e);
     let remedy = remedy(path, option, number);
     // Without the name that it would have had before it was whole.

@@ -39,7 +39,7 @@ fn job(state: State, reason: &str) -> Job {
 }
 
 #[test]
-fn what_lies_on_a_drained_node_is_fetched_later() {
+fn results_on_a_drained_node_are_fetched_later() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let context = context(&submitted, "drained", Duration::ZERO);
     for (ending, lies) in [(Ending::Completed, true), (Ending::TimedOut, true), (Ending::NodeFailed, false)] {
@@ -70,7 +70,7 @@ fn a_node_that_is_back_and_busy_is_waited_for() {
 }
 
 #[test]
-fn what_takes_its_node_is_told_from_a_loss() {
+fn preemption_of_a_node_is_distinguished_from_a_loss() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let minute = Duration::from_secs(60);
     for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; it may come back for 60 s")] {
@@ -83,7 +83,7 @@ fn what_takes_its_node_is_told_from_a_loss() {
 }
 
 #[test]
-fn why_it_waits_is_told_once_where_it_is_more_than_its_turn() {
+fn the_reason_of_a_long_wait_is_reported_once() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let context = context(&submitted, "idle", Duration::ZERO);
     let mut node = node(&dir);
@@ -137,7 +137,7 @@ fn slurms_reason_goes_first() {
 }
 
 #[test]
-fn one_step_that_is_ended_with_its_job_alarms_nobody() {
+fn a_step_that_ends_with_its_job_is_not_reported() {
     let said: Vec<Option<String>> = (1..=OFTEN + 1).map(|n| said_of_failure(n, "no room")).collect();
     assert_eq!(said.iter().flatten().count(), 2);
     assert!(said[0].is_none() && said[1].is_some() && said[OFTEN as usize - 1].is_some());
@@ -157,7 +157,7 @@ fn a_node_that_stays_drained_is_given_up_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_has_come_whole_needs_no_node() {
+fn complete_results_need_no_node() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let mut node = node(&dir);
     node.inbox.put(Item::Store, b"a store").unwrap();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ring_is_tried_on_each_placement_and_what_there_is_comes_first() {
+    fn each_ring_is_tried_on_each_placement_and_the_current_one_comes_first() {
         let all = of_program(&irq());
         let names = names(&all);
         assert_eq!(names[..4], ["as-is", "cpus irq", "cpus non-irq", "coop_taskrun,taskrun_flag"]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_write_is_in_c_and_in_rust() {
+    fn the_code_to_write_is_in_c_and_in_rust() {
         let how = code("defer_taskrun,single_issuer", &[]);
         assert_eq!(
             how,

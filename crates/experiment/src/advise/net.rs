@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_refuses_is_no_candidate_and_is_told() {
+    fn refused_server_options_are_reported_and_are_not_candidates() {
         let (all, out) =
             of("ring = \"sqpoll\"\nsq-idle = 5\nresponse = \"16k\"\nbetween = \"unix\"\nrequest = \"16k\"");
         let names = names(&all);

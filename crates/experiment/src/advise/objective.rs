@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_program_nothing_is_known_but_its_times_and_what_it_prints() {
+    fn only_times_and_printed_metrics_of_a_program_are_known() {
         let of = |text: &str| metric(text, &["tps".to_owned()], Metric::CpuTime);
         for known in ["elapsed", "cpu", "cpu_time", "cpus", "tps"] {
             assert!(of(known).is_ok(), "{known}");

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_varied_in_what_it_leaves_open() {
+    fn only_unspecified_options_of_a_load_are_varied() {
         let (all, out) = of("file = \"/data/f\"\ndepth = 16\nwait = \"peek\"", None, None);
         let names = names(&all);
         assert_eq!(names[..4], ["as-is", "cpus irq", "cpus non-irq", "coop_taskrun,taskrun_flag"]);

@@ -115,7 +115,7 @@ mod tests {
     use iotrail_load::options::{LoadOptions, Rw};
 
     #[test]
-    fn a_confirmation_compares_all_that_were_chosen_with_what_there_is() {
+    fn a_confirmation_compares_all_selected_candidates_with_the_current_one() {
         let base = LoadOptions { rw: Rw::Nop, depth: 16, ..LoadOptions::default() };
         let load: Table = [("rw", "nop".into()), ("runtime", "40ms".into())]
             .map(|(name, value): (&str, Value)| (name.into(), value))

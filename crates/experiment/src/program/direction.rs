@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_which_way_is_better() {
+    fn names_imply_the_direction() {
         let more = [
             "tps",
             "qps",

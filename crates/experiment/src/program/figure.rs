@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn which_way_is_better_is_told_or_said() {
+    fn the_direction_is_specified_or_guessed_and_reported() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
         assert!(less("lat_avg=/(x)/") && less("elapsed_s=/(x)/") && !less("qps=/(x)/") && !less("bandwidth=/(x)/"));
         // Rates of any unit.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_taken_whole_or_not_at_all() {
+    fn a_number_is_read_completely_or_refused() {
         let of = |metric: &str, output: &str| found(metric, output).map(|(x, _)| x);
         let said = of("riops=/IOPS=([0-9.]+)/", "IOPS=10.2k, BW").unwrap_err();
         assert!(
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn a_missing_metric_is_reported() {
         let said = |metric: &str, output: &str| found(metric, output).unwrap_err();
         assert_eq!(said("tps=/tps = ([0-9.]+)/", "none"), "nothing in the output matches /tps = ([0-9.]+)/");
         assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is not a number");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_quotes_is_bounded() {
+    fn the_quote_in_an_error_is_bounded() {
         let long = "x".repeat(300_000);
         for metric in ["m=/a(.*)/", "m=$.a"] {
             let said = found(metric, &format!("a{long}\n{{\"a\": \"{long}\"}}")).unwrap_err();

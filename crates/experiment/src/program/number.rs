@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_number_is_none() {
+    fn a_part_of_a_number_is_not_a_number() {
         for (text, whole) in [
             ("IOPS=[10.2]k, BW", "10.2k"),
             ("BW=[12.5]MiB/s", "12.5MiB"),

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn contradictory_options_are_refused() {
         let said = |text: &str| of(text).unwrap_err();
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
         assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are named a");

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_before_the_server_is_refused_unless_it_goes() {
+    fn a_condition_that_is_true_before_the_server_is_refused_unless_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let of = |text: String| text.parse::<Ready>().unwrap().is_not_there_yet().map_err(|e| e.to_string());

@@ -473,7 +473,7 @@ fn run_watched(
 }
 
 impl Run {
-    /// What signals did to its rings only because of the supervisor; `None`: nothing.
+    /// Effect of signals on its rings, caused only by the supervisor; `None`: nothing.
     pub fn interrupted_setups(&self) -> Option<String> {
         let all = self.interrupted + self.rings.len() as u64;
         (self.interrupted > 0).then(|| {
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended_with_all_that_it_started() {
+    fn a_run_that_takes_too_long_is_ended_with_its_children() {
         let r = alone("program = 'sleep 600 & sleep 600'", Some(Duration::from_millis(300))).unwrap();
         assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it was still running after 3")), "{:?}", r.end);
         assert_eq!(r.exit_status, 128 + libc::SIGTERM);
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_beside_it_are_run_and_their_failure_is_said() {
+    fn prepare_cleanup_and_check_run_and_their_failure_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         let text =

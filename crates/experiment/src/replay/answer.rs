@@ -23,7 +23,7 @@ const METRICS: [(Metric, &str); 6] = [
 
 /// Each arm against its base, metric by metric.
 ///
-/// `slowdown`: of recording. An error of recorded replays, in time, is so many times as large a part of the time without probes.
+/// `slowdown`: of recording. The relative error of a time without probes is this factor larger than that of recorded replays.
 pub(super) fn comparisons(
     arms: &[Arm],
     rounds: &[Round],
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_within_the_self_checks_error_is_no_answer() {
+    fn an_effect_within_the_self_checks_error_does_not_count() {
         assert_eq!(compared(1.28, Some(0.04)).verdict, Verdict::Faster);
         let withheld = compared(1.08, Some(-0.1));
         assert_eq!(withheld.verdict, Verdict::Inconclusive);

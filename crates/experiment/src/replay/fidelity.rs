@@ -30,7 +30,7 @@ pub(super) fn of(observed: &Observed, checks: &[Observed]) -> BTreeMap<String, F
     FIGURES.iter().map(one).collect()
 }
 
-/// The time of a recorded replay over that of one without probes: so many times the self-check's error is the error of the latter.
+/// The time of a recorded replay divided by that of one without probes: the factor by which the self-check's error grows for the latter.
 pub(super) fn slowdown(checks: &[Observed], unchanged: &Round) -> Option<f64> {
     let recorded = median(checks.iter().filter_map(iops))?;
     Some(unchanged.median(|run| run.measurement.iops)? / recorded)

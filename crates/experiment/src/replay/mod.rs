@@ -47,7 +47,7 @@ pub struct ReplayOptions {
     pub batch: Option<u32>,
     pub depth: Option<u32>,
     pub speed: Option<Speed>,
-    /// The recording was read up to so many requests.
+    /// Number of requests of the recording read so far.
     pub requests: u64,
     pub maps: Vec<(PathBuf, PathBuf)>,
     pub allow_write: bool,
@@ -139,7 +139,7 @@ fn prepare(program: &Program, options: &ReplayOptions, stop: &AtomicBool) -> Res
     Files::prepare(program, &Places { maps: &options.maps, allow_write: options.allow_write, scratch: &folder }, stop)
 }
 
-/// The directory of scratch files, with so much space.
+/// The directory of scratch files, with this much free space.
 fn folder(size: u64) -> Result<PathBuf> {
     let file = scratch::file(Bytes(size))?;
     scratch::make_folder(&file)?;

@@ -170,7 +170,7 @@ fn files_without_a_disk() {
 }
 
 #[test]
-fn btrfs_has_its_disks_in_a_folder_of_its_own() {
+fn btrfs_has_its_disks_in_its_own_directory() {
     let t = virtio()
         .file("proc/self/mountinfo", "30 1 0:25 / /data rw - btrfs /dev/vda1 rw\n")
         .file("dev/vda1", "")

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_count_is_unknown() {
+    fn a_disk_without_counters_is_unknown() {
         let t = Tree::new()
             .file("sys/devices/a/vda/stat", STAT)
             .file("sys/devices/a/vda/queue/iostats", "0\n")

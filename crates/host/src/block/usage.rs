@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn mounted_swapped_and_held() {
+    fn mounted_swapped_and_claimed_devices_are_in_use() {
         assert_eq!(user(&disk()), None);
         let t = disk().file("proc/self/mountinfo", "21 1 254:17 / /mnt/my\\040disk rw,relatime - ext4 /dev/root rw\n");
         assert_eq!(user(&t).as_deref(), Some("mounted at /mnt/my disk"));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_the_root_file_system_is_in_use() {
+    fn the_device_of_the_root_file_system_is_in_use() {
         let place = super::super::locate::place(Path::new("/")).unwrap();
         let root = Path::new(files::ROOT);
         for disk in super::super::locate::disks(root, &place).disks {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_set_is_left_alone_unless_forced() {
+    fn a_value_set_by_another_program_is_kept_unless_forced() {
         let t = Tree::new().file("sys/x", "128\n");
         let left = value(&t).undo(&roots(&t), false);
         assert_eq!(left, Undone::ChangedSince { present: "128".into(), set: "64".into(), before: "256".into() });
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_along_is_put_back_whatever_it_is_now() {
+    fn dependent_values_are_restored_from_any_value() {
         let t = Tree::new().file("sys/x", "128\n");
         let of = t.root().join("sys/scheduler");
         let along = Change::Along { path: t.root().join("sys/x"), old: "256".into(), of: of.clone() };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn its_json_can_be_read_by_whoever_finds_it() {
+    fn its_json_reads_back() {
         let change = Change::Value { path: "/sys/x".into(), old: "a".into(), new: "b".into() };
         let json = serde_json::to_string(&change).unwrap();
         assert_eq!(json, r#"{"kind":"value","path":"/sys/x","old":"a","new":"b"}"#);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_controller_or_outside_of_what_is_seen_it_is_refused() {
+    fn a_quota_without_a_visible_controller_is_refused() {
         let says = |t: &Tree| refusal(&roots(t), quota(0.5)).unwrap().to_string();
         assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/../other\n");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_it_is_removed_once() {
+    fn a_left_cgroup_is_removed_once() {
         let t = v1().dir("sys/fs/cgroup/cpu/jobs/iotrail-1");
         let jobs = t.root().join("sys/fs/cgroup/cpu/jobs");
         let group = Cgroup { made: jobs.join("iotrail-1"), from: jobs.clone(), limits: Vec::new() };

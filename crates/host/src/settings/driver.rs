@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_driver_can_do_is_refused() {
+    fn poll_queues_without_driver_support_are_refused() {
         let t = nvme();
         let says = |t: &Target, n| refusal(&roots(&nvme()), Some(t), n).unwrap().to_string();
         assert!(says(&drive(), 5).starts_with("poll-queues cannot be 5: there are 4 CPUs"));

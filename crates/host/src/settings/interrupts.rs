@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_with_its_reason() {
+    fn an_impossible_affinity_is_refused_with_its_reason() {
         let t = vda();
         assert_eq!(says(&t, "0,7"), "irq-affinity: CPU 7 is not online; choose among those that are");
         let none = Target { interrupts: Vec::new(), ..target("vda") };

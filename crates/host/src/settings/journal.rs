@@ -79,7 +79,7 @@ impl Journal {
                 "set XDG_STATE_HOME to a folder of your own, where changed host settings are noted",
             )?;
         }
-        fs::create_dir_all(&roots.state).map_err(|e| cannot("make the folder", &roots.state, e))?;
+        fs::create_dir_all(&roots.state).map_err(|e| cannot("create the directory", &roots.state, e))?;
         let path = roots.state.join("settings.lock");
         let mut options = OpenOptions::new();
         options.custom_flags(libc::O_NOFOLLOW);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_and_not_undone_is_read_back() {
+    fn pending_changes_are_read_back() {
         let (_dir, roots) = roots();
         let journal = Journal::lock(&roots).unwrap();
         assert_eq!(journal.read().unwrap(), None);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere_it_holds_whole_lines_and_never_fails() {
+    fn a_journal_truncated_anywhere_keeps_its_complete_lines() {
         let mut text = head(&owner());
         let mut ends = vec![(text.len(), 0)];
         for (line_of, changes) in

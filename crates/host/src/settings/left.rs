@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_is_nothing_to_do_and_nothing_is_made() {
+    fn without_changes_nothing_is_restored_or_created() {
         let t = vda();
         let restored = restore_in(&roots(&t), false).unwrap();
         assert_eq!((restored.tgid, restored.items.len()), (None, 0));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_is_told_and_put_back() {
+    fn changes_of_a_killed_run_are_reported_and_restored() {
         let (t, before) = killed("scheduler = 'none'\nnr-requests = 64\nirq-affinity = 1");
         let roots = roots(&t);
         assert_eq!(
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn killed_again_at_any_point_of_restoring_it_is_put_back_all_the_same() {
+    fn a_restore_killed_at_any_point_is_completed_by_the_next() {
         let (t, before) = killed("scheduler = 'none'\nnr-requests = 64\nirq-affinity = 1");
         let (roots, set) = (roots(&t), disk_values(&t));
         let file = journal::file(&roots);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_set_waits_for_force_with_what_hangs_on_it() {
+    fn a_value_of_another_program_and_its_dependents_wait_for_force() {
         let (t, before) = killed("scheduler = 'none'\nirq-affinity = 1");
         let scheduler = t.root().join("sys/block/vda/queue/scheduler");
         fs::write(&scheduler, "kyber").unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_has_put_back_everything_and_another_machine_is_not_this_one() {
+    fn a_reboot_resets_everything_and_another_machine_is_refused() {
         let (t, _) = killed("scheduler = 'none'");
         let t = t.file("proc/sys/kernel/random/boot_id", "another\n");
         assert_eq!(notice_in(&roots(&t)), None);

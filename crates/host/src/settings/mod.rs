@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_sets_it_puts_back() {
+    fn a_run_restores_its_settings() {
         let t = vda();
         let before = disk_values(&t);
         let mut settings = open(&t);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_of_a_run_has_its_own_device_set_and_the_last_ones_put_back() {
+    fn each_cell_sets_its_own_device_and_the_last_cells_is_restored() {
         let queue = |n: u32| format!("sys/devices/virtual/block/loop{n}/queue/scheduler");
         let t = (0..2).fold(vda(), |t, n| {
             t.file(&queue(n), "[none] mq-deadline kyber\n")
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changes_is_told_and_kept() {
+    fn changes_of_another_program_are_reported_and_kept() {
         let t = vda();
         let mut settings = open(&t);
         let none = conditions("scheduler = 'none'");
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_leaves_nothing_changed() {
+    fn a_refused_setting_leaves_nothing_changed() {
         let t = vda();
         let before = disk_values(&t);
         // The second disk's file truncates the written value, like the name of a thread.

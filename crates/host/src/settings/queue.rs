@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn io_poll_is_what_the_poll_queues_make_of_it() {
+    fn io_poll_depends_on_the_poll_queues() {
         let t = vda();
         let refusal =
             |on, c: &str| io_poll_refusal(&roots(&t), Some(&target("vda")), on, &conditions(c)).map(|e| e.to_string());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_is_changed_with_what_it_takes_along_noted_before() {
+    fn dependent_values_are_recorded_before_a_scheduler_changes() {
         let t = vda();
         let queue = t.root().join("sys/block/vda/queue");
         let changes = scheduler(&roots(&t), Some(&target("vda")), "none").unwrap();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_told() {
+    fn a_file_that_is_not_an_image_is_refused() {
         let told = |image: Vec<u8>| vmlinux(image).unwrap_err();
         assert_eq!(told(vec![0; 4096]), "it is neither a bzImage nor an ELF kernel");
         assert_eq!(told(Vec::new()), "it is neither a bzImage nor an ELF kernel");

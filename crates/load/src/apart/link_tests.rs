@@ -30,7 +30,7 @@ fn in_every_way(of: impl Fn() + Sync + Send + Copy + 'static) {
 }
 
 #[test]
-fn slots_come_back_whole_and_the_submitter_sleeps_through_none() {
+fn all_slots_return_and_the_submitter_misses_none() {
     in_every_way(|| {
         let (link, done) = (Arc::new(Link::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
         link.queued(2);

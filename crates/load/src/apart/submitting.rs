@@ -74,7 +74,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         loop {
             let now = clock.now();
             if self.link.has_failed() {
-                break; // the other thread tells why
+                break; // the other thread reports the reason
             }
             if !ending && (now >= until || self.feeder.exhausted() || shared.halt.load(Ordering::Relaxed)) {
                 ending = true;

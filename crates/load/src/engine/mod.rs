@@ -119,7 +119,7 @@ pub trait Submitter: Send {
     /// System calls of this half so far; `None` if another library makes them.
     fn syscalls(&self) -> Option<u64>;
 
-    /// Those of them that woke a kernel thread which submits for this half; `None`: there is no such thread.
+    /// Of these, the calls that woke a kernel thread which submits for this half; `None`: no such thread.
     fn wakeups(&self) -> Option<u64> {
         None
     }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_says_of_itself_goes_together() {
+    fn an_engines_capabilities_are_consistent() {
         for kind in EngineKind::ALL {
             let e = kind.engine();
             assert_eq!(e.ring.is_some(), e.completions == Completions::Ring, "{}", e.name);

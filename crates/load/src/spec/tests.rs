@@ -48,7 +48,7 @@ fn irq_means_the_cpus_of_the_targets_interrupts() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_in_one_line_with_a_remedy() {
+fn an_impossible_load_is_refused_in_one_line_with_a_remedy() {
     assert!(refused(LoadOptions::default()).contains("needs a target; name one with --file"));
     assert!(refused(LoadOptions { ring: "defer_taskrun".into(), ..options() }).contains("add single_issuer"));
     assert!(refused(LoadOptions { sq_cpu: Some(1), ..options() }).contains("add sqpoll to --ring"));
@@ -69,7 +69,7 @@ fn what_cannot_run_is_refused_in_one_line_with_a_remedy() {
 }
 
 #[test]
-fn the_record_holds_what_was_resolved() {
+fn the_record_has_the_resolved_options() {
     let o = LoadOptions {
         ring: "single_issuer,defer_taskrun,cqsize=64".into(),
         register: "files,ring".into(),

@@ -16,7 +16,7 @@ const WELCOME: Duration = Duration::from_secs(30);
 /// And resets or reads them at the ends of the span, where its threads come to rest first.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Why there is no server at the other end of a control connection.
+/// The reason why the other end of a control connection is not a server.
 pub enum Unmet {
     /// The peer is not iotrail: no connection, or no valid message.
     NotOurs(String),

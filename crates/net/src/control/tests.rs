@@ -125,7 +125,7 @@ fn a_span_from_hello_to_bye() {
 }
 
 #[test]
-fn what_is_no_sender_is_refused_with_a_line_and_takes_no_place() {
+fn a_peer_that_is_not_a_sender_is_refused_and_takes_no_slot() {
     let mut host = host();
     let silent = connect(&host);
     for (said, reason) in [

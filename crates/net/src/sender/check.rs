@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_for_every_size() {
+    fn each_error_is_reported_for_every_size() {
         for (request, response_bytes) in [(64, 64), (64, 16), (32, 200), (9000, 9000), (100, 9), (64, 3000)] {
             let shape = Shape { request, response: response_bytes };
             let of = |serial, number| response(shape, serial, number);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_takes_whole_bursts_and_a_last_one_that_may_be_smaller() {
+    fn a_connection_sends_full_bursts_and_a_possibly_smaller_last_one() {
         assert_eq!([0, 1, 3, 8].map(|free| admissible(free, 1, u64::MAX)), [0, 1, 3, 8]);
         assert_eq!([3, 4, 7, 8].map(|free| admissible(free, 4, u64::MAX)), [0, 4, 4, 8]);
         assert_eq!([1, 2, 8].map(|free| admissible(free, 4, 2)), [0, 2, 2]);

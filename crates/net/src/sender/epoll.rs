@@ -25,7 +25,7 @@ pub struct Epoll {
 impl Epoll {
     pub fn new() -> Result<Self> {
         let fd = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
-        let fd = fd.map_err(|e| Error::machine("cannot make an epoll instance", "raise ulimit -n").because(e))?;
+        let fd = fd.map_err(|e| Error::machine("cannot create an epoll instance", "raise ulimit -n").because(e))?;
         let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         Ok(Self { fd, events: vec![none; EVENTS].into() })
     }

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_done_is_refused_with_its_reason() {
+    fn impossible_options_are_refused_with_their_reason() {
         let o = SenderOptions::default;
         for (options, said) in [
             (SenderOptions { connections: 0, ..o() }, "--connections 0"),

@@ -47,7 +47,7 @@ struct Server<'a> {
 /// Serves until the seat's server is stopped.
 pub fn serve(seat: &Seat<'_>) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
-    let epoll = epoll.map_err(|e| Error::machine("cannot make an epoll instance", "raise ulimit -n").because(e))?;
+    let epoll = epoll.map_err(|e| Error::machine("cannot create an epoll instance", "raise ulimit -n").because(e))?;
     let spec = &seat.shared.spec;
     let by_edge = spec.options.trigger == Trigger::Edge;
     let mut server = Server {

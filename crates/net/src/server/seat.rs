@@ -40,7 +40,7 @@ impl Shared {
         let of_each = || (0..spec.threads).map(|_| AtomicI32::new(0)).collect();
         let stop = (0..spec.threads).map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK));
         let stop = stop.collect::<std::result::Result<_, _>>().map_err(io::Error::from);
-        let stop = stop.map_err(|e| Error::machine("cannot make an eventfd", "raise ulimit -n").because(e))?;
+        let stop = stop.map_err(|e| Error::machine("cannot create an eventfd", "raise ulimit -n").because(e))?;
         Ok(Self {
             counts: (0..spec.threads).map(|_| LiveCounts::default()).collect(),
             tids: of_each(),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_remedy() {
+    fn contradictory_options_are_refused_with_a_remedy() {
         assert_eq!(refused(|o| o.buffers = 1000), "--buffers 1000; use a power of two up to 32768");
         assert_eq!(
             refused(|o| o.wait_for = 8),

@@ -95,7 +95,7 @@ fn a_wait_counts_only_in_the_order_of_delivery() {
 }
 
 #[test]
-fn what_its_submission_posts_overtakes_what_waits_for_task_work() {
+fn inline_completions_overtake_those_that_wait_for_task_work() {
     let mut all = ring(0, &[[0, 0, 2], [1, 1, 3], [2, 2, 0], [3, 3, 1]]);
     all[2].inline = true;
     let by = |passages: &[Passage]| {
@@ -146,7 +146,7 @@ fn rings_have_nothing_to_do_with_one_another() {
 }
 
 #[test]
-fn the_order_is_of_those_that_were_followed_in_one_way() {
+fn the_order_is_of_requests_with_one_weight() {
     // All in order while all were traced; later two of a sample, reversed.
     let mut all = ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]]);
     let mut sample = ring(0, &[[9, 9, 9], [8, 8, 8]]);
@@ -161,7 +161,7 @@ fn the_order_is_of_those_that_were_followed_in_one_way() {
 }
 
 #[test]
-fn equal_timestamps_are_no_inversion_and_missing_ones_are_ignored() {
+fn equal_timestamps_do_not_count_as_inversion_and_missing_ones_are_ignored() {
     let at = |submitted, posted| Passage {
         ring: 0,
         weight: 1,
@@ -180,7 +180,7 @@ fn equal_timestamps_are_no_inversion_and_missing_ones_are_ignored() {
 }
 
 #[test]
-fn a_multishot_requests_completions_have_an_order_of_delivery_alone() {
+fn a_multishot_requests_completions_have_only_an_order_of_delivery() {
     use iotrail_schema::trail_example::trail;
     let at = |ns| Stamp { ns, cpu: 0 };
     let shot =

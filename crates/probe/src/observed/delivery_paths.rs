@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_aio_cancel_finished_no_thread_of_glibc_did() {
+    fn cancelled_requests_are_not_completed_by_a_glibc_thread() {
         let mut counted = Counted::default();
         let read = opcode::POSIX_AIO_OPCODES;
         counted.op(read, &types::op_count { completions: 64, ..types::op_count::default() });

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_use_is_told_where_the_tick_can_tell_it() {
+    fn the_time_of_use_is_reported_if_the_tick_resolves_it() {
         assert_eq!(active_ns(1000, 1025, Some(250)), Some(100_000_000));
         assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
         assert_eq!(active_ns(1000, 1020, Some(250)), Some(80_000_000));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_stand_in_for_tracepoints_that_are_not_there() {
+    fn functions_replace_missing_tracepoints() {
         let probed = |tracepoints, way| Facts {
             functions: FUNCTIONS.iter().flat_map(|f| f.functions.iter().copied()).collect(),
             way,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_ipis_are_lines_one_tracepoint_tells_of_all() {
+    fn one_tracepoint_reports_all_ipis_that_are_lines() {
         let arm64 = |tracepoints: BTreeSet<&'static str>| Facts {
             functions: ["handle_mm_fault"].into(),
             way: Some(ProbeMethod::Kprobe),

@@ -57,7 +57,7 @@ fn every_state_of_the_manual_page_has_its_meaning() {
 }
 
 #[test]
-fn scontrol_tells_restarts_and_the_scripts_status() {
+fn scontrol_reports_restarts_and_the_scripts_status() {
     let text = "JobId=6 JobName=iotrail UserId=root(0) JobState=PENDING Reason=BeginTime Dependency=(null) \
                 Requeue=1 Restarts=1 BatchFlag=1 Reboot=0 ExitCode=127:0 RunTime=00:00:00 ReqNodeList=n3 ExcNodeList=(null) NodeList=\n";
     assert_eq!(shown(text), Detail { restarts: 1, exit: 127 });

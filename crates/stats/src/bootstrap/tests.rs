@@ -248,7 +248,7 @@ fn one_run_of_equal_arms_in_twenty_calls_any_difference() {
 }
 
 #[test]
-fn p_is_what_an_interval_that_just_reaches_to_1_leaves_out() {
+fn p_is_the_error_of_the_interval_that_just_reaches_1() {
     let mut w = World::new(1);
     for n in [2, 3, 5, 20] {
         for _ in 0..50 {
@@ -379,7 +379,7 @@ fn two_pairs_have_students_interval() {
 }
 
 #[test]
-fn one_pair_has_a_ratio_and_no_interval_and_what_is_0_has_neither() {
+fn one_pair_has_a_ratio_without_an_interval_and_0_has_neither() {
     for r in [paired(&[2.0], &[3.0]).unwrap(), two_medians(&[2.0], &[3.0, 3.0, 4.0]).unwrap()] {
         assert!((r.ratio - 1.5).abs() < 1e-12 && r.interval.is_none(), "{r:?}");
     }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_below_has_no_evidence() {
+    fn a_mean_far_below_0_has_no_evidence() {
         for n in [2.0, 5.0, 40.0, 400.0] {
             for df in [1.0, 4.5, 40.0, 900.0] {
                 let at: Vec<f64> = (0..400).map(|i| evidence(-0.5 * f64::from(i), n, df)).collect();

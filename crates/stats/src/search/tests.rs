@@ -69,7 +69,7 @@ fn a_search_ends_at_its_budget_its_last_block_or_its_band() {
 }
 
 #[test]
-fn what_is_missing_is_missing_in_its_pairs_alone() {
+fn a_missing_value_is_missing_only_in_its_pairs() {
     let levels = [100.0, 120.0, 100.0];
     let mut search = Search::new(3, 0.05, options(1000), 3);
     while let Some(block) = search.next_block() {

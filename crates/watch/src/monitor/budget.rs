@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_costs_leaves_less_for_samples() {
+    fn other_costs_leave_less_for_samples() {
         let mut k = keeper();
         let slice = Slice { sampled: Duration::from_millis(1), ..slice(16, 10) };
         (0..20).for_each(|_| assert_eq!(k.turn(slice), None));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_memory_sheds_what_takes_it() {
+    fn too_much_memory_sheds_the_layers_that_use_it() {
         let mut k = keeper();
         let big = Slice { memory: 65 * MB, ..slice(1, 100) };
         let shed: Vec<Layer> = (0..10).filter_map(|_| k.turn(big)).map(|s| s.layer).collect();

@@ -167,7 +167,7 @@ fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
 }
 
 #[test]
-fn a_ring_that_stands_still_is_read_in_depth_once() {
+fn a_stalled_ring_is_read_in_depth_once() {
     let mut s = Samples::new();
     let sample =
         |at_ns, rings: Vec<Ring>| Snapshot { at_ns, threads: vec![waiting(0, 1)], rings, ..Snapshot::default() };

@@ -20,7 +20,7 @@ fn a_counter_grows_from_where_it_was_found() {
 }
 
 #[test]
-fn cpu_time_is_the_clocks_and_divided_by_ticks() {
+fn cpu_time_is_the_clocks_sum_divided_by_ticks() {
     let span = |first, last| Span { first: Some(first), last: Some(last) };
     let used = |ran_ns, user: u64, system: u64| {
         let of = Used { ran_ns, user_ticks: span(10, 10 + user), system_ticks: span(20, 20 + system) };

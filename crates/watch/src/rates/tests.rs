@@ -94,7 +94,7 @@ fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
 }
 
 #[test]
-fn what_one_look_misses_is_told_by_the_next_and_once() {
+fn events_missed_by_one_reading_are_in_the_next_once() {
     let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 5));
     // A part had not been added to the hashes yet; of those by the timer, all.
@@ -121,7 +121,7 @@ fn a_span_of_0_has_no_rate() {
 }
 
 #[test]
-fn what_was_followed_is_of_its_interval() {
+fn traced_requests_belong_to_their_interval() {
     let mut summary = Summary::new(Choice::fixed(1));
     let stages = RequestTrace { opcode: "read".into(), ..trail_example::trail() };
     for user_data in 0..20 {
@@ -145,7 +145,7 @@ fn what_was_followed_is_of_its_interval() {
 }
 
 #[test]
-fn a_thread_for_submission_is_told_by_what_it_took_since_the_last_look() {
+fn an_sqpoll_threads_cpu_use_is_since_the_last_reading() {
     let thread = |elapsed_ns, cpu_ns| {
         let sq_thread = Some(SqThread { tid: 70, elapsed_ns, cpu_ns, sleeps: None });
         HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_say_nothing() {
+    fn few_samples_give_no_estimate() {
         let mut queues = Queues::default();
         (0..LEAST - 1).for_each(|_| queues.take([1, 1]));
         let mut few = account(vec![]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_posted_requests_stays() {
+    fn known_times_of_posted_requests_stay_in_the_sum() {
         let mut queues = Queues::default();
         (0..100).for_each(|i| queues.take([0, i % 2]));
         let known = RequestRow { stage: RequestStage::Posted, reason: None, ns: 70, exact: true, ns_ci95: None };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_well_is_left_out() {
+    fn imprecise_estimates_are_left_out() {
         let mut bursts = Queues::default();
         (0..100).for_each(|i| bursts.take([0, if i % 33 == 0 { 500 } else { 0 }]));
         let mut wide = account(vec![]);

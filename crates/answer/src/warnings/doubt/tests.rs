@@ -26,7 +26,7 @@ fn interrupt(cpu: u32, count: u64, proc_count: Option<u64>) -> Interrupt {
 }
 
 #[test]
-fn whole_numbers_and_unwatched_loads_leave_no_doubt() {
+fn complete_counts_and_untraced_loads_have_no_warning() {
     let mut m = sample::measurement();
     assert_eq!(doubts(&m), []);
     (m.probe, m.vehicles, m.interrupts) = Default::default();
@@ -69,7 +69,7 @@ fn each_doubt_has_its_sentence() {
 }
 
 #[test]
-fn what_is_lost_says_what_it_makes_unreliable() {
+fn each_loss_names_the_affected_counts() {
     let all = [
         (Full::Threads, "their delivery paths are wrong"),
         (Full::Counts, "lower bounds"),
@@ -88,7 +88,7 @@ fn what_is_lost_says_what_it_makes_unreliable() {
 }
 
 #[test]
-fn a_network_servers_completions_are_its_own() {
+fn a_network_servers_completions_are_attributed_to_it() {
     let mut m = sample::measurement();
     let mut server = ServerRecord::default();
     server.total.counts.completions = 1000;
@@ -108,7 +108,7 @@ fn a_network_servers_completions_are_its_own() {
 }
 
 #[test]
-fn unknown_vehicles_are_a_doubt_from_one_in_a_hundred_on() {
+fn unknown_delivery_paths_warn_from_1_percent() {
     let mut m = sample::measurement();
     let by = |vehicle, completions| DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None };
     m.vehicles = vec![by(DeliveryPath::Enter, 496), by(DeliveryPath::Unknown, 4)];
@@ -139,7 +139,7 @@ fn open_rings_are_reported_without_activity() {
 }
 
 #[test]
-fn what_ended_out_of_sight_is_estimated_by_the_interrupts_that_no_probe_saw() {
+fn unobserved_ends_are_estimated_by_the_unobserved_interrupts() {
     let mut m = sample::measurement();
     (m.ios, m.probe.completions_seen, m.probe.untracked) = (Some(12_000), Some(11_976), Some(24));
     m.interrupts = vec![
@@ -165,7 +165,7 @@ fn results_out_of_sight_are_a_doubt_from_one_in_a_hundred_on() {
 }
 
 #[test]
-fn interrupts_that_the_kernel_counted_and_the_probes_did_not_are_said_once() {
+fn interrupts_missed_by_the_probes_are_reported_once() {
     let mut m = sample::measurement();
     m.interrupts = vec![interrupt(0, 989, None), interrupt(0, 0, Some(10)), interrupt(0, 99_000, Some(100_000))];
     assert_eq!(doubts(&m), []);
@@ -179,9 +179,9 @@ fn interrupts_that_the_kernel_counted_and_the_probes_did_not_are_said_once() {
     assert!(text(&m, "interrupts_missed").ends_with("on CPU 1 that /proc/interrupts counted, and too few of 1 other"));
 }
 
-/// A short program beside others: the tick of a CPU that it hardly used, and a disk that ended others' I/O.
+/// A short program next to others: the tick of a CPU that it hardly used, and a disk that completed others' I/O.
 #[test]
-fn interrupts_that_change_no_figure_of_the_program_are_no_doubt() {
+fn interrupts_that_affect_no_metric_cause_no_warning() {
     let mut m = sample::measurement();
     let tick = Interrupt { vector: "LOC".into(), name: "local_timer".into(), ..interrupt(0, 1, Some(84)) };
     let others = Interrupt { credited: Some(0), on_watched: 1, ..interrupt(1, 1, Some(84)) };

@@ -103,7 +103,10 @@ impl FromStr for Setup {
                 (Flag::Cqsize, Some(n)) => match n.parse::<u32>() {
                     Ok(n) if n > 0 => setup.cq_entries = Some(n),
                     _ => {
-                        return Err(Refusal::new(format!("cqsize={n} is not a number of entries"), "write cqsize=4096"));
+                        return Err(Refusal::new(
+                            format!("cqsize={n} is not a number of entries"),
+                            "write cqsize=4096",
+                        ));
                     }
                 },
                 (Flag::Cqsize, None) => {
@@ -194,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_stands_in_the_order_of_the_flags_and_has_the_kernels_bits() {
+    fn the_table_has_the_order_of_the_flags_and_the_kernels_bits() {
         use linux_raw_sys::io_uring as sys;
         let bits = [
             sys::IORING_SETUP_COOP_TASKRUN,

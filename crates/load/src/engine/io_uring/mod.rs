@@ -332,7 +332,7 @@ impl Completions {
         loop {
             let flags = self.ring.sq_flags().load(Ordering::Relaxed);
             if self.look_enters || flags & (sys::IORING_SQ_TASKRUN | sys::IORING_SQ_CQ_OVERFLOW) != 0 {
-                self.clear(); // what has overflown needs room
+                self.clear(); // overflowed completions need space
                 self.get_events()?;
             }
             missing = missing.saturating_sub(self.take(out));

@@ -213,7 +213,7 @@ fn a_server_that_never_reads() {
 }
 
 #[test]
-fn nobody_accepts() {
+fn connections_that_are_not_accepted_are_given_up() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();

@@ -109,7 +109,7 @@ fn a_peer_that_does_not_read_blocks_no_other_and_gets_its_responses_later() {
 }
 
 #[test]
-fn who_sends_no_more_gets_the_answers_that_are_left_and_then_the_end() {
+fn a_half_closed_sender_gets_its_remaining_answers_and_the_end() {
     for ring in ["", "coop_taskrun", "defer_taskrun,single_issuer", "sqpoll"] {
         for zero_copy in [None, Some("1".parse().unwrap())] {
             let server = start(&ServerOptions { zero_copy, ..multishot(ring) }, "127.0.0.1:0");

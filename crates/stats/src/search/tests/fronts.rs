@@ -130,7 +130,7 @@ fn among_equals_no_member_of_a_front_is_claimed_to_be_better_in_95_of_100() {
 }
 
 #[test]
-fn what_was_removed_dominates_nobody() {
+fn a_removed_candidate_dominates_no_other() {
     for second in [None, Some(Better::More)] {
         let options = Options { max_blocks: 30, ..options(usize::MAX) };
         let mut search = match second {

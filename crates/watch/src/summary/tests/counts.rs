@@ -4,7 +4,7 @@ use super::*;
 use iotrail_path::division::ReapedStamps;
 
 #[test]
-fn the_first_followed_one_of_each_error_can_be_looked_for() {
+fn the_first_traced_request_of_each_error_is_identified() {
     let failed = |submitted, result| RequestTrace { result, ..trail(submitted) };
     let of = OpcodeCounts { errors: 9, errnos: vec![(14, 6), (11, 3)], ..opcode("read", 9, 9) };
     let trails = [failed(300, -14), failed(200, -14), trail(100)];
@@ -46,7 +46,7 @@ fn counts_are_the_probes_own() {
 }
 
 #[test]
-fn a_ring_with_a_thread_of_its_own() {
+fn a_ring_has_its_sqpoll_threads_values() {
     let polled = RingCounts { setup_flags: SQPOLL, ..counted(0, vec![opcode("read", 40, 39)], vec![]) };
     let seen = SeenRing {
         tgid: 7,
@@ -91,7 +91,7 @@ fn a_ring_with_a_thread_of_its_own() {
 }
 
 #[test]
-fn what_was_lost_on_the_way_is_said() {
+fn losses_are_reported() {
     let loss = FollowLoss { no_room: 2, ring_buffer_full: 3, ..FollowLoss::default() };
     let r = record(1, [], Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]);
     assert_eq!((r.total.followed.no_room, r.total.followed.ring_buffer_full), (2, 3));
@@ -99,7 +99,7 @@ fn what_was_lost_on_the_way_is_said() {
 }
 
 #[test]
-fn requests_of_contexts_are_counted_apart_and_in_all() {
+fn requests_of_contexts_are_counted_separately_and_in_total() {
     let direct = ContextCounts {
         context: 1,
         kind: ContextKind::Libaio,

@@ -20,7 +20,7 @@ fn batches_and_runs() {
 }
 
 #[test]
-fn runs_are_those_that_were_counted_and_not_what_multishot_completions_would_make_of_them() {
+fn runs_are_the_counted_ones_with_multishot_completions_too() {
     // One run of one item, which posted three completions.
     let one = |user_data| RequestTrace { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
     let mut counts = observed(vec![counted(0, vec![opcode("recv", 1, 3)], vec![])], vec![]);

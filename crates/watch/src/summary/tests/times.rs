@@ -72,7 +72,7 @@ fn delays_are_listed_by_delivery_path_and_detail() {
 }
 
 #[test]
-fn what_follows_a_first_completion_is_no_latency() {
+fn completions_after_the_first_have_no_latency() {
     let more = |opcode: &str, user_data, posted, more| RequestTrace {
         opcode: opcode.into(),
         user_data,
@@ -152,7 +152,7 @@ fn an_open_wakeup_request_is_excluded_from_mean_and_order() {
 }
 
 #[test]
-fn timeouts_beside_reads_are_waits_and_alone_they_are_not() {
+fn timeouts_are_waits_only_next_to_reads() {
     let timeouts = || (0..20).map(|i| RequestTrace { opcode: "timeout".into(), ..trail(1 + i * 50) });
     let ring = |of: Vec<OpcodeCounts>| observed(vec![counted(0, of, vec![])], vec![]);
     let counts = || opcode("timeout", 20, 20);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_in_another_page_only_where_it_must() {
+    fn a_list_continues_on_another_page_only_if_necessary() {
         assert_eq!([2, 3, 513, 514, 1024, 1025].map(lists_needed), [0, 1, 1, 2, 2, 3]);
         for pages in [1, 2, 3, 4, 512, 513, 514, 515, 1023, 1024, 1025, 1026, 5000] {
             assert_eq!(walked(pages), addresses(pages), "{pages} pages");

@@ -247,7 +247,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_a_controller_can_do() {
+    fn the_capabilities_of_a_controller_are_decoded() {
         // QEMU's: 2048 entries, contiguous, 7.5 s, NVM.
         let cap = Capabilities(0x0040_0020_0f01_07ff | 1 << 37);
         assert_eq!((cap.queue_entries(), cap.stride(), cap.least_page_shift()), (2048, 4, 12));

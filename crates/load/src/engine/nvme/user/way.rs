@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drive_or_another_s_is_refused_with_who_has_it() {
+    fn a_function_that_is_not_an_unused_drive_is_refused_with_its_user() {
         assert!(
             asked(None, true, "none").unwrap_err().starts_with("there is no PCI function 0000:00:04.0; name a drive")
         );
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_way_leads_it_says_what_would() {
+    fn an_inaccessible_drive_is_refused_with_the_remedy() {
         assert!(asked(Some(free()), false, "none").unwrap_err().contains("CAP_SYS_ADMIN"));
         let translated = refused(Function { iommu: iommu("DMA-FQ"), ..free() });
         assert!(translated.contains("through an IOMMU (its group is of type DMA-FQ); give it to vfio-pci"));
