@@ -1,11 +1,11 @@
 //! iotrail follows asynchronous I/O on Linux from submission to the moment the application has its result.
 //!
-//! This is the program itself, on top of the libraries below `crates/` (`docs/architecture.md`): what a command does.
+//! The program itself, on top of the libraries in `crates/` (`docs/architecture.md`): the work of each command.
 //!
 //! | module | responsible for |
 //! |---|---|
 //! | [`cli`] | one file per command: arguments → one call → one printer |
-//! | [`runner`] | a plan, measured, stored, shown: of all commands that measure |
+//! | [`runner`] | a plan, measured, stored, printed: for all commands that measure |
 
 pub mod cli;
 pub mod runner;

@@ -31,7 +31,7 @@ impl Stored {
         Self { path: path.map(Path::to_owned), opened: None, runs: BTreeMap::new() }
     }
 
-    /// Where something of it was asked for.
+    /// The store, if it was opened.
     pub fn opened(&self) -> Option<&Store> {
         self.opened.as_ref()
     }

@@ -1,4 +1,4 @@
-//! `iotrail man`: the manual pages, one for each command, made of the same definitions as the help.
+//! `iotrail man`: the manual pages, one per command, generated from the definitions of the help.
 
 mod machine;
 mod measure;
@@ -88,7 +88,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let text = text(name).ok_or_else(|| io::Error::other(format!("{name} has no text")))?;
     let title = name.to_uppercase();
     let source = concat!("iotrail ", env!("CARGO_PKG_VERSION"));
-    // Without a date: the same program gives the same pages. An empty word of its own is what the next ones stand after.
+    // Without a date: the same program gives the same pages. An empty word keeps the positions of the next ones.
     writeln!(out, ".TH {title} 1 \"\" \"{source}\" {MANUAL}")?;
     let man = Man::new(command.clone());
     man.render_name_section(&mut out)?;

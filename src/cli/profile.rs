@@ -54,7 +54,7 @@ enum Stacks {
 }
 
 impl ProfileArgs {
-    /// `None`: samples are not asked for.
+    /// `None`: samples are not requested.
     pub fn sampling(&self) -> Option<Sampling> {
         let clock = match self.profile_by {
             Pace::Time => Clock::Time,

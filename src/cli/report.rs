@@ -78,7 +78,7 @@ struct Named {
 }
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
-    // A page that is not writable is reported before it is made.
+    // An unwritable page is reported before it is created.
     let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
     if let (Some(number), None) = (fleet_record::number(&args.run), &args.against) {

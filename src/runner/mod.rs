@@ -1,4 +1,4 @@
-//! The runner of the commands that measure: a plan, measured, stored as it goes, read back, compared, shown.
+//! The runner of the commands that measure: a plan, measured, stored as it proceeds, read again, compared, printed.
 
 pub mod outline;
 pub mod printed;
@@ -94,7 +94,7 @@ pub struct Shown<'a> {
     pub full: bool,
 }
 
-/// Measures a plan from its start, and shows it. `None`: it was stopped, which has been said.
+/// Measures a plan from its start, and prints it. `None`: it was stopped, which has been reported.
 pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRecord>> {
     whole_or_rest(plan, Some(seed), how)
 }
@@ -185,7 +185,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         // Settings changed meanwhile by another program affect the measurement.
         settings.as_mut().map_or(Ok(()), |settings| settings.check())?;
         if cell.host.cpu_quota.is_some() {
-            // It is what was asked for.
+            // The quota was requested.
             measured.measurement.warnings.retain(|w| w.code != "throttled");
         }
         Ok(measured)

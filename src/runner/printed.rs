@@ -81,7 +81,7 @@ impl<'a> Printed<'a> {
     }
 }
 
-/// As `--json` prints it, within something else.
+/// As `--json` prints it, nested in another document.
 pub fn as_value(record: &RunRecord) -> Result<Value> {
     serde_json::to_value(Printed::of(record, &judge(record))?).map_err(not_json)
 }

@@ -33,7 +33,7 @@ pub struct Progress {
     budget: Option<Duration>,
     /// How far a search is.
     search: Option<String>,
-    /// Measurements of one block of a search; `None`: what each takes is not estimated, or has been corrected.
+    /// Measurements of one block of a search; `None`: their duration is not estimated, or has been corrected.
     to_correct: Option<usize>,
 }
 
@@ -132,7 +132,7 @@ impl Progress {
         }
     }
 
-    /// Says it, once a block is measured, where the estimate is off by more than a third. The corrected one takes its place.
+    /// Prints it after a block if the estimate is off by more than a third. The corrected estimate replaces it.
     fn correct(&mut self, spent: Duration, left: Duration, repeat: u32) {
         let Some((estimate, first)) = self.estimate.filter(|(_, first)| repeat > *first) else { return };
         if let Some(text) = corrected(estimate, spent, left) {

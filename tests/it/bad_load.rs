@@ -21,7 +21,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--file no/where --size 1m",
         "cannot create no/where: No such file or directory (os error 2); check that its directory exists",
     ),
-    ("--file f/x", "cannot look at f/x: Not a directory (os error 20); see that its folder exists"),
+    ("--file f/x", "cannot look at f/x: Not a directory (os error 20); check that its directory exists"),
     ("--file .", ". is a directory; name a file in it, with --size to have it made"),
     ("--file pipe", "pipe is neither a file nor a block device; name one with --file"),
     ("--file /dev/null", "/dev/null is neither a file nor a block device; name one with --file"),

@@ -130,7 +130,7 @@ pub fn of_figure(scope: &Scope, figure: &str) -> Option<Concern> {
     }
 }
 
-/// The call sites that most of it comes from, the largest share first. Stacks without a call site have their part of the whole.
+/// The call sites with the largest shares, descending. Stacks without a call site count in the total.
 pub fn top(stacks: &Stacks, concern: &Concern) -> Vec<CallSite> {
     let all: u64 = stacks.stacks.iter().map(|stack| concern.part(stack)).sum();
     let mut sites: BTreeMap<u32, u64> = BTreeMap::new();

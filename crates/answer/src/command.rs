@@ -45,7 +45,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The load of one measurement by itself. Conditions that the experiment had set on the host are not among its options.
+/// The load of one measurement by itself. The experiment's host conditions are not among its options.
 ///
 /// `None`: a network load whose server was not iotrail's.
 pub fn of_measurement(m: &Measurement) -> Option<String> {
@@ -59,7 +59,7 @@ pub fn of_measurement(m: &Measurement) -> Option<String> {
     Some(line.0)
 }
 
-/// The program by itself, or tried with the arm's settings.
+/// The program itself, or `try` with the arm's settings.
 fn of_program(program: &ProgramRecord) -> String {
     let begin = if program.settings.is_empty() { vec![] } else { vec!["iotrail".to_owned(), "try".into()] };
     let end = if program.settings.is_empty() { vec![] } else { vec!["--".to_owned()] };

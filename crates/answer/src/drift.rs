@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(texts(&[&[1000.0, 999.0, 998.0, 997.0, 996.0]]), [""; 0]);
         // One pair out of order does not prove a drift in five blocks.
         assert_eq!(texts(&[&[1000.0, 980.0, 950.0, 900.0, 930.0]]), [""; 0]);
-        // An interrupted run: its whole blocks count.
+        // An interrupted run: its complete blocks count.
         assert_eq!(texts(&[&falls, &falls_more[..3]]).len(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! The same experiment, run again and again: where its figures changed their level, by how much, and what else is another one since then.
+//! Repeated runs of one experiment: where its metrics changed their level, by how much, and what else changed since.
 //!
 //! A run is one point: the geometric mean of its repeats, without those that measured a load different from the requested one. The agreement of a run's
 //! repeats does not show how much runs differ, so levels are based only on runs.
@@ -77,7 +77,7 @@ pub struct RunAt {
     pub started_unix_s: u64,
     /// Kernel of its first measurement.
     pub kernel: String,
-    /// Version of iotrail that made it.
+    /// Version of iotrail that measured it.
     pub version: String,
 }
 
@@ -97,7 +97,7 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
-    /// Smallest detectable change if there is none, as a factor less 1. With this number of runs it is detected in 95 % of cases.
+    /// Smallest detectable change without one, as a factor less 1. With this number of runs it is detected in 95 % of cases.
     /// Null: too few runs, or there is a change.
     pub smallest_visible: Option<f64>,
 }

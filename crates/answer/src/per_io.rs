@@ -88,7 +88,7 @@ pub fn place(measurements: &[Measurement], is: impl Fn(Place) -> bool) -> Option
         ns += here as f64 * period;
         ios += m.ios?;
     }
-    // One sample if there is none: this many may have been missed.
+    // If none was sampled, one: this many may have been missed.
     let error = |period: f64| (samples.max(1) as f64).sqrt() * period / ios as f64;
     let period = measurements.first()?.cpu_samples.as_ref()?.period_ns? as f64;
     (ios > 0).then(|| Sampled { ns: ns / ios as f64, error_ns: error(period), samples })

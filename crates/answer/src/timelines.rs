@@ -6,12 +6,12 @@ use iotrail_stats::middle::median;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeline {
-    /// It was posted before the job asked for it: by an interrupt, at the exit of a system call for something else, or
+    /// It was posted before the job waited for it: by an interrupt, at the exit of a system call for something else, or
     /// during its submission.
     Before,
-    /// The call that asked for it ran task work and returned.
+    /// The call that waits for it ran task work and returned.
     Ready,
-    /// The call that asked for it slept.
+    /// The call that waits for it slept.
     Slept,
     /// A kernel thread posted it, or the path is unknown.
     Else,

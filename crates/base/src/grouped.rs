@@ -1,4 +1,4 @@
-//! Values by their keys: of few keys, which need have no order and no hash.
+//! Values by key, for few keys: without order and without a hash.
 
 /// Each key once, in the order in which they came first, with its values in theirs.
 pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {

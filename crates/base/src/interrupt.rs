@@ -18,7 +18,7 @@ static SENT: AtomicI32 = AtomicI32::new(0);
 static LAST: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
-    // Stores to atomics are all that is done here: nothing else is safe in a signal handler.
+    // Only stores to atomics: nothing else is safe in a signal handler.
     SIGNALLED.store(true, Ordering::Relaxed);
     // SAFETY: with SA_SIGINFO the kernel hands over a live structure, and the code is valid for every signal.
     if unsafe { (*info).si_code } <= 0 {
@@ -85,7 +85,7 @@ pub(crate) fn lower() {
 /// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP raise the returned flag instead of killing the process, the first time each. System calls
 /// that they hit are restarted where the kernel can.
 pub fn raise_flag() -> Result<&'static AtomicBool> {
-    // The handler is gone after one delivery, so that the second signal kills.
+    // The handler is removed after one delivery, so that the second signal kills.
     handle(ask_to_stop as *const () as libc::sighandler_t, libc::SA_RESETHAND)?;
     Ok(&STOP)
 }

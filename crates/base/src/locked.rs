@@ -29,7 +29,7 @@ pub fn lock(path: &Path) -> io::Result<Locked> {
             }
             Err(TryLockError::Error(e)) => return Err(e),
         }
-        // Who had it may have removed it in between.
+        // The previous owner may have removed it in between.
         if file.metadata()?.nlink() > 0 {
             return Ok(Locked::Ours(file));
         }

@@ -1,4 +1,4 @@
-//! Memory of a mapping of its own, unmapped when it is dropped.
+//! An owned memory mapping, unmapped on drop.
 
 use std::io;
 use std::os::fd::AsFd;

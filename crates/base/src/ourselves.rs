@@ -1,4 +1,4 @@
-//! iotrail, started by itself. With [`OPTION`] as its first argument it prints its outcome as JSON, on a line of its standard output, and
+//! iotrail started by iotrail. With [`OPTION`] as its first argument it prints its outcome as JSON, on a line of its standard output, and
 //! leaves its error to the process that started it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -28,7 +28,7 @@ pub fn is_asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == OPTION)
 }
 
-/// Prints it. If the other process is gone, this one is about to end.
+/// Prints it. If the other process has exited, this one is about to exit.
 pub fn report(status: Option<u8>, error: Option<Error>) {
     let line = serde_json::to_string(&Outcome { status, error }).unwrap_or_default();
     _ = writeln!(std::io::stdout(), "{line}");
@@ -65,7 +65,7 @@ pub fn error_in(printed: &[u8]) -> Option<Error> {
     outcomes.filter_map(|line| serde_json::from_slice::<Outcome>(line).ok()).find_map(|outcome| outcome.error)
 }
 
-/// How often `look` is called.
+/// Interval between calls of `look`.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs it to its end: its status, and the error that it reports. `line` takes each line of its standard error; a signal that `look` returns

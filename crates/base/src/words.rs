@@ -24,7 +24,7 @@ fn scaled(x: f64, step: f64, units: &[&str]) -> String {
         x /= step;
         i += 1;
     }
-    // Without a unit it is a count, and whole.
+    // A value without a unit is a count, printed as an integer.
     let number = if i == 0 && x.fract() == 0.0 { format!("{x:.0}") } else { three_digits(x) };
     if units[i].is_empty() { number } else { format!("{number} {}", units[i]) }
 }

@@ -111,7 +111,7 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
     }
     let is_whole = node.has_store() && !node.left_behind;
     let file = is_whole.then(|| submitted.at_hand(store.path(), &node.inbox, node.task)).transpose()?;
-    // Whatever fails fails before anything of it is here: it is taken in again.
+    // A failure occurs before any of its data is here: it is collected again.
     let outline = file.as_deref().map(last_run).transpose()?.flatten();
     let run = match file.filter(|_| outline.is_some()) {
         Some(file) => store.take_in(&file)?.into_iter().next_back(),
@@ -144,7 +144,7 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
 }
 
-/// Whether it made all measurements that it can: by its own store, even if its process could not report it any more.
+/// Whether it made all measurements that it can: by its own store, even if its process could not report that.
 fn is_done(record: &RunRecord, status: Option<i32>) -> bool {
     let is_status = status.is_none_or(|status| status == 0 || status == i32::from(NOT_LEFT));
     is_status && record.finished_unix_s.is_some() && record.corruption.is_none()

@@ -143,7 +143,7 @@ pub struct Work<'a> {
     pub within: Option<PathBuf>,
     /// Where.
     pub wanted: Wanted,
-    /// It has a server on a node of its own.
+    /// It has a server on a separate node.
     pub served: Option<Served>,
 }
 

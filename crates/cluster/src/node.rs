@@ -21,7 +21,7 @@ use super::submitted::Submitted;
 pub enum NodePlace {
     Waiting,
     Running,
-    /// It was lost, and may come back; or a job with more priority has its node.
+    /// It was lost and may return; or a job with a higher priority has its node.
     Requeued,
     /// Its job has ended; results may be on their way.
     Ended(Ending),
@@ -156,7 +156,7 @@ impl Node {
                 && detail(self.job).is_ok_and(|d| d.restarts > 0));
         let said = if is_back_in_queue { Some(self.is_requeued(context)) } else { self.why(reason) };
         if self.at == NodePlace::Requeued && self.are_idle(context) && reason == "BeginTime" {
-            // Refused, it begins when Slurm wants it to.
+            // If Slurm refuses this, the job starts when Slurm schedules it.
             _ = control::start_now(self.job);
         }
         if let Some(why) = self.given_up(context)
@@ -184,7 +184,7 @@ impl Node {
         Some(format!("waits: {reason}"))
     }
 
-    /// Its node was lost, or a job with more priority has taken it.
+    /// Its node was lost, or a job with a higher priority has preempted it.
     fn is_requeued(&mut self, context: &Context<'_>) -> String {
         self.requeued += 1;
         self.carrier = None;

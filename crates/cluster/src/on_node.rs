@@ -91,7 +91,7 @@ struct End {
     said: Option<String>,
     /// That is an error of iotrail, not that it was stopped or killed.
     has_reason: bool,
-    /// The server's node, or its step, is gone.
+    /// The server's node, or its step, has ended.
     is_lost: bool,
 }
 

@@ -69,7 +69,7 @@ impl Submitted {
         let folder = folder(store, self.job);
         let kept = fs::create_dir_all(&folder).and_then(|()| {
             let text = serde_json::to_vec(self).map_err(std::io::Error::other)?;
-            // It is written once for each job, and read whole whenever this is killed.
+            // Written once per job and renamed, so that it is complete even if this process is killed.
             let part = folder.join(format!("{PLAN}.part"));
             fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });

@@ -27,7 +27,7 @@ pub struct Budget {
     pub whole: Duration,
     /// Measurements per block of the confirmation, and the number of them with probes.
     pub fresh: (u32, u32),
-    /// The time of the search, known when it begins.
+    /// The time of the search, known at its start.
     pub search: Option<Duration>,
 }
 

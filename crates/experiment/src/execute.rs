@@ -37,7 +37,7 @@ pub enum Outcome {
 /// Progress events for display.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// A measurement begins; `done` of `planned` are complete, including those before a resume.
+    /// A measurement starts; `done` of `planned` are complete, including those before a resume.
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// A disturbed measurement is repeated.
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },

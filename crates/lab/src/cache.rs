@@ -38,7 +38,7 @@ impl Cache {
         &self.root
     }
 
-    /// Where the entry is, if it is there.
+    /// Path of the entry, if it exists.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         let path = self.root.join(name);
         path.exists().then_some(path)

@@ -23,7 +23,7 @@ pub struct Drive {
 /// Handling of written data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
-    /// It is gone, and reads give zeros; each request is done so long after it came, by an interrupt of its own.
+    /// Written data is discarded, and reads give zeros; each request completes after this time, by its own interrupt.
     Discard { latency: Duration },
     /// It can be read back, until the guest ends.
     Keep,
@@ -115,7 +115,7 @@ pub fn file(folder: &Path, number: usize) -> std::path::PathBuf {
 }
 
 impl Drive {
-    /// QEMU's options. Each drive has a port of its own, so that it can be unplugged.
+    /// QEMU's options. Each drive has its own port, so that it can be unplugged.
     pub fn options(&self, number: usize, folder: &Path) -> Vec<OsString> {
         let mut image = match self.data {
             Data::Discard { latency } => format!(

@@ -24,7 +24,7 @@ pub const PORTS: [&str; 4] = ["iotrail.stdin", "iotrail.stdout", "iotrail.stderr
 /// The kernel announces ports one by one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Processes that outlive the command may write for so long.
+/// Time for which processes that outlive the command may write.
 const GRACE: Duration = Duration::from_secs(2);
 
 const BUFFER: usize = 64 << 10;
@@ -133,7 +133,7 @@ fn spawn(order: &Order) -> io::Result<Child> {
     command.args(args).current_dir(&order.working_folder).env_clear().envs(order.environment.iter().cloned());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     limits::give_back(&mut command);
-    // A process group of its own, for signals.
+    // Its own process group, for signals.
     command.process_group(0).spawn()
 }
 

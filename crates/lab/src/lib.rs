@@ -119,7 +119,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
     match asked.root {
         None => std::os::unix::fs::symlink(program, link).map_err(files)?,
-        // Nothing of this machine's is there.
+        // The guest has no file of this machine.
         Some(root) => std::fs::copy(&root.program, link).map(drop).map_err(files)?,
     }
     order(asked.command, !asked.drives.is_empty(), asked.root.is_some())?.write(&at(SHARED)).map_err(files)?;

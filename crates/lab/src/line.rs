@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A message of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromGuest {
-    /// It is up, and the command begins.
+    /// The guest is up, and the command starts.
     Hello,
     /// The command has ended, so, and this is how much it has written.
     End { status: u8, stdout_bytes: u64, stderr_bytes: u64 },

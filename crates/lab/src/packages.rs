@@ -19,7 +19,7 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Older lists are read again if the newest is requested.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// apt with directories of its own, for packages of one processor.
+/// apt with its own directories, for packages of one processor.
 pub struct Packages<'a> {
     cache: &'a Cache,
     arch: Arch,

@@ -206,7 +206,7 @@ fn interrupted(when: &str) -> Error {
     Error::disturbed(format!("the lab was interrupted: {when}"), "what was stored is kept")
 }
 
-/// A machine that has gone is noticed elsewhere.
+/// An exited machine is detected elsewhere.
 fn say(machine: &Machine, line: FromHost) {
     (&machine.ports.control).write_all(line.to_string().as_bytes()).unwrap_or(());
 }

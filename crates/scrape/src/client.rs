@@ -53,7 +53,7 @@ enum RequestHead {
 }
 
 impl Client {
-    /// `None`: it has gone again.
+    /// `None`: it has disconnected.
     pub fn new(stream: TcpStream, now: Instant) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         Some(Self { stream, since: now, deadline: now + ASKING, state: State::Asking(vec![]), refused: false })

@@ -203,7 +203,7 @@ impl Answering {
                     self.paused_until = Some(now + PAUSE);
                     return;
                 }
-                // The other side had gone again.
+                // The other side had disconnected.
                 Err(_) => {}
             }
         }

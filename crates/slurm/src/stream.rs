@@ -105,7 +105,7 @@ pub const FETCH: &str = "iotrail-fetch";
 pub enum Place<'a> {
     /// Next to a running task; for a job of two nodes, on the first.
     Beside { job: u64, paired: bool },
-    /// In a small job of its own on this node, with options that decide its queue.
+    /// In a separate small job on this node, with options that decide its queue.
     /// `minutes`: its limit.
     On { node: &'a str, queue: &'a [String], minutes: u32 },
 }

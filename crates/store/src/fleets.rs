@@ -13,7 +13,7 @@ use iotrail_schema::fleet_record::{FleetNode, FleetRecord, SCHEMA};
 const FLEETS: &str = "SELECT fleet, name, experiment, started_unix_s, finished_unix_s, command, plan FROM fleets";
 
 impl Store {
-    /// Stores a fleet with the machines that it has so far; returns its number. `record.fleet` is not looked at.
+    /// Stores a fleet with its present machines; returns its number. `record.fleet` is ignored.
     pub fn begin_fleet(&mut self, record: &FleetRecord) -> Result<i64> {
         let stored = (|| {
             let tx = self.db.transaction()?;

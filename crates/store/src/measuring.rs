@@ -1,4 +1,4 @@
-//! Who measures a run, for as long as it does: one process at a time.
+//! The process that measures a run, as long as it does: one at a time.
 
 use std::ffi::OsString;
 use std::fs::File;

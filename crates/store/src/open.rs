@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Opens a store that is there; `None` if it isn't.
+    /// Opens an existing store; `None` if it does not exist.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Store {
             }
             FileKind::Ours { version } if version == VERSION => {}
             found => {
-                // Looked at again under the write lock: another process may have done it in the meantime.
+                // Checked again under the write lock: another process may have done it in the meantime.
                 let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
                 match (found, schema::look(&tx).map_err(fail)?) {
                     (_, FileKind::Ours { version }) if version >= VERSION => {}

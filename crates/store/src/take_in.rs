@@ -1,4 +1,4 @@
-//! Runs of another store, taken into this one: of a machine that is gone after its command.
+//! Copies runs of another store into this one: of a machine that ends with its command.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ impl Store {
         copied.map(|()| runs).map_err(|e| explain(&self.path, e))
     }
 
-    /// Does the work while the store `from` is there as the database `other`.
+    /// Does the work while the store `from` is attached as the database `other`.
     fn beside<T>(&mut self, from: &Path, work: impl FnOnce(&mut Connection) -> T) -> Result<T> {
         let fail = |e| explain(from, e);
         self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;

@@ -391,7 +391,7 @@ fn runs_of_another_store_get_numbers_of_this_one() {
         store.db.query_row(&sql, [], |r| r.get::<_, i64>(0)).unwrap()
     };
     assert_eq!((count("measurements"), count("histograms"), count("losses")), (2, 2, 8));
-    // Taken in again, they are other runs; a store that is not there has none.
+    // Copied again, they are separate runs; a missing store has none.
     assert_eq!(store.take_in(&from).unwrap(), [first + 3, first + 4]);
     // A single measurement is recognised again.
     assert_eq!(store.take_in_run(&from, begun_there).unwrap(), Some(first + 1));

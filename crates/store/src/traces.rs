@@ -1,4 +1,4 @@
-//! Traces: a row as one begins, its record when it ends, and checkpoints in a file next to the store meanwhile.
+//! Traces: a row from the start, the record at the end, and checkpoints in a file next to the store meanwhile.
 //!
 //! Checkpoints are not in the store: a commit waits for the disk, which may be the disk that the traced program uses.
 
@@ -63,7 +63,7 @@ impl Tracing {
     }
 }
 
-/// Where a trace keeps its last checkpoint, for a thread of its own: a write waits for a disk that the traced program uses.
+/// The file of a trace's last checkpoint, written by a separate thread: a write waits for a disk that the traced program uses.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
     /// The locked file of the trace.

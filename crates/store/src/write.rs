@@ -14,7 +14,7 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_stats::histogram;
 
 impl Store {
-    /// Stores a run before its first measurement; returns its number. `record.run` is not looked at.
+    /// Stores a run before its first measurement; returns its number. `record.run` is ignored.
     pub fn begin(&mut self, record: &RunRecord, plan_key: &str) -> Result<i64> {
         insert_run(&mut self.db, "experiment", record, plan_key, None).map_err(|e| explain(&self.path, e))
     }
@@ -28,7 +28,7 @@ impl Store {
         tx.commit().map_err(fail)
     }
 
-    /// The same in place of one that is there.
+    /// The same, replacing an existing one.
     pub fn replace(
         &mut self,
         run: i64,
@@ -46,7 +46,7 @@ impl Store {
         tx.commit().map_err(fail)
     }
 
-    /// Stores one measurement that belongs to no experiment, as a finished run of its own; returns the run's number.
+    /// Stores one measurement outside experiments as a separate finished run; returns the run's number.
     pub fn save_single(&mut self, m: &Measurement, latency: &Histogram<u64>) -> Result<i64> {
         let record = RunRecord::single(m);
         insert_run(&mut self.db, "single", &record, "", Some((m, latency))).map_err(|e| explain(&self.path, e))
@@ -107,7 +107,7 @@ fn insert_run(
     single: Option<(&Measurement, &Histogram<u64>)>,
 ) -> rusqlite::Result<i64> {
     let tx = db.transaction()?;
-    // The cells have rows of their own.
+    // The cells have their own rows.
     let head = RunRecord { cells: Vec::new(), ..record.clone() };
     tx.execute(
         "INSERT INTO runs (kind, experiment, started_unix_s, finished_unix_s, seed, repeats, plan_key, record)

@@ -235,7 +235,7 @@ fn receive_call(listener: &OwnedFd) -> std::result::Result<libc::seccomp_notif, 
     }
 }
 
-/// A received call: changed, let on. `None`: its thread is gone.
+/// A received call: changed and continued. `None`: its thread has exited.
 fn answer(listener: &OwnedFd, call: libc::seccomp_notif, change: Change) -> Option<Ring> {
     let still_there = || {
         // SAFETY: a live number that the kernel reads.
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
     }
 
-    /// Not a test: what [`an_unsupervised_program_gets_no_eintr`] starts.
+    /// Not a test: the program that [`an_unsupervised_program_gets_no_eintr`] starts.
     #[test]
     fn child_that_is_interrupted() {
         extern "C" fn nothing(_: libc::c_int) {}

@@ -68,7 +68,7 @@ pub fn granted(entries: u32, params: &Params) -> io::Result<OwnedFd> {
     }
 }
 
-/// So long the kernel is waited for while it frees a ring.
+/// Maximum wait while the kernel frees a ring.
 const FREED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Closes the ring, and waits until the kernel has freed its memory: it does so some time after the close, and lets go of the

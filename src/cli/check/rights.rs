@@ -90,7 +90,7 @@ fn memlock(p: &Privileges) -> Item {
     }
 }
 
-/// `needed`: with all probes loaded; `None`: the kernel could not be asked.
+/// `needed`: with all probes loaded; `None`: unknown.
 pub(super) fn open_files(limit: Option<u64>, needed: Option<u64>) -> Item {
     let (id, name) = ("privileges.open_files", "open files");
     match (limit, needed) {

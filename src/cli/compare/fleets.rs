@@ -33,7 +33,7 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
                 in_common += 1;
                 notes.extend(left_over.into_iter().map(|text| format!("{}: {text}", node.node)));
             }
-            // Nothing of this machine can be compared; of others it can.
+            // This machine has nothing to compare; others have.
             Err(e) if e.kind == error::Kind::Input => notes.push(format!("{}: {}", node.node, e.what)),
             Err(e) => return Err(e),
         }
@@ -66,7 +66,7 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     let sides = of_sides(&earlier, &later, &mut stored, &args.metric, args.equivalent_within)?;
     let mut record = stored.run(now)?;
     record.equivalent_within = Some(args.equivalent_within);
-    // The first arm measured again says what that arm says.
+    // The first arm measured again repeats the result of that arm.
     let is_own = |c: &Comparison| c.at.get(ARM).and_then(|arm| arm.as_str()) != Some(CONTROL);
     let [a, b] = fleets.map(id);
     let of_fleets = |c: Comparison| Comparison { a: a.clone(), b: b.clone(), ..c };
@@ -75,7 +75,7 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     Ok((brought, sides.left_over))
 }
 
-/// Figures of a program's own: what was measured for them is not the metric that is compared.
+/// A program's own metrics: their values are not the compared metric.
 fn own_figures(base: &FleetRecord, other: &FleetRecord) -> Option<String> {
     let plan: serde_json::Value = serde_json::from_str(&other.plan).ok()?;
     let text = plan.get("experiment")?.as_str()?;

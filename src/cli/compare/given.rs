@@ -237,7 +237,7 @@ impl Input {
         }
     }
 
-    /// The places of the cells that have the fixed values; the control arm only where it is asked for.
+    /// Positions of the cells with the fixed values; the control arm only if requested.
     fn selected(&self) -> Result<Vec<usize>> {
         let mut cells: Vec<usize> = (0..self.all.len()).filter(|i| !self.all[*i].repeats.is_empty()).collect();
         if !self.fixed.iter().any(|(name, _)| name == ARM) {

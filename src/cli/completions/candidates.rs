@@ -1,5 +1,5 @@
 //! Candidates for an experiment, a run or a cell in an incomplete command line: `iotrail __complete WORD…`, which the scripts of
-//! the shells call. One candidate a line, a tab, what it is. It makes no store, brings none to this version, and says nothing of errors: a shell
+//! the shells call. One candidate per line, a tab, its description. It creates no store, migrates none to this version, and prints no errors: a shell
 //! is in the middle of a line.
 
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ const ASKED: &str = "__complete";
 /// Runs that are listed, the newest first.
 const RUNS: usize = 50;
 
-/// The candidates, where they are asked for; the last word is the one that is being written.
+/// The candidates, if requested; the last word is incomplete.
 pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<String> {
     (arguments.nth(1)? == ASKED).then(|| {
         let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();

@@ -18,7 +18,7 @@ pub struct FetchArgs {
     cache: CacheArgs,
 }
 
-/// Prints the release that is there now.
+/// Prints the downloaded release.
 pub fn run(args: &FetchArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
     let kernel = kernel::fetch_asked(&args.version, args.arch.arch(), &cache, &tell)?;

@@ -9,7 +9,7 @@ pub struct Page {
     pub see_also: &'static [&'static str],
 }
 
-/// A term, and what is said of it.
+/// A term and its description.
 pub type Entry = (&'static str, &'static str);
 
 pub const ANSWERED: Entry = ("0", "There is an answer, which may be to keep the current configuration.");

@@ -112,7 +112,7 @@ fn referenced_pages_exist() {
     });
 }
 
-/// Each `iotrail …` of a document: in a line of its own within a block, or between backquotes.
+/// Each `iotrail …` in a document: on its own line within a block, or between backquotes.
 fn command_lines(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;

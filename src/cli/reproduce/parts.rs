@@ -49,7 +49,7 @@ struct Planned {
 }
 
 impl Options<'_> {
-    /// The last finished run of each part, of the form that was asked for.
+    /// The last finished run of each part, of the requested form.
     pub fn stored(&self, store: &Store) -> Result<Run> {
         let list = store.list()?;
         let mut ran = Vec::new();
@@ -159,7 +159,7 @@ pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
     Some(format!("it needs {what}{} is not there{instead}", file.display()))
 }
 
-/// The command that judges again: what is stored, if anything is.
+/// The command that judges the stored results again.
 pub fn again(args: &ReproduceArgs, study: &str, has_runs: bool) -> String {
     let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only.join(",")) };
     let stored = if has_runs { " --stored" } else { "" };

@@ -9,7 +9,7 @@ use iotrail_stats::bootstrap::{Median, MergedQuantile, alone};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     pub value: f64,
-    /// 95 % interval; `None`: of one repeat, or of a metric that is 0 at times.
+    /// 95 % interval; `None`: one repeat, or a metric that is sometimes 0.
     pub interval: Option<[f64; 2]>,
 }
 

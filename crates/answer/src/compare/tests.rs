@@ -103,7 +103,7 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
     assert_eq!(c.reasons, ["b, 2 of 6 measurements: something was"]);
     assert!(c.ratio.is_some_and(|r| (r - 1.5).abs() < 0.01));
-    // Noise is never that. Pairs are left out by what was seen of the machine, while enough are left.
+    // Noise is never a reason. Pairs are left out by the observed state of the machine, while enough remain.
     (b[1].warnings, b[3].warnings) = (warned("steal"), warned("steal"));
     b[3].thrown_away = 2;
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);

@@ -1,11 +1,11 @@
-//! The verdicts of comparisons that were made together.
+//! The joint verdicts of several comparisons.
 
 use crate::figure::Metric;
 use iotrail_base::words::percent;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_stats::holm;
 
-/// Verdicts of comparisons that were made together: those of one metric share their chance of a false difference (Holm).
+/// Joint verdicts: the comparisons of one metric share their false-positive rate (Holm).
 pub fn together(all: &mut [Comparison], within: f64) {
     let mut metrics: Vec<Metric> = all.iter().filter_map(|c| c.metric.parse().ok()).collect();
     metrics.sort_unstable();

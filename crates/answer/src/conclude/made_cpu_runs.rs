@@ -1,4 +1,4 @@
-//! Runs made by hand whose question is CPU time, and what has to be said of them.
+//! Synthetic runs whose question is CPU time, and their expected conclusions.
 
 use serde_json::json;
 
@@ -80,7 +80,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
             "CPU time per I/O: 2 s 1.00 ms at rate 1000; 1 ms 50.0 µs at rate 1000; none 10.0 µs at rate 1000.",
         ]
     );
-    // A thread whose time could not be read is one all the same, and what the repeats do not show is not said.
+    // A thread with an unreadable time counts too, and effects that the repeats do not show are not reported.
     let hidden = |m: &mut Measurement| m.cpu.sqpoll_ns = None;
     r.cells[0].measurements.open().iter_mut().for_each(hidden);
     r.comparisons = compare::of_run(&r, &|_, _| None);
@@ -127,7 +127,7 @@ fn the_cost_of_a_punt_is_the_additional_time_of_forced_ones() {
             "CPU time per I/O in workers: as it is 0 ns for cached read; forced 3.00 µs for cached read.",
         ]
     );
-    // Where software runs the instructions, what was counted is left.
+    // On an emulated machine only the counts remain.
     r.cells.iter_mut().flat_map(|c| c.measurements.open()).for_each(|m| m.host.virtualisation = Some("qemu".into()));
     r.comparisons.clear();
     assert_eq!(

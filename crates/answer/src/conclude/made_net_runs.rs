@@ -1,4 +1,4 @@
-//! Runs over the network made by hand, and what has to be said of them.
+//! Synthetic runs over the network, and their expected conclusions.
 
 use serde_json::json;
 

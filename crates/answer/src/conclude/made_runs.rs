@@ -1,4 +1,4 @@
-//! Runs made by hand, and what has to be said of them.
+//! Synthetic runs, and their expected conclusions.
 
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ impl History {
         each.filter(|(_, c)| all || c.is_latest).collect()
     }
 
-    /// The worst of the latest changes; otherwise that there is none, and among how many series.
+    /// The worst of the latest changes; otherwise the statement that there is none, with the number of series.
     pub fn answer(&self) -> String {
         let size = |c: &Change| c.ratio.ln().abs();
         let latest = self.shown(false).into_iter();
@@ -102,7 +102,7 @@ impl History {
     }
 }
 
-/// Differences in the first run of the new level, of changes that begin with the same run.
+/// Differences in the first run of the new level, of changes that start with the same run.
 pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
     let disturbed = |c: &Change| {
         let (before, since) = (c.disturbed_before, c.disturbed_since);

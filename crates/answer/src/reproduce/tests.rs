@@ -1,4 +1,4 @@
-//! Judging, of made figures.
+//! Judges synthetic figures.
 
 use iotrail_schema::run_record::{ARM, CellRecord};
 use iotrail_testing::sample;

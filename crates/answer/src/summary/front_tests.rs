@@ -158,7 +158,7 @@ fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
         "{}",
         h.answer
     );
-    // What there is breaks it, and what keeps it costs something.
+    // The current configuration breaks the constraint, and meeting it has a cost.
     let h = limited(&[[0.8, 1.0], [1.5, 0.5]], [2, 0, 2]);
     assert!(h.answer.starts_with("c1 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: "), "{}", h.answer);
     assert!(h.answer.ends_with(" than c0") && h.answer.contains(" fewer IOPS"), "{}", h.answer);

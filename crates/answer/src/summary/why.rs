@@ -98,7 +98,7 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
     Some((format!("{range} of its completions were delivered {}{before}", by(vehicle)), None))
 }
 
-/// `; with default, by the device's interrupt and in io_uring_enter`: what delivered most in each situation.
+/// `; with default, by the device's interrupt and in io_uring_enter`: the main delivery path in each situation.
 fn before<'a>(base: &str, situations: impl Iterator<Item = &'a Shares>) -> String {
     let mut seen: Vec<String> = Vec::new();
     for shares in situations {

@@ -163,12 +163,12 @@ fn missed(m: &Counts<'_>) -> Option<Warning> {
 /// The code of the warning that the probes traced something other than the load.
 pub const NOT_SEEN: &str = "load_not_seen";
 
-/// Whether the probes saw so few of a load's completions, which all produce events, that their counts belong to something else.
+/// Whether the probes observed so few of a load's completions, which all produce events, that their counts belong to a different load.
 pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
     probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
 }
 
-/// Estimated number of completions that ended in interrupts missed by the probes: as many per interrupt as in those that were seen.
+/// Estimated number of completions that ended in interrupts missed by the probes: as many per interrupt as in the observed ones.
 fn unseen(m: &Counts<'_>) -> Option<String> {
     let own = || m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
     let credited: u64 = own().filter_map(|i| i.credited).sum();

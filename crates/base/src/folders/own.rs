@@ -188,7 +188,7 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().filter_map(name).rev().collect()
 }
 
-/// Whatever it is, a link too, and only to look at.
+/// Opens any kind of file, a link too, only for fstat(2).
 fn open_at(folder: &File, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())

@@ -23,7 +23,7 @@ impl Folder {
         loop {
             let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
             let lock = File::open(folder.path())?;
-            // Another run may have seen it before it was locked, and taken it for one that was left.
+            // Another run may have found it before it was locked, and treated it as left behind.
             if try_lock(&lock) && lock.metadata()?.nlink() > 0 {
                 return Ok(Folder { folder, _lock: lock });
             }

@@ -89,7 +89,7 @@ impl Folder {
         if let Some(before) = &before {
             std::fs::rename(&to, before).map_err(failed)?;
         }
-        // From here on it has to be taken back.
+        // From here on a failure has to undo it.
         self.put.push((to.clone(), before));
         // If another file appeared meanwhile, or the file system does not support this rename, the file is not replaced.
         match renameat_with(CWD, made, CWD, &to, RenameFlags::NOREPLACE) {
@@ -104,7 +104,7 @@ impl Folder {
         }
     }
 
-    /// All of it is there.
+    /// The directory is complete.
     pub fn finish(mut self) {
         self.made.clear();
         self.put.clear();

@@ -118,7 +118,7 @@ impl Reserved {
     pub fn new(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         let place = place(path, existing, option)?;
         if let Place::File = place {
-            // Gone again with this line.
+            // Removed again with this line.
             beside(path).map_err(|e| cannot_make(path, option, e))?;
         }
         Ok(Self { path: path.to_owned(), existing, option, place })

@@ -37,7 +37,7 @@ pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
     let what = format!("cannot create {}", shown(path));
     let number = os_error(&e);
     let remedy = remedy(path, option, number);
-    // Without the name that it would have had before it was whole.
+    // Without the temporary name of the incomplete file.
     let e = number.map_or(e, io::Error::from_raw_os_error);
     match number {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => {

@@ -108,7 +108,7 @@ fn ended(status: i32, said: &str) -> Ended {
     Ended { node: "n1".into(), status, said, has_reason: true, restarts: 0 }
 }
 
-/// Stopped or killed: the run has no reason of its own.
+/// Stopped or killed: the run reports no reason.
 fn without_reason(status: i32, said: &str) -> Ended {
     Ended { has_reason: false, ..ended(status, said) }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `served` | the server's main loop: prints seconds, measures one sender at a time |
 //! | `span` | one measured span of a server: its counts and the probes around it |
-//! | `ends` | both ends on this machine: a server started, in a network of its own, and a sender |
+//! | `ends` | both ends on this machine: a server started in its own network namespace, and a sender |
 //! | `second` | the server on another node of a Slurm job |
 //! | `loaded` | a sender's run against a server, with the server's part if available |
 

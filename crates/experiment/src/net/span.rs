@@ -137,7 +137,7 @@ impl<'a> Span<'a> {
         requests.make_room(watch, self.server.look().since(&self.began).1.counts.completions)
     }
 
-    /// `whole`: the sender has ended the span, and nothing is under way.
+    /// `whole`: the sender has ended the span, and no request is in flight.
     pub fn end(mut self, probes: &mut Probes<'_>, whole: bool, resident_before_bytes: Option<u64>) -> Result<Measured> {
         let rested = whole && self.server.settle(REST);
         let look = self.server.look();

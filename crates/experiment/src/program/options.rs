@@ -107,7 +107,7 @@ pub struct ProgramOptions {
     pub server: Option<Server>,
     /// If iotrail is stopped or killed, the program continues with its existing rings.
     pub leave_running: bool,
-    /// Its rings are set up by the supervisor. Without it, nothing is changed and no ring is seen, which measures the supervisor's cost.
+    /// The supervisor sets up its rings. Without it, nothing is changed and no ring is observed, which measures the supervisor's cost.
     pub supervised: bool,
     /// The flags of its rings, if known and unchanged: then it needs no supervisor.
     pub known_flags: Option<Vec<String>>,

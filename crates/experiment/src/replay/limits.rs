@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const FAST_NS: u64 = 20_000;
 /// Shares of fast requests that differ by more are not of the same page cache.
 const FAST_APART: f64 = 0.1;
-/// A share of the threads' time off the CPU, outside of recorded calls, from which on something else was waited for.
+/// Share of the threads' time off the CPU outside recorded calls, from which other waits are reported.
 const IDLE: f64 = 0.1;
 
 pub(super) fn of(

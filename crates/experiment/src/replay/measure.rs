@@ -179,7 +179,7 @@ fn engine(arm: &Arm) -> &'static str {
     }
 }
 
-/// How the arm's completions can be seen.
+/// How the arm's completions can be observed.
 fn seen(arm: &Arm) -> Seen {
     match arm.options.interface {
         Interface::IoUring if arm.program.is_synchronous() => Seen::OwnCalls,

@@ -56,7 +56,7 @@ static __noinline int number_others(__u64 address, struct ring_info *info)
 }
 
 /* A number for the new ring or context at this address; the rest of `info` is set here. `made`: it was created just now,
- * and what had the address before is gone. Else two threads may meet it at once: who comes second takes the number of the first.
+ * and what had the address before is gone. Otherwise two threads may find it concurrently: the second one takes the number of the first.
  */
 static __always_inline __u32 number_new(__u64 address, struct ring_info *info, bool made)
 {
