@@ -231,7 +231,7 @@ fn drained(cluster: &mut Cluster) {
     let first = fleet(&ended);
     whole(cluster, &first, "n1");
     assert_eq!((&node(&first, "n2")["state"], &node(&first, "n2")["run"]), (&Value::from("waiting"), &Value::Null));
-    assert!(ended.stderr.contains("may lie there still: Slurm has it drained: disk"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("may still be there: Slurm has it drained: disk"), "{}", ended.stderr);
     assert_eq!(n2("RESUME").status, 0);
     let ended = attached(cluster, &job);
     assert_eq!(ended.status, 0, "{}", ended.stderr);

@@ -28,7 +28,7 @@ fn wrong_use() -> End {
         ("--cpus 4 --sockets 3", "4 CPUs cannot be in 3 sockets; give --sockets a divisor of --cpus"),
         ("--memory 1m", "1 MiB of memory is not enough to boot"),
         ("--nvme queue=1", "there is no 'queue'"),
-        ("--nvme queues=0", "one of them with an interrupt at least"),
+        ("--nvme queues=0", "at least one of them with an interrupt"),
         ("--nvme data=keep,latency=1ms", "only a drive that discards its data"),
         ("--nvme poll=1 --nvme poll=2", "the drives ask for different numbers of polled queues (1 and 2)"),
         ("--kernel ./vmlinux", "its modules are unknown; name lib/modules/RELEASE with --modules"),

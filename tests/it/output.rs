@@ -266,7 +266,7 @@ fn limited() -> End {
     ] {
         let script = format!("ulimit -f 1; exec \"$0\" {args}");
         let ended = run(&mut place.command("sh".as_ref(), ["-c", &script, crate::tool::BINARY]));
-        assert_refused(&ended, 3, &format!("{what}; raise the limit of file sizes (ulimit -f), or name *"));
+        assert_refused(&ended, 3, &format!("{what}; raise the file size limit (ulimit -f), or name *"));
     }
     let left: Vec<_> = place.contents().into_keys().collect();
     let whole = ["m.json", "s.db", "man"].map(|name| place.join(name));

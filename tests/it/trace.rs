@@ -32,7 +32,7 @@ fn one_subject() -> End {
         refused(
             &["-p", "1"],
             2,
-            "process 1 (*) is the ancestor of all processes of this machine; to watch everyone use -a; *",
+            "process 1 (*) is the ancestor of all processes of this machine; trace all processes with -a*",
         );
     }
     refused(&["-a", "--until", "command"], 2, "*");
@@ -74,7 +74,7 @@ fn no_process() -> End {
     kill(child.id(), libc::SIGINT);
     end(child).ok();
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
-        let line = "process 2 (kthreadd) is a thread of the kernel: *; name the program whose requests it serves, *";
+        let line = "process 2 (kthreadd) is a kernel thread: *; name the program whose requests it serves, *";
         refused(&["-p", "2"], 2, line);
     }
     End::Passed

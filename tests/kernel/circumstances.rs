@@ -219,7 +219,7 @@ fn traced() -> Result<(), Failed> {
         Ok(warnings.into_iter().find(|w| w.code == "cpu_quota"))
     };
     let of_group = trace(&format!("echo $$ >{}/cgroup.procs &&", group.0.display()))?.ok_or("no warning")?;
-    assert!(of_group.text.contains(&format!("{} (0.2 CPUs) kept its threads", group.0.display())), "{of_group:?}");
+    assert!(of_group.text.contains(&format!("{} (0.2 CPUs) throttled its threads", group.0.display())), "{of_group:?}");
     assert!(trace("")?.is_none_or(|other| !other.text.contains(&*group.0.to_string_lossy())));
     Ok(())
 }

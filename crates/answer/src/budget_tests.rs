@@ -28,7 +28,7 @@ fn limits_are_read_with_their_units_and_sections() {
 #[test]
 fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
     let why = |text: &str| parse(text).unwrap_err();
-    assert!(why("errors = 0").contains("errors is in no section"));
+    assert!(why("errors = 0").contains("errors is outside a section"));
     assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is not a limit"));
     assert!(why("[budget]\nerrors = { at_most = 1, at_lest = 0 }").contains("unknown key at_lest"));
     assert!(why("[budget]\nerrors = { at_least = 2, at_most = 1 }").contains("at_least is above at_most"));

@@ -467,7 +467,7 @@ mod tests {
             let said = said.unwrap();
             assert_eq!(status, NOT_LEFT);
             assert!(said.starts_with("its results cannot be copied ("), "{said}");
-            assert!(said.ends_with(&format!("; they lie there as {}", kept.display())), "{said}");
+            assert!(said.ends_with(&format!("; they stay there as {}", kept.display())), "{said}");
             remove(&folder).unwrap();
             assert!(kept.exists());
         }

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(format_list(&[5, 0, 1, 2]), "0-2,5");
         assert_eq!(format_list(&[]), "");
         for bad in ["x", "1-", "-1", "0,,1", "0-4294967295", "1 2"] {
-            assert!(parse_list(bad).unwrap_err().contains("no CPU number"), "{bad}");
+            assert!(parse_list(bad).unwrap_err().contains("not a CPU number"), "{bad}");
         }
         assert_eq!(parse_list("3-1").unwrap_err(), "'3-1' runs backwards: write 1-3");
     }

@@ -199,7 +199,7 @@ mod tests {
         let new = (6, 18, 0);
         let why = |c: Circumstances, errno| c.ring(errno).why;
         let off = Seccomp::Off;
-        assert!(why(with(new, Some(2), !0, off), libc::EPERM).contains("is 2: nobody"));
+        assert!(why(with(new, Some(2), !0, off), libc::EPERM).contains("is 2: no process"));
         assert!(why(with(new, Some(1), 0, off), libc::EPERM).contains("is 1: only its group"));
         assert!(with(new, Some(1), 0, off).ring(libc::EPERM).restore.contains("join the group 7"));
         let mut nobody = with(new, Some(1), 0, off);

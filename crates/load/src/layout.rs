@@ -222,6 +222,6 @@ mod tests {
         }
         let _first = named(&mut options).unwrap();
         let e = named(&mut options).err().unwrap();
-        assert!(e.to_string().contains("x.partial is there"), "{e}");
+        assert!(e.to_string().contains("x.partial exists"), "{e}");
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     fn a_subject_that_cannot_be_traced_is_refused() {
         assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
         let first = said(&[], &[1], false);
-        assert!(first.contains("is the ancestor of all") && first.contains("to watch everyone use -a"), "{first}");
+        assert!(first.contains("is the ancestor of all") && first.contains("trace all processes with -a"), "{first}");
         let us = std::process::id();
         assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
         // Tests run in their own threads.

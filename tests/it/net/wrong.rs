@@ -23,10 +23,10 @@ fn addresses() -> End {
     for (status, said, command) in [
         (3, "cannot listen at", format!("net serve {} --engine epoll --control none", server.address)),
         (3, "cannot listen at", format!("net serve 127.0.0.1:0 --engine epoll --control {}", server.control)),
-        (2, "is no address", "net serve 127.0.0.1 --engine epoll".into()),
-        (2, "is no address", "net load here".into()),
+        (2, "is not an address", "net serve 127.0.0.1 --engine epoll".into()),
+        (2, "is not an address", "net load here".into()),
         (2, "names no socket", "net load unix:".into()),
-        (2, "no port for the control connection", "net load 127.0.0.1:65535".into()),
+        (2, "for the control connection", "net load 127.0.0.1:65535".into()),
         (3, "cannot listen at unix:/no/such/folder/s", "net serve unix:/no/such/folder/s --engine epoll".into()),
     ] {
         let ended = run(&mut place.tool(command.split(' ')));

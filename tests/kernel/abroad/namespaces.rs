@@ -237,7 +237,10 @@ fn first_process() -> Result<(), Failed> {
         let out = Command::new(TOOL).args([verb, "-p", "1"]).output()?;
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{said}");
-        assert!(said.contains("is the ancestor of all processes of this machine; to watch everyone use -a"), "{said}");
+        assert!(
+            said.contains("is the ancestor of all processes of this machine; trace all processes with -a"),
+            "{said}"
+        );
     }
     // sh does not exec its first command, because a second follows.
     let script = format!("{TOOL} trace --json -d 300ms -p 1; true");

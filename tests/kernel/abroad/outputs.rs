@@ -244,7 +244,7 @@ fn limited() -> Result<(), Failed> {
     let load = format!("{TOOL} bench --rw nop --count 20000 --warmup 0 --trace off");
     let out = traced(&format!("--record rec -- {load}"))?;
     assert_eq!(out.status.code(), Some(3), "{}", said(&out));
-    let line = "cannot write rec: File too large (os error 27); raise the limit of file sizes (ulimit -f)";
+    let line = "cannot write rec: File too large (os error 27); raise the file size limit (ulimit -f)";
     assert!(said(&out).contains(line), "{}", said(&out));
     assert_eq!(fs::metadata(place.path().join("rec"))?.len(), 128 * 512);
     let told = Command::new(TOOL).args(["explain", "rec"]).current_dir(place.path()).output()?;

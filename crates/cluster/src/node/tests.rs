@@ -46,7 +46,7 @@ fn results_on_a_drained_node_are_fetched_later() {
         let mut node = node(&dir);
         let said = node.step(Some(&job(State::Ended(ending), "")), &context).unwrap();
         assert_eq!((node.at, node.left_behind), (NodePlace::Over(ending), lies), "{said}");
-        assert_eq!(said.ends_with("may lie there still: Slurm has it drained: the disk"), lies, "{said}");
+        assert_eq!(said.ends_with("may still be there: Slurm has it drained: the disk"), lies, "{said}");
     }
 }
 
@@ -99,7 +99,7 @@ fn without_the_program_the_advice_is_of_how_it_gets_there() {
     let of = |program: &Program| why_it_did_not_begin(127, program).unwrap();
     assert!(of(&Program::Installed("/usr/bin/iotrail".into())).contains("--ship brings it"));
     assert!(of(&Program::At("/shared/iotrail".into())).contains("--shared"));
-    assert!(of(&Program::Comes).starts_with("nobody brought iotrail there within 10 minutes of its start"));
+    assert!(of(&Program::Comes).starts_with("iotrail did not arrive there within 10 minutes of its start"));
     assert_eq!(why_it_did_not_begin(1, &Program::Comes), None, "it ran");
 }
 

@@ -86,7 +86,9 @@ fn a_random_read_job_is_mapped_completely() {
         )
     );
     assert_eq!(got.unmapped, []);
-    assert!(got.notes.iter().any(|n| n.starts_with("fio sets COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN unasked")));
+    assert!(
+        got.notes.iter().any(|n| n.starts_with("fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN"))
+    );
 }
 
 #[test]

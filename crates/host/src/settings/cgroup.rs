@@ -211,7 +211,7 @@ mod tests {
         // A container's root is none.
         let t = v2("memory\n").file("sys/fs/cgroup/cgroup.type", "domain\n");
         let e = refusal(&roots(&t), quota(1.0)).unwrap().to_string();
-        assert!(e.contains("no cgroup above this process's gives the CPU controller"), "{e}");
+        assert!(e.contains("no ancestor cgroup of this process delegates the CPU controller"), "{e}");
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         let says = |t: &Tree| refusal(&roots(t), quota(0.5)).unwrap().to_string();
         assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/../other\n");
-        assert!(says(&t).contains("is to be seen here"));
+        assert!(says(&t).contains("is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/\n");
         assert!(says(&t).contains("no CPU bandwidth control"));
         // The container's own cgroup, mounted as the top.

@@ -200,11 +200,11 @@ mod tests {
         for (bad, says) in [
             ("irq-affinity = ''", "names at least one"),
             ("irq-affinity = '3-1'", "runs backwards"),
-            ("irq-affinity = -1", "no CPU number"),
+            ("irq-affinity = -1", "not a CPU number"),
             ("irq-affinity = true", "a list of CPUs such as"),
-            ("cpu-quota = 0", "a quota of 0 CPUs cannot be"),
-            ("cpu-quota = nan", "a quota of NaN CPUs cannot be"),
-            ("cpu-quota = 9e9", "cannot be"),
+            ("cpu-quota = 0", "a quota of 0 CPUs is impossible"),
+            ("cpu-quota = nan", "a quota of NaN CPUs is impossible"),
+            ("cpu-quota = 9e9", "is impossible"),
             ("nr-requests = -1", "invalid value"),
             ("io-poll = 1", "invalid type"),
         ] {

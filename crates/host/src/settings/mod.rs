@@ -343,11 +343,11 @@ mod tests {
         assert_eq!((e.kind, settings.check().unwrap_err().kind), (Kind::Disturbed, Kind::Disturbed));
         // The next cell cannot be set either.
         let e = settings.set(&conditions(""), Some(&target("vda"))).unwrap_err();
-        assert!(e.to_string().contains("changed by somebody else since it was set to none"), "{e}");
+        assert!(e.to_string().contains("changed by another program since it was set to none"), "{e}");
         assert_eq!(e.kind, Kind::Disturbed);
         let left = settings.restore().unwrap();
         assert_eq!(left.len(), 1, "{left:?}");
-        assert!(left[0].contains("is kyber now, changed by somebody else since it was set to none"), "{left:?}");
+        assert!(left[0].contains("is kyber now, changed by another program since it was set to none"), "{left:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "kyber");
         drop(settings);
         let e = Settings::open_in(roots(&t)).unwrap_err().to_string();

@@ -291,6 +291,6 @@ mod tests {
         assert_eq!(std::fs::read(&kernel.vmlinux).unwrap(), b"\x7fELF");
         std::fs::write(&file, b"#!/bin/sh").unwrap();
         let e = ready(&asked, Arch::host(), &cache, &|_| ()).unwrap_err();
-        assert_eq!((e.exit_status(), e.to_string().contains("is no kernel that can be booted")), (2, true));
+        assert_eq!((e.exit_status(), e.to_string().contains("is not a bootable kernel")), (2, true));
     }
 }
