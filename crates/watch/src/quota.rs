@@ -62,8 +62,8 @@ mod tests {
         let said = warning(380_000_000, Path::new("/sys/fs/cgroup/cpu/a"), Some(0.5));
         assert_eq!(
             said.text,
-            "the CPU quota of the control group /sys/fs/cgroup/cpu/a (0.5 CPUs) kept its threads off their CPUs for 380 ms, summed over \
-             CPUs: that lies in the times of their requests"
+            "the CPU quota of the cgroup /sys/fs/cgroup/cpu/a (0.5 CPUs) throttled its threads for 380 ms, summed over CPUs: the times of their \
+             requests include this"
         );
         assert!(Quotas::default().warning().is_none());
     }
