@@ -30,7 +30,7 @@ fn no_permission() -> End {
     for (options, what) in [
         ("--file closed", "open closed"),
         ("--file closed --rw randwrite --allow-write", "open closed"),
-        ("--file folder/new --size 1m", "make folder/new"),
+        ("--file folder/new --size 1m", "create folder/new"),
     ] {
         let args = format!("bench --trace off --count 8 {options}");
         let ended = run(confine::unprivileged(&mut place.command(&copy, args.split(' '))));

@@ -85,8 +85,8 @@ fn changed_since() -> End {
         ended.stdout,
         format!(
             "{}: restored to 1 (it was set to 0)\n\
-             {}: is 128 now, changed by somebody else since it was set to 64; it is left alone; \
-             `iotrail restore --force` puts back 256\n\
+             {}: is 128 now, changed by another program since it was set to 64; it is not modified; \
+             `iotrail restore --force` restores 256\n\
              1 of 2 changes are not restored yet; {} records them, and removing it keeps the current settings\n",
             b.display(),
             a.display(),

@@ -38,7 +38,7 @@ pub fn explain(path: &Path, e: rusqlite::Error) -> Error {
         // SQLite keeps no EFBIG.
         Some(ErrorCode::SystemIoFailure) if getrlimit(Resource::Fsize).current.is_some() => Error::machine(
             format!("cannot use the store {shown}"),
-            "raise the limit of file sizes (ulimit -f), or name another file with --store",
+            "raise the file size limit (ulimit -f), or name another file with --store",
         )
         .because(e),
         _ => Error::machine(format!("cannot use the store {shown}"), "name another file with --store").because(e),

@@ -25,7 +25,7 @@ fn addresses() -> End {
         (3, "cannot listen at", format!("net serve 127.0.0.1:0 --engine epoll --control {}", server.control)),
         (2, "is not an address", "net serve 127.0.0.1 --engine epoll".into()),
         (2, "is not an address", "net load here".into()),
-        (2, "names no socket", "net load unix:".into()),
+        (2, "has no socket path", "net load unix:".into()),
         (2, "for the control connection", "net load 127.0.0.1:65535".into()),
         (3, "cannot listen at unix:/no/such/folder/s", "net serve unix:/no/such/folder/s --engine epoll".into()),
     ] {
