@@ -97,7 +97,7 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
-    /// Smallest detectable change without one, as a factor less 1. With this number of runs it is detected in 95 % of cases.
+    /// Smallest detectable change, as a factor less 1. With this number of runs it is detected in 95 % of cases.
     /// Null: too few runs, or there is a change.
     pub smallest_visible: Option<f64>,
 }
@@ -352,7 +352,7 @@ mod tests {
             gathered(few.chain(level(6, 5, "6.18.2", 500.0).map(|run| of(run, "fio job.fio")))).history("try", 0.01);
         assert_eq!(
             few.answer(),
-            "try: too few runs to detect a change: 5 of 10 runs (1 to 10) in the longest series, and at least 6 are needed"
+            "try: too few runs to detect a change: 5 of 10 runs (1 to 10) in the longest series; at least 6 are needed"
         );
     }
 

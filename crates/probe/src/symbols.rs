@@ -108,7 +108,7 @@ mod tests {
                         ffffffff82000000 D some_data\nffffffff82000008 D __irq_regs\nffffffff81389990 T task_work_add\t[mod]\n";
 
     #[test]
-    fn looks_up_by_address_and_name() {
+    fn a_symbol_is_found_by_address_and_by_name() {
         let s = Symbols::parse(TEXT).unwrap();
         assert_eq!(s.function(0xffffffff81000e35), Some("asm_sysvec_reschedule_ipi"));
         // A return address at the next function's first byte still belongs to the caller.

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn few_and_equal_values_have_none() {
+    fn few_or_equal_values_have_no_change() {
         assert_eq!(changes(&[], 1), []);
         assert_eq!(changes(&[1.0, 2.0, 3.0, 9.0, 9.0], 1), []);
         assert_eq!(changes(&[2.0; 40], 1), []);

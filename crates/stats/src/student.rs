@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_mean_is_the_tables() {
+    fn the_interval_of_a_mean_matches_the_table() {
         // R: t.test(c(1, 2, 3, 6))$conf.int.
         let [lo, hi] = interval_of_mean(&[1.0, 2.0, 3.0, 6.0]).unwrap();
         assert!((lo + 0.437_1).abs() < 1e-3 && (hi - 6.437_1).abs() < 1e-3, "{lo} {hi}");

@@ -259,7 +259,7 @@ mod tests {
             let made = make(&open.join("ours"), "name another");
             assert_eq!(made.is_err(), refused, "{mode:o}");
             if let Err(e) = made {
-                let end = "open: other users may write to it and replace its files; name another";
+                let end = "open: other users may write to it and replace its files; remove it if no program needs it, or name another";
                 assert!(e.to_string().ends_with(end), "{e}");
             }
         }

@@ -39,7 +39,7 @@ fn delivery(passages: &[Passage]) -> [u64; 4] {
 }
 
 #[test]
-fn one_order_from_end_to_end() {
+fn a_fixed_order_is_kept_from_end_to_end() {
     assert_eq!(numbers(&ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]])), [0, 0, 0, 0, 0]);
     assert_eq!(order(&ring(0, &[[0, 0, 0]]), true), None);
 }
