@@ -1,7 +1,7 @@
 //! Buffers that the kernel could not use: EFAULT.
 
-use super::results::{OF_BUFFERS, errno};
-use super::{Check, Matter, RULE, RestsOn, Rule};
+use super::results::OF_BUFFERS;
+use super::{Check, Matter, RULE, RestsOn, Rule, errno};
 use iotrail_base::words::{count, list, percent};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{INDEXED, MAYBE_INDEXED, is};

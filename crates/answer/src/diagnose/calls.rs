@@ -354,7 +354,7 @@ fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let most = NEARLY_ALL * r.completions as f64;
     let of = |o: &&OpcodeRecord| match o.opcode.as_str() {
         "poll" | "poll_add" => inlined as f64 >= most && o.more == 0,
-        "timeout" => super::results::errno(o, &["ETIME"]) as f64 >= NEARLY_ALL * o.completions as f64,
+        "timeout" => super::errno(o, &["ETIME"]) as f64 >= NEARLY_ALL * o.completions as f64,
         _ => false,
     };
     let o = r.opcodes.iter().filter(of).max_by_key(|o| o.completions)?;

@@ -1,7 +1,7 @@
 //! Requests that failed, and the meaning of their errno.
 
-use super::results::{OF_BUFFERS, errno, is_storage, writes_to_storage};
-use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
+use super::results::{OF_BUFFERS, is_storage, writes_to_storage};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, errno};
 use crate::delivered::has;
 use iotrail_base::words::{bytes, count, list, percent, plural};
 use iotrail_schema::account::Role;

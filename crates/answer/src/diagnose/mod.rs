@@ -347,6 +347,11 @@ fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Findi
     Some(f)
 }
 
+/// Completions of this opcode that ended with one of these errors.
+fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
+    o.errnos.iter().filter(|e| names.contains(&e.errno.as_str())).map(|e| e.count).sum()
+}
+
 /// The time in which the ring was in use, in seconds; if it was not counted, the traced time, so that a
 /// rate over it is a lower bound. `None`: no time passed.
 fn ring_seconds(t: &TraceRecord, r: &RingRecord) -> Option<f64> {

@@ -29,7 +29,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if !has(&r.flags, "iopoll") {
         return None;
     }
-    let refused: u64 = r.opcodes.iter().map(|o| super::results::errno(o, &["EOPNOTSUPP"])).sum();
+    let refused: u64 = r.opcodes.iter().map(|o| super::errno(o, &["EOPNOTSUPP"])).sum();
     // The kernel refuses each of these requests in the same way, so that fewer suffice.
     if refused.min(r.completions) < ENOUGH_EVENTS && r.completions < ENOUGH {
         return None;

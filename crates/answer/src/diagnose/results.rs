@@ -1,6 +1,6 @@
 //! Facts in the completions themselves: a full queue, no buffer, an error.
 
-use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule, errno};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, list, percent, plural, span};
 use iotrail_schema::file::Kind;
@@ -13,11 +13,6 @@ const COSTS: f64 = 0.01;
 
 /// Errors of a buffer, which have their own finding (`buffers`).
 pub const OF_BUFFERS: &str = "EFAULT";
-
-/// Completions of this opcode that ended with one of these errors.
-pub fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
-    o.errnos.iter().filter(|e| names.contains(&e.errno.as_str())).map(|e| e.count).sum()
-}
 
 pub const CQ_OVERFLOW: Rule = Rule {
     code: "cq_overflow",

@@ -1,8 +1,8 @@
 //! Requests that go to io-wq worker threads, their causes, and the number of workers.
 
 use super::blocked::waited_behind;
+use super::errno;
 use super::reasons::is_of_storage;
-use super::results::errno;
 use super::{Check, RULE, RestsOn, Rule, of_stages};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{bytes as words_bytes, count, percent, plural, span, three_digits};
