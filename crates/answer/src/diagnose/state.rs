@@ -338,7 +338,9 @@ const STARVED_NS: u64 = 1_000_000_000;
 
 /// A thread waits for completions of requests that were never submitted.
 fn starved(t: &TraceRecord) -> Option<Finding> {
-    let least = |r: &RingState| (r.starved_ns >= STARVED_NS).then_some(r.starved_ns as f64);
+    let has_messages = t.rings.iter().flat_map(|r| &r.opcodes).any(|o| o.messages > 0 || o.opcode == "msg_ring");
+    let is_starved = |r: &RingState| r.starved_ns >= STARVED_NS && is_alone(t, Some(r.tgid)) && !has_messages;
+    let least = |r: &RingState| is_starved(r).then_some(r.starved_ns as f64);
     worst(t, 0.0, least, |r, ns| {
         let text = format!(
             "io_uring_enter(2) waited for {} for {} at the end of the trace, and no request was in flight: the wait cannot end",
@@ -353,6 +355,12 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
         let f = Finding { remedy: NOT_SUBMITTED.into(), ..f };
         bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
     })
+}
+
+/// No other thread of the process can submit what a thread waits for. `None`: the only traced process.
+fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
+    let all_listed = t.account.as_ref().is_some_and(|account| account.more_threads == 0);
+    all_listed && t.own_threads().filter(|thread| tgid.is_none_or(|tgid| thread.tgid == tgid)).count() == 1
 }
 
 const NOT_SUBMITTED: &str = "wait for no more completions than requests were submitted: if io_uring_get_sqe returns NULL, the SQ is full, and the request \
@@ -372,6 +380,7 @@ fn starved_aio(t: &TraceRecord) -> Option<Finding> {
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(waits);
     let longest_ns = rows().filter_map(|row| row.longest_ns).max().or_else(|| rows().map(|row| row.ns).max())?;
     if requests == 0
+        || !is_alone(t, None)
         || requests != completed
         || call.seen.is_some()
         || call.count <= returned

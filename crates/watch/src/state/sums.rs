@@ -15,6 +15,9 @@ pub(crate) const DEFER_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_DEFE
 const COOP_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_COOP_TASKRUN;
 const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
 const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
+/// A wait with an argument, which may be a time limit.
+const EXT_ARG: u64 = linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG as u64;
+const EXT_ARG_REG: u64 = linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG_REG as u64;
 
 /// Maximum number of listed threads.
 const THREADS: usize = 16;
@@ -81,10 +84,11 @@ impl<'s> Users<'s> {
         !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
     }
 
-    /// All sleep in io_uring_enter(2) for more completions than the CQ has: the longest sleep, and how many it waits for.
+    /// All sleep in io_uring_enter(2) for more completions than the CQ has, without a time limit: the longest sleep, and how many it waits for.
     pub fn starved(&self, ring: &Ring) -> Option<(u64, u64)> {
         let wanted = |t: &Thread| t.arguments[2].min(ring.cq_entries.into());
-        let starves = |t: &Thread| t.asleep && waits(t) && wanted(t) > ring.unreaped.into();
+        let is_limited = |t: &Thread| t.arguments[3] & (EXT_ARG | EXT_ARG_REG) != 0;
+        let starves = |t: &Thread| t.asleep && waits(t) && !is_limited(t) && wanted(t) > ring.unreaped.into();
         let all = self.0.iter().copied().all(starves);
         self.0.iter().filter(|_| all).filter_map(|t| Some((t.asleep_ns?, wanted(t)))).max()
     }

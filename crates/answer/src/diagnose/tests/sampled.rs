@@ -1,6 +1,7 @@
 //! What few followed requests may stand for.
 
 use super::*;
+use iotrail_schema::account::{Account, ThreadAccount};
 use serde_json::Value;
 
 /// Counts of which a rule takes a share, or which are a habit, wherever they are in a trace.
@@ -116,13 +117,23 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
 
 #[test]
 fn a_ring_whose_thread_waits_with_nothing_in_flight_hangs() {
-    let with = |ns| {
-        with_ring_state(|ring| {
+    let with_threads = |ns, threads: u32| {
+        let mut t = with_ring_state(|ring| {
             ring.starved_ns = ns;
             ring.starved_for = 36;
-        })
+        });
+        let tgid = t.state.as_ref().unwrap().rings[0].tgid;
+        let thread = |tid| ThreadAccount { tid, tgid, ..ThreadAccount::default() };
+        let threads = (0..threads).map(|n| thread(tgid + n)).collect();
+        t.account = Some(Account { threads, more_threads: 0, requests: None, iowait: None });
+        t
     };
+    let with = |ns| with_threads(ns, 1);
     let f = only(&with(3_500_000_000), "no_progress");
+    assert_eq!(codes(&with_threads(3_500_000_000, 2)), Vec::<String>::new(), "the other thread may submit later");
+    let mut woken = with(3_500_000_000);
+    woken.rings[0].opcodes[0].messages = 1;
+    assert_eq!(codes(&woken), Vec::<String>::new(), "another ring may send a message");
     assert!(f.text.starts_with("io_uring_enter(2) waited for 36 completions for 3.50 s"), "{}", f.text);
     assert!(f.remedy.contains("io_uring_get_sqe returns NULL"));
     assert_eq!(codes(&with(300_000_000)), Vec::<String>::new());
