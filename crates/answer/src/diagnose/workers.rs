@@ -20,12 +20,12 @@ pub const PUNTED: Rule = Rule {
     code: "punted",
     about: "5 % of an opcode's requests, 50 or more, went to io-wq, each counted once; one finding per opcode and cause",
     rests_on: RestsOn::Requests,
-    checks: &[Check::Each(punted)],
+    checks: &[Check::Each(punted_requests)],
     ..RULE
 };
 
 /// Requests handed to io-wq: one finding per opcode and cause.
-fn punted(t: &TraceRecord) -> Vec<Finding> {
+fn punted_requests(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
     opcodes.retain(|o| !is_refused_polling(t, o));
@@ -207,8 +207,10 @@ fn wait_for_durability(t: &TraceRecord) -> bool {
     use Reason::*;
     let synced: u64 = t.total.opcodes.iter().filter(|o| is(&o.opcode, SYNCS)).map(handed).sum();
     let durable = worker_ns(t, |r| matches!(r, DeviceFlush | Writeback | JournalCommit | MetadataIo));
+    let flushed = worker_ns(t, |r| *r == DeviceFlush);
     let blocked = worker_ns(t, |r| !matches!(r, IowqIdle | Woken | Preempted));
-    synced == 0 && durable > 0 && durable * 2 >= blocked
+    // A write that allocates blocks waits for the journal too, but flushes nothing.
+    synced == 0 && flushed > 0 && durable * 2 >= blocked
 }
 
 const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
@@ -360,9 +362,11 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
         "{most} io-wq workers at one time on {cpus} CPUs{others}. They contend for the CPUs, for locks of the file and with the \
          threads that submit"
     );
+    let why = punted_requests(t).into_iter().map(|f| f.remedy).find(|remedy| !remedy.is_empty());
+    let keep_out = why.map(|why| format!("keep the requests out of io-wq: {why}; or ")).unwrap_or_default();
     let remedy = format!(
-        "limit them with IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest), \
-         starting at {cpus}; or keep the requests out of io-wq, as under `punted`"
+        "{keep_out}limit the workers with IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest), \
+         starting at {cpus}"
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);

@@ -513,6 +513,11 @@ fn workers_that_wait_for_a_device_at_the_same_time_are_not_too_many() {
 fn writes_that_wait_for_their_own_sync_have_the_advice_to_sync_once() {
     let mut t = iowq_queue();
     t.account.as_mut().unwrap().threads.push(worker(100, Reason::JournalCommit));
+    assert!(
+        !only(&t, "iowq_queue").remedy.contains("O_DSYNC"),
+        "a write that allocates blocks waits for the journal too"
+    );
+    t.account.as_mut().unwrap().threads.push(worker(101, Reason::DeviceFlush));
     assert!(only(&t, "iowq_queue").remedy.contains("O_DSYNC"));
     let several = IowqRecord { workers: 8, most_at_once: Some(8), completions: 3_000, cpu_ns: None };
     (t.total.iowq, t.total.files) = (several, vec![on("ext4")]);
