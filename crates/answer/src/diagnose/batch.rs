@@ -1,7 +1,7 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
 use super::calls::{cpu, cpu_share};
-use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, of_stages, ring_seconds};
+use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, inlined, of_stages, ring_seconds};
 use crate::delivered::has;
 use iotrail_base::words::{bytes, count, percent, three_digits};
 use iotrail_schema::account::RequestStage;
@@ -91,8 +91,7 @@ pub const ONE_PER_ENTER: Rule = Rule {
 fn over_rings(t: &TraceRecord) -> Option<Finding> {
     let single = |r: &RingRecord| {
         let calls = Calls::of(t, r)?;
-        let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum();
-        let at_once = inlined as f64 >= AT_ONCE * r.completions as f64;
+        let at_once = inlined(r) >= AT_ONCE;
         let single = calls.are_single(1, 0.0) && calls.in_flight <= ALONE && calls.per_s < ENTERS_COST_PER_S;
         (single && at_once).then_some(calls)
     };
@@ -191,8 +190,7 @@ fn mean_bytes(r: &RingRecord) -> Option<u64> {
 /// The same if there is nothing else to submit: one call per request, as with plain system calls.
 fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
-    let inlined: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum();
-    let at_once = inlined as f64 / r.completions.max(1) as f64;
+    let at_once = inlined(r);
     if !calls.are_single(ENOUGH, ENTERS_COST_PER_S) || calls.in_flight > ALONE || at_once < AT_ONCE {
         return None;
     }

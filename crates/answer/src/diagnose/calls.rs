@@ -3,7 +3,6 @@
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, span, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
-use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
@@ -350,10 +349,9 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
 /// The same with the requests of a ring: polls of a descriptor that stays ready, and timeouts that expire at once.
 fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let seconds = super::ring_seconds(t, r)?;
-    let inlined = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline).map(|v| v.completions).sum::<u64>();
     let most = NEARLY_ALL * r.completions as f64;
     let of = |o: &&OpcodeRecord| match o.opcode.as_str() {
-        "poll" | "poll_add" => inlined as f64 >= most && o.more == 0,
+        "poll" | "poll_add" => super::inlined(r) >= NEARLY_ALL && o.more == 0,
         "timeout" => super::errno(o, &["ETIME"]) as f64 >= NEARLY_ALL * o.completions as f64,
         _ => false,
     };
@@ -414,23 +412,23 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         let is_partial = ended.partial as f64 >= MOST * ended.time_limit as f64;
         let per_s = ended.time_limit as f64 / (t.total.elapsed_ns.max(1) as f64 / 1e9);
         let is_busy = per_s >= TIME_LIMITS_PER_S;
-        let (what, remedy) = match is_partial {
-            _ if !is_partial && is_busy => (
+        let (what, remedy) = match () {
+            () if is_partial => (
+                "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
+                "wait for one completion (min_complete 1), or for no more than are in flight",
+            ),
+            () if is_busy => (
                 "no completion was posted in that time. Each takes a sleep, a timer and a wake-up",
                 "wait without a time limit, or until the program's next timer: a completion ends the wait, and an eventfd that a request of the ring \
                  reads, or IORING_OP_MSG_RING, ends it for other work",
             ),
-            _ if !is_partial && registers_eventfd(t) => (
+            () if registers_eventfd(t) => (
                 "no completion was posted in that time",
                 "a write to an eventfd that is registered with IORING_REGISTER_EVENTFD does not end the wait: the kernel writes to that eventfd, and \
                  nothing reads it for the ring. To wake the thread, read another eventfd with a request of the ring (IORING_OP_READ, \
                  IORING_OP_POLL_ADD), or send IORING_OP_MSG_RING",
             ),
-            true => (
-                "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
-                "wait for one completion (min_complete 1), or for no more than are in flight",
-            ),
-            false => (
+            () => (
                 "no completion was posted in that time",
                 "an idle program is normal; otherwise check the requests in flight (`state` of --json), and wait without a time limit: a completion ends \
                  the wait",

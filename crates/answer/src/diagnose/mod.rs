@@ -33,6 +33,7 @@ use crate::callsites;
 pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Measurement, StageRecord};
 use iotrail_schema::syscall::{self, Wait};
@@ -345,6 +346,12 @@ fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Findi
         f.text += &format!(". It applies to {rings} of {} rings, and most to this one", t.rings.len());
     }
     Some(f)
+}
+
+/// The share of a ring's completions that were posted while their requests were submitted.
+fn inlined(r: &RingRecord) -> f64 {
+    let all = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline);
+    all.map(|v| v.completions).sum::<u64>() as f64 / r.completions.max(1) as f64
 }
 
 /// Completions of this opcode that ended with one of these errors.

@@ -350,7 +350,8 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     // Workers that wait for the device at the same time are what io-wq is for.
     let overlapped = worker_ns(t, |r| is_of_storage(r) && *r != Reason::RwSemaphore);
     let locks = worker_ns(t, |r| matches!(r, Reason::RwSemaphore | Reason::Mutex)) as f64;
-    let contended = locks + waited_for_each_other(t).map_or(0.0, |(ns, _)| ns);
+    let waited = waited_for_each_other(t);
+    let contended = locks + waited.map_or(0.0, |(ns, _)| ns);
     if overlapped as f64 > contended && most < FAR_TOO_MANY_PER_CPU * cpus {
         return None;
     }
@@ -370,7 +371,7 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("workers_at_once", most as f64), ("workers", t.total.iowq.workers as f64), ("cpus", cpus as f64)];
     let f = IOWQ_FANOUT.finding_from(punted.max(t.total.iowq.completions), Severity::Warning, text, &evidence);
-    Some(Finding { remedy, bound: waited_for_each_other(t).map(|(_, bound)| bound), ..f })
+    Some(Finding { remedy, bound: waited.map(|(_, bound)| bound), ..f })
 }
 
 /// The time in which workers waited for a CPU that another worker used, and its share of their time.
