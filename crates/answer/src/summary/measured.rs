@@ -55,7 +55,7 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     }
 }
 
-/// How a command ended that did not end with 0, and the remedy for a signal. Shells and iotrail exit with 128 + signal.
+/// How a command ended whose exit status is not 0, and the remedy for a signal. Shells and iotrail exit with 128 + signal.
 fn ended(status: i32) -> (String, Option<&'static str>) {
     let (signal, why, remedy) = match status - 128 {
         13 => (
@@ -139,7 +139,7 @@ fn slow_connects(t: &TraceRecord) -> Option<String> {
 
 /// Completions per second of a program that has little to do.
 const FEW_PER_S: f64 = 1_000.0;
-/// The share of a thread's time in user mode that is no small part of a CPU.
+/// The smallest share of a thread's time in user mode that counts as busy.
 const BUSY: f64 = 0.3;
 
 /// A thread that runs in user mode for most of its time, though few requests complete: it polls the CQ ring, or computes.
