@@ -114,6 +114,15 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --ring iopoll --buffered",
         "ring flag iopoll is refused by the kernel for I/O through the page cache; leave --buffered away",
     ),
+    (
+        "--file f --min-wait 1us",
+        "--min-wait has no effect with --batch 1: each wait is for one completion; use a larger --batch",
+    ),
+    ("--file f --batch 4 --min-wait 2s", "--min-wait 2000000 µs is out of range; use 1us to 1s"),
+    (
+        "--file f --batch 4 --min-wait 1us --wait peek",
+        "--min-wait has no effect with --wait peek: no wait in the kernel may end with fewer completions; leave one of them away",
+    ),
     ("--file f --ring cqsize", "ring flag cqsize needs a value; write cqsize=4096"),
     ("--file f --ring cqsize=", "cqsize= is not a number of entries; write cqsize=4096"),
     ("--file f --ring cqsize=x", "cqsize=x is not a number of entries; write cqsize=4096"),

@@ -56,7 +56,7 @@ fn commands() -> End {
 
 fn options() -> End {
     let of_bench = "--allow-write --batch --bs --buffered --commit --count --cpus --depth --direct --engine --file --flamegraph \
-                    --folded --follow --force --force-async --full --help --jobs --json --neighbour --profile --profile-by \
+                    --folded --follow --force --force-async --full --help --jobs --json --min-wait --neighbour --profile --profile-by \
                     --profile-hz --rate --reaper --register --repeats --ring --runtime --rw --scratch --seed --size \
                     --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait --warmup";
     for (command, expected) in [
@@ -94,7 +94,7 @@ fn options() -> End {
         (
             "advise",
             "--allow-write --batch --bs --budget --buffered --check --cleanup --commit --constraint --count --cpus --depth --direct --engine --file \
-                   --force-async --full --help --host-settings --jobs --json --metric --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --force-async --full --help --host-settings --jobs --json --metric --min-wait --neighbour --objective --plan --prepare --rate --ready --reaper --register \
                    --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
         ),
         (

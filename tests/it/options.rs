@@ -165,6 +165,7 @@ fn values() -> End {
         ("--rate 50000", "rate", json!(50000.0)),
         ("--trace off", "trace", json!("off")),
         ("--wait peek", "wait", json!("peek")),
+        ("--min-wait 50us --batch 4", "min_wait_ns", json!(50_000)),
     ] {
         // --trace off is already specified, and once is enough.
         let options = options.replace("--trace off", "");

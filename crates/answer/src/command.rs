@@ -83,6 +83,7 @@ fn storage(l: &LoadRecord) -> Line {
         .option("jobs", l.jobs)
         .given("cpus", l.cpus_requested.as_deref(), "")
         .option("wait", &l.wait)
+        .given("min-wait", l.min_wait_ns.map(|ns| format!("{}us", ns / 1000)), "")
         .given("reaper", Some(&l.reaper), "same")
         .given("think", Some(l.think_ns), "0")
         .given("scratch", Some(&l.scratch), "none")

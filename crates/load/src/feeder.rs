@@ -41,6 +41,8 @@ pub struct Feeder {
     /// Their intended times; empty in a closed loop.
     intended: Vec<u64>,
     batch_size: usize,
+    /// A batch may have fewer I/Os: it has those with a slot.
+    partial: bool,
     /// I/Os still to be drawn in this stage.
     remaining: u64,
     pub pace: Option<Pace>,
@@ -59,6 +61,7 @@ impl Feeder {
             batch: Vec::with_capacity(batch_size as usize),
             intended: Vec::with_capacity(batch_size as usize),
             batch_size: batch_size as usize,
+            partial: false,
             remaining: 0,
             pace: None,
             occupied: None,
@@ -70,6 +73,11 @@ impl Feeder {
 
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// A wait may end with fewer completions than those of a batch.
+    pub fn partial(self, partial: bool) -> Self {
+        Self { partial, ..self }
     }
 
     /// Every write carries its offset and a checksum, every read is checked. The region must have more blocks than slots.
@@ -112,7 +120,10 @@ impl Feeder {
         if !self.batch.is_empty() {
             return; // first the I/Os for which the engine had no space
         }
-        let want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+        let mut want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
+        if self.partial {
+            want = want.min(self.free.len());
+        }
         if self.pace.is_none() && self.free.len() < want {
             return;
         }

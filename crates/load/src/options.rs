@@ -181,6 +181,10 @@ pub struct LoadOptions {
     #[arg(long, value_enum, default_value_t = Wait::Block)]
     pub wait: Wait,
 
+    /// Wait this long for all completions of a batch, and then for the first one (min_wait_usec, Linux 6.12)
+    #[arg(long, value_name = "TIME")]
+    pub min_wait: Option<Span>,
+
     /// Reap on the submitting thread (same) or another one (thread, thread:CPU, thread:irq, thread:non-irq)
     #[arg(long, value_name = "WHO", default_value = "same")]
     pub reaper: String,

@@ -69,6 +69,7 @@ pub fn measurement() -> Measurement {
             cpus_requested: Some("non-irq".into()),
             cpus: vec![0],
             wait: "peek".into(),
+            min_wait_ns: None,
             reaper: "same".into(),
             think_ns: 0,
             scratch: "none".into(),

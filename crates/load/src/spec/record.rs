@@ -30,6 +30,7 @@ impl LoadSpec {
                 ReaperKind::Thread { cpu: None } => "thread".into(),
                 ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}").as_str().into(),
             },
+            min_wait_ns: (ring.min_wait_us > 0).then(|| u64::from(ring.min_wait_us) * 1000),
             think_ns: self.think_ns,
             scratch: self.scratch.to_string(),
             neighbour: if self.neighbours == 0 { "none".into() } else { format!("busy:{}", self.neighbours) },

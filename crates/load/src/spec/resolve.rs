@@ -89,6 +89,7 @@ impl LoadSpec {
                 register_buffers: register.contains(&"buffers"),
                 register_ring: register.contains(&"ring"),
                 force_async: o.force_async,
+                min_wait_us: o.min_wait.map_or(0, |span| span.0.as_micros() as u32),
                 big_entries: engine.ring.is_some_and(|ring| ring.big_entries),
             },
             rw: o.rw,

@@ -2,7 +2,7 @@
 
 use crate::engine::capabilities::Nop;
 use crate::engine::io_uring::flags::{self, Flag, Setup};
-use crate::options::{LoadOptions, Rw};
+use crate::options::{LoadOptions, Rw, Wait};
 use iotrail_base::error::{Error, Result};
 
 pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
@@ -22,6 +22,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
             (o.sq_cpu.is_some(), "--sq-cpu"),
             (o.sq_idle.is_some(), "--sq-idle"),
             (o.force_async, "--force-async"),
+            (o.min_wait.is_some(), "--min-wait"),
         ] {
             if given {
                 return Err(Error::input(
@@ -36,6 +37,30 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     for (given, option) in [(o.sq_cpu.is_some(), "--sq-cpu"), (o.sq_idle.is_some(), "--sq-idle")] {
         if given && !setup.has(Flag::Sqpoll) {
             return Err(Error::input(format!("{option} is for the SQPOLL thread"), "add sqpoll to --ring"));
+        }
+    }
+    if let Some(min_wait) = o.min_wait {
+        let us = min_wait.0.as_micros();
+        if us == 0 || us > 1_000_000 {
+            return Err(Error::input(format!("--min-wait {us} µs is out of range"), "use 1us to 1s"));
+        }
+        let without = [
+            (o.wait == Wait::Peek, "--wait peek"),
+            (o.reaper.trim() != "same", "--reaper thread"),
+            (setup.has(Flag::Iopoll), "ring flag iopoll"),
+            (o.commit.is_of_batch(), "--commit"),
+        ];
+        if let Some((_, what)) = without.iter().find(|(is, _)| *is) {
+            return Err(Error::input(
+                format!("--min-wait has no effect with {what}: no wait in the kernel may end with fewer completions"),
+                "leave one of them away",
+            ));
+        }
+        if o.batch == 1 {
+            return Err(Error::input(
+                "--min-wait has no effect with --batch 1: each wait is for one completion",
+                "use a larger --batch",
+            ));
         }
     }
     if setup.has(Flag::Iopoll) && o.buffered && needs_file {

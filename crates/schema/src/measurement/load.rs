@@ -38,6 +38,9 @@ pub struct LoadRecord {
     pub cpus: Vec<u32>,
     /// How a job waits: `block` or `peek`.
     pub wait: Wait,
+    /// Time to wait for all completions of a batch before the first one ends the wait; null: no limit.
+    #[serde(default)]
+    pub min_wait_ns: Option<u64>,
     /// The thread that reaps: `same`, `thread` or `thread:CPU`.
     pub reaper: Reaper,
     /// Computation in user mode between reaping and submitting.

@@ -32,7 +32,7 @@ use super::{Completion, Io, Job, Memory, Op, Opened, Opening, Queued, Reaper, Su
 use crate::options::Commit;
 use entry::{Common, Entry, ReadWrite};
 use flags::Flag;
-use iotrail_base::error::Result;
+use iotrail_base::error::{Error, Result};
 use iotrail_host::io_uring;
 use refusal::Words;
 use ring::{Handle, Ring};
@@ -78,6 +78,8 @@ pub struct Config {
     pub register_ring: bool,
     /// Every request goes to an io-wq worker (IOSQE_ASYNC).
     pub force_async: bool,
+    /// Time to wait for all completions of a batch before the first one ends the wait; 0: no limit.
+    pub min_wait_us: u32,
     /// Entries of twice the size (SQE128 and CQE32), as passthrough's commands are.
     pub big_entries: bool,
 }
@@ -105,6 +107,12 @@ pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     let asked = params.flags;
     let ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
     refusal::not_granted(asked, &ring.params)?;
+    if config.min_wait_us > 0 && ring.params.features & sys::IORING_FEAT_MIN_TIMEOUT == 0 {
+        return Err(Error::machine(
+            "this kernel has no min_wait_usec",
+            "leave --min-wait away, or use Linux 6.12 or later",
+        ));
+    }
     Ok(ring)
 }
 
@@ -153,6 +161,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Que
         look_enters: (config.setup.has(Flag::Iopoll) && !sqpoll)
             || (config.setup.has(Flag::DeferTaskrun) && !config.setup.has(Flag::TaskrunFlag)),
         block_bytes: job.memory.block_bytes as i32,
+        min_wait_us: config.min_wait_us,
         syscalls: 0,
         ring: Arc::clone(&ring),
     };
@@ -296,6 +305,7 @@ pub struct Completions {
     look_enters: bool,
     /// Bytes of a write whose linked fsync is done.
     block_bytes: i32,
+    min_wait_us: u32,
     syscalls: u64,
 }
 
@@ -353,15 +363,16 @@ impl Completions {
             // The kernel counts from the shared head: returned completions must not satisfy the wait.
             self.clear();
             let timeout = deadline.map(time_left);
-            let arg = timeout.as_ref().map(|t| sys::io_uring_getevents_arg {
+            let arg = (timeout.is_some() || self.min_wait_us > 0).then(|| sys::io_uring_getevents_arg {
                 sigmask: 0,
                 sigmask_sz: 0,
-                min_wait_usec: 0,
-                ts: std::ptr::from_ref(t) as u64,
+                min_wait_usec: self.min_wait_us,
+                ts: timeout.as_ref().map_or(0, |t| std::ptr::from_ref(t) as u64),
             });
             self.syscalls += 1;
             let end = self.handle.enter(0, missing, sys::IORING_ENTER_GETEVENTS, arg.as_ref());
-            missing = missing.saturating_sub(self.take(out));
+            let taken = self.take(out);
+            missing = if self.min_wait_us > 0 && taken > 0 { 0 } else { missing.saturating_sub(taken) };
             match end {
                 Ok(_) | Err(libc::EAGAIN | libc::EBUSY) => {}
                 Err(libc::EINTR | libc::ETIME) => return Ok(()),
