@@ -4,6 +4,7 @@
 //! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
 //! reports `unsupported`, and the exit status is 0.
 
+mod bpf_loop;
 mod captured;
 mod cores;
 mod faults;
@@ -64,6 +65,7 @@ pub struct Args {
 
 fn scenarios() -> impl Iterator<Item = &'static Scenario> {
     [
+        bpf_loop::SCENARIOS,
         vehicles::SCENARIOS,
         libaio::SCENARIOS,
         posix_aio::SCENARIOS,

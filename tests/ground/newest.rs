@@ -94,7 +94,15 @@ pub const SCENARIOS: &[Scenario] = &[
         finding: None,
         allowed: &["one_per_enter"],
         count: 420,
-        run: buffers_held,
+        run: |run| buffers_held(run, false),
+    },
+    Scenario {
+        name: "buffers_provided",
+        about: "the same with buffers of IORING_OP_PROVIDE_BUFFERS",
+        finding: None,
+        allowed: &["one_per_enter"],
+        count: 420,
+        run: |run| buffers_held(run, true),
     },
     Scenario {
         name: "buffers_out_of_order",
@@ -407,7 +415,18 @@ fn receive_one(ring: &mut Ring, ours: RawFd, theirs: RawFd) -> Result<(u16, bool
     buffer.context("a message has a buffer")
 }
 
-fn buffers_held(run: &mut Run) -> Result<()> {
+/// Gives a buffer to the group by a request.
+fn provide(ring: &mut Ring, messages: &mut [u8], buffer: u16) -> Result<()> {
+    let at = messages[MESSAGE * usize::from(buffer)..].as_mut_ptr();
+    ring.push(opcode::ProvideBuffers::new(at, MESSAGE as i32, 1, GROUP, buffer).build(), 0);
+    ring.enter(1, 1)?;
+    let mut provided = false;
+    ring.reap_each(|done| provided = done.result >= 0);
+    ensure!(provided, "the group takes the buffer");
+    Ok(())
+}
+
+fn buffers_held(run: &mut Run, by_requests: bool) -> Result<()> {
     const BUFFERS: u16 = 16;
     const AT_ONCE: usize = 10;
     const KEPT: usize = 3;
@@ -415,8 +434,13 @@ fn buffers_held(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
     let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
     let mut ring = Ring::open(16, &DEFER)?;
-    let mut buffers = Buffers::register(&ring, GROUP, BUFFERS)?;
-    (0..BUFFERS).for_each(|buffer| buffers.give(buffer));
+    let mut messages = vec![0; MESSAGE * usize::from(BUFFERS)];
+    let mut buffers = if by_requests { None } else { Some(Buffers::register(&ring, GROUP, BUFFERS)?) };
+    let mut give = |ring: &mut Ring, buffer| match &mut buffers {
+        Some(buffers) => Ok(buffers.give(buffer)),
+        None => provide(ring, &mut messages, buffer),
+    };
+    (0..BUFFERS).try_for_each(|buffer| give(&mut ring, buffer))?;
     run.start()?;
     let (mut available, mut sum, mut kept) = (u64::from(BUFFERS), 0, 0);
     let rounds = (run.count - SINGLE) as usize / AT_ONCE;
@@ -430,12 +454,12 @@ fn buffers_held(run: &mut Run) -> Result<()> {
         let keeps = if kept < KEPT { KEPT } else { 0 };
         kept += keeps;
         for buffer in &held[keeps..] {
-            buffers.give(*buffer);
+            give(&mut ring, *buffer)?;
             available += 1;
         }
     }
     run.fact("buffers_taken", u64::from(run.count));
-    run.fact("buffers_entries", BUFFERS.into());
+    run.fact(if by_requests { "buffers_provided" } else { "buffers_entries" }, BUFFERS.into());
     run.fact("buffers_available", sum);
     run.fact("buffers_sufficient", (AT_ONCE + KEPT) as u64);
     run.fact("buffers_not_returned", KEPT as u64);

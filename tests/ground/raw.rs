@@ -19,8 +19,8 @@ pub const GETEVENTS: u32 = 1;
 const OFF_SQES: libc::off_t = 0x1000_0000;
 
 /// Words of `struct io_uring_params`: 40 bytes, then the offsets of both queues, 40 bytes each.
-const SQ_OFF: usize = 10;
-const CQ_OFF: usize = 20;
+pub const SQ_OFF: usize = 10;
+pub const CQ_OFF: usize = 20;
 
 pub struct RawRing {
     fd: OwnedFd,
@@ -70,8 +70,13 @@ impl RawRing {
         Ok(ring)
     }
 
+    /// The bytes before that field in the memory of the queues.
+    pub fn offset(&self, field: usize) -> u32 {
+        self.params[field]
+    }
+
     /// The word `index` behind the offset in `params`.
-    fn word(&self, offset: usize, index: u32) -> &AtomicU32 {
+    pub fn word(&self, offset: usize, index: u32) -> &AtomicU32 {
         // SAFETY: within the mapping, which lives as long as the ring, and aligned.
         unsafe { &*self.rings.add(self.params[offset] as usize).cast::<AtomicU32>().add(index as usize) }
     }
@@ -80,14 +85,20 @@ impl RawRing {
     pub fn push(&mut self, name: &'static str, words: &[u64]) {
         self.ops.entry(name).or_default().requests += 1;
         for part in words.chunks(8) {
-            let at = (self.tail & (self.params[0] - 1)) as usize;
-            let mut entry = [0u64; 8];
-            entry[..part.len()].copy_from_slice(part);
-            // SAFETY: within the mapping; the kernel reads it once the tail has passed it.
-            unsafe { self.entries.add(at).write(entry) };
+            let at = self.tail & (self.params[0] - 1);
+            self.place(at, part);
             self.tail = self.tail.wrapping_add(1);
         }
         self.word(SQ_OFF + 1, 0).store(self.tail, Ordering::Release);
+    }
+
+    /// Writes an entry, and does not publish it.
+    pub fn place(&mut self, at: u32, words: &[u64]) {
+        let mut entry = [0u64; 8];
+        entry[..words.len()].copy_from_slice(words);
+        assert!(at < self.params[0]);
+        // SAFETY: within the mapping; the kernel reads it once the tail has passed it.
+        unsafe { self.entries.add(at as usize).write(entry) };
     }
 
     /// Entries up to the end of the queue.

@@ -8,6 +8,7 @@ use std::process::Command;
 use iotrail_answer::diagnose;
 use iotrail_host::kernel::version;
 use iotrail_probe::support::Facts;
+use iotrail_schema::account::{Reason, ThreadRow};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -193,17 +194,18 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         if version().is_none_or(|v| v >= (6, 10, 0)) {
             let (out_of_order, repeated) =
                 (fact("buffers_out_of_order").unwrap_or(0), fact("buffers_repeated").unwrap_or(0));
-            assert_eq!((b.out_of_order, b.repeated_offsets), (Some(out_of_order), Some(repeated)), "{scenario}: {b:?}");
+            let order = fact("buffers_provided").map_or((Some(out_of_order), Some(repeated)), |_| (None, None));
+            assert_eq!((b.out_of_order, b.repeated_offsets), order, "{scenario}: {b:?}");
         }
         if let Some(sufficient) = fact("buffers_sufficient").filter(|_| b.available_max.is_some()) {
-            let entries = fact("buffers_entries").unwrap() as u32;
+            let most = fact("buffers_entries").or(fact("buffers_provided")).unwrap() as u32;
             let mean = fact("buffers_available").unwrap() as f64 / taken as f64;
             assert_eq!(
                 (b.entries, b.available_max, b.available_mean),
-                (Some(entries), Some(entries), Some(mean)),
+                (fact("buffers_entries").map(|n| n as u32), Some(most), Some(mean)),
                 "{b:?}"
             );
-            assert_eq!(b.available_min, Some(entries - sufficient as u32), "{b:?}");
+            assert_eq!(b.available_min, Some(most - sufficient as u32), "{b:?}");
             assert_eq!(b.sufficient.map(u64::from), Some(sufficient), "{b:?}");
             assert_eq!(b.not_returned.map(u64::from), fact("buffers_not_returned"), "{b:?}");
         }
@@ -216,6 +218,18 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             (Some(min_waits), (fact("registered_waits"), fact("no_iowait"))),
             "{w:?}"
         );
+    }
+    if let Some(most) = fact("loop_waits_most") {
+        let w = trace.rings[0].enter_waits.expect("they are counted");
+        let slept = total.vehicles.iter().filter(|v| v.detail.as_deref().is_some_and(|d| d.starts_with("slept")));
+        let slept: u64 = slept.map(|v| v.completions).sum();
+        assert_eq!((w.waits, w.bpf_loop), (slept, slept), "{scenario}: each wait with a sleep ends with a timeout");
+        assert!((most / 2..=most).contains(&slept), "{scenario}: {w:?}");
+        let rows = trace.account.iter().flat_map(|a| &a.threads).flat_map(|t| &t.rows);
+        let waited = |r: &&ThreadRow| {
+            r.reason == Some(Reason::UringCompletions) && r.syscall.as_deref() == Some("io_uring_enter")
+        };
+        assert!(rows.filter(waited).map(|r| r.ns).sum::<u64>() > 0, "{scenario}: the waits have a row");
     }
     if let (Some(least), Some(most)) = (fact("iowait_least_ns"), fact("iowait_most_ns")) {
         let w = trace.rings[0].enter_waits.expect("they are counted");

@@ -155,7 +155,7 @@ const RULES: &[Rule] = &[
             "prepare_task_switch", "prepare_to_wait", "prepare_to_wait_exclusive", "finish_wait", "autoremove_wake_function",
             "default_wake_function", "complete", "swake_up_one", "wait_woken", "woken_wake_function", "do_nanosleep", "hrtimer_nanosleep",
             "select_task_rq_fair", "update_load_avg", "update_curr", "dl_server_start", "dl_server_stop", "resched_curr",
-            "io_cqring_wait", "io_cqring_schedule_timeout", "cqring_wait_schedule", "io_wake_function", "rcu_note_context_switch", "check_preempt_wakeup_fair",
+            "io_cqring_wait", "io_run_loop", "io_loop_wait", "io_cqring_schedule_timeout", "cqring_wait_schedule", "io_wake_function", "rcu_note_context_switch", "check_preempt_wakeup_fair",
             "wakeup_preempt", "switch_fpu_return", "restore_fpregs_from_fpstate", "set_next_entity", "put_prev_entity", "set_task_cpu",
             "do_wait_intr_irq", "newidle_balance", "x64_sys_futex", "x64_sys_sched_yield", "arm64_sys_futex", "arm64_sys_sched_yield", "do_sched_yield", "io_worker_cancel_cb",
             "wait_for_completion", "submit_bio_wait_endio",

@@ -36,7 +36,7 @@ macro_rules! counts {
 counts! {
     // A request that was not accepted may be subtracted on a different CPU than it was added: sums wrap around.
     op_count: requests skips completions bytes errors shorts more notifications copied reporting held held_ns messages denied unposted punted_asked punted_would_block punted_drained;
-    ring_count: inlined sqpoll iowq iopoll overflows unseen waits waits_min waits_registered waits_no_iowait;
+    ring_count: inlined sqpoll iowq iopoll overflows unseen waits waits_min waits_registered waits_no_iowait waits_loop;
 }
 
 /// Counts of one ring, or of several.

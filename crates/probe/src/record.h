@@ -220,7 +220,8 @@ struct ring_count {
 	__u64 waits;  /* io_uring_enter began to wait: in all, */
 	__u64 waits_min; /* with a time to wait for more than the first completion (min_wait_usec), */
 	__u64 waits_registered; /* with registered arguments, */
-	__u64 waits_no_iowait;  /* and outside of iowait */
+	__u64 waits_no_iowait;  /* outside of iowait, */
+	__u64 waits_loop; /* and by a BPF program that drives the ring, with a sleep */
 };
 
 /* Represents the rings without their own number whose process is unknown. */

@@ -52,6 +52,8 @@ pub struct WaitCounts {
     pub registered: u64,
     /// With IORING_ENTER_NO_IOWAIT.
     pub no_iowait: u64,
+    /// By a BPF program that drives the ring, with a sleep.
+    pub bpf_loop: u64,
 }
 
 /// Calls of io_uring_register with one operation.

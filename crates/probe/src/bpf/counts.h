@@ -118,6 +118,7 @@ static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
 	ADD_IF(sum, count, waits_min);
 	ADD_IF(sum, count, waits_registered);
 	ADD_IF(sum, count, waits_no_iowait);
+	ADD_IF(sum, count, waits_loop);
 	return true;
 }
 

@@ -150,7 +150,25 @@ int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
 	return UNDISTURBED(delivery_local_work_run_(ring, count, loops));
 }
 
-/* io_uring_enter begins to wait: from here on a sleep is a sleep for completions, not one of the submission's. */
+/* The current thread begins to wait: from here on a sleep is a sleep for completions, not one of the submission's. `wants`: the
+ * completions that it waits for, those in the queue included.
+ */
+static __always_inline void wait_begins(__u64 ring, __u32 wants, __u32 tid, bool by_loop, struct cpu_slot *slot)
+{
+	if (recording)
+		record_plain(EVENT_WAIT, tid, slot);
+	/* No run is in progress here. */
+	all_inline();
+	if (some_lie() || (reaps_asked && counting && wants > 1))
+		backlog_waits(ring, wants);
+	slot->submitting = 0;
+	slot->waiting = 1;
+	slot->slept = slot->came_with = 0;
+	slot->waker = WAKER_NONE;
+	if (following && counting)
+		waits_on_ring((void *)ring, tid, by_loop);
+}
+
 static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -158,19 +176,8 @@ static __always_inline int delivery_cqring_wait_(void *ring, int min_events)
 	struct cpu_slot *slot = this_slot();
 	if (slot->current == CURRENT_UNSEEN && !watched(task))
 		return 0;
-	if (recording)
-		record_plain(EVENT_WAIT, task->pid, slot);
 	here(task, slot);
-	/* No run is in progress here. */
-	all_inline();
-	if (some_lie() || (reaps_asked && counting && min_events > 1))
-		backlog_waits(address_in_thread(ring, slot), min_events);
-	slot->submitting = 0;
-	slot->waiting = 1;
-	slot->slept = slot->came_with = 0;
-	slot->waker = WAKER_NONE;
-	if (following && counting)
-		waits_on_ring(ring, task->pid);
+	wait_begins(address_in_thread(ring, slot), min_events < 0 ? 0 : min_events, task->pid, false, slot);
 	return 0;
 }
 
@@ -178,4 +185,23 @@ SEC("tp_btf/io_uring_cqring_wait")
 int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 {
 	return UNDISTURBED(delivery_cqring_wait_(ring, min_events));
+}
+
+/* A ring that a BPF program drives has no such event. When its thread goes to sleep, the ring shows whether it waits for completions. A wait
+ * without a sleep is not observed.
+ */
+static __noinline int loop_sleeps(struct task_struct *task)
+{
+	struct cpu_slot *slot = this_slot();
+	struct io_ring_ctx *ring = (struct io_ring_ctx *)slot->ring_address;
+
+	if (!ring || !BPF_CORE_READ(ring, loop_step) || BPF_CORE_READ(ring, submitter_task) != task)
+		return 0;
+	__s32 missing = BPF_CORE_READ(ring, cq_wait_nr.counter);
+	slot->waiting = slot->slept = 0;
+	if (missing > 0) {
+		__u32 there = BPF_CORE_READ(ring, rings, cq.tail) - BPF_CORE_READ(ring, rings, cq.head);
+		wait_begins(slot->ring_address, missing + there, slot->tid, true, slot);
+	}
+	return 0;
 }

@@ -324,6 +324,10 @@ struct io_buffer_list {
 	__u16 flags;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct io_submit_state {
 	struct io_wq_work_list compl_reqs; /* requests whose completions are posted next, in this order */
 };
@@ -343,6 +347,9 @@ struct io_ring_ctx {
 	unsigned int sq_entries;
 	unsigned int cq_entries;
 	struct io_uring_reg_wait *cq_wait_arg;
+	void *loop_step; /* the BPF program that drives it; since 7.1 */
+	atomic_t cq_wait_nr; /* completions that its thread sleeps for; below 0: it does not wait */
+	struct task_struct *submitter_task;
 	struct mm_struct *mm_account; /* of the process that created it */
 	struct work_struct exit_work;
 };
@@ -514,10 +521,6 @@ struct iomap_dio {
 		struct task_struct *waiter;
 	} submit;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 struct blkdev_dio {
 	struct kiocb *iocb;

@@ -132,6 +132,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (costly_gone && prev->mm && BPF_CORE_READ(prev->mm, ioctx_table))
 			calls_needed = 1;
 		bool asleep = !preempt && prev_state != 0;
+		if (bpf_core_field_exists(((struct io_ring_ctx *)0)->loop_step) && following && asleep && slot->tid == (__u32)prev->pid)
+			loop_sleeps(prev);
 		if (recording)
 			record_switched_out(asleep, prev, slot);
 		here(prev, slot);

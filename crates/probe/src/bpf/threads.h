@@ -59,13 +59,17 @@ static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct
 #define MIN_WAIT_AT 12 /* of min_wait_usec in struct io_uring_getevents_arg */
 
 /* The request of the io_uring_enter that starts to wait. */
-static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number)
+static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number, bool by_loop)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	struct ring_count *count = ring_of(number, this_slot());
 	__u32 flags = call_argument(regs, 4), min_wait = 0;
 
 	count->waits++;
+	if (by_loop) {
+		count->waits_loop++;
+		return 0;
+	}
 	if (flags & IORING_ENTER_NO_IOWAIT)
 		count->waits_no_iowait++;
 	if (!(flags & IORING_ENTER_EXT_ARG))
@@ -84,13 +88,13 @@ static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number)
 	return 0;
 }
 
-static __noinline int waits_on_ring(void *ring, __u32 tid)
+static __noinline int waits_on_ring(void *ring, __u32 tid, bool by_loop)
 {
 	struct cpu_slot *slot = this_slot();
 
 	__u32 number = ring_number(ring, slot);
 	uses_ring(number, tid, 1, slot);
-	count_wait(ring, number);
+	count_wait(ring, number, by_loop);
 	return 0;
 }
 

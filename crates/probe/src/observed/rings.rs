@@ -51,6 +51,7 @@ pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -
             min_wait: r.counted.ring.waits_min,
             registered: r.counted.ring.waits_registered,
             no_iowait: r.counted.ring.waits_no_iowait,
+            bpf_loop: r.counted.ring.waits_loop,
         },
         registered: registered(&r.counted),
         buffers: r.counted.buffers.iter().map(|(group, n)| buffers(*group, n)).collect(),

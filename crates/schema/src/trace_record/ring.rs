@@ -95,7 +95,8 @@ pub struct RingRecord {
     pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
 }
 
-/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL or of a ring driven by BPF.
+/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL. Of a ring that a BPF program drives, only
+/// waits with a sleep are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnterWaits {
     /// Number of all waits.
@@ -106,6 +107,9 @@ pub struct EnterWaits {
     pub registered: u64,
     /// Waits that do not count as iowait (IORING_ENTER_NO_IOWAIT, Linux 6.15).
     pub no_iowait: u64,
+    /// Waits with a sleep in the loop of a BPF program that drives the ring (Linux 7.1).
+    #[serde(default)]
+    pub bpf_loop: u64,
     /// Time in these waits that counts as iowait while the CPU is idle. Null: a thread waits on several rings, or not all waiting threads
     /// are known.
     #[serde(default)]
@@ -123,7 +127,7 @@ pub struct NapiRecord {
 }
 
 /// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion with a buffer, from
-/// Linux 6.10 on. The program is assumed to have all its buffers in the group at some time.
+/// Linux 6.10 on (of IORING_OP_PROVIDE_BUFFERS: 6.17). The program is assumed to have all its buffers in the group at some time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferGroup {
     /// Buffer group ID.

@@ -51,6 +51,7 @@ pub(super) fn ring(
             min_wait: counts.waits.min_wait,
             registered: counts.waits.registered,
             no_iowait: counts.waits.no_iowait,
+            bpf_loop: counts.waits.bpf_loop,
             iowait_ns: None,
         }),
         register_calls: Some(counts.registered.iter().map(register_calls).collect()),

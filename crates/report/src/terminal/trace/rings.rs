@@ -54,6 +54,7 @@ fn enter_waits(r: &RingRecord) -> Vec<String> {
         (w.min_wait, "with a minimum wait time"),
         (w.registered, "with registered arguments"),
         (w.no_iowait, "without iowait accounting"),
+        (w.bpf_loop, "in the loop of a BPF program (waits without a sleep are unknown)"),
     ];
     let used = forms.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n as f64)));
     let used: Vec<String> = used.collect();
