@@ -25,7 +25,7 @@ dd if=/dev/zero of="$dir/data" bs=1M count=256 status=none
 
 # name: command, for 12 s
 programs() {
-    fio="fio --name=j --filename=$dir/data --time_based --runtime=12 --thread --ioengine=io_uring --bs=4k --rw=randread --output=/dev/null"
+    fio="fio --name=j --filename=$dir/data --invalidate=0 --time_based --runtime=12 --thread --ioengine=io_uring --bs=4k --rw=randread --output=/dev/null"
     echo "direct32: $fio --direct=1 --iodepth=32"
     echo "direct1: $fio --direct=1 --iodepth=1"
     echo "cached: $fio --iodepth=16 --iodepth_batch_submit=8"
@@ -89,21 +89,26 @@ echo "live: calls per completion, traced for 5 s, and by bpftrace over the same 
 while IFS= read -r line; do
     for _ in $(seq "$live"); do
         start "${line#*: }"
-        # Both begin and end within some ms of each other; ratios are compared.
         bpftrace -q -e "
             tracepoint:io_uring:io_uring_complete /$own/ { @c[cpu]++; }
             tracepoint:raw_syscalls:sys_exit /$own/ { @s[cpu]++; }
-            interval:s:5 { exit(); }
-            END { printf(\"%d %d\n\", $(over_cpus @s), $(over_cpus @c)); clear(@s); clear(@c); }" >"$dir/truth" 2>/dev/null &
+            interval:ms:100 { printf(\"%llu %d %d\n\", nsecs, $(over_cpus @s), $(over_cpus @c)); }
+            interval:s:20 { exit(); } END { clear(@s); clear(@c); }" >"$dir/truth" 2>/dev/null &
         observer=$!
-        "$iotrail" trace --json -d 5 -p "$program" >"$dir/trace.json" 2>/dev/null || true
-        wait "$observer" || true
+        until [ -s "$dir/truth" ]; do sleep 0.1; done
+        "$iotrail" trace --json --no-store -d 5 -p "$program" >"$dir/trace.json" 2>/dev/null || true
+        ended=$(python3 -c 'import time; print(time.monotonic_ns())')
+        kill "$observer" && wait "$observer" || true
         stop
-        python3 - "${line%%:*}" "$dir/trace.json" "$dir/truth" <<'PY'
+        python3 - "${line%%:*}" "$dir/trace.json" "$dir/truth" "$ended" <<'PY'
 import json, sys
-name, trace, truth = sys.argv[1:]
+name, trace, truth, ended = sys.argv[1:]
 total = json.load(open(trace))["total"]
-calls, completions = map(int, open(truth).read().split())
+# iotrail prints some 0.2 s after the end of the trace.
+end = int(ended) - 200_000_000
+lines = [list(map(int, line.split())) for line in open(truth) if len(line.split()) == 3]
+lines = [line for line in lines if end - total["elapsed_ns"] <= line[0] <= end]
+calls, completions = (lines[-1][i] - lines[0][i] for i in (1, 2))
 value, ci = total["per_io"]["syscalls"], total["per_io_intervals"].get("syscalls")
 right = calls / max(completions, 1)
 kind = "estimate" if ci else "exact"

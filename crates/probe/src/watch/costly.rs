@@ -31,6 +31,9 @@ pub(super) const COSTLY: [&str; 13] = [
     "block_ended",
 ];
 
+/// Time for which a program behaves differently after the programs were attached: the kernel patches code on all CPUs.
+const SETTLES: Duration = Duration::from_millis(1);
+
 /// Maximum stale entries of bios whose end was missed, before the table is emptied.
 const LEFT: u32 = 2048;
 
@@ -85,6 +88,7 @@ impl Watch<'_> {
             None => Ok(()),
             Some(Step::Open) => {
                 self.attach_costly()?;
+                std::thread::sleep(SETTLES);
                 costly.pace.opened(Instant::now(), self.costly_runs());
                 costly.opened = Some((self.sums(), Span::Window));
                 self.open_calls()
