@@ -1,9 +1,10 @@
 //! Features of Linux 6.11 and later: messages without a request, commands of sockets, entries of two sizes, policies, kinds of
 //! waits.
 
+use std::ffi::CStr;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -79,6 +80,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["one_per_enter", "empty_enters", "waits_time_out"],
         count: 100,
         run: waits_in_iowait,
+    },
+    Scenario {
+        name: "napi_busy_poll",
+        about: "waits of 5 ms for a socket of a veth device, each after 2 ms of NAPI busy polling",
+        finding: None,
+        allowed: &["one_per_enter", "empty_enters", "waits_time_out"],
+        count: 60,
+        run: napi_busy_poll,
     },
     Scenario {
         name: "zero_copy_copied",
@@ -605,19 +614,134 @@ fn zero_copy_kept(run: &mut Run) -> Result<()> {
     zero_copy_report(run, ring)
 }
 
+fn napi_busy_poll(run: &mut Run) -> Result<()> {
+    const POLL_ADD: u8 = 6;
+    const REGISTER_NAPI: u32 = 27;
+    const EXT_ARG: u32 = 1 << 3;
+    run.pin_if_asked()?;
+    namespace(
+        "ip link add v0 address 02:00:00:00:00:01 type veth peer name v1 && ip addr add 10.9.0.1/24 dev v0 && \
+         ip link set v0 up && ip link set v1 up",
+    )?;
+    // GRO gives the receiving end NAPI; packets of a sending end with TSO do not pass through it.
+    const SET_GRO: u32 = 0x2c;
+    const SET_TSO: u32 = 0x1f;
+    ethtool(c"v0", SET_GRO, 1)?;
+    ethtool(c"v1", SET_TSO, 0)?;
+    let socket = UdpSocket::bind("10.9.0.1:9")?;
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(5)))?;
+    send_over(c"v1")?;
+    socket.recv(&mut [0; 64]).context("a message over veth")?;
+    let mut napi_id = 0u32;
+    let mut size = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: an integer that lives, of that size.
+    unsafe {
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID);
+        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut napi_id).cast(), &raw mut size)
+    };
+    if napi_id == 0 {
+        return Err(Unsupported("veth has no NAPI ID".into()).into());
+    }
+    let mut ring = RawRing::open(4, DEFER_TASKRUN | SINGLE_ISSUER)?;
+    // struct io_uring_napi: 2 ms.
+    let mut napi = [2000u32, 0, 0, 0];
+    if let Err(error) = ring.register(REGISTER_NAPI, napi.as_mut_ptr(), 1) {
+        return Err(Unsupported(format!("IORING_REGISTER_NAPI: {error}")).into());
+    }
+    run.start()?;
+    ring.push("poll_add", &entry(POLL_ADD, socket.as_raw_fd(), 0, 0, 0, libc::POLLIN as u32, 1));
+    ring.enter(1, 0, 0)?;
+    let limit = [0i64, 5_000_000];
+    let arg = [0u64, 0, limit.as_ptr() as u64];
+    let before = own_cpu_ns();
+    for _ in 0..run.count {
+        let waited = ring.enter_with(0, 1, raw::GETEVENTS | EXT_ARG, arg.as_ptr(), size_of_val(&arg));
+        ensure!(waited.is_err_and(|e| e.raw_os_error() == Some(libc::ETIME)), "no packet arrives");
+    }
+    run.fact("busy_poll_cpu_ns", own_cpu_ns() - before);
+    run.fact("busy_poll_ns", u64::from(run.count) * 2_000_000);
+    send_over(c"v1")?;
+    ring.enter(0, 1, raw::GETEVENTS)?;
+    ensure!(ring.reap(|_| "poll_add") == 1, "the message completes the poll");
+    run.report.rings.push(ring.report());
+    run.report.all("enter");
+    Ok(())
+}
+
+/// CPU time of this thread.
+fn own_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure lives.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sets a property of a network device (SIOCETHTOOL).
+fn ethtool(device: &CStr, command: u32, value: u32) -> Result<()> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    let set = [command, value];
+    // struct ifreq: the name, and the address of the command.
+    let mut request = [0u64; 5];
+    for (i, byte) in device.to_bytes().iter().enumerate() {
+        request[i / 8] |= u64::from(*byte) << (8 * (i % 8));
+    }
+    request[2] = set.as_ptr() as u64;
+    // SAFETY: both structures live.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, request.as_mut_ptr()) };
+    ensure!(done == 0, "SIOCETHTOOL {command:#x}: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+/// Sends a UDP datagram from 10.9.0.2 to 10.9.0.1:9 out of a device, as an Ethernet frame.
+fn send_over(device: &CStr) -> Result<()> {
+    const IP: u16 = 0x0800;
+    #[rustfmt::skip]
+    let mut frame = [
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0,
+        0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1,
+        0, 9, 0, 9, 0, 12, 0, 0, 7, 7, 7, 7u8,
+    ];
+    let words = frame[14..34].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    // SAFETY: plain system calls; the structures live, and the descriptor is ours.
+    unsafe {
+        let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
+        ensure!(socket >= 0, "AF_PACKET: {}", std::io::Error::last_os_error());
+        let socket = OwnedFd::from_raw_fd(socket);
+        let mut to: libc::sockaddr_ll = std::mem::zeroed();
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_protocol = IP.to_be();
+        to.sll_ifindex = libc::if_nametoindex(device.as_ptr()) as i32;
+        let size = size_of_val(&to) as libc::socklen_t;
+        let sent =
+            libc::sendto(socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0, (&raw const to).cast(), size);
+        ensure!(sent == frame.len() as isize, "sending a frame: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Creates a bridge in a network namespace of this process.
 fn bridge() -> Result<()> {
+    namespace(
+        "ip link add br0 type bridge && ip addr add 10.9.0.1/24 dev br0 && ip link set br0 up && \
+         ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:01 dev br0",
+    )
+}
+
+/// Moves this process to a network namespace of its own, with these devices.
+fn namespace(script: &str) -> Result<()> {
     // SAFETY: it takes no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         let error = std::io::Error::last_os_error();
         return Err(Unsupported(format!("no network namespace: {error}")).into());
     }
-    let script = "ip link add br0 type bridge && ip addr add 10.9.0.1/24 dev br0 && ip link set br0 up && \
-                  ip neigh add 10.9.0.2 lladdr 02:00:00:00:00:01 dev br0";
     let done = std::process::Command::new("sh").args(["-c", script]).output()?;
     if !done.status.success() {
         let why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        return Err(Unsupported(format!("no bridge: {why}")).into());
+        return Err(Unsupported(format!("no such devices: {why}")).into());
     }
     Ok(())
 }

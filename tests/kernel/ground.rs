@@ -219,6 +219,14 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
             "{w:?}"
         );
     }
+    if let (Some(wall), Some(cpu)) = (fact("busy_poll_ns"), fact("busy_poll_cpu_ns")) {
+        let rows = trace.account.iter().flat_map(|a| &a.threads).flat_map(|t| &t.rows);
+        let polled: u64 = rows.filter(|r| r.reason == Some(Reason::BusyPoll)).map(|r| r.ns).sum();
+        // Not the first poll of each wait, nor the rest of its call.
+        assert!(polled <= cpu && polled >= cpu * 3 / 4, "{scenario}: {polled} of {cpu} ns, limit {wall}");
+        // /proc is read now and then.
+        assert!(trace.rings[0].napi.is_none_or(|n| n.busy_poll_ns == 2_000_000), "{scenario}");
+    }
     if let Some(most) = fact("loop_waits_most") {
         let w = trace.rings[0].enter_waits.expect("they are counted");
         let slept = total.vehicles.iter().filter(|v| v.detail.as_deref().is_some_and(|d| d.starts_with("slept")));

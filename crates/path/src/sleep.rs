@@ -49,7 +49,7 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::MmapLock, &[
             "lock_mm_and_find_vma", "vm_mmap_pgoff", "__vm_munmap", "do_mprotect_pkey", "do_madvise", "__do_sys_brk",
         ]),
-        rule(Reason::UringCompletions, &["io_cqring_wait", "io_run_loop", "io_loop_wait"]),
+        rule(Reason::UringCompletions, &["io_cqring_wait", "io_run_loop", "io_loop_wait", "io_do_iopoll"]),
         rule(Reason::UringSqSpace, &["io_sqpoll_wait_sq"]),
         rule(Reason::UringSetup, &["io_sq_offload_create"]),
         rule(Reason::UringTeardown, &[

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::raw::text;
 use crate::skel::types;
-use iotrail_path::delivery::syscall_name;
+use iotrail_path::delivery::{IO_URING_ENTER, syscall_name};
 use iotrail_path::sleep::reason_of_call;
 use iotrail_schema::account::{Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::runnable::HadCpu;
@@ -14,6 +14,8 @@ const PF_IO_WORKER: u32 = 0x10;
 
 /// `HOLDER_UNSEEN` of record.h.
 const HOLDER_UNSEEN: u32 = u32::MAX;
+/// `KERNEL_BUSY_POLL` of record.h.
+const KERNEL_BUSY_POLL: u32 = u32::MAX;
 
 /// Minimum number of ticks for printing user and system time by ticks.
 const TICKS: u64 = 25;
@@ -46,7 +48,7 @@ pub(crate) struct ThreadEntries {
     pub sleeps: Vec<Sleep>,
     /// The threads that had the CPU while it was runnable.
     pub holders: Vec<(u32, types::holder)>,
-    /// Kernel time by system call, from ticks.
+    /// Kernel time by system call, from ticks; and that of busy polling, measured.
     pub kernel_ns: BTreeMap<u32, u64>,
 }
 
@@ -145,20 +147,30 @@ fn share(ns: u64, part: u64, whole: u64) -> u64 {
 
 /// Divided by mode, and kernel time by system call, in proportion to the ticks if there are enough.
 fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u64>) -> Vec<ThreadRow> {
+    let polled = by_call.get(&KERNEL_BUSY_POLL).copied().unwrap_or(0).min(ns);
+    let polling = ThreadRow {
+        mode: Some(Mode::Kernel),
+        syscall: call_name(IO_URING_ENTER as i32),
+        reason: Some(Reason::BusyPoll),
+        ..plain(ThreadState::Running, polled)
+    };
     if user_ns + system_ns < TICKS * TICK_NS {
-        return vec![plain(ThreadState::Running, ns)];
+        return vec![plain(ThreadState::Running, ns - polled), polling];
     }
-    let user = share(ns, user_ns, user_ns + system_ns);
+    let user = share(ns, user_ns, user_ns + system_ns).min(ns - polled);
     let of = |mode, ns| ThreadRow { mode: Some(mode), exact: false, ..plain(ThreadState::Running, ns) };
-    let mut left = ns - user;
+    let kernel = ns - user;
+    let mut left = kernel - polled;
     let mut rows = vec![of(Mode::User, user)];
-    let whole = system_ns.max(by_call.values().sum());
-    for (nr, call_ns) in by_call {
-        let part = share(ns - user, *call_ns, whole).min(left);
+    let ticks = || by_call.iter().filter(|(nr, _)| **nr != KERNEL_BUSY_POLL);
+    let whole = system_ns.max(ticks().map(|(_, ns)| ns).sum());
+    for (nr, call_ns) in ticks() {
+        let busy = if *nr == IO_URING_ENTER { polled } else { 0 };
+        let part = share(kernel, *call_ns, whole).saturating_sub(busy).min(left);
         left -= part;
         rows.push(ThreadRow { syscall: call_name(*nr as i32), ..of(Mode::Kernel, part) });
     }
-    rows.push(of(Mode::Kernel, left));
+    rows.extend([of(Mode::Kernel, left), polling]);
     rows
 }
 
@@ -345,11 +357,17 @@ mod tests {
 
     #[test]
     fn running_time_is_divided_by_mode_from_enough_ticks_on() {
-        assert_eq!(running_rows(1000, TICK_NS, 3 * TICK_NS, &BTreeMap::new()).len(), 1);
+        let few = running_rows(1000, TICK_NS, 3 * TICK_NS, &BTreeMap::new());
+        assert_eq!(few.iter().map(|row| (row.mode, row.ns)).next(), Some((None, 1000)));
         let by_call = BTreeMap::from([(ENTER as u32, 60 * TICK_NS)]);
         let rows = running_rows(1000, 25 * TICK_NS, 75 * TICK_NS, &by_call);
         assert_eq!((rows[0].mode, rows[0].ns, rows[0].exact), (Some(Mode::User), 250, false));
         assert_eq!((rows[1].syscall.as_deref(), rows[1].ns, rows[2].ns), (Some("io_uring_enter"), 600, 150));
+        let polled = by_call.into_iter().chain([(KERNEL_BUSY_POLL, 500)]).collect();
+        let rows = running_rows(1000, 25 * TICK_NS, 75 * TICK_NS, &polled);
+        assert_eq!(rows.iter().map(|row| row.ns).collect::<Vec<_>>(), [250, 100, 150, 500], "a part of its call");
+        assert_eq!((rows[3].reason.clone(), rows[3].exact), (Some(Reason::BusyPoll), true));
+        assert_eq!(running_rows(1000, 0, 0, &polled).iter().map(|row| row.ns).collect::<Vec<_>>(), [500, 500]);
     }
 
     #[test]

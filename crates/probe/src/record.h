@@ -366,6 +366,7 @@ struct cpu_slot {
 	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another open request has too */
 	__u64 woken_ns;    /* the last time it was woken */
 	__u64 running_ns;  /* and had this CPU */
+	__u64 busy_since;  /* and polled a network device in io_uring_enter; 0: it does not */
 	__u64 worker_ns;   /* earliest start, by the io-wq worker here, of the work that it has just posted */
 	__u64 ring_address; /* the last ring, its number and the count of rings then */
 	__u32 ring;
@@ -867,6 +868,9 @@ struct kernel_key {
 	__u32 thread;
 	__u32 nr;
 };
+
+/* Instead of a system call's number: NAPI busy polling in io_uring_enter, from its first poll. Not by ticks. */
+#define KERNEL_BUSY_POLL 0xffffffffu
 
 enum thread_doing {
 	THREAD_RUNNING = 0,

@@ -195,7 +195,7 @@ pub enum Reason {
     Reclaim,
     /// A page from swap.
     SwapIn,
-    /// io_cqring_wait.
+    /// Completions, in io_uring_enter; with IORING_SETUP_HYBRID_IOPOLL its sleep before it polls.
     UringCompletions,
     /// A free SQ entry, under SQPOLL.
     UringSqSpace,
@@ -269,6 +269,8 @@ pub enum Reason {
     Woken,
     /// Runnable: a CPU, since another thread preempted it.
     Preempted,
+    /// Running: NAPI busy polling in io_uring_enter, from its first poll.
+    BusyPoll,
     /// No function on the stack is known: the innermost function outside the scheduler.
     #[serde(untagged)]
     Function(String),

@@ -35,6 +35,23 @@ static __always_inline void account_left(struct thread_account *account, struct 
 	account_closes(account, task, now);
 }
 
+/* io_uring_enter polls the network devices of a ring with NAPI before it begins to wait. The first poll has ended: later ones add nothing. */
+SEC("tp_btf/napi_poll")
+int BPF_PROG(account_napi_poll, void *napi, int work, int budget)
+{
+	struct cpu_slot *slot = this_slot();
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct entry entry;
+
+	if (slot->current != CURRENT_SUBMITTER || slot->busy_since || slot->in_softirq || !account_span ||
+	    slot->tid != (__u32)task->pid)
+		return 0;
+	entry_of(task, &entry, false);
+	if (entry.nr == NR_io_uring_enter && !entry.finished)
+		slot->busy_since = bpf_ktime_get_ns();
+	return 0;
+}
+
 SEC("iter/task")
 int account_walk(struct bpf_iter__task *ctx)
 {

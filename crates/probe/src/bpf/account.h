@@ -333,6 +333,21 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count;
 }
 
+/* The end of the current thread's NAPI busy polling. */
+static __noinline int busy_poll_ends(struct task_struct *task)
+{
+	struct cpu_slot *slot = this_slot();
+	__u64 ns = bpf_ktime_get_ns() - slot->busy_since;
+	struct thread_account *account = bpf_task_storage_get(&thread_accounts, task, 0, 0);
+
+	slot->busy_since = 0;
+	if (account && account->number) {
+		struct kernel_key key = { .thread = account->number, .nr = KERNEL_BUSY_POLL };
+		add(&kernel_times, &key, ns);
+	}
+	return 0;
+}
+
 /* The thread leaves the CPU. */
 static __noinline int account_out(struct task_struct *task, bool runnable, unsigned int state, __u64 now, struct cpu_slot *slot)
 {

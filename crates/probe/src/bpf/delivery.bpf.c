@@ -157,6 +157,8 @@ static __always_inline void wait_begins(__u64 ring, __u32 wants, __u32 tid, bool
 {
 	if (recording)
 		record_plain(EVENT_WAIT, tid, slot);
+	if (slot->busy_since)
+		busy_poll_ends(bpf_get_current_task_btf());
 	/* No run is in progress here. */
 	all_inline();
 	if (some_lie() || (reaps_asked && counting && wants > 1))

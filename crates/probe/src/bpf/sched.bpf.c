@@ -112,6 +112,8 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		return 0;
 	if (following && account_span) {
 		__u64 now = bpf_ktime_get_ns();
+		if (out && slot->busy_since)
+			busy_poll_ends(prev);
 		if (out)
 			account_out(prev, preempt || !prev_state, prev_state, now, slot);
 		if (in)

@@ -195,6 +195,7 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 		slot->links = 0;
 		slot->last_request = 0;
 		slot->aio_tail = 0;
+		slot->busy_since = 0;
 	}
 	slot->tid = 0;
 	slot->current = CURRENT_UNSEEN;

@@ -81,6 +81,7 @@ pub const PROGRAMS: &[Program] = programs! {
     "block_completed" "block_rq_complete" Follow false "block I/O being done" "stages of files and block devices" None;
     "block_bio_completed" "block_bio_complete" Follow false "block I/O of stacked devices" "stages of stacked devices" None;
     "block_ended" "iomap_dio_complete" Follow false "direct I/O that a worker of the file system ends" "its wait for that worker, distinguished from task work" Some("6.6");
+    "account_napi_poll" "napi_poll" Follow false "NAPI busy polling in io_uring_enter" "its time in the threads' account" None;
     "process_forked" "sched_process_fork" Follow false "children being made" "children of the watched" None;
     "process_executes" "sched_process_exec" Follow false "programs being run" "processes' names" None;
     "process_freed" "sched_process_free" Follow false "processes' ends" "memory for new processes, if a million come and go" None;

@@ -117,7 +117,7 @@ pub struct EnterWaits {
 }
 
 /// NAPI busy polling in io_uring_enter (IORING_REGISTER_NAPI, Linux 6.9): the thread polls network devices before it sleeps. In the account
-/// this time is running in the kernel.
+/// this time is running, with the reason `busy_poll`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NapiRecord {
     /// Longest polling time before a sleep.

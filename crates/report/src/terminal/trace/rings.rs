@@ -69,7 +69,7 @@ fn busy_poll(r: &RingRecord) -> Vec<String> {
     let Some(napi) = &r.napi else { return Vec::new() };
     let tracking = if napi.is_static { "static" } else { "dynamic" };
     let most = format!("NAPI, at most {} before a sleep, {tracking} tracking", span(napi.busy_poll_ns as f64));
-    vec![most, "running time in io_uring_enter".into()]
+    vec![most, "running for busy poll, in the threads' account".into()]
 }
 
 /// One group of provided buffers.
