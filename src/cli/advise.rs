@@ -17,6 +17,7 @@ use toml::{Table, Value};
 
 use crate::cli::on_the_command_line;
 use crate::cli::program::{ProgramOptions, without_place};
+use crate::cli::replay::read;
 use crate::runner::progress::minutes;
 use crate::runner::{self, outline, printed};
 use iotrail_answer::compare::Metric;
@@ -27,7 +28,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_base::words::{plural, span};
-use iotrail_experiment::advise::candidates::{NOW, Placement, of_program};
+use iotrail_experiment::advise::candidates::{NOW, Placement, of_program, of_replay};
 use iotrail_experiment::advise::objective;
 use iotrail_experiment::advise::subject::{SEARCH, Subject};
 use iotrail_experiment::budget::Budget;
@@ -59,6 +60,7 @@ pub struct AdviseArgs {
 #[command(
     override_usage = "iotrail advise [OPTIONS] -- CMD [ARGS]...
        iotrail advise [OPTIONS] [OPTIONS OF bench]
+       iotrail advise [OPTIONS] --replay FILE
        iotrail advise net [OPTIONS] [OPTIONS OF net bench]",
     after_help = "The recommended configuration is measured again, against the current one, in blocks that the search did not use. Examples:
   iotrail advise -- ./server-bench
@@ -66,6 +68,7 @@ pub struct AdviseArgs {
   iotrail advise --objective cpu --metric 'lat_ms=/latency average = ([0-9.]+)/' --constraint 'lat_ms<2' -- pgbench -t 5000 db
   iotrail advise --file /data/f --rw randread --depth 16 --wait peek
   iotrail advise --rw nop --depth 16 --objective iops,p99
+  iotrail advise --replay db.iotrail --map /var/lib/db=/scratch/db
   iotrail advise net --connections 64 --objective cpu"
 )]
 struct OwnArgs {
@@ -78,6 +81,15 @@ struct OwnArgs {
     /// Try other I/O schedulers and nr_requests of the target's disk too. They affect other users of the disk during the search, and are restored
     #[arg(long, conflicts_with = "command")]
     host_settings: bool,
+
+    /// Find the best configuration for a recorded program, by its replay: rings, registration, batches, and io_uring for synchronous calls.
+    /// FILE: a recording of `iotrail trace --record FILE --for-replay`, or an iolog of fio
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "host_settings"])]
+    replay: Option<PathBuf>,
+
+    /// Use the file NEW for the recorded file OLD, or the directory NEW for OLD; may be repeated
+    #[arg(long = "map", value_name = "OLD=NEW", requires = "replay")]
+    maps: Vec<String>,
 
     /// Program whose best configuration to find, run once per measurement
     #[arg(last = true, value_name = "CMD")]
@@ -321,18 +333,23 @@ fn used_up(budget: Budget) -> Error {
 
 fn subject(args: &AdviseArgs) -> Result<Subject> {
     let own = &args.own;
-    let is_program = !own.command.is_empty();
-    let (kind, cpu) = if is_program { (Kind::Program, Metric::CpuTime) } else { (Kind::Storage, Metric::CpuPerIo) };
+    let is_program = !own.command.is_empty() || own.replay.is_some();
+    let kind = if is_program { Kind::Program } else { Kind::Storage };
+    let of_time = is_program && own.replay.is_none();
+    let cpu = if of_time { Metric::CpuTime } else { Metric::CpuPerIo };
     let load = if is_program { program(args)? } else { described::load(args)? };
     let names: Vec<String> =
         own.program.metrics.iter().filter_map(|m| Some(m.split_once('=')?.0.trim().to_owned())).collect();
-    let usual = names.first().cloned().unwrap_or_else(|| if is_program { "elapsed" } else { "iops" }.into());
+    let usual = names.first().cloned().unwrap_or_else(|| if of_time { "elapsed" } else { "iops" }.into());
     let below = if is_program { Some(Path::new(".")) } else { args.load.file.as_deref() };
     let fixed = args.given.iter().any(|g| g.name == "cpus");
     let places = if fixed { Vec::new() } else { placements(below)? };
-    let (proposed, left_out) =
-        if is_program { (of_program(&places), Vec::new()) } else { described::candidates(args, &load, &places)? };
-    let always = [if is_program { Metric::Elapsed } else { Metric::LatencyP99 }, cpu];
+    let (proposed, left_out) = match (&own.replay, is_program) {
+        (Some(recording), _) => (of_replay(&read(recording)?, &places), Vec::new()),
+        (None, true) => (of_program(&places), Vec::new()),
+        (None, false) => described::candidates(args, &load, &places)?,
+    };
+    let always = [if of_time { Metric::Elapsed } else { Metric::LatencyP99 }, cpu];
     let (search, metrics) = searched_for(&own.search, &usual, &names, &always, cpu)?;
     Ok(Subject::new(kind, load, proposed, SearchRecord { left_out, ..search }, metrics))
 }
@@ -398,6 +415,18 @@ fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
     Ok(["irq", "non-irq"].into_iter().filter_map(of).collect())
 }
 
+/// `[load]` of a replay.
+fn replayed(recording: &Path, maps: &[String]) -> Result<Table> {
+    let path = recording.to_str().ok_or_else(|| {
+        Error::input(format!("{} is not UTF-8", recording.display()), "give the recording another name")
+    })?;
+    let mut load: Table = [("replay".to_owned(), Value::from(path))].into_iter().collect();
+    if !maps.is_empty() {
+        load.insert("map".into(), Value::from(maps.to_vec()));
+    }
+    Ok(load)
+}
+
 /// `[load]` of a program.
 fn program(args: &AdviseArgs) -> Result<Table> {
     let own = &args.own;
@@ -407,8 +436,13 @@ fn program(args: &AdviseArgs) -> Result<Table> {
             "omit one of them",
         ));
     }
-    iotrail_watch::command::find(&own.command)?;
-    let mut load = own.program.load(&own.command)?;
+    let mut load = match &own.replay {
+        Some(recording) => replayed(recording, &own.maps)?,
+        None => {
+            iotrail_watch::command::find(&own.command)?;
+            own.program.load(&own.command)?
+        }
+    };
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
     // Changing and comparing flags does not need the probes.
     if !iotrail_host::privileges::may_watch() {

@@ -66,7 +66,7 @@ pub struct ReplayArgs {
     repeats: u32,
 
     /// Replay at most N requests, the first ones
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = MOST, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: u64,
 
     /// Replay once, with the options, and measure nothing else: for another tool, as in `iotrail trace -- iotrail replay FILE --once`
@@ -150,9 +150,10 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         let replayed = once(program, &options, stop)?;
         bar.finish_and_clear();
         if args.json {
-            terminal::print_measurement(&replayed)?;
+            terminal::print_json(&replayed)?;
             return Ok(0);
         }
+        let replayed = replayed.measurement;
         let (n, span) = (replayed.ios.unwrap_or(0), words::span(replayed.elapsed_ns as f64));
         let rate = replayed.iops.map_or(words::UNKNOWN.into(), words::count);
         terminal::print(&format!("{} replayed in {span}, {rate} per second\n", words::plural(n as usize, "request")))?;
@@ -172,7 +173,14 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Errors (input): no recording for replay, or one that is damaged or cut off.
+/// Most requests that are read, if no other number is given.
+const MOST: u64 = 10_000_000;
+
+/// Errors (input): no recording for replay, or one that is damaged or truncated.
+pub(super) fn read(path: &Path) -> Result<Program> {
+    program(path, MOST, &ProgressBar::hidden())
+}
+
 fn program(path: &Path, most: u64, bar: &ProgressBar) -> Result<Program> {
     let mut compiler = Compiler::new(most);
     if fio_log::is_one(path) {

@@ -94,8 +94,8 @@ fn options() -> End {
         (
             "advise",
             "--allow-write --batch --bs --budget --buffered --check --cleanup --commit --constraint --count --cpus --depth --direct --engine --file \
-                   --force-async --full --help --host-settings --jobs --json --metric --min-wait --neighbour --objective --plan --prepare --rate --ready --reaper --register \
-                   --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
+                   --force-async --full --help --host-settings --jobs --json --map --metric --min-wait --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --replay --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
         ),
         (
             "advise net",

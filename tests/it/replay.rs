@@ -10,6 +10,8 @@ pub const TESTS: &[Test] = &[
     ("replay::the_json_has_the_self_check_the_arms_and_the_limits", json),
     ("replay::an_impossible_replay_is_refused_in_one_line", refused),
     ("replay::missing_or_shorter_files_are_named_first", gone),
+    ("replay::an_experiment_compares_replays_by_their_own_figures", experiment),
+    ("replay::advise_proposes_io_uring_for_synchronous_calls", advised),
 ];
 
 /// An iolog of `n` requests on a file of 64 blocks.
@@ -121,5 +123,65 @@ fn gone() -> End {
         "{}",
         ended.stderr
     );
+    End::Passed
+}
+
+const EXPERIMENT: &str = r#"
+name = "replays"
+title = "Replays"
+question = "Which interface?"
+expect = ""
+kind = "program"
+repeats = 2
+metrics = ["iops", "latency_p99", "cpu_per_io"]
+control = false
+
+[load]
+replay = "log"
+watch = "none"
+
+[[arm]]
+name = "as recorded"
+
+[[arm]]
+name = "overlapped"
+engine = "io_uring"
+depth = 4
+"#;
+
+fn experiment() -> End {
+    let place = Place::new();
+    iolog(&place, "read", 300);
+    place.write("e.toml", EXPERIMENT);
+    let ended = run(&mut place.tool(["run", "e.toml", "--json"])).ok();
+    let json: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    let cells = json["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2);
+    for m in cells.iter().flat_map(|cell| cell["measurements"].as_array().expect("measurements")) {
+        assert_eq!((&m["ios"], &m["errors"], &m["latency_ns"]["count"]), (&300.into(), &0.into(), &300.into()));
+    }
+    let compared: Vec<_> = json["comparisons"].as_array().expect("comparisons").iter().collect();
+    assert!(compared.iter().all(|c| c["ratio"].is_number()) && compared.len() == 3, "{compared:?}");
+    for (bad, refusal) in [
+        ("replay = \"gone\"", "cannot read the recording gone"),
+        ("replay = \"log\"\nprogram = \"true\"", "'program' and 'replay' exclude each other"),
+        ("program = \"true\"", "'engine' is an option of a replay"),
+    ] {
+        place.write("bad.toml", EXPERIMENT.replace("replay = \"log\"", bad));
+        let ended = run(&mut place.tool(["run", "bad.toml"]));
+        assert!(ended.status == 2 && ended.one_line().contains(refusal), "{}", ended.stderr);
+    }
+    End::Passed
+}
+
+fn advised() -> End {
+    let place = Place::new();
+    iolog(&place, "read", 300);
+    let ended = run(&mut place.tool(["advise", "--replay", "log", "--plan"])).ok();
+    for candidate in ["as-is", "engine io_uring · depth 1", "engine io_uring · depth 16", "engine libaio · depth 16"]
+    {
+        assert!(ended.stdout.contains(candidate), "{candidate}: {}", ended.stdout);
+    }
+    assert!(ended.stdout.contains("compared     iops, latency_p99, cpu_per_io"), "{}", ended.stdout);
     End::Passed
 }

@@ -14,6 +14,7 @@ use iotrail_base::words::{self, count, percent, span, three_digits};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Latency, Measurement, Phases};
 use iotrail_schema::place::Place;
+use iotrail_schema::program_record::ProgramRecord;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
@@ -392,7 +393,9 @@ impl Metric {
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let of_time_alone =
             matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Cpus | Metric::Own(_) | Metric::CpuPerUnit(_));
-        if m.program.as_ref().is_some_and(|p| !p.watched) && !of_time_alone {
+        // A replay has its own figures.
+        let is_unknown = |p: &ProgramRecord| !p.watched && m.ios.unwrap_or(0) == 0;
+        if m.program.as_deref().is_some_and(is_unknown) && !of_time_alone {
             return None;
         }
         match self {

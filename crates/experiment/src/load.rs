@@ -110,6 +110,7 @@ impl Load {
                 SenderSpec::resolve(&net.sender, online_cpus).map(drop)
             }
             Load::Program(program) => {
+                program.replayed.check()?;
                 for argv in [&program.argv[..], program.subject()] {
                     command::find(&argv.iter().map(OsString::from).collect::<Vec<_>>())?;
                 }

@@ -273,7 +273,7 @@ mod tests {
         for (cell, tps) in run.cells.iter_mut().zip(tps) {
             let one = |value: f64| {
                 let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
-                let mut m = Measurement { elapsed_ns: 2_000_000_000, ..sample::measurement() };
+                let mut m = Measurement { elapsed_ns: 2_000_000_000, ios: None, ..sample::measurement() };
                 m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() }.into());
                 // Twice as much work takes twice as much CPU time.
                 m.cpu.user_ns = Some((value * 1e6) as u64 / u64::from(cell.cell));

@@ -3,6 +3,8 @@
 
 use toml::{Table, Value};
 
+use iotrail_replay::change;
+use iotrail_replay::program::Program;
 use iotrail_schema::search_record::{Candidate, Effort};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
@@ -45,6 +47,42 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
     let bound = last.filter(|cpu| *cpu > 0).map(|cpu| ring_move("sqpoll", &[("sq-cpu", cpu)]));
     let rings: Vec<Move> = rings.into_iter().chain(bound).collect();
     product(&rings, &placed(placements))
+}
+
+/// Candidates for a recorded program: its rings, its batches, what it registers, its interface and its CPUs. A replay has no SQPOLL thread.
+pub fn of_replay(program: &Program, placements: &[Placement]) -> Vec<Proposed> {
+    let overlapped =
+        "keep 16 requests in flight. An upper bound: a recording does not show which requests need another's data";
+    let one_to_one = "replace each call by a request: io_uring_submit_and_wait(ring, 1)";
+    let moves = match program.is_synchronous() {
+        true => vec![
+            of_engine("io_uring", 1, one_to_one),
+            of_engine("io_uring", 16, overlapped),
+            of_engine("libaio", 16, overlapped),
+        ],
+        false => {
+            let mut moves: Vec<Move> =
+                RINGS.iter().filter(|ring| !ring.contains("sqpoll")).map(|ring| ring_move(ring, &[])).collect();
+            let batch = i64::from((change::depth(program) / 2).min(16));
+            let how = format!("submit {batch} requests per io_uring_enter, and wait for as many");
+            moves.extend((batch > 1).then(|| one(&format!("batch {batch}"), Effort::Lines, &how, "batch", batch)));
+            let (files, buffers) = (program.observed.registered_files, program.observed.registered_buffers);
+            moves.extend((!(files && buffers)).then(register));
+            moves
+        }
+    };
+    product(&moves, &placed(placements))
+}
+
+fn of_engine(engine: &str, depth: u32, how: &str) -> Move {
+    let mut m = one(&format!("engine {engine} · depth {depth}"), Effort::Redesign, how, "engine", engine);
+    m.options.insert("depth".into(), Value::from(i64::from(depth)));
+    m
+}
+
+pub(super) fn register() -> Move {
+    let how = "io_uring_register_files and io_uring_register_buffers once; then IOSQE_FIXED_FILE and READ_FIXED or WRITE_FIXED";
+    one("register files,buffers", Effort::Lines, how, "register", "files,buffers")
 }
 
 pub(super) fn one(name: &str, effort: Effort, how: &str, option: &str, value: impl Into<Value>) -> Move {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::candidates::{DEFER, Move, Placement, Proposed, RINGS, joined, one, placed, product, ring_move};
+use super::candidates::{DEFER, Move, Placement, Proposed, RINGS, joined, one, placed, product, register, ring_move};
 use crate::load::{Kind, Load};
 use crate::plan::Refusal;
 use iotrail_base::error;
@@ -144,8 +144,7 @@ fn own_moves(base: &LoadOptions) -> Vec<Move> {
         all.push(one("wait block", Effort::Lines, how, "wait", "block"));
     }
     if base.register.is_empty() && base.rw != Rw::Nop {
-        let how = "io_uring_register_files and io_uring_register_buffers once; then IOSQE_FIXED_FILE and READ_FIXED or WRITE_FIXED";
-        all.push(one("register files,buffers", Effort::Lines, how, "register", "files,buffers"));
+        all.push(register());
     }
     all
 }

@@ -186,7 +186,7 @@ fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
 }
 
 /// The top-level JSON objects and arrays of the output, whatever text surrounds them.
-fn json_values(output: &str) -> impl Iterator<Item = Value> {
+pub(super) fn json_values(output: &str) -> impl Iterator<Item = Value> {
     let mut at = 0;
     std::iter::from_fn(move || {
         while let Some(start) = output[at..].find(['{', '[']).map(|i| at + i) {

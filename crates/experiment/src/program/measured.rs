@@ -87,7 +87,12 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     if let Some(trace) = r.trace.take() {
         seen(&mut m, *trace);
     }
-    if !watched {
+    let is_replay = options.replayed.recording.is_some();
+    let mut latencies = histogram::new();
+    if is_replay && !interrupted {
+        latencies = options.replayed.take(&mut m, &r.output)?;
+    }
+    if !watched && !is_replay {
         m.warnings.push(Warning::new(
             "not_traced",
             "this run was not traced: its I/Os, bytes, errors and counts per I/O are unknown",
@@ -100,7 +105,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     m.warnings.extend(remaining(&r));
     let more: Vec<Warning> = doubts(&m).into_iter().chain(comparable::warnings(&m)).collect();
     m.warnings.extend(more);
-    Ok(Measured { measurement: m, histogram: histogram::new(), samples: vec![], interrupted })
+    Ok(Measured { measurement: m, histogram: latencies, samples: vec![], interrupted })
 }
 
 /// The arm as options of `try`.

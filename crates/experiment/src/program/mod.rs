@@ -12,4 +12,5 @@ mod number;
 pub mod options;
 mod proof;
 pub mod ready;
+mod replayed;
 pub mod run;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::figure::{OwnMetric, guessed};
 use super::ready::Ready;
+use super::replayed::Replayed;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
 
@@ -42,6 +43,15 @@ struct Raw {
     leave_running: bool,
     #[serde(default = "yes")]
     supervised: bool,
+    replay: Option<PathBuf>,
+    engine: Option<String>,
+    register: Option<String>,
+    batch: Option<u32>,
+    depth: Option<u32>,
+    speed: Option<String>,
+    #[serde(default)]
+    map: Vec<String>,
+    requests: Option<u64>,
 }
 
 fn yes() -> bool {
@@ -113,6 +123,8 @@ pub struct ProgramOptions {
     pub known_flags: Option<Vec<String>>,
     /// The seed of the block.
     pub seed: Option<u32>,
+    /// The recording whose replay is the program.
+    pub replayed: Replayed,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -134,7 +146,7 @@ impl ProgramOptions {
 }
 
 /// The names of the options.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 26] = [
     "program",
     "ring",
     "sq-idle",
@@ -153,6 +165,14 @@ pub const NAMES: [&str; 18] = [
     "ready",
     "leave-running",
     "supervised",
+    "replay",
+    "engine",
+    "register",
+    "batch",
+    "depth",
+    "speed",
+    "map",
+    "requests",
 ];
 
 /// IORING_MAX_CQ_ENTRIES of the kernel.
@@ -189,8 +209,25 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     if !raw.supervised && !change.is_none() {
         return Err("ring flags cannot be changed without the supervisor".into());
     }
+    let number = |n: Option<u64>| n.map(|n| n.to_string());
+    let options = [
+        ("engine", raw.engine),
+        ("register", raw.register),
+        ("batch", number(raw.batch.map(u64::from))),
+        ("depth", number(raw.depth.map(u64::from))),
+        ("speed", raw.speed),
+        ("requests", number(raw.requests)),
+    ];
+    let options = options.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let options = options.chain(raw.map.into_iter().map(|pair| ("map", pair))).collect();
+    let replayed = Replayed::new(raw.replay, options)?;
+    let argv = match (replayed.argv(), raw.program.words()) {
+        (Some(_), program) if !program.is_empty() => return Err("'program' and 'replay' exclude each other".into()),
+        (Some(replay), _) => replay,
+        (None, program) => program,
+    };
     Ok(ProgramOptions {
-        argv: raw.program.words(),
+        argv,
         change,
         cpus: raw.cpus,
         env: raw.env.into_iter().map(variable).collect::<Result<_, _>>()?,
@@ -206,6 +243,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
         supervised: raw.supervised,
         known_flags: None,
         seed: None,
+        replayed,
     })
 }
 

@@ -34,6 +34,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::replay_record::{BatchKind, ReplayArm, ReplayRecord, SCHEMA};
 use iotrail_stats::random::SplitMix64;
 use measure::{Round, Run};
+use serde::{Deserialize, Serialize};
 
 /// The options of `replay`.
 #[derive(Debug, Clone)]
@@ -126,13 +127,23 @@ pub fn replay(
     Ok(record(&program, recording, &arms, &rounds, &checks, &files))
 }
 
+/// One replay.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Once {
+    #[serde(flatten)]
+    pub measurement: Measurement,
+    /// Latencies in nanoseconds and the number of requests with each, ascending.
+    pub latency_histogram: Vec<(u64, u64)>,
+}
+
 /// Replays the program once, with the options and without probes: another process may trace it.
-pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Measurement> {
+pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Once> {
     let arms = arms::of(&program, options)?;
     let files = prepare(&program, options, stop)?;
     let arm = arms.iter().rev().find(|arm| !arm.is_control && arm.base == 0).expect("the unchanged replay is one");
     let interrupted = || Error::machine("stopped during the replay", "let it run longer, or record less");
-    Ok(Run::measured(arm, &files, stop)?.ok_or_else(interrupted)?.measurement)
+    let Run { measurement, latency } = Run::measured(arm, &files, stop)?.ok_or_else(interrupted)?;
+    Ok(Once { measurement, latency_histogram: latency.iter().collect() })
 }
 
 fn prepare(program: &Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Files> {

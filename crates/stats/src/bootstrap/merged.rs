@@ -42,7 +42,8 @@ impl Counts {
         Self(bytes.into())
     }
 
-    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Values and how often each was recorded, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let (mut rest, mut value) = (&self.0[..], 0);
         std::iter::from_fn(move || {
             let (step, counted) = decode::u64(rest).ok()?;
