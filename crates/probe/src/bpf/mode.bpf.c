@@ -1,5 +1,12 @@
 /* System calls of the traced threads. */
 
+/* Kernel time that has grown since the last call returned is of page faults, not of the next call. */
+static __always_inline void kernel_time_outside(struct task_struct *task, struct cpu_slot *slot)
+{
+	if (slot->stime_tid == (__u32)task->pid && slot->stime_since == costly_since)
+		slot->stime = task->stime;
+}
+
 static __always_inline int mode_page_fault_(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -8,6 +15,7 @@ static __always_inline int mode_page_fault_(void)
 	if (not_counting() || !watched(task))
 		return 0;
 	slot->page_faults++;
+	kernel_time_outside(task, slot);
 	fire((struct pt_regs *)bpf_task_pt_regs(task), FIRED_PAGE_FAULT, 0, slot);
 	return 0;
 }
