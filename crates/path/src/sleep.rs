@@ -58,7 +58,7 @@ const PASSES: [&[Rule]; 3] = [
         ]),
         rule(Reason::AioEvents, &["read_events", "do_io_getevents", "exit_aio"]),
         rule(Reason::Epoll, &["do_epoll_wait", "ep_poll"]),
-        rule(Reason::Poll, &["do_sys_poll", "do_poll", "do_select", "core_sys_select"]),
+        rule(Reason::Poll, &["do_sys_poll", "do_poll", "do_restart_poll", "do_select", "core_sys_select"]),
         rule(Reason::Futex, &["do_futex", "futex_wait", "futex_do_wait", "futex_wait_queue"]),
         rule(Reason::Sleep, &["do_nanosleep", "hrtimer_nanosleep", "msleep", "msleep_interruptible"]),
         rule(Reason::Timer, &["timerfd_read_iter", "timerfd_read"]),
@@ -74,6 +74,8 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::Fifo, &["fifo_open", "wait_for_partner"]),
         rule(Reason::Terminal, &["n_tty_read", "n_tty_write"]),
         rule(Reason::FileLock, &["posix_lock_inode_wait", "flock_lock_inode_wait", "fcntl_setlk", "locks_lock_inode_wait"]),
+        rule(Reason::FilePosition, &["fdget_pos", "__fdget_pos", "__f_lock_pos"]),
+        rule(Reason::Linger, &["sk_stream_wait_close"]),
         rule(Reason::Semaphore, &["__do_semtimedop", "do_semtimedop"]),
         rule(Reason::FuseServer, &["request_wait_answer"]),
         rule(Reason::NfsServer, &["rpc_wait_bit_killable", "nfs_wait_on_request"]),
@@ -88,6 +90,8 @@ const PASSES: [&[Rule]; 3] = [
     &[
         rule(Reason::SynchronousBio, &["submit_bio_wait"]),
         rule(Reason::PageIo, &["folio_wait_bit_common", "filemap_fault", "filemap_update_page"]),
+        // A write into a part of a page, which the file system reads first.
+        rule(Reason::PageIo, &["ext4_block_write_begin", "__block_write_begin_int", "block_write_begin"]),
         rule(Reason::MetadataIo, &["__wait_on_buffer", "bit_wait_io", "xfs_buf_iowait", "fsync_buffers_list", "__sync_dirty_buffer"]),
         rule(Reason::Mutex, &["__mutex_lock", "__mutex_lock_slowpath", "__rt_mutex_slowlock"]),
         rule(Reason::RwSemaphore, &["rwsem_down_write_slowpath", "rwsem_down_read_slowpath", "__percpu_down_read", "percpu_down_write"]),
@@ -101,6 +105,8 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::IowqIdle, &["io_wq_worker", "io_wqe_worker"]),
         rule(Reason::UringCompletions, &["__do_sys_io_uring_enter"]),
         rule(Reason::SqpollIdle, &["io_sq_thread"]),
+        // restart_syscall(2) of a sleep that task work or a signal interrupted. All functions of the sleep are in `.sched.text`.
+        rule(Reason::Sleep, &["do_syscall_64", "invoke_syscall", "__do_sys_restart_syscall", "hrtimer_nanosleep_restart"]),
         rule(Reason::RwSemaphore, &[
             "ext4_file_write_iter", "ext4_file_read_iter", "ext4_dio_write_iter", "ext4_buffered_write_iter", "ext4_dio_read_iter",
             "ext4_fallocate", "xfs_ilock", "xfs_ilock_iocb", "btrfs_inode_lock", "generic_file_write_iter", "blkdev_write_iter", "do_truncate",
@@ -216,6 +222,21 @@ mod tests {
         assert_eq!(reason(&inlined), Some(Reason::UringCompletions));
         let other = ["__schedule", "schedule", "io_submit_flush", "__do_sys_io_uring_enter", "do_syscall_64"];
         assert_eq!(reason(&other), Some(Reason::Function("io_submit_flush".into())));
+    }
+
+    #[test]
+    fn a_restarted_sleep_is_a_sleep() {
+        assert_eq!(reason(&["__schedule", "schedule", "do_syscall_64"]), Some(Reason::Sleep));
+        let in_call = ["__schedule", "schedule", "some_wait", "do_syscall_64"];
+        assert_eq!(reason(&in_call), Some(Reason::Function("some_wait".into())));
+    }
+
+    #[test]
+    fn a_partial_write_waits_for_the_page_that_it_reads() {
+        let cold = ["schedule", "io_schedule", "bit_wait", "__wait_on_bit", "ext4_block_write_begin", "vfs_write"];
+        assert_eq!(reason(&cold), Some(Reason::PageIo));
+        let full = ["schedule", "start_this_handle", "ext4_block_write_begin", "vfs_write"];
+        assert_eq!(reason(&full), Some(Reason::JournalSpace));
     }
 
     #[test]

@@ -116,10 +116,31 @@ pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: b
         cpu_ns: Some(cpu_ns),
         cpus: Some(total.cpus),
         only_cpu: (total.cpus == 1).then_some(total.cpu),
+        policy: policy(total.policy),
+        nice: nice(total.policy, total.priority),
         iowait_ns,
         rows,
         cpu_had,
     }
+}
+
+/// include/uapi/linux/sched.h; `None`: SCHED_NORMAL.
+fn policy(policy: u16) -> Option<String> {
+    let name = match policy {
+        0 => return None,
+        1 => "SCHED_FIFO",
+        2 => "SCHED_RR",
+        3 => "SCHED_BATCH",
+        5 => "SCHED_IDLE",
+        6 => "SCHED_DEADLINE",
+        _ => "another policy",
+    };
+    Some(name.into())
+}
+
+/// `None`: 0, or a policy without it.
+fn nice(policy: u16, priority: u16) -> Option<i32> {
+    Some(i32::from(priority) - 120).filter(|nice| matches!(policy, 0 | 3) && *nice != 0 && priority >= 100)
 }
 
 fn plain(state: ThreadState, ns: u64) -> ThreadRow {

@@ -8,7 +8,7 @@ use crate::skel::types::{call_count, wait_kind, wake, wake_key};
 use iotrail_base::error::errno_name;
 use iotrail_path::delivery::syscall_name;
 use iotrail_schema::account::{CallRecord, WaitEnds, WokenBy};
-use iotrail_schema::syscall::{self, Wait};
+use iotrail_schema::syscall::{self, Wait, moves_bytes};
 use iotrail_stats::expansion::{self, Rest, Total, Window};
 
 /// `CALLS_MAX` of record.h.
@@ -70,6 +70,7 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
         count: total.total.round() as u64,
         errors: by_name,
         blocked_ns: 0,
+        bytes: moves_bytes(&syscall_name(nr)).then(|| scale(seen.results)),
         ended: (kind_of(nr) != wait_kind::WAIT_NONE).then(|| WaitEnds {
             completions: scale(seen.completions),
             time_limit: scale(seen.time_limits),

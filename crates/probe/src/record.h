@@ -849,7 +849,8 @@ struct thread_total {
 	__u32 cpus;  /* that it may run on */
 	char comm[16];
 	__u32 cpu;   /* the last one */
-	__u32 unused;
+	__u16 policy;	/* SCHED_… */
+	__u16 priority; /* without boosts: 120 plus the nice value, below 100 in real time */
 };
 
 /* The thread on the CPU that a thread waited for. */
@@ -969,6 +970,7 @@ struct call_count {
 	__u64 signals;
 	__u64 nothing;
 	__u64 partial; /* of `time_limits`: with fewer completions than requested */
+	__u64 results; /* of calls that do not wait: the sum of the positive ones */
 };
 #define CALLS_MAX 512 /* power of two: it masks an index */
 

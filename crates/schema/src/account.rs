@@ -59,6 +59,12 @@ pub struct ThreadAccount {
     /// The CPU, if the thread may run on only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_cpu: Option<u32>,
+    /// Scheduling policy, such as `SCHED_IDLE`; null: SCHED_NORMAL (SCHED_OTHER), or not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Nice value; null: 0, a policy without one, or not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nice: Option<i32>,
     /// Blocked time that counts as iowait while the CPU is idle: the sum of the rows' `iowait_ns`.
     #[serde(default)]
     pub iowait_ns: u64,
@@ -245,6 +251,10 @@ pub enum Reason {
     Terminal,
     /// A lock on a file.
     FileLock,
+    /// The file position, which threads that share a descriptor use one at a time.
+    FilePosition,
+    /// The peer to take unsent data, in close(2) of a socket with SO_LINGER.
+    Linger,
     /// A System V semaphore.
     Semaphore,
     /// The server of a FUSE file system.
@@ -438,6 +448,9 @@ pub struct CallRecord {
     pub errors: BTreeMap<String, u64>,
     /// Time that threads were blocked in the call.
     pub blocked_ns: u64,
+    /// Bytes that its calls read or wrote; null: it moves none, or its result is not their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// How its waits ended; null: the call does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WaitEnds>,

@@ -120,6 +120,13 @@ pub fn find(name: &str) -> Option<&'static Call> {
     ALL.iter().find(|call| call.name == name)
 }
 
+/// Whether its result is a number of bytes that it has read or written.
+pub fn moves_bytes(name: &str) -> bool {
+    const BY_NAME: [&str; 4] = ["sendfile", "splice", "tee", "copy_file_range"];
+    let vector = |name: &str| ["read", "write"].iter().any(|of| name.trim_start_matches('p').starts_with(of));
+    BY_NAME.contains(&name) || vector(name) || ["recvfrom", "recvmsg", "sendto", "sendmsg"].contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +135,14 @@ mod tests {
     fn each_name_is_listed_once() {
         let first = |call: &Call| ALL.iter().position(|other| other.name == call.name);
         assert!(ALL.iter().enumerate().all(|(i, call)| first(call) == Some(i)));
+    }
+
+    #[test]
+    fn calls_that_move_bytes_return_their_number() {
+        let moving: Vec<&str> = ALL.iter().map(|call| call.name).filter(|name| moves_bytes(name)).collect();
+        let of_sockets = ["recvfrom", "recvmsg", "sendto", "sendmsg"];
+        assert_eq!(moving[..10].join(" "), "read readv pread64 preadv preadv2 write writev pwrite64 pwritev pwritev2");
+        assert_eq!(moving[10..13].join(" "), "sendfile splice copy_file_range");
+        assert_eq!(&moving[13..], &of_sockets, "recvmmsg and sendmmsg return a number of messages");
     }
 }

@@ -14,7 +14,8 @@ pub fn waits_for(reason: &Reason) -> Waits {
     use Reason::*;
     match reason {
         reason if is_of_storage(reason) => Waits::Storage,
-        SocketData | SocketSpace | Accept | Connect | PipeEmpty | PipeFull | Epoll | Poll | Terminal => Waits::Peer,
+        SocketData | SocketSpace | Accept | Connect | PipeEmpty | PipeFull | Fifo | Linger | Epoll | Poll
+        | Terminal => Waits::Peer,
         _ => Waits::Other,
     }
 }
@@ -53,6 +54,7 @@ pub fn is_of_storage(reason: &Reason) -> bool {
             | DirectIo
             | InodeDio
             | RwSemaphore
+            | FilePosition
             | FuseServer
             | NfsServer
             | NinePServer
@@ -96,6 +98,15 @@ pub fn name(reason: &Reason) -> String {
         Epoll | Poll => "events",
         UringCompletions | AioEvents => "completions",
         Accept => "connections",
+        Fifo => "the other end of a FIFO",
+        FileLock => "a lock on a file",
+        FilePosition => "the descriptor's file position, which other threads use",
+        Linger => "the peer to take the unsent data (SO_LINGER)",
+        Child => "a child process",
+        Timer => "a timerfd",
+        EventFd => "an eventfd",
+        Signal => "a signal",
+        Exit => "the end of the process",
         Function(function) => return format!("{function}()"),
         other => {
             let json = serde_json::to_value(other).ok();

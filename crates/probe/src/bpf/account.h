@@ -278,6 +278,8 @@ static __noinline int account_closes(struct thread_account *account, struct task
 	account->closed = account_span;
 	account->total.flags = task->flags;
 	account->total.cpus = task->nr_cpus_allowed;
+	account->total.policy = task->policy;
+	account->total.priority = task->static_prio;
 	account->total.cpu = BPF_CORE_READ(task, thread_info.cpu);
 	bpf_probe_read_kernel(account->total.comm, sizeof(account->total.comm), task->comm);
 	sleeps_put_away(account);

@@ -255,6 +255,8 @@ static __always_inline void count_call(struct pt_regs *regs, long nr, long ret)
 	enum wait_kind kind = wait_kinds[key & (CALLS_MAX - 1)];
 	if (kind != WAIT_NONE)
 		count_end(call, kind, key, regs, ret);
+	else if (ret > 0)
+		call->results += ret;
 	bool failed = ret < 0 && ret >= -MAX_ERRNO;
 	__u32 weight = stack_due(CLASS_CALLS + (key & (CALLS_MAX - 1)), STACKS_OF_CALLS);
 	if (weight)

@@ -238,6 +238,8 @@ struct task_struct {
 	void *worker_private;
 	struct mm_struct *mm;
 	int nr_cpus_allowed;
+	unsigned int policy;
+	int static_prio;
 	unsigned long nvcsw;
 	u64 start_time;
 	u64 utime;

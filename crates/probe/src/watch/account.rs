@@ -116,6 +116,7 @@ impl Watch<'_> {
             sum.signals += more.signals;
             sum.nothing += more.nothing;
             sum.partial += more.partial;
+            sum.results = sum.results.saturating_add(more.results);
         }
         Ok(sum)
     }

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<types::site_sum>() == 32);
 const _: () = assert!(size_of::<types::sleep_key>() == 24);
 const _: () = assert!(size_of::<types::sleep_sum>() == 24);
 const _: () = assert!(size_of::<types::thread_total>() == 200);
-const _: () = assert!(size_of::<types::call_count>() == 48);
+const _: () = assert!(size_of::<types::call_count>() == 56);
 
 /// `IOTRAIL_MAX_CPUS`.
 pub(super) const MAX_CPUS: usize = 1024;
