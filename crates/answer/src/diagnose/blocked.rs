@@ -33,7 +33,8 @@ struct Blocked {
     wall_ns: u64,
     /// The same without their waits for a CPU, which other programs can prolong at will.
     with_cpu_ns: u64,
-    threads: usize,
+    /// Thread IDs.
+    threads: BTreeSet<u32>,
     /// Of the thread that was blocked longest.
     thread: (String, u32),
     longest_ns: u64,
@@ -63,7 +64,7 @@ impl Blocked {
     }
 
     fn whose(&self) -> String {
-        match self.threads {
+        match self.threads.len() {
             1 => format!("of thread {} ({})'s time", self.thread.1, self.thread.0),
             n => format!("of the time of {}", plural(n, "thread")),
         }
@@ -92,7 +93,8 @@ fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>)
         let is_exact = |row: &ThreadRow| row.exact || is_meant(None);
         sum.exact_ns += rows.iter().filter(|(_, row)| is_exact(row)).map(|(_, row)| row.ns).sum::<u64>();
         sum.longest_ns = rows.iter().filter_map(|(_, row)| row.longest_ns).fold(sum.longest_ns, u64::max);
-        (sum.ns, sum.wall_ns, sum.threads) = (sum.ns + ns, sum.wall_ns + thread.wall_ns, sum.threads + 1);
+        (sum.ns, sum.wall_ns) = (sum.ns + ns, sum.wall_ns + thread.wall_ns);
+        sum.threads.insert(thread.tid);
         sum.with_cpu_ns += thread.wall_ns - thread.ns_in(ThreadState::Runnable).min(thread.wall_ns);
         if ns > most {
             (most, sum.thread) = (ns, (thread.comm.clone(), thread.tid));
@@ -200,6 +202,10 @@ pub const LOCK_CONTENDED: Rule = Rule {
     ..RULE
 };
 
+/// Of a program without rings.
+const ADVICE_OF_LOCKS: &str = "do not hold the lock across a call that waits (fsync(2), read(2), write(2)): collect the work under the lock, and do \
+                               the I/O without it; one fsync(2) makes the writes of several threads durable";
+
 /// Fewer sleeps for a lock may be a condition variable whose counter has the value of a lock.
 const ENOUGH_LOCKED: u64 = 100;
 const MUCH_LOCKED: f64 = 0.1;
@@ -218,6 +224,7 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
     if sleeps < ENOUGH_LOCKED || sum.share() < MUCH_LOCKED || !locked().flat_map(|thread| &thread.rows).any(does_io) {
         return None;
     }
+    let remedy = if t.rings.is_empty() { ADVICE_OF_LOCKS } else { LOCK_CONTENDED.advice };
     let text = format!(
         "futex(2) was blocked for {} {}: another thread held a lock of the program ({} sleeps, {} each, the longest {})",
         percent(sum.share()),
@@ -228,7 +235,7 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("share", sum.share()), ("blocked_ns", sum.ns as f64), ("sleeps", sleeps as f64)];
     let f = LOCK_CONTENDED.finding(Severity::Warning, text, &evidence);
-    Some(Finding { bound: sum.bound(), ..f })
+    Some(Finding { bound: sum.bound(), remedy: remedy.into(), ..f })
 }
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
@@ -268,6 +275,15 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         })
         .collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
+    // Shares of one time: that of all threads that were blocked in these calls.
+    let tids: BTreeSet<u32> = found.iter().flat_map(|(_, sum)| sum.threads.iter().copied()).collect();
+    let of_these = || t.own_threads().filter(|thread| tids.contains(&thread.tid));
+    let wall_ns = of_these().map(|thread| thread.wall_ns).sum();
+    let runnable = |thread: &ThreadAccount| thread.ns_in(ThreadState::Runnable).min(thread.wall_ns);
+    let with_cpu_ns = of_these().map(|thread| thread.wall_ns - runnable(thread)).sum();
+    for (_, sum) in &mut found {
+        (sum.wall_ns, sum.with_cpu_ns, sum.threads) = (wall_ns, with_cpu_ns, tids.clone());
+    }
     let (_, largest) = found.first()?;
     let sum = |of: fn(&Blocked) -> f64| found.iter().map(|(_, sum)| of(sum)).sum::<f64>().min(1.0);
     let (share, weight) = (sum(Blocked::share), sum(Blocked::weight));

@@ -4,13 +4,18 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::reasons::{Waits, name as reason_name, waits_for};
-use iotrail_base::words::{count, list, percent, span};
-use iotrail_schema::account::{Mode, ThreadRow, ThreadState};
+use iotrail_base::words::{bytes, count, list, percent, span};
+use iotrail_schema::account::{CallRecord, Mode, Reason, ThreadRow, ThreadState};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// The most calls that a text names, and the share of the time from which it names them.
 const NAMED: usize = 3;
 const LEAST: f64 = 0.02;
+/// The share of the calls from which a text names their errno.
+const FAILED: f64 = 0.01;
+/// Calls and bytes: more calls of less than a page cost CPU time that larger ones save.
+const MANY: u64 = 1_000;
+const PAGE: u64 = 4096;
 
 /// Time of all threads in one call.
 #[derive(Default)]
@@ -19,8 +24,8 @@ struct InCall<'t> {
     ran_ns: u64,
     /// By the object of the wait.
     waits_ns: BTreeMap<Waits, u64>,
-    /// The longest wait with a known reason.
-    longest: Option<&'t ThreadRow>,
+    /// By the reason of the wait.
+    reasons_ns: BTreeMap<&'t Reason, u64>,
 }
 
 impl InCall<'_> {
@@ -32,6 +37,11 @@ impl InCall<'_> {
     fn mostly(&self) -> Option<Waits> {
         let (waits, ns) = self.waits_ns.iter().max_by_key(|(_, ns)| **ns)?;
         (*ns > self.ran_ns).then_some(*waits)
+    }
+
+    /// The reason of its longest waits, if known.
+    fn reason(&self) -> Option<&Reason> {
+        self.reasons_ns.iter().max_by_key(|(_, ns)| **ns).map(|(reason, _)| *reason)
     }
 }
 
@@ -45,8 +55,8 @@ fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
             ThreadState::Running => of.ran_ns += row.ns,
             ThreadState::Blocked => {
                 *of.waits_ns.entry(row.reason.as_ref().map_or(Waits::Other, waits_for)).or_default() += row.ns;
-                if row.reason.is_some() && of.longest.is_none_or(|longest| row.ns > longest.ns) {
-                    of.longest = Some(row);
+                if let Some(reason) = &row.reason {
+                    *of.reasons_ns.entry(reason).or_default() += row.ns;
                 }
             }
             _ => {}
@@ -64,8 +74,12 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     t.calls.as_ref().filter(|_| wall_ns > 0)?;
     let one = |(name, of): &(&str, InCall<'_>)| {
         let each = t.call(name).map(|call| {
-            let calls = count(call.count as f64);
-            format!(" ({calls} calls, {} each)", span(of.ns() as f64 / call.count.max(1) as f64))
+            let calls = match call.count {
+                1 => "1 call".into(),
+                n => format!("{} calls, {} each", count(n as f64), span(of.ns() as f64 / n.max(1) as f64)),
+            };
+            let details: Vec<String> = [moved(call), timed_out(call), failed(call)].into_iter().flatten().collect();
+            format!(" ({})", [vec![calls], details].concat().join(", "))
         });
         format!("{} in {}(2){}", percent(share(of.ns())), plain(name), each.unwrap_or_default())
     };
@@ -84,19 +98,68 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     Some(format!("no asynchronous I/O; time of its threads: {}", list(&parts)))
 }
 
+/// The most frequent errno of calls that ended with one, unless it only reports that there is nothing yet.
+fn failed(call: &CallRecord) -> Option<String> {
+    let meant = |(errno, _): &(&String, &u64)| {
+        !["EAGAIN", "EINTR", "EINPROGRESS", "ETIMEDOUT", "ECHILD"].contains(&errno.as_str())
+    };
+    let (errno, n) = call.errors.iter().filter(meant).max_by_key(|(_, n)| **n)?;
+    (*n as f64 >= FAILED * call.judged() as f64).then(|| format!("{} with {errno}", count(*n as f64)))
+}
+
+/// The mean of the bytes that each call moved, if a page is more.
+fn moved(call: &CallRecord) -> Option<String> {
+    let mean = (call.bytes? + call.count / 2) / call.count.max(1);
+    (call.count >= MANY && mean > 0 && mean < PAGE).then(|| format!("{} each", bytes(mean)))
+}
+
+/// The waits for events that ended by their time limit.
+fn timed_out(call: &CallRecord) -> Option<String> {
+    let n = call.ended?.time_limit;
+    let is_sleep = ["nanosleep", "clock_nanosleep"].contains(&call.syscall.as_str());
+    (n > 0 && !is_sleep).then(|| format!("{} by {} time limit", count(n as f64), if n == 1 { "its" } else { "their" }))
+}
+
+/// The remedy for a wait of a thread, after the name of the call. `None`: its reason only.
+fn instead(reason: &Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::FilePosition => {
+            "pread(2) and pwrite(2) with an offset need no lock, nor do descriptors of one open(2) per thread"
+        }
+        Reason::Linger => "clear SO_LINGER, or close the socket in another thread",
+        Reason::Fifo => "open it with O_NONBLOCK or O_RDWR",
+        Reason::PipeFull => "let another thread write, or enlarge the pipe (F_SETPIPE_SZ): its reader is slower",
+        Reason::FileLock => "hold the lock for a shorter time in the thread or process that has it",
+        _ => return None,
+    })
+}
+
 /// The calls that would gain from io_uring, and those that would not.
 pub fn advice(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
     let (mut gain, mut rest) = (Vec::new(), Vec::new());
     for (name, of) in calls.iter().filter(|(_, of)| of.ns() as f64 >= LEAST * wall_ns as f64).take(NAMED) {
         let call = format!("{}(2)", plain(name));
+        let better = of.mostly().and(of.reason()).and_then(|reason| Some((reason, instead(reason)?)));
+        if let Some((reason, instead)) = better {
+            rest.push(format!("{call} waits for {}: {instead}", reason_name(reason)));
+            continue;
+        }
         match of.mostly() {
             Some(Waits::Storage) => {
-                let reason = of.longest.and_then(|row| row.reason.as_ref()).map(reason_name).unwrap_or_default();
+                let reason = of.reason().map(reason_name).unwrap_or_default();
                 gain.push(format!("{call}, which waits for {reason}"));
             }
             Some(Waits::Peer) => rest.push(format!("{call} waits for a peer: a ring saves calls, not the wait")),
-            Some(Waits::Other) => rest.push(format!("{call} waits for no I/O")),
+            Some(Waits::Other) => rest.push(match of.reason() {
+                Some(Reason::Futex | Reason::Lock) => format!("{call} waits for another thread"),
+                Some(Reason::Sleep) => format!("{call} is a sleep of the program"),
+                Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
+                None => format!("{call} waits for no I/O"),
+            }),
+            None if of.ns() > of.ran_ns + of.ran_ns / 10 => {
+                rest.push(format!("{call} mostly runs: it takes as long in a ring"));
+            }
             None => rest.push(format!("{call} runs and does not wait: it takes as long in a ring")),
         }
     }
