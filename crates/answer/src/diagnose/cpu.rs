@@ -4,10 +4,11 @@ use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, Matter, RULE, RestsOn, Rule, 
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{list, percent, span};
 use iotrail_path::runnable::LONG_NS;
-use iotrail_schema::account::ThreadState;
+use iotrail_schema::account::{Bound, BoundOf, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::StageRecord;
 use iotrail_schema::runnable::HadCpu;
+use iotrail_schema::syscall::{self, Wait};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// The share of the time in which the program's own threads used the CPU.
@@ -27,7 +28,8 @@ const RARE: f64 = 0.01;
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
     about: "of a ring's traced completions (of all rings' if none has 50) 5 %, and 20, waited 100 µs or longer for a CPU that ran \
-            another thread, and these waits were a quarter of the delivery time. The wake-up of an idle CPU does not count",
+            another thread, and these waits were a quarter of the delivery time; or a thread that waits for completions spent a quarter of its time, and \
+            100 ms, waiting for a CPU that mostly ran other threads of the program, or runs under SCHED_IDLE or with a nice value above 0. The wake-up of an idle CPU does not count",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
     advice: "keep a CPU free for the submitter (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or prefer the submitter: \
@@ -39,7 +41,73 @@ pub const WAITING_FOR_CPU: Rule = Rule {
 
 /// For the ring where the wait costs most; for all rings together if none has enough traced completions.
 fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
-    of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()))
+    let of_completions =
+        of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()));
+    of_completions.filter(Finding::warns).or_else(|| behind_own(t))
+}
+
+/// In less time, single slices of other threads dominate.
+const ENOUGH_WAITED_NS: u64 = 100_000_000;
+const MOST: f64 = 0.5;
+/// The most threads that a text names.
+const NAMED: usize = 3;
+
+/// A scheduling policy or nice value behind all normal threads, as a sentence.
+fn low(thread: &ThreadAccount) -> Option<String> {
+    let policy = thread.policy.as_ref().filter(|policy| policy.contains("IDLE"));
+    let nice = thread.nice.filter(|nice| *nice > 0).map(|nice| format!(" Its nice value is {nice}."));
+    policy.map(|policy| format!(" It runs under {policy}.")).or(nice)
+}
+
+/// A thread that waits for completions, and has its CPU seldom because the program's other threads use it.
+fn behind_own(t: &TraceRecord) -> Option<Finding> {
+    let is_own = |tid: u32| t.own_threads().any(|thread| thread.tid == tid);
+    let reaps = |row: &ThreadRow| {
+        row.syscall.as_deref().and_then(syscall::find).and_then(|call| call.wait) == Some(Wait::Enter)
+    };
+    let behind = |thread: &ThreadAccount| {
+        let own = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(|tid| tid != thread.tid && is_own(tid)));
+        own.fold(0.0, |sum, by| sum + by.share)
+    };
+    let waited = |thread: &&ThreadAccount| {
+        let ns = thread.ns_in(ThreadState::Runnable);
+        let has_cause = behind(thread) >= MOST || low(thread).is_some();
+        ns >= ENOUGH_WAITED_NS && ns as f64 >= LARGE * thread.wall_ns as f64 && has_cause
+    };
+    let submits = |thread: &&ThreadAccount| {
+        let of_ring = |tid: u32| {
+            t.rings.iter().filter_map(|r| r.threads.as_ref()).flat_map(|of| &of.threads).any(|of| of.tid == tid)
+        };
+        thread.rows.iter().any(reaps) || of_ring(thread.tid)
+    };
+    let thread =
+        t.own_threads().filter(submits).filter(waited).max_by_key(|thread| thread.ns_in(ThreadState::Runnable))?;
+    let share = thread.ns_in(ThreadState::Runnable) as f64 / thread.wall_ns.max(1) as f64;
+    let only = thread.only_cpu.map(|cpu| format!(" It may run only on CPU {cpu}.")).unwrap_or_default();
+    let low = low(thread);
+    let had_it: Vec<String> = thread.cpu_had.iter().take(NAMED).map(had).collect();
+    let text = format!(
+        "{} ({}), which waits for completions, spent {} of its time waiting for a CPU that ran {}.{}{only}",
+        thread.comm,
+        thread.tid,
+        percent(share),
+        list(&had_it),
+        low.as_deref().unwrap_or_default(),
+    );
+    let remedy = match (low.is_some(), thread.only_cpu) {
+        (true, _) => "run the thread that waits for I/O under SCHED_OTHER with nice value 0 (chrt, renice, Nice= and CPUSchedulingPolicy= of the service): SCHED_IDLE \
+                      and high nice values are for the threads that compute"
+            .to_owned(),
+        (false, Some(cpu)) => format!(
+            "run the threads that compute on other CPUs than CPU {cpu} (pthread_setaffinity_np(3), taskset, a cpuset), or let this thread run on all CPUs"
+        ),
+        (false, None) => WAITING_FOR_CPU.advice.into(),
+    };
+    // The program sets its policy: others may have the CPU for that.
+    let own = if low.is_some() { 1.0 } else { behind(thread) };
+    let evidence = [(OWN_THREADS, own), ("waited_share", share)];
+    let f = WAITING_FOR_CPU.finding(Severity::Warning, text.trim_end_matches('.').to_owned(), &evidence);
+    Some(Finding { remedy, bound: Some(Bound { of: BoundOf::ThreadTime, share }), ..f })
 }
 
 /// One in twenty waited 100 µs or longer for another thread, as long as a scheduler's slice, and these waits were a quarter of delivery.

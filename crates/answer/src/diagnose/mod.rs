@@ -76,6 +76,7 @@ pub const RULES: &[Rule] = &[
     calls::EPOLL_CTL_PER_OPERATION,
     calls::SETUP_PER_OPERATION,
     calls::CALLS_FAIL,
+    calls::SMALL_CALLS,
     posix_aio::POSIX_AIO_SERIAL,
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::LOCK_CONTENDED,

@@ -352,7 +352,11 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
             text,
             &[("starved_ns", ns), ("awaited", r.starved_for as f64), ("samples", r.samples as f64)],
         );
-        let f = Finding { remedy: NOT_SUBMITTED.into(), ..f };
+        // After fork(2) both processes have the ring mapped.
+        let name = t.own_threads().find(|thread| thread.tgid == r.tgid).map(|thread| &thread.comm);
+        let forked = t.own_threads().any(|thread| thread.tgid != r.tgid && Some(&thread.comm) == name);
+        let shared = forked && r.starved_for <= t.total.ios;
+        let f = Finding { remedy: if shared { REAPED_BY_ANOTHER } else { NOT_SUBMITTED }.into(), ..f };
         bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
     })
 }
@@ -362,6 +366,10 @@ fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
     let all_listed = t.account.as_ref().is_some_and(|account| account.more_threads == 0);
     all_listed && t.own_threads().filter(|thread| tgid.is_none_or(|tgid| thread.tgid == tgid)).count() == 1
 }
+
+const REAPED_BY_ANOTHER: &str = "let only one process use a ring: after fork(2) its mappings are shared, and a child that polls the CQ ring takes the parent's \
+                                 completions. Create a ring in the child, or do not fork(2) without execve(2) while the ring is in use; otherwise wait for no \
+                                 more completions than requests were submitted";
 
 const NOT_SUBMITTED: &str = "wait for no more completions than requests were submitted: if io_uring_get_sqe returns NULL, the SQ is full, and the request \
                              has to be prepared again after io_uring_submit; the result of io_uring_submit is the number of requests that the \

@@ -143,7 +143,7 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
         _ if file.is_some_and(|f| f.kind == Kind::BlockDevice) => {
             (Severity::Warning, "they could not complete without blocking", of_device(file?))
         }
-        _ if reads => (Severity::Warning, "they could not complete without blocking", OF_READS.into()),
+        _ if reads => (Severity::Warning, "they could not complete without blocking", of_reads(t).into()),
         _ if writes => (
             Severity::Warning,
             "they could not complete without blocking",
@@ -213,6 +213,20 @@ fn wait_for_durability(t: &TraceRecord) -> bool {
     synced == 0 && flushed > 0 && durable * 2 >= blocked
 }
 
+/// Of the time in which workers are blocked: a reason with less explains few of their requests.
+const EXPLAINS: u64 = 10;
+
+fn of_reads(t: &TraceRecord) -> &'static str {
+    let blocked = worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted));
+    match worker_ns(t, |r| *r == Reason::Writeback) * EXPLAINS >= blocked.max(1) {
+        true => BEHIND_WRITEBACK,
+        false => OF_READS,
+    }
+}
+
+const BEHIND_WRITEBACK: &str = "the workers wait for the writeback of dirty pages: the file is also written through the page cache, and an O_DIRECT read first \
+                                writes back the dirty pages of its range. Open the file with O_DIRECT in the writer too, or read it through the page cache";
+
 const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
                      fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT";
 
@@ -252,7 +266,8 @@ const QUEUED: f64 = 0.1;
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
     about: "requests spent 10 % of all latency in io-wq's queue, half of those handed to io-wq were writes of files, and two or more were in flight; \
-            or the program limits the workers, and two or more requests per worker were in flight",
+            or the program limits the workers, and two or more requests per worker were in flight; or requests, none of them a write of a file, spent half \
+            of all latency there, and four more than workers were in flight",
     rests_on: RestsOn::Requests,
     advice: "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
              on space that was written before",
@@ -308,8 +323,49 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
+/// Of the latency: then workers are missing, whatever the program does else.
+const MOST_QUEUED: f64 = 0.5;
+/// Share of the workers' time: one that runs or is idle needs no other.
+const MOSTLY: f64 = 0.8;
+/// Requests that wait for workers at one time.
+const MISSING: f64 = 4.0;
+
+/// io-wq creates a worker whenever all block, unless a limit keeps it from that.
+fn too_few(t: &TraceRecord) -> Option<Finding> {
+    let requests = t.account.as_ref()?.requests.as_ref()?;
+    let most = t.total.iowq.most_at_once.filter(|most| *most > 0)?;
+    let writes: u64 = t.total.opcodes.iter().filter(|o| o.opcode.starts_with("write")).map(handed).sum();
+    let punted: u64 = t.total.opcodes.iter().map(handed).sum();
+    let bound = of_stages(t, &[RequestStage::IowqQueue])?;
+    let in_flight = requests.latency_sum_ns as f64 / t.total.elapsed_ns.max(1) as f64;
+    // A limit of the default has four workers per CPU for files.
+    let default = WORKERS_BY_DEFAULT * u64::from(t.total.host.cpus);
+    let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
+    let wall_ns: u64 = workers.map(|thread| thread.wall_ns).sum();
+    let blocked_ns = worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted));
+    let all_block = blocked_ns > 0 && blocked_ns as f64 >= MOSTLY * wall_ns as f64;
+    if writes > 0 || !all_block || bound.share < MOST_QUEUED || in_flight < most as f64 + MISSING || most >= default {
+        return None;
+    }
+    let text = format!(
+        "requests spent {} of their latency in io-wq's queue: {} at one time, for {} requests in flight on average. All of them block, and io-wq \
+         could not create another",
+        percent(bound.share),
+        plural(most as usize, "worker"),
+        three_digits(in_flight)
+    );
+    let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
+    let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
+    let remedy = "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep requests that \
+                  block out of io-wq (sockets and pipes without IOSQE_ASYNC)";
+    Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
+}
+
+/// Per CPU, for files.
+const WORKERS_BY_DEFAULT: u64 = 4;
+
 fn queued(t: &TraceRecord) -> Option<Finding> {
-    let Some(bound) = in_queue(t) else { return limited(t) };
+    let Some(bound) = in_queue(t) else { return limited(t).or_else(|| too_few(t)) };
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     let durable = wait_for_durability(t);
     let why = if durable { "each write keeps its worker until its data is on the disk, and " } else { "" };

@@ -180,6 +180,16 @@ pub(super) fn calls_fail() -> TraceRecord {
     with_calls(vec![call("accept4", 434_350, &[("EMFILE", 434_330)])])
 }
 
+pub(super) fn small_calls() -> TraceRecord {
+    let mut t = with_rows(vec![
+        row(ThreadState::Running, Some("read"), None, 800_000_000),
+        row(ThreadState::Running, None, None, 200_000_000),
+    ]);
+    t.calls = Some(vec![CallRecord { bytes: Some(3_000_000), ..call("read", 3_000_000, &[]) }]);
+    (t.rings, t.total.opcodes) = (vec![], vec![]);
+    t
+}
+
 pub(super) fn requests_fail() -> TraceRecord {
     with_ring(|r| {
         let mut accept = opcode("accept", 200_000, 900);
@@ -477,6 +487,100 @@ fn an_eventfd_that_is_registered_with_the_ring_does_not_wake_it() {
 
 fn registered(operation: &str) -> RegisterCalls {
     RegisterCalls { operation: operation.into(), calls: 1, errnos: vec![] }
+}
+
+#[test]
+fn shares_of_synchronous_calls_have_the_time_of_all_their_threads_as_base() {
+    let loop_ =
+        vec![blocked("fsync", Reason::Writeback, 100_000_000), blocked("epoll_wait", Reason::Epoll, 900_000_000)];
+    let helper = vec![
+        blocked("unlink", Reason::SynchronousBio, 62_000_000),
+        row(ThreadState::Running, Some("unlink"), None, 38_000_000),
+    ];
+    let mut t = with_threads(vec![thread(1, Role::Thread, loop_), thread(2, Role::Thread, helper)]);
+    t.calls = Some(vec![CallRecord { blocked_ns: 100_000_000, ..call("fsync", 6, &[]) }]);
+    let f = only(&t, "synchronous_calls");
+    let text = "synchronous calls were blocked for 15 % of the time of 2 threads: fsync(2) 9 % (";
+    assert!(f.text.starts_with(text) && f.text.contains("unlink(2) 6 % ("), "{}", f.text);
+}
+
+#[test]
+fn blocked_workers_that_are_too_few_are_named() {
+    let with = |worker: Vec<ThreadRow>| {
+        let mut t = iowq_queue();
+        t.total.opcodes[0].opcode = "read".into();
+        t.total.iowq = IowqRecord { workers: 3, most_at_once: Some(3), completions: 3_000, cpu_ns: None };
+        t.account.as_mut().unwrap().threads.push(thread(9, Role::Iowq, worker));
+        t
+    };
+    let blocks = || row(ThreadState::Blocked, None, Some(Reason::PipeEmpty), 990_000_000);
+    let f = only(&with(vec![blocks()]), "iowq_queue");
+    assert!(f.text.contains("3 workers at one time") && f.remedy.contains("pids.max"), "{f:?}");
+    let idle = row(ThreadState::Blocked, None, Some(Reason::IowqIdle), 990_000_000);
+    assert!(findings(&with(vec![blocks(), idle])).iter().all(|f| f.code != "iowq_queue"));
+    let mut many = with(vec![blocks()]);
+    many.total.host.cpus = 0;
+    assert!(findings(&many).iter().all(|f| f.code != "iowq_queue"), "as many as by default");
+}
+
+#[test]
+fn a_thread_that_reaps_and_has_no_cpu_is_named_with_its_policy_or_its_siblings() {
+    let with = |policy: Option<&str>, of: u32| {
+        let mut reaps = thread(
+            1234,
+            Role::Thread,
+            vec![
+                row(ThreadState::Runnable, None, None, 800_000_000),
+                blocked("io_uring_enter", Reason::UringCompletions, 200_000_000),
+            ],
+        );
+        reaps.policy = policy.map(Into::into);
+        reaps.cpu_had = vec![HadCpu { tid: Some(of), comm: Some("compute".into()), share: 0.9 }];
+        with_threads(vec![reaps, thread(8, Role::Thread, vec![row(ThreadState::Running, None, None, 1_000_000_000)])])
+    };
+    let f = only(&with(None, 8), "waiting_for_cpu");
+    assert!(f.text.contains("spent 80 % of its time waiting for a CPU that ran compute (8) 90 %"), "{}", f.text);
+    assert!(findings(&with(None, 77)).is_empty(), "a neighbour's");
+    let f = only(&with(Some("SCHED_IDLE"), 77), "waiting_for_cpu");
+    assert!(f.text.ends_with("It runs under SCHED_IDLE") && f.remedy.contains("SCHED_OTHER"), "{f:?}");
+}
+
+#[test]
+fn an_errno_of_a_limit_is_named_below_the_share_of_a_habit() {
+    let f = only(&with_calls(vec![call("connect", 1_500, &[("EADDRNOTAVAIL", 1_299)])]), "calls_fail");
+    assert!(f.text.contains("no local port is free") && f.remedy.starts_with("keep connections open"), "{f:?}");
+    for (errno, n) in [("EADDRNOTAVAIL", 19), ("ECONNREFUSED", 1_299)] {
+        assert_eq!(codes(&with_calls(vec![call("connect", 1_500, &[(errno, n)])])), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn calls_of_native_aio_that_only_look_are_empty() {
+    let ended = Some(WaitEnds { nothing: 698_000, completions: 6_000, ..WaitEnds::default() });
+    let f = only(&with_calls(vec![CallRecord { ended, ..call("io_getevents", 704_000, &[]) }]), "empty_enters");
+    assert!(f.text.contains("io_getevents(2) calls returned no completion") && f.remedy.contains("min_nr 1"), "{f:?}");
+}
+
+#[test]
+fn small_calls_that_answer_a_peer_or_move_pages_are_no_finding() {
+    let f = only(&small_calls(), "small_calls");
+    assert!(
+        f.text.contains("read(2) calls per second took 80 % of the program's CPU time: each moved 1 B"),
+        "{}",
+        f.text
+    );
+    let with = |bytes: u64, waits: u64| {
+        let mut t = small_calls();
+        t.calls.as_mut().unwrap()[0].bytes = Some(3_000_000 * bytes);
+        let ended = Some(WaitEnds { completions: waits, ..WaitEnds::default() });
+        t.calls.as_mut().unwrap().push(CallRecord { ended, ..call("epoll_wait", waits, &[]) });
+        let rows = &mut t.account.as_mut().unwrap().threads[0].rows;
+        rows.push(blocked("epoll_wait", Reason::Epoll, 1));
+        codes(&t)
+    };
+    assert_eq!(with(4096, 10_000), ["small_calls"]);
+    assert_eq!(with(4097, 10_000), Vec::<String>::new(), "more than a page");
+    assert_eq!(with(1, 1_500_000), Vec::<String>::new(), "a wait for every two calls");
 }
 
 /// Sixteen requests in flight for one worker.

@@ -49,6 +49,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("linked_timeouts_expire", account::linked_timeouts_expire),
     ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
     ("calls_fail", account::calls_fail),
+    ("small_calls", account::small_calls),
     ("blocked_in_submission", account::blocked_in_submission),
     ("lock_contended", account::lock_contended),
     ("synchronous_calls", account::synchronous_calls),
