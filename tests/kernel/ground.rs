@@ -224,6 +224,8 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         let polled: u64 = rows.filter(|r| r.reason == Some(Reason::BusyPoll)).map(|r| r.ns).sum();
         // Not the first poll of each wait, nor the rest of its call.
         assert!(polled <= cpu && polled >= cpu * 3 / 4, "{scenario}: {polled} of {cpu} ns, limit {wall}");
+        let registered = trace.rings[0].register_calls.iter().flatten().map(|of| (of.operation.as_str(), of.calls));
+        assert_eq!(registered.collect::<Vec<_>>(), [("napi", 1)], "{scenario}");
         // /proc is read now and then.
         assert!(trace.rings[0].napi.is_none_or(|n| n.busy_poll_ns == 2_000_000), "{scenario}");
     }
