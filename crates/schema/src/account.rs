@@ -9,14 +9,14 @@ use crate::runnable::HadCpu;
 /// `account` of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// The traced threads, SQPOLL threads and io-wq workers, the longest wall time first.
+    /// Traced threads, SQPOLL threads and io-wq workers, longest wall time first.
     pub threads: Vec<ThreadAccount>,
-    /// Number of threads that are not listed.
+    /// Number of unlisted threads.
     #[serde(default)]
     pub more_threads: u64,
     /// Null: no request was traced end to end.
     pub requests: Option<RequestAccount>,
-    /// Blocked time of the listed threads that counts as iowait; null: there was none.
+    /// Blocked time of the listed threads that counts as iowait; null if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iowait: Option<Iowait>,
 }
@@ -26,14 +26,14 @@ pub struct Account {
 pub struct Iowait {
     /// Sum over the listed threads.
     pub ns: u64,
-    /// Part of `ns` in waits for completions in io_uring_enter, which IORING_ENTER_NO_IOWAIT removes.
+    /// Part of `ns` spent waiting for completions in io_uring_enter; IORING_ENTER_NO_IOWAIT eliminates it.
     pub enter_ns: u64,
     /// The kernel has IORING_FEAT_NO_IOWAIT (Linux 6.15). Null: iotrail could not create a ring.
     pub no_iowait_available: Option<bool>,
 }
 
 impl Account {
-    /// The threads of the program, without SQPOLL threads and io-wq workers.
+    /// The program's threads, excluding SQPOLL threads and io-wq workers.
     pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
         self.threads.iter().filter(|thread| thread.role == Role::Thread)
     }
@@ -45,15 +45,15 @@ pub struct ThreadAccount {
     pub tid: u32,
     /// Process ID.
     pub tgid: u32,
-    /// Name.
+    /// Thread name.
     pub comm: String,
     /// The kind of thread.
     pub role: Role,
-    /// From the later of its start and the trace's, to the earlier of its end and the trace's.
+    /// Time from the later of the thread's and the trace's start to the earlier of their ends.
     pub wall_ns: u64,
-    /// CPU time in that time by `sum_exec_runtime`, as a check of the running rows. Null: not read.
+    /// CPU time in this period according to `sum_exec_runtime`, for checking the running rows. Null: not read.
     pub cpu_ns: Option<u64>,
-    /// Number of CPUs that the thread may run on; null: not read.
+    /// Number of CPUs on which the thread may run; null: not read.
     #[serde(default)]
     pub cpus: Option<u32>,
     /// The CPU, if the thread may run on only one.
@@ -62,7 +62,7 @@ pub struct ThreadAccount {
     /// Scheduling policy, such as `SCHED_IDLE`; null: SCHED_NORMAL (SCHED_OTHER), or not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// Nice value; null: 0, a policy without one, or not read.
+    /// Nice value; null: 0, not used by the policy, or not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nice: Option<i32>,
     /// Blocked time that counts as iowait while the CPU is idle: the sum of the rows' `iowait_ns`.
@@ -70,13 +70,13 @@ pub struct ThreadAccount {
     pub iowait_ns: u64,
     /// Rows that sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
-    /// Threads that had the CPU while it was runnable, the longest first; short waits are left out.
+    /// Threads that occupied the CPU while this thread was runnable, longest first; short waits are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_had: Vec<HadCpu>,
 }
 
 impl ThreadAccount {
-    /// Its time in one state.
+    /// Time in one state.
     pub fn ns_in(&self, state: ThreadState) -> u64 {
         self.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum()
     }
@@ -98,27 +98,27 @@ pub enum Role {
 pub struct ThreadRow {
     /// The state of the thread.
     pub state: ThreadState,
-    /// User or kernel mode; running time only, if it is divided.
+    /// User or kernel mode; only for running time, if the mode is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// The system call that the thread was in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syscall: Option<String>,
-    /// The reason for blocking.
+    /// Why the thread was blocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Sum of the times.
+    /// Total time.
     pub ns: u64,
-    /// Part of `ns` with `in_iowait` set. Left out if 0.
+    /// Part of `ns` with `in_iowait` set. Omitted if 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub iowait_ns: u64,
-    /// The longest single time; null: not known.
+    /// Longest single occurrence; null: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_ns: Option<u64>,
-    /// Number of times; null: not counted.
+    /// Number of occurrences; null: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// False: samples divide more than 1 % of it.
+    /// False if more than 1 % of it is divided according to samples.
     pub exact: bool,
 }
 
@@ -138,9 +138,9 @@ fn is_zero(n: &u64) -> bool {
 pub enum ThreadState {
     /// On a CPU.
     Running,
-    /// Ready to run, without a CPU.
+    /// Runnable, waiting for a CPU.
     Runnable,
-    /// Stopped by the CPU quota of its cgroup.
+    /// Throttled by the cgroup's CPU quota.
     Throttled,
     /// Asleep.
     Blocked,
@@ -157,33 +157,33 @@ pub enum Mode {
     Kernel,
 }
 
-/// The reason a thread is blocked, decided by the functions on its kernel stack.
+/// Why a thread is blocked, determined from the functions on its kernel stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// A free request tag: `nr_requests` are in flight.
+    /// A free request tag: `nr_requests` requests are in flight.
     RequestTag,
-    /// wbt, iocost or iolatency.
+    /// Throttling by wbt, iocost or iolatency.
     QueueQos,
-    /// io.max of the cgroup.
+    /// The cgroup's io.max.
     CgroupIoLimit,
-    /// The block queue is frozen, for a change of its settings.
+    /// The block queue to be unfrozen after a settings change.
     QueueFrozen,
-    /// A flush of the device's cache.
+    /// A device cache flush.
     DeviceFlush,
-    /// A bio that the kernel waits for.
+    /// A bio for which the kernel is waiting.
     SynchronousBio,
-    /// A commit of the file system's journal.
+    /// A file system journal commit.
     JournalCommit,
-    /// Space in the file system's journal.
+    /// Free space in the file system journal.
     JournalSpace,
-    /// The limit of dirty pages.
+    /// The dirty page limit.
     DirtyPages,
-    /// Dirty pages to be written.
+    /// Writeback of dirty pages.
     Writeback,
     /// A page that is locked or being read.
     PageIo,
-    /// A block of the file system's metadata.
+    /// A file system metadata block.
     MetadataIo,
     /// Its own direct I/O to complete.
     DirectIo,
@@ -191,23 +191,23 @@ pub enum Reason {
     InodeDio,
     /// A read-write semaphore.
     RwSemaphore,
-    /// The lock of the address space.
+    /// The mmap lock.
     MmapLock,
     /// A mutex.
     Mutex,
-    /// memory.max or memory.high of the cgroup.
+    /// The cgroup's memory.max or memory.high.
     CgroupReclaim,
-    /// Free memory of the machine.
+    /// Free memory on the machine.
     Reclaim,
-    /// A page from swap.
+    /// A page to be swapped in.
     SwapIn,
-    /// Completions, in io_uring_enter; with IORING_SETUP_HYBRID_IOPOLL its sleep before it polls.
+    /// Completions, in io_uring_enter; with IORING_SETUP_HYBRID_IOPOLL, the sleep before polling.
     UringCompletions,
-    /// A free SQ entry, under SQPOLL.
+    /// A free SQ entry (SQPOLL).
     UringSqSpace,
     /// The start of a ring's SQPOLL thread.
     UringSetup,
-    /// The end of a ring's requests.
+    /// Completion of a ring's requests.
     UringTeardown,
     /// The SQPOLL thread has nothing to submit.
     SqpollIdle,
@@ -221,23 +221,23 @@ pub enum Reason {
     Poll,
     /// futex(2).
     Futex,
-    /// A lock of the program, in futex(2): FUTEX_LOCK_PI, or a mutex of glibc or of Rust.
+    /// A lock in the program, in futex(2): FUTEX_LOCK_PI, or a glibc or Rust mutex.
     Lock,
     /// A sleep that the program requested.
     Sleep,
-    /// Data of a peer.
+    /// Data from a peer.
     SocketData,
     /// Space in the send buffer.
     SocketSpace,
     /// A connection to accept.
     Accept,
-    /// The peer of connect(2).
+    /// The peer, in connect(2).
     Connect,
     /// Data in a pipe.
     PipeEmpty,
     /// Space in a pipe.
     PipeFull,
-    /// The end of a child process.
+    /// The exit of a child process.
     Child,
     /// A signal.
     Signal,
@@ -251,23 +251,23 @@ pub enum Reason {
     Terminal,
     /// A lock on a file.
     FileLock,
-    /// The file position, which threads that share a descriptor use one at a time.
+    /// The file position lock, which threads share if they share a descriptor.
     FilePosition,
-    /// The peer to take unsent data, in close(2) of a socket with SO_LINGER.
+    /// The peer to accept unsent data, in close(2) on a socket with SO_LINGER.
     Linger,
     /// A System V semaphore.
     Semaphore,
-    /// The server of a FUSE file system.
+    /// A FUSE server.
     FuseServer,
     /// The NFS server.
     NfsServer,
-    /// The server of a 9p file system.
+    /// A 9p server.
     NinePServer,
-    /// The CPU quota of its cgroup.
+    /// The cgroup's CPU quota.
     CpuQuota,
-    /// A grace period of RCU.
+    /// An RCU grace period.
     Rcu,
-    /// The end of the process.
+    /// The exit of the process.
     Exit,
     /// SIGCONT.
     Stopped,
@@ -275,13 +275,13 @@ pub enum Reason {
     Ptrace,
     /// The cgroup freezer.
     Frozen,
-    /// Runnable: a CPU, since the thread was woken or created.
+    /// Runnable: a CPU, after the thread was woken or created.
     Woken,
-    /// Runnable: a CPU, since another thread preempted it.
+    /// Runnable: a CPU, after another thread preempted this one.
     Preempted,
     /// Running: NAPI busy polling in io_uring_enter, from its first poll.
     BusyPoll,
-    /// No function on the stack is known: the innermost function outside the scheduler.
+    /// No known function on the stack: the innermost function outside the scheduler.
     #[serde(untagged)]
     Function(String),
 }
@@ -291,11 +291,11 @@ pub enum Reason {
 pub struct RequestAccount {
     /// Number of requests.
     pub count: u64,
-    /// The sum of their latencies.
+    /// Sum of their latencies.
     pub latency_sum_ns: u64,
-    /// The moment at which these latencies start.
+    /// The stage at which these latencies start.
     pub from: Start,
-    /// The moment at which these latencies end.
+    /// The stage at which these latencies end.
     pub to: End,
     /// Rows that sum to `latency_sum_ns`.
     pub rows: Vec<RequestRow>,
@@ -352,16 +352,16 @@ impl RequestAccount {
 pub enum Start {
     /// The program published the request, or entered the call.
     Intended,
-    /// The kernel took the request.
+    /// The kernel accepted the request.
     Submitted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// The completion was in the completion queue.
+    /// The completion was posted to the completion queue.
     Posted,
-    /// The program has reaped it.
+    /// The program reaped it.
     Reaped,
 }
 
@@ -372,11 +372,11 @@ pub struct RequestRow {
     /// The cause of the delay in that stage, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<RequestReason>,
-    /// Sum of the times.
+    /// Total time.
     pub ns: u64,
-    /// False: from a sample of the requests, or of the queues.
+    /// False if from a sample of the requests or queues.
     pub exact: bool,
-    /// 95 % interval of `ns`; left out: `ns` is exact, or the sample is too small.
+    /// 95 % interval of `ns`; omitted if `ns` is exact or the sample is too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ns_ci95: Option<[u64; 2]>,
 }
@@ -384,11 +384,11 @@ pub struct RequestRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestStage {
-    /// In the submission queue; the kernel has not taken it.
+    /// In the submission queue, not yet accepted by the kernel.
     Unsubmitted,
-    /// Waiting behind requests that have to complete first.
+    /// Waiting for requests that must complete first.
     Ordered,
-    /// In its submission, on the submitting thread.
+    /// Being submitted, on the submitting thread.
     Inline,
     /// In io-wq's queue.
     IowqQueue,
@@ -398,9 +398,9 @@ pub enum RequestStage {
     Block,
     /// Issued to the driver, not yet ready.
     Device,
-    /// In flight, in a stage that iotrail did not see.
+    /// In flight, in a stage that iotrail did not observe.
     InFlight,
-    /// In a poll, or a timer.
+    /// Waiting in a poll or for a timer.
     Poll,
     /// Ready, not yet posted.
     Ready,
@@ -413,11 +413,11 @@ pub enum RequestStage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestReason {
-    /// The request that it is linked to.
+    /// The request to which it is linked.
     Link,
     /// IOSQE_IO_DRAIN.
     Drain,
-    /// A limit of the cgroup delayed its bio.
+    /// A cgroup limit throttled its bio.
     CgroupIoLimit,
     /// A free tag (`nr_requests`).
     RequestTag,
@@ -427,34 +427,34 @@ pub enum RequestReason {
     Peer,
     /// The timer.
     Timer,
-    /// A kernel worker of the file system.
+    /// A file system's kernel worker.
     FileSystem,
     /// The submitting thread had no CPU.
     NoCpu,
-    /// The submitting thread ran without running its task work.
+    /// The submitting thread was running but did not run its task work.
     ThreadRunning,
-    /// The submitting thread slept and had to be woken.
+    /// The submitting thread was asleep and had to be woken.
     ThreadAsleep,
 }
 
-/// System calls of the traced threads that set up, submit, wait, read, write, sync and poll.
+/// The traced threads' system calls that set up, submit, wait, read, write, sync and poll.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// Its name.
+    /// System call name.
     pub syscall: String,
     /// Number of calls.
     pub count: u64,
-    /// Number of times that the call returned each errno, by errno name; among `seen` calls.
+    /// Number of times each errno was returned, by errno name, among `seen` calls.
     pub errors: BTreeMap<String, u64>,
     /// Time that threads were blocked in the call.
     pub blocked_ns: u64,
-    /// Bytes that its calls read or wrote; null: it moves none, or its result is not their number.
+    /// Bytes read or written; null if the call transfers no data or does not return the byte count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// How its waits ended; null: the call does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<WaitEnds>,
-    /// Descriptors that ended its waits for events, the most frequent first; estimated from a sample.
+    /// Descriptors that ended its waits for events, most frequent first; estimated from a sample.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub woken_by: Vec<WokenBy>,
     /// 95 % interval of `count`, if `count` is an estimate.
@@ -474,15 +474,15 @@ impl CallRecord {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitEnds {
-    /// With the completions or events that it waited for.
+    /// The awaited completions or events arrived.
     pub completions: u64,
-    /// With its time limit.
+    /// The timeout expired.
     pub time_limit: u64,
-    /// With EINTR.
+    /// EINTR.
     pub signal: u64,
-    /// With a result of 0 before its time limit.
+    /// Returned 0 before the timeout.
     pub nothing: u64,
-    /// Part of `time_limit`: with completions in the CQ, but fewer than min_complete.
+    /// Part of `time_limit`: the CQ contained completions, but fewer than min_complete.
     #[serde(default)]
     pub partial: u64,
 }
@@ -496,16 +496,16 @@ pub struct WokenBy {
     pub fd: Option<u32>,
     /// The file: `TCP socket`, `eventfd`, or its name; null: not known.
     pub file: Option<String>,
-    /// The last event that the wait returned, by the names of poll(2) and epoll_ctl(2).
+    /// The last events that the wait returned, with the names used in poll(2) and epoll_ctl(2).
     pub events: Vec<String>,
     /// Share of the call's waits that returned events.
     pub share: f64,
 }
 
-/// The largest share of a time that removing a finding's cause could save.
+/// Upper bound on the share of a time that removing a finding's cause could save.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The time that the share is a part of.
+    /// The time to which the share refers.
     pub of: BoundOf,
     /// The share, 0 to 1.
     pub share: f64,
@@ -514,12 +514,12 @@ pub struct Bound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BoundOf {
-    /// Wall time of the threads concerned.
+    /// Wall time of the affected threads.
     ThreadTime,
     /// The sum of the requests' latencies.
     Latency,
-    /// CPU time of the program.
+    /// The program's CPU time.
     Cpu,
-    /// The 99th percentile of the latency.
+    /// p99 latency.
     P99,
 }

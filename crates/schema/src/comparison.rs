@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 pub const SCHEMA: &str = "iotrail.comparison/2";
 
-/// Default band of equivalence: a difference up to this counts as equivalent.
+/// Default equivalence band: a difference of at most this much counts as equivalent.
 pub const EQUIVALENT_WITHIN: f64 = 0.05;
 
 /// b compared with a, on one metric.
@@ -23,7 +23,7 @@ pub struct Comparison {
     pub b: String,
     /// Number of blocks in which both were measured. If `paired` is false: repeats of the side that has fewer.
     pub pairs: usize,
-    /// Both sides were measured in the same blocks; false: at different times.
+    /// True if both sides were measured in the same blocks; false if at different times.
     pub paired: bool,
     /// Measurements disturbed by other work.
     #[serde(default)]
@@ -32,9 +32,9 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// 95 % interval of the ratio; null: it has no interval.
     pub ci95: Option<[f64; 2]>,
-    /// Difference between two arms with the same load, as a factor less 1. Null without a control arm.
+    /// Difference between two arms with the same load, as a factor minus 1. Null without a control arm.
     pub noise_floor: Option<f64>,
-    /// Difference that this number of repeats detects in 95 % of cases, as a factor less 1.
+    /// Difference that this number of repeats detects in 95 % of cases, as a factor minus 1.
     pub smallest_visible: Option<f64>,
     /// Probability of a difference this large or larger if the sides are equal. Null: no verdict is possible.
     #[serde(default)]
@@ -45,7 +45,7 @@ pub struct Comparison {
     /// Number of comparisons of the metric that were tested together, including this one.
     #[serde(default)]
     pub together: usize,
-    /// The band of equivalence, as a factor less 1.
+    /// Equivalence band, as a factor minus 1.
     #[serde(default)]
     pub equivalent_within: f64,
     /// Measurements needed to detect a difference of 10 % in 95 % of cases. Null: the spread is not known.
@@ -57,7 +57,7 @@ pub struct Comparison {
     pub reasons: Vec<String>,
 }
 
-/// Disturbed measurements of both sides. Disturbance is decided by the state of the machine, never by the result.
+/// Disturbed measurements of both sides. They are identified from the machine's state, never from the result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disturbed {
     /// Measurements of both sides.
@@ -92,7 +92,7 @@ pub enum Verdict {
 pub struct Needed {
     /// Number of pairs, or of repeats per side.
     pub repeats: usize,
-    /// Time that both sides need in sequence. Null: not known.
+    /// Time needed to measure both sides, one after the other. Null: not known.
     pub seconds: Option<f64>,
 }
 

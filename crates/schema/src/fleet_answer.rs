@@ -71,7 +71,7 @@ pub struct CannotTest {
 pub struct Factor {
     /// Its name, as in `facts`.
     pub name: String,
-    /// Its values, the most frequent first.
+    /// Its values, most frequent first.
     pub values: Vec<FactorValue>,
 }
 
@@ -105,7 +105,7 @@ pub struct FleetEffect {
     pub p: Option<f64>,
     /// `p` adjusted for all effects of the metric (Holm); the verdict uses it.
     pub p_adjusted: Option<f64>,
-    /// Spread between machines: standard deviation of their true ratios, as a factor less 1.
+    /// Spread between machines: standard deviation of their true ratios, as a factor minus 1.
     pub spread: Option<f64>,
     /// 95 % interval of `spread`.
     pub spread_ci95: Option<[f64; 2]>,
@@ -121,9 +121,9 @@ pub struct FleetEffect {
     pub asked: usize,
     /// Each machine, in the fleet's order.
     pub on: Vec<OnMachine>,
-    /// Outlier machines, the farthest first.
+    /// Outlier machines, farthest first.
     pub apart: Vec<Apart>,
-    /// Facts that are associated with a larger or smaller effect, the surest first.
+    /// Facts that are associated with a larger or smaller effect, most certain first.
     pub goes_with: Vec<GoesWith>,
 }
 

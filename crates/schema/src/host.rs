@@ -33,7 +33,7 @@ pub struct Target {
     pub device: Option<String>,
     /// The disk's driver.
     pub driver: Option<String>,
-    /// The disk's model as the disk reports it; left out if it reports none (virtio).
+    /// The disk's model as the disk reports it; omitted if it reports none (virtio).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The block device whose queue takes the requests, if different from `device`: `loop0`.

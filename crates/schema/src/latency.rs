@@ -9,15 +9,14 @@ use serde::{Deserialize, Serialize};
 pub struct Latency {
     /// Number of latencies.
     pub count: u64,
-    /// The mean.
+    /// Mean.
     pub mean: Option<f64>,
-    /// 95 % interval of `mean` of traced requests; null for iotrail's own loads. Both ends equal the mean if nothing
-    /// was left out. It
-    /// covers the sampling error only. Null below 500 traced requests, since a few samples of a heavy tail may be far
-    /// off without showing it.
+    /// 95 % interval of the traced requests' `mean`; null for iotrail's own loads. Both ends equal the mean if all requests were
+    /// traced. It covers only the sampling error. Null below 500 traced requests, since a few samples of a heavy tail may be far off
+    /// without showing it.
     #[serde(default)]
     pub mean_ci95: Option<[f64; 2]>,
-    /// The smallest.
+    /// Minimum.
     pub min: Option<u64>,
     /// Median.
     pub p50: Option<u64>,
@@ -31,7 +30,7 @@ pub struct Latency {
     pub p99_9: Option<u64>,
     /// 99.99 % were at most this long.
     pub p99_99: Option<u64>,
-    /// The largest.
+    /// Maximum.
     pub max: Option<u64>,
 }
 
@@ -42,9 +41,9 @@ pub struct Delay {
     pub p50: Option<u64>,
     /// 99 % were at most this long.
     pub p99: Option<u64>,
-    /// The largest.
+    /// Maximum.
     pub max: Option<u64>,
-    /// Traced completions with *ready* seen, on which this is based.
+    /// Number of traced completions for which *ready* was seen, on which this is based.
     #[serde(default)]
     pub count: Option<u64>,
     /// 90 % were at most this long.

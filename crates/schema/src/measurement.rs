@@ -36,13 +36,13 @@ pub const SCHEMA: &str = "iotrail.measurement/1";
 pub struct Measurement {
     /// `iotrail.measurement/1`.
     pub schema: Name,
-    /// Version of the iotrail that measured.
+    /// iotrail version that measured.
     pub version: Name,
     /// Wall-clock start.
     pub started_unix_s: u64,
     /// The options of `bench`, as resolved.
     pub load: Shared<LoadRecord>,
-    /// From the first submission to the last completion seen; the warm-up is not included.
+    /// Time from the first submission to the last completion seen, excluding the warm-up.
     pub elapsed_ns: u64,
     /// Completed I/Os, including failed and short ones. Null for a program without probes in this run, like `bytes`,
     /// `errors`, `short_ios` and `iops`. For a network load: responses.
@@ -50,20 +50,20 @@ pub struct Measurement {
     /// Results that a program had of its requests, as in a trace. Null for iotrail's own loads, and if `ios` is null.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Bytes moved. For a network load: bytes sent and received by the sender.
+    /// Bytes transferred. For a network load: bytes sent and received by the sender.
     pub bytes: Option<u64>,
     /// I/Os that completed with an error.
     pub errors: Option<u64>,
-    /// The errors by kind, the most frequent first. They sum to `errors`. Null in records of older versions.
+    /// The errors by kind, most frequent first. They sum to `errors`. Null in records of older versions.
     #[serde(default)]
     pub errors_by: Option<Vec<ErrorCount>>,
     /// I/Os that completed with fewer bytes than requested.
     pub short_ios: Option<u64>,
     /// `ios` divided by `elapsed_ns`, per second.
     pub iops: Option<f64>,
-    /// Latency of single I/Os. For a network load: as the sender measured it.
+    /// Latency of individual I/Os. For a network load: as measured by the sender.
     pub latency_ns: Latency,
-    /// Division of the jobs' wall time. Null if the load is not iotrail's own storage load.
+    /// Breakdown of the jobs' wall time. Null if the load is not iotrail's own storage load.
     #[serde(default)]
     pub phases: Option<Phases>,
     /// CPU time of the load. For a network load: of the server.
@@ -87,13 +87,13 @@ pub struct Measurement {
     pub ipis: Vec<Ipi>,
     /// Order of completions, submitted to posted; null: requests were not traced end to end.
     pub order: Option<Box<Order>>,
-    /// The parts of the mean latency of the traced requests; null without `--follow`.
+    /// Components of the traced requests' mean latency; null without `--follow`.
     #[serde(default)]
     pub stages: Option<Box<StageRecord>>,
     /// Number of requests traced end to end; null without `--follow`.
     #[serde(default)]
     pub followed: Option<Box<Followed>>,
-    /// Requests handed to io-wq, counted over all requests; null without `--follow`.
+    /// Requests punted to io-wq, counted over all requests; null without `--follow`.
     #[serde(default)]
     pub punts: Option<Punts>,
     /// Events that the probes saw and lost.
@@ -104,20 +104,19 @@ pub struct Measurement {
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<Box<CpuSamples>>,
-    /// Other activity around the measured span. It is read before and after, with no I/O of the load in flight. Null in
-    /// records of older
-    /// versions. `docs/method.md` describes how it is used.
+    /// Other activity around the measured interval. It is read before and after, when none of the load's I/O is in flight. Null
+    /// in records of older versions. `docs/method.md` describes how it is used.
     #[serde(default)]
     pub circumstances: Option<Box<Circumstances>>,
     /// Both sides of a network load; null for storage.
     #[serde(default)]
     pub net: Option<Box<NetRecord>>,
-    /// The user's program that was the load; null: the load is iotrail's own.
+    /// The user's program that served as the load; null: the load is iotrail's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Box<ProgramRecord>>,
     /// The machine. For a network load: the server's machine.
     pub host: Shared<Host>,
-    /// Conditions that put the numbers in doubt.
+    /// Conditions that make the numbers doubtful.
     pub warnings: Vec<Warning>,
     /// Number of earlier attempts that were discarded because other work disturbed them.
     #[serde(default)]
@@ -142,7 +141,7 @@ pub struct ErrorCount {
     /// Name of an errno: `EIO`. For `io_uring_cmd` and `nvme_user` the drive's status: `Unrecovered Read Error (NVMe
     /// status 2/0x81)`.
     pub error: String,
-    /// Number of I/Os that ended with it.
+    /// Number of I/Os that failed with it.
     pub count: u64,
 }
 
@@ -153,11 +152,11 @@ pub struct Probe {
     /// Completions that the probes counted; null without probes. For a network load compare them with
     /// `net.server.total.completions`, not with `ios`.
     pub completions_seen: Option<u64>,
-    /// Completions of an interface that has no tracepoints; null of an epoll server.
+    /// Completions of an interface that has no tracepoints; null for an epoll server.
     pub untracked: Option<u64>,
     /// Lost events on which completions and delivery paths depend: failed map updates and missed events.
     pub lost: Option<u64>,
-    /// Events that single BPF programs missed because they were already running on that CPU.
+    /// Events that individual BPF programs missed because they were already running on that CPU.
     pub missed: Vec<Missed>,
     /// Names of the attached programs.
     pub programs: Vec<String>,

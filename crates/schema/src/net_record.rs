@@ -12,11 +12,11 @@ use crate::warning::Warning;
 pub struct NetRecord {
     /// Address of the server, as the sender reached it.
     pub address: String,
-    /// Connection between the two: `namespaces`, `loopback`, `unix`, `hosts`.
+    /// Path between the two ends: `namespaces`, `loopback`, `unix`, `hosts`.
     pub between: String,
-    /// Plan of the sender.
+    /// The sender's plan.
     pub asked: SenderPlan,
-    /// Results of the sender.
+    /// The sender's results.
     pub sender: SenderRecord,
     /// The sender's machine, if it is not the server's; null: the same machine.
     #[serde(default)]
@@ -33,9 +33,9 @@ pub struct SenderPlan {
     pub connections: u32,
     /// Requests in flight on each connection.
     pub window: u32,
-    /// Bytes of a request's body.
+    /// Size of a request's body in bytes.
     pub request_bytes: u32,
-    /// Bytes of a response.
+    /// Size of a response in bytes.
     pub response_bytes: u32,
     /// Sending threads.
     pub threads: u32,
@@ -47,26 +47,26 @@ pub struct SenderPlan {
     pub burst: u32,
     /// Responses after which a connection is replaced; null: never.
     pub reconnect_after: Option<u64>,
-    /// A broken connection is reopened; false: it ends the load.
+    /// Whether a broken connection is reopened; false: it ends the load.
     #[serde(default)]
     pub reconnect: bool,
-    /// Additional connections that stay silent.
+    /// Additional connections that stay idle.
     pub idle_connections: u32,
-    /// The checked part of a response: `full` or `size`.
+    /// How responses are checked: `full` or `size`.
     pub check: String,
-    /// Seed of the sent data; null in older records. In a run it is the same in all arms of a block.
+    /// Seed for the sent data; null in older records. In a run, it is the same in all arms of a block.
     #[serde(default)]
     pub seed: Option<u32>,
 }
 
-/// Results and costs of the sender in the measured span.
+/// The sender's results and CPU time in the measured interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderRecord {
     /// Requests sent.
     pub requests: u64,
     /// Responses received.
     pub responses: u64,
-    /// Requests without an answer: their connection broke or was given up. 0 in a complete run.
+    /// Unanswered requests: their connection broke or was abandoned. 0 in a complete run.
     pub unanswered: u64,
     /// User time of the sending threads.
     pub user_ns: u64,
@@ -78,41 +78,41 @@ pub struct SenderRecord {
     pub reconnects: u64,
     /// Connections that broke.
     pub broken: u64,
-    /// Requests whose time came but which were not sent; null in a closed loop.
+    /// Requests that were due but not sent; null in a closed loop.
     pub unsent: Option<u64>,
-    /// The largest delay of a sent request; null in a closed loop.
+    /// Maximum delay of a sent request; null in a closed loop.
     pub worst_lag_ns: Option<u64>,
 }
 
-/// The server and its counts in the measured span.
+/// The server and its counts in the measured interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
-    /// Version of the iotrail that served.
+    /// iotrail version that served.
     pub version: String,
     /// `epoll` or `io_uring`.
     pub engine: Engine,
     /// Options that apply to the engine, by name, as resolved.
     pub options: serde_json::Map<String, serde_json::Value>,
-    /// Over all threads.
+    /// Totals over all threads.
     pub total: ServerCounts,
     /// Each thread.
     pub threads: Vec<ServerCounts>,
-    /// Each second, over all threads. They sum to the total; the last one is shorter.
+    /// Counts per second, over all threads. Their sum is the total; the last one covers less than a second.
     pub seconds: Vec<ServerCounts>,
-    /// Memory of the process; null where it is not known.
+    /// Memory of the process; null if not known.
     pub memory: Option<Memory>,
 }
 
-/// Counts of one server thread, or of all.
+/// Counts for one server thread, or for all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerCounts {
-    /// Wall time of the span, also for all threads together.
+    /// Wall time of the interval; the same value if the counts are for all threads.
     pub wall_ns: u64,
     /// User time. Most kernels sample its split from system time at each timer tick. Null: not accounted by the kernel.
     pub user_ns: Option<u64>,
     /// System time.
     pub system_ns: Option<u64>,
-    /// Time neither running nor runnable. For all threads together: up to `wall_ns` times their number.
+    /// Time spent neither running nor runnable. For all threads together, at most `wall_ns` times their number.
     pub idle_ns: Option<u64>,
     /// Counts of a thread.
     #[serde(flatten)]
@@ -145,7 +145,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)+
             }
 
-            /// Accepted connections that have not ended.
+            /// Accepted connections that are still open.
             pub fn open(&self) -> u64 {
                 self.accepted.saturating_sub(self.closed + self.reset + self.garbage + self.cut_off)
             }
@@ -195,11 +195,11 @@ counts! {
     accepted,
     /// Connections that the peer closed normally.
     closed,
-    /// Connections ended by an error.
+    /// Connections closed because of an error.
     reset,
-    /// Connections ended because the received data was not a request.
+    /// Connections closed because the received data was not a request.
     garbage,
-    /// Connections that the peer ended in the middle of a request.
+    /// Connections that the peer closed in the middle of a request.
     cut_off,
     /// Accepts that failed for lack of file descriptors or memory.
     accept_failures,
@@ -220,12 +220,12 @@ pub fn bump(counter: &std::sync::atomic::AtomicU64, by: u64) {
 
 pub const SERVER_SCHEMA: &str = "iotrail.net_server/1";
 
-/// The complete run of a server, which `net serve --json` prints at its end.
+/// The complete run of a server, which `net serve --json` prints at the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServedRecord {
     /// `iotrail.net_server/1`.
     pub schema: String,
-    /// Version of the iotrail that served.
+    /// iotrail version that served.
     pub version: String,
     /// Wall-clock start.
     pub started_unix_s: u64,
@@ -239,25 +239,25 @@ pub struct ServedRecord {
     pub options: serde_json::Map<String, serde_json::Value>,
     /// Ring flags that the kernel granted.
     pub granted: Vec<String>,
-    /// Over all threads, from the start of the server.
+    /// Totals over all threads since the server started.
     pub total: ServerCounts,
     /// Each thread.
     pub threads: Vec<ServerCounts>,
-    /// Memory of the process; null where it is not known.
+    /// Memory of the process; null if not known.
     pub memory: Option<Memory>,
-    /// Spans that were measured completely for a sender.
+    /// Intervals that were completely measured for a sender.
     pub spans: u64,
-    /// Spans that ended early: the sender vanished, or the server was stopped.
+    /// Intervals that ended early: the sender disappeared, or the server was stopped.
     pub broken_spans: u64,
     /// Control connections that were refused.
     pub refused: u64,
     /// The machine.
     pub host: Host,
-    /// Conditions that put the numbers in doubt.
+    /// Conditions that make the numbers doubtful.
     pub warnings: Vec<Warning>,
 }
 
-/// The server's memory at the end of the measured span.
+/// The server's memory at the end of the measured interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// Resident memory of the process.

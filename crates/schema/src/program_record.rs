@@ -44,10 +44,10 @@ pub struct ProgramRing {
     pub asked: Vec<String>,
     /// Setup flags that were passed to the kernel.
     pub granted: Vec<String>,
-    /// The kernel's io_uring_create event showed a ring with these flags; left out if not known.
+    /// The kernel's io_uring_create event showed a ring with these flags; omitted if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven: Option<bool>,
-    /// Why iotrail left the flags unmodified; left out if it changed them.
+    /// Why iotrail left the flags unmodified; omitted if it changed them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_as_asked: Option<String>,
 }
@@ -68,7 +68,7 @@ pub struct TriedArm {
     /// Counts of the probes in its first run; null: without probes.
     #[serde(default)]
     pub watched: Option<WatchedRun>,
-    /// A run that hung, of this arm or of an arm whose settings this arm includes. Left out if there is none.
+    /// A run that hung, of this arm or of an arm whose settings this arm includes. Omitted if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang: Option<Hang>,
 }

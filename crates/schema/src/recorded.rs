@@ -22,11 +22,11 @@ pub fn is_known(schema: &str) -> bool {
 pub struct Header {
     /// `iotrail.recording/1`; with `--for-replay` `iotrail.recording/2`.
     pub schema: String,
-    /// Version of the iotrail that recorded.
+    /// iotrail version that recorded.
     pub version: String,
     /// As in a trace.
     pub subject: Subject,
-    /// 1 in this many requests is recorded; 1: all.
+    /// N, if 1 in N requests is recorded; 1: all.
     pub one_in: u32,
     /// As in a trace's `followed`.
     #[serde(default)]
@@ -34,32 +34,32 @@ pub struct Header {
     /// Only this many requests, the slowest, are recorded; null: all.
     #[serde(default)]
     pub slowest: Option<u64>,
-    /// Recording time in ns, and the period in ns in which it occurs once; null: all the time.
+    /// Window length and period, both in ns: one window is recorded per period; null: all the time.
     #[serde(default)]
     pub windows: Option<(u64, u64)>,
-    /// One moment on the clock of the stamps and on the wall clock.
+    /// The same time on the timestamps' clock and on the wall clock.
     pub origin: ClockOrigin,
     /// The machine.
     pub host: Host,
 }
 
 impl Header {
-    /// It contains events for `iotrail replay`.
+    /// Whether it contains events for `iotrail replay`.
     pub fn is_for_replay(&self) -> bool {
         self.schema == SCHEMA_FOR_REPLAY
     }
 }
 
-/// One moment on the clock of the stamps and on the wall clock, read together when recording began.
+/// The same time on the timestamps' clock and on the wall clock, read together when recording began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOrigin {
-    /// CLOCK_MONOTONIC: the clock of every stamp.
+    /// CLOCK_MONOTONIC, the clock used for all timestamps.
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME (UTC).
     pub unix_ns: u64,
 }
 
-/// In the order of the file, in which they became known. This is nearly the order of time.
+/// Records in file order, which is the order in which they became known. This is nearly chronological.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
@@ -67,22 +67,22 @@ pub enum Entry {
     Trail(RequestTrace),
     /// A later completion of a request whose earlier ones may not be in the recording (`--slowest`).
     Later(RequestTrace),
-    /// Losses of selected requests up to a moment.
+    /// Losses of selected requests up to a point in time.
     Losses(Losses),
 }
 
-/// Losses of selected requests from the start up to a moment; they never decrease.
+/// Losses of selected requests since the start; they never decrease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// The moment, CLOCK_MONOTONIC.
+    /// Time, CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// Traced completions from the start.
+    /// Traced completions since the start.
     pub followed: u64,
-    /// Selected, and given up because the map was full.
+    /// Selected requests that were abandoned because the map was full.
     pub no_room: u64,
-    /// Completed, and lost because the ring buffer was full.
+    /// Completed requests that were lost because the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Selected, and its completion was not seen: the queue was full, or iotrail missed it.
+    /// Selected requests whose completion was not seen: the queue was full, or iotrail missed it.
     #[serde(default)]
     pub no_completion: u64,
 }
@@ -96,9 +96,9 @@ impl Losses {
 /// Facts known only when recording ends.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// The last losses; their moment is that of the end.
+    /// The final losses, at the end of the recording.
     pub losses: Losses,
-    /// Selected, and not complete when recording ended.
+    /// Selected requests that had not completed when recording ended.
     pub unfinished: u64,
     /// As in a trace.
     pub rings: Vec<RingRecord>,
@@ -116,11 +116,11 @@ pub struct FileName {
     pub device: u32,
     /// Inode number.
     pub inode: u64,
-    /// Generation of the inode.
+    /// Inode generation.
     pub generation: u32,
     /// The complete path from /proc, or only its last component.
     pub path: String,
-    /// Logical block size of the underlying device; left out if not known.
+    /// Logical block size of the underlying device; omitted if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u64>,
 }

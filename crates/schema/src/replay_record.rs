@@ -100,7 +100,7 @@ pub struct ReplayCounts {
     pub context_switches_per_io: Option<f64>,
     /// Runs of task work.
     pub task_work_runs_per_io: Option<f64>,
-    /// Requests handed to io-wq.
+    /// Requests punted to io-wq.
     pub punts_per_io: Option<f64>,
 }
 

@@ -43,33 +43,33 @@ pub struct RunRecord {
     pub expect: String,
     /// Name of its table.
     pub table: String,
-    /// Columns that replace the table's own; left out if the experiment does not name any.
+    /// Columns that replace the table's own; omitted if the experiment specifies none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// The run used `--quick`.
+    /// Whether the run used `--quick`.
     pub quick: bool,
-    /// Seed (32 bits) of the order of the cells.
+    /// Seed (32 bits) for the order of the cells.
     pub seed: u32,
-    /// Planned measurements per cell; with `stop`: the maximum. Disturbances by other programs can add more.
+    /// Planned measurements per cell; with `stop`, the maximum. If other programs disturb the run, more can be added.
     pub repeats: u32,
     /// The stopping rule; null: none.
     #[serde(default)]
     pub stop: Option<Stop>,
-    /// Names of the parameters, in the experiment's order, `arm` the last.
+    /// Names of the parameters, in the experiment's order, with `arm` last.
     pub axes: Vec<String>,
     /// Names of the arms; the others are compared with the first.
     #[serde(deserialize_with = "arm_names")]
     pub arms: Vec<String>,
-    /// For a program: the checks of each arm before it was measured; printed as `arms`.
+    /// For a program, the checks of each arm before it was measured; printed as `arms`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<TriedArm>,
-    /// For `iotrail advise`: the objective of the search over the arms; otherwise left out.
+    /// For `iotrail advise`, the objective of the search over the arms; otherwise omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchRecord>,
-    /// Metrics on which the arms are compared; empty: the metrics of the table.
+    /// Metrics by which the arms are compared; if empty, the table's metrics.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// The band of equivalence, as a factor less 1; null: 0.05.
+    /// Equivalence band, as a factor minus 1; null: 0.05.
     #[serde(default)]
     pub equivalent_within: Option<f64>,
     /// The expectations in the experiment's file.
@@ -79,13 +79,13 @@ pub struct RunRecord {
     pub started_unix_s: u64,
     /// Wall-clock end; null while measurements are missing.
     pub finished_unix_s: Option<u64>,
-    /// Corrupt data found by a read, which ended the run early. Left out if there was none.
+    /// Corrupt data found by a read, which ended the run early. Omitted if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
-    /// Every combination of the parameters. A cell whose arm is `control` measures the first arm again. It is not an arm; it gives
-    /// the noise floor.
+    /// Every combination of the parameters. A cell whose arm is `control` measures the first arm again. `control` is not listed
+    /// as an arm; it provides the noise floor.
     pub cells: Vec<CellRecord>,
-    /// Every other arm against the first, per metric. Computed when the run is read.
+    /// Comparison of every other arm with the first, per metric. Computed when the run is read.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -110,7 +110,7 @@ pub struct Stop {
     pub within: f64,
     /// Minimum number of blocks.
     pub at_least: u32,
-    /// Time limit: a block that would end later is not started; null: no limit. A resumed run starts again at zero.
+    /// Time limit: a block that would exceed it is not started; null: no limit. In a resumed run, the time restarts at zero.
     pub budget_s: Option<f64>,
 }
 
@@ -121,7 +121,7 @@ pub struct Expectation {
     pub metric: String,
     /// The arm that is compared with the first.
     pub arm: String,
-    /// Required values of parameters; other parameters may have any value.
+    /// Required parameter values; other parameters may have any value.
     pub at: Map<String, Value>,
     /// The expected verdict.
     pub is: Expected,
@@ -155,7 +155,7 @@ pub struct CellRecord {
     pub params: Map<String, Value>,
     /// Why this host cannot measure it; null: it can.
     pub untestable: Option<String>,
-    /// In the order of the repeats; fewer than planned if the run was interrupted.
+    /// Measurements in repeat order; fewer than planned if the run was interrupted.
     pub measurements: Measurements,
 }
 
@@ -251,7 +251,7 @@ impl RunRecord {
         self.cells.iter().flat_map(|c| c.measurements.set_up())
     }
 
-    /// The machine was emulated in any of its measurements.
+    /// Whether the machine was emulated in any of its measurements.
     pub fn is_emulated(&self) -> bool {
         self.set_up().any(|(host, _)| host.is_emulated())
     }

@@ -22,7 +22,7 @@ pub struct Runnable {
     pub delay_ns: Latency,
     /// Share of the waiting time in which another thread had the CPU. In the rest the CPU was idle and had to wake up.
     pub others_share: f64,
-    /// Threads that had the CPU: at most five, the longest first.
+    /// Threads that had the CPU: at most five, longest first.
     pub by: Vec<HadCpu>,
 }
 

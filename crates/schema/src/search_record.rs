@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 pub struct SearchRecord {
     /// The metric to optimise.
     pub objective: String,
-    /// The second metric, if a front of two is searched; otherwise left out.
+    /// The second metric, if a front of two is searched; otherwise omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second: Option<String>,
     /// Candidates that violate one of these are excluded.
     pub constraints: Vec<Constraint>,
     /// Time for trials, search and confirmation, in seconds.
     pub budget_s: f64,
-    /// In the order of the arms.
+    /// Candidates, in the order of the arms.
     pub candidates: Vec<Candidate>,
-    /// Rejected configurations and the reasons; left out if there are none.
+    /// Rejected configurations and the reasons; omitted if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
-    /// For a confirmation: the search that it confirms; left out in the search itself.
+    /// For a confirmation: the search that it confirms; omitted in the search itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<SearchOutcome>,
 }
 
 impl SearchRecord {
-    /// The run searches; false: it confirms the result of another run.
+    /// True for a search; false for a confirmation of another run's result.
     pub fn is_search(&self) -> bool {
         self.found.is_none()
     }
@@ -41,14 +41,14 @@ impl SearchRecord {
 pub struct Constraint {
     /// The metric.
     pub metric: String,
-    /// It has to be below the limit; false: above.
+    /// True if it must be below the limit; false if above.
     pub below: bool,
     /// In the metric's unit: ns, or a number.
     pub limit: f64,
-    /// The limit itself is allowed.
+    /// Whether the limit itself is allowed.
     #[serde(default)]
     pub inclusive: bool,
-    /// The text from the command line.
+    /// Text from the command line.
     pub text: String,
 }
 
@@ -57,22 +57,22 @@ pub struct Constraint {
 pub struct Candidate {
     /// Its arm.
     pub name: String,
-    /// Effort of adopting it.
+    /// Effort required to adopt it.
     pub effort: Effort,
-    /// Changes or commands that adopt it, one per line.
+    /// Changes or commands required to adopt it, one per line.
     pub how: Vec<String>,
 }
 
 /// A configuration that is impossible or useless here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The name that its candidate would have.
+    /// The name that the candidate would have.
     pub name: String,
     /// Why it is not a candidate.
     pub reason: String,
 }
 
-/// Effort of adopting a configuration, the least first.
+/// Effort required to adopt a configuration, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
@@ -84,9 +84,9 @@ pub enum Effort {
     HostSetting,
     /// A flag of io_uring_setup(2).
     Flag,
-    /// Some lines of the program.
+    /// A few lines of the program.
     Lines,
-    /// A different method of I/O.
+    /// A different I/O method.
     Redesign,
 }
 
@@ -112,19 +112,20 @@ pub struct SearchOutcome {
     pub set: Vec<String>,
     /// The candidate with the best mean in the first objective.
     pub leader: String,
-    /// Number of its measurements.
+    /// Number of measurements of this candidate.
     pub measurements: u64,
-    /// Number of candidates that it compared.
+    /// Number of candidates compared.
     pub compared: u64,
     /// Why it ended.
     pub ended: Ended,
-    /// Number of blocks that it measured.
+    /// Number of blocks measured.
     #[serde(default)]
     pub blocks: u64,
     /// Candidates of the set that may still be better than the first by more than 10 %.
     #[serde(default)]
     pub undecided: u64,
-    /// A budget in seconds that would decide; null: not known. It assumes that the measurements vary as before.
+    /// Budget in seconds that would be sufficient for a decision; null: not known. It assumes that measurements continue to vary
+    /// by the same amount.
     #[serde(default)]
     pub decides_s: Option<f64>,
 }
@@ -139,7 +140,7 @@ pub enum Ended {
     Equivalent,
     /// For two objectives: no remaining candidate can still be dominated by another.
     Settled,
-    /// The time or the blocks are used up.
+    /// The time or block limit was reached.
     Budget,
     /// The search was stopped.
     Stopped,

@@ -14,7 +14,7 @@ pub const CAPTURE: &str = "iotrail.capture/1";
 pub struct StallList {
     /// `iotrail.stalls/1`.
     pub schema: String,
-    /// The newest first.
+    /// Stalls, newest first.
     pub stalls: Vec<Stall>,
 }
 
@@ -22,39 +22,39 @@ pub struct StallList {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// Requests are in flight, and the ring posts nothing.
+    /// Requests are in flight, but the ring posts no completions.
     SlowRequest,
-    /// A thread sleeps in io_uring_enter(2) although its CQ holds what it waits for.
+    /// A thread is sleeping in io_uring_enter(2) although its CQ contains the completions that it awaits.
     AsleepWithCompletions,
-    /// A thread sleeps in io_uring_enter(2), its CQ has fewer completions than it awaits, and none arrives.
+    /// A thread is sleeping in io_uring_enter(2), its CQ contains fewer completions than it awaits, and none arrives.
     WaitsForMore,
     /// Completions stay in the CQ while no thread waits for them.
     Unreaped,
-    /// Task work is pending, and its thread does not run it.
+    /// Task work is pending, but its thread does not run it.
     TaskWorkWaits,
-    /// The timeout of a request or of a wait has expired, and the request or the wait is not over.
+    /// The timeout of a request or a wait has expired, but the request or wait has not ended.
     LateTimer,
-    /// Completions are in the overflow list.
+    /// Whether completions are in the overflow list.
     Overflow,
-    /// Published SQEs are not taken, and no thread submits them.
+    /// SQEs are published, but no thread submits them.
     Unsubmitted,
-    /// The SQPOLL thread sleeps although SQEs are published.
+    /// The SQPOLL thread is sleeping although SQEs are published.
     SqpollAsleep,
-    /// The SQPOLL thread runs, and finds nothing to submit.
+    /// The SQPOLL thread is running but finds nothing to submit.
     SqpollSpins,
-    /// A thread sleeps in a call that submits.
+    /// A thread is sleeping in a system call that submits.
     BlockedSubmission,
-    /// A thread sleeps in a call that syncs a file.
+    /// A thread is sleeping in a system call that syncs a file.
     SlowSync,
-    /// The cgroup's io.max holds back bios.
+    /// The cgroup's io.max throttles bios.
     ThrottledIo,
-    /// The cgroup's CPU quota holds back threads.
+    /// The cgroup's CPU quota throttles threads.
     ThrottledCpu,
-    /// Writes or syncs failed in a window of the counting probes.
+    /// Writes or syncs failed during a window of the counting probes.
     WriteErrors,
-    /// io-wq workers got more requests per second than allowed, in a window of the counting probes.
+    /// More requests per second than allowed were punted to io-wq, during a window of the counting probes.
     Punts,
-    /// An expression of --when is true.
+    /// A --when expression is true.
     When,
 }
 
@@ -63,15 +63,15 @@ pub enum Trigger {
 pub struct Stall {
     /// The condition that identified it.
     pub trigger: Trigger,
-    /// Wall-clock time of the first sample that had it.
+    /// Wall-clock time of the first sample that showed it.
     pub began_unix_ns: u64,
-    /// From the first sample that had it to the last.
+    /// Time from the first sample that showed it to the last.
     pub lasted_ns: u64,
-    /// It was over when the monitor wrote this.
+    /// Whether it was over when the monitor wrote this.
     pub is_over: bool,
-    /// The process that stalls.
+    /// The stalled process.
     pub process: StalledProcess,
-    /// Descriptor of the ring.
+    /// The ring's file descriptor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
     /// Thread ID.
@@ -79,9 +79,9 @@ pub struct Stall {
     pub thread: Option<u32>,
     /// The cause in a few words.
     pub cause: String,
-    /// The sentence that explains it.
+    /// A sentence that explains it.
     pub text: String,
-    /// File of the capture.
+    /// Path of the capture file.
     pub capture: String,
 }
 
@@ -95,7 +95,7 @@ pub struct StalledProcess {
     pub cgroup: Option<String>,
 }
 
-/// A file of the capture directory.
+/// A file in the capture directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Capture {
     /// `iotrail.capture/1`.
@@ -104,19 +104,19 @@ pub struct Capture {
     pub stall: Stall,
     /// Mean time between the samples below; null: fewer than two.
     pub sample_ns: Option<u64>,
-    /// The ring in samples before the trigger and after it; times are relative to the trigger.
+    /// Samples of the ring before and after the trigger; times are relative to the trigger.
     pub rings: Vec<RingSample>,
-    /// The process's threads in these samples.
+    /// The process's threads in the same samples.
     pub threads: Vec<ThreadSample>,
-    /// Threads and rings of the process when the trigger fired; null: the process had ended.
+    /// The process's threads and rings when the trigger fired; null: the process had exited.
     pub moment: Option<Moment>,
-    /// Kernel stacks of its sleeping threads then.
+    /// Kernel stacks of its sleeping threads when the trigger fired.
     pub stacks: Vec<SleepStack>,
-    /// Threads that ran from then to the end of the capture, the longest first.
+    /// Threads that ran between the trigger and the end of the capture, longest first.
     pub ran: Vec<Ran>,
     /// The trace of the process after the trigger; null: not traced.
     pub trace: Option<Box<TraceRecord>>,
-    /// Why it was not traced; null: it was.
+    /// Why it was not traced; null if it was.
     pub not_traced: Option<String>,
 }
 
@@ -126,17 +126,17 @@ pub struct RingSample {
     pub at_ns: i64,
     /// Descriptor; null: none is open.
     pub fd: Option<u32>,
-    /// SQEs that the kernel has taken, mod 2³².
+    /// SQEs consumed by the kernel, mod 2³².
     pub taken: u32,
-    /// Completions that it has posted, mod 2³².
+    /// Completions posted by the kernel, mod 2³².
     pub posted: u32,
     /// Completions in the CQ.
     pub unreaped: u32,
-    /// SQEs that are published and not taken.
+    /// SQEs that are published but not yet consumed.
     pub unsubmitted: u32,
-    /// Task work is pending.
+    /// Whether task work is pending.
     pub has_task_work: bool,
-    /// Completions are in the overflow list.
+    /// Whether completions are in the overflow list.
     pub has_overflowed: bool,
 }
 
@@ -146,11 +146,11 @@ pub struct ThreadSample {
     pub at_ns: i64,
     /// Thread ID.
     pub tid: u32,
-    /// False: it ran or was ready to run.
+    /// False: it was running or runnable.
     pub asleep: bool,
     /// The system call that it was in; null: none.
     pub syscall: Option<String>,
-    /// Why it slept; null: it did not sleep, or its stack was not read.
+    /// Why it was sleeping; null: it was not sleeping, or its stack was not read.
     pub reason: Option<Reason>,
 }
 
@@ -160,7 +160,7 @@ pub struct SleepStack {
     pub tid: u32,
     /// Name.
     pub comm: String,
-    /// Functions, the innermost first.
+    /// Functions, innermost first.
     pub functions: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ pub struct Ran {
     pub tgid: u32,
     /// Name.
     pub comm: String,
-    /// The CPU that it was on last.
+    /// The CPU on which it last ran.
     pub cpu: u32,
     /// Time on a CPU.
     pub ns: u64,

@@ -49,7 +49,7 @@ impl RequestTrace {
     }
 
     /// The I/O without gaps or overlaps, from submission to posting: one to five spans that sum to the latency. Stamps out of order
-    /// are left out. Empty if it was posted before it was submitted.
+    /// are omitted. Empty if it was posted before it was submitted.
     pub fn spans(&self) -> Vec<Span> {
         let known: Vec<_> = self.known().collect();
         known.windows(2).map(|w| Span { from: w[0].0, to: w[1].0, begin: w[0].1, end: w[1].1 }).collect()

@@ -16,26 +16,26 @@ pub const SCHEMA: &str = "iotrail.top/1";
 pub struct TopRecord {
     /// `iotrail.top/1`.
     pub schema: String,
-    /// Version of the iotrail that traces.
+    /// iotrail version that is tracing.
     pub version: String,
-    /// Number of the interval, from 1.
+    /// Interval number, from 1.
     pub interval: u64,
     /// Wall-clock end of the interval.
     pub ended_unix_s: u64,
     /// Time over which the rates are computed.
     pub elapsed_ns: u64,
-    /// 1 in this many requests is traced.
+    /// N, if 1 in N requests is traced.
     pub one_in: u32,
     /// As in a trace's `followed`.
     #[serde(default)]
     pub adaptive: bool,
     /// Totals.
     pub total: TotalRates,
-    /// Each process, the busiest first.
+    /// Processes, busiest first.
     pub processes: Vec<ProcessRates>,
-    /// Each ring, the busiest first; at most 512. Rings of ended processes are listed while they have events.
+    /// Rings, busiest first; at most 512. Rings of exited processes are listed while they have events.
     pub rings: Vec<RingRates>,
-    /// Rates of further rings; null: there are none. The rates of their processes and the total include them.
+    /// Rates of unlisted rings; null if none. The rates of their processes and the total include them.
     #[serde(default)]
     pub other_rings: Option<OtherRates>,
 }
@@ -56,11 +56,11 @@ pub struct Rates {
     pub requests_per_s: f64,
     /// Completions. The sum of rate × `elapsed_ns` / 10⁹ over all intervals equals the total count.
     pub completions_per_s: f64,
-    /// Bytes of the results.
+    /// Bytes transferred, from the results.
     pub bytes_per_s: f64,
     /// Completions with an error.
     pub errors_per_s: f64,
-    /// Requests handed to io-wq.
+    /// Requests punted to io-wq.
     pub punts_per_s: f64,
     /// Completions in the interval that found the completion queue full.
     pub overflows: u64,
@@ -71,8 +71,8 @@ pub struct Rates {
     pub waits: Option<Waits>,
     /// posted − ready of the traced requests.
     pub delivery_delay_ns: Latency,
-    /// Completions by delivery path, the most frequent first. Completions whose delivery path is not yet decided are in the next
-    /// interval.
+    /// Completions by delivery path, most frequent first. Completions whose delivery path is not yet known are counted in the
+    /// next interval.
     pub vehicles: Vec<DeliveryPathShare>,
 }
 
@@ -83,7 +83,7 @@ pub struct DeliveryPathShare {
     pub vehicle: DeliveryPath,
     /// Completions that it delivered.
     pub completions: u64,
-    /// Share of the completions whose delivery path was decided in this interval.
+    /// Share of the completions whose delivery path was determined in this interval.
     pub share: f64,
 }
 
@@ -92,15 +92,15 @@ pub struct TotalRates {
     /// The rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Part of these completions: native and POSIX AIO. The total includes their requests, bytes, errors and latencies.
+    /// Part of these completions: those of native and POSIX AIO. The total includes their requests, bytes, errors and latencies.
     pub of_no_ring_per_s: f64,
     /// Kicks; null: not counted. They are counted by call site and CPU, not by ring.
     pub kicks_per_s: Option<f64>,
     /// Context switches of the traced threads.
     pub context_switches_per_s: f64,
-    /// Lost events in this interval on which counts depend.
+    /// Events that were lost in this interval and affect counts.
     pub lost: u64,
-    /// Traced requests that were given up or lost in this interval; counts are not affected.
+    /// Traced requests that were abandoned or lost in this interval; counts are not affected.
     pub followed_lost: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct ProcessRates {
     pub rates: Rates,
     /// CPUs used by its SQPOLL threads; null: none, or /proc did not report one of them.
     pub sqpoll_cpu: Option<f64>,
-    /// Division of its threads' time in this interval; null: not known.
+    /// Breakdown of its threads' time in this interval; null: not known.
     #[serde(default)]
     pub threads: Option<ThreadTime>,
 }
@@ -125,11 +125,11 @@ pub struct ProcessRates {
 /// Threads of one process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadTime {
-    /// Number of threads, including those that ended.
+    /// Number of threads, including those that exited.
     pub threads: u64,
     /// Their wall time.
     pub wall_ns: u64,
-    /// As in a trace's account, the longest first. They sum to `wall_ns`.
+    /// As in a trace's account, longest first. Their sum is `wall_ns`.
     pub rows: Vec<ThreadRow>,
 }
 
@@ -152,7 +152,7 @@ pub struct RingRates {
     /// As in a trace's rings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
-    /// File descriptors that name it; empty: not found in /proc.
+    /// File descriptors that refer to it; empty: not found in /proc.
     pub fds: Vec<u32>,
     /// Setup flags, by the names of `--ring`.
     pub flags: Vec<String>,
@@ -167,7 +167,7 @@ pub struct RingRates {
     pub sqpoll_cpu: Option<f64>,
     /// Its requests by opcode.
     pub opcodes: Vec<OpcodeRates>,
-    /// Its completions by delivery path, with details and delays, the most frequent first.
+    /// Its completions by delivery path, with details and delays, most frequent first.
     pub carried: Vec<DeliveryPathCount>,
     /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
@@ -181,11 +181,11 @@ pub struct OpcodeRates {
     pub requests_per_s: f64,
     /// Completions.
     pub completions_per_s: f64,
-    /// Bytes of the results.
+    /// Bytes transferred, from the results.
     pub bytes_per_s: f64,
     /// Completions with an error.
     pub errors_per_s: f64,
-    /// Requests handed to io-wq.
+    /// Requests punted to io-wq.
     pub punts_per_s: f64,
     /// posted − submitted of the traced requests.
     pub latency_ns: Latency,

@@ -41,7 +41,7 @@ pub const SCHEMA: &str = "iotrail.trace/1";
 pub struct TraceRecord {
     /// `iotrail.trace/1`.
     pub schema: String,
-    /// Version of the iotrail that traced.
+    /// iotrail version that recorded the trace.
     pub version: String,
     /// Wall-clock start.
     pub started_unix_s: u64,
@@ -49,27 +49,27 @@ pub struct TraceRecord {
     pub subject: Subject,
     /// Totals over the traced processes.
     pub total: Total,
-    /// One per ring, in the order of creation. If there are more than 512 rings and contexts: the busiest.
+    /// One per ring, in order of creation. If there are more than 512 rings and contexts, the busiest ones.
     pub rings: Vec<RingRecord>,
     /// The same for native aio (one per context) and POSIX AIO (one per process).
     #[serde(default)]
     pub contexts: Vec<ContextRecord>,
-    /// Counts of further rings and contexts, by process. The total includes them.
+    /// Counts for unlisted rings and contexts, by process. The total includes them.
     #[serde(default)]
     pub others: Vec<OthersRecord>,
-    /// Division of the time of threads and requests; null: not measured.
+    /// Time breakdown of threads and requests; null: not measured.
     #[serde(default)]
     pub account: Option<Account>,
-    /// The system calls that do I/O; null: not counted.
+    /// System calls that perform I/O; null: not counted.
     #[serde(default)]
     pub calls: Option<Vec<CallRecord>>,
-    /// The kernel's state of rings, threads and sockets during the trace, in samples; null: not read.
+    /// Samples of the kernel state of rings, threads and sockets during the trace; null: not read.
     #[serde(default)]
     pub state: Option<StateRecord>,
-    /// Call sites of the program, sampled; null: not sampled.
+    /// Sampled call sites in the program; null: not sampled.
     #[serde(default)]
     pub stacks: Option<Stacks>,
-    /// Findings with their remedies.
+    /// Findings and their remedies.
     pub findings: Vec<Finding>,
 }
 
@@ -80,7 +80,7 @@ pub enum Subject {
     Command {
         /// The command line.
         argv: Vec<String>,
-        /// Its exit status, 128 + the signal that killed it; null: it had not ended.
+        /// Its exit status, or 128 + the signal that killed it; null: it had not exited.
         exit_status: Option<i32>,
     },
     /// A process.
@@ -89,7 +89,7 @@ pub enum Subject {
         tgid: u32,
         /// Its name.
         comm: String,
-        /// Number of its descendants that were traced from the beginning.
+        /// Number of its descendants that were traced from the start.
         #[serde(default)]
         descendants: usize,
     },
@@ -97,7 +97,7 @@ pub enum Subject {
     Processes {
         /// Process IDs.
         tgids: Vec<u32>,
-        /// Number of their descendants that were traced from the beginning.
+        /// Number of their descendants that were traced from the start.
         #[serde(default)]
         descendants: usize,
     },
@@ -120,7 +120,7 @@ pub struct Total {
     /// of IORING_OP_MSG_RING, and with requests that succeeded without a completion. Null in older records.
     #[serde(default)]
     pub operations: Option<u64>,
-    /// Sum of bytes in the results seen.
+    /// Total bytes in the results seen.
     pub bytes: u64,
     /// Errors in the results seen; a lower bound if `windows.whole_ns` is not null.
     pub errors: u64,
@@ -135,7 +135,7 @@ pub struct Total {
     pub waits: Option<Waits>,
     /// CPU time of the traced processes.
     pub cpu: TraceCpu,
-    /// Completions by delivery path. They sum to `probe.completions_seen`.
+    /// Completions by delivery path. Their sum is `probe.completions_seen`.
     pub vehicles: Vec<DeliveryPathCount>,
     /// Counts per completion.
     pub per_io: PerIo,
@@ -179,9 +179,9 @@ pub struct Total {
     /// completions:
     /// `task_work_batches` counts the runs themselves.
     pub run_items: Vec<RunItems>,
-    /// The traced processes; of ended ones at most about 4,000.
+    /// The traced processes, including at most about 4,000 that have exited.
     pub processes: Vec<ProcessRecord>,
-    /// Number of further processes.
+    /// Number of unlisted processes.
     #[serde(default)]
     pub more_processes: u64,
     /// The io-wq workers.
@@ -204,26 +204,26 @@ pub struct Total {
     pub sampled_events: Option<SampledEvents>,
     /// Events that the probes saw and lost.
     pub probe: Probe,
-    /// CPU time of the traced threads by place, including helper threads; null without `--profile`.
+    /// CPU time of the traced threads, including helper threads, by place; null without `--profile`.
     #[serde(default)]
     pub cpu_shares: Option<Vec<CpuShare>>,
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<CpuSamples>,
-    /// Traced requests in flight at the end, the oldest first; empty with windows.
+    /// Traced requests in flight at the end, oldest first; empty with windows.
     #[serde(default)]
     pub open: Vec<OpenRecord>,
-    /// Memory that requests in flight shared or outlived; null: none, or not checked.
+    /// Memory that in-flight requests shared or outlived; null: none, or not checked.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
     /// The 20 busiest files of traced requests with a completion. Files without a traced request are missing, and so are requests
     /// that were refused at submission.
     #[serde(default)]
     pub files: Vec<FileRecord>,
-    /// Sums over the files that are not listed; null: none.
+    /// Sums over the unlisted files; null: none.
     #[serde(default)]
     pub other_files: Option<OtherFiles>,
-    /// Time that completions stayed in the completion queue; null: none was checked.
+    /// Time that completions spent in the completion queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
     /// Completions that could not be checked in the queue; null in older records. Causes are more rings than the map can hold, a
@@ -236,17 +236,17 @@ pub struct Total {
     /// Completions and latencies over time; null: no request was traced.
     #[serde(default)]
     pub timeline: Option<Timeline>,
-    /// Cost of each BPF program, the most expensive first; null without `--cost`.
+    /// Overhead of each BPF program, highest first; null without `--cost`.
     #[serde(default)]
     pub probe_costs: Option<Vec<ProbeCost>>,
     /// The machine.
     pub host: Host,
-    /// Conditions that put the numbers in doubt. `nothing_asynchronous` and `idle_rings` report that no request and no completion
-    /// was seen: the first without rings, the second with open rings.
+    /// Conditions that make the numbers doubtful. `nothing_asynchronous` and `idle_rings` report that no requests or completions
+    /// were seen: the former if there were no rings, the latter if rings were open.
     pub warnings: Vec<Warning>,
 }
 
-/// Requests of one ring and opcode without a completion.
+/// Requests with the same ring and opcode that have not completed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenRecord {
     /// Its ring; null: a ring that is not listed.
@@ -255,34 +255,34 @@ pub struct OpenRecord {
     pub tgid: u32,
     /// Its operation.
     pub opcode: String,
-    /// The course in which they waited.
+    /// How they were waiting.
     pub course: Course,
     /// Number of traced requests.
     pub requests: u64,
-    /// Estimated number over all requests.
+    /// Estimated number among all requests.
     pub estimated: u64,
-    /// Part of `requests`: those with earlier completions.
+    /// Part of `requests`: those that posted earlier completions.
     pub multishot: u64,
-    /// Time since the submission of the oldest one.
+    /// Time since the oldest one was submitted.
     pub oldest_ns: u64,
     /// User data of the oldest one, in hexadecimal.
     pub user_data: String,
     /// Descriptor of the oldest one: `fd 7` or `fixed 7`; null: it has none.
     #[serde(default)]
     pub descriptor: Option<String>,
-    /// Path of that file, its last component, or its kind; null: not known.
+    /// That file's path, last path component, or type; null: not known.
     #[serde(default)]
     pub file: Option<String>,
 }
 
-/// Requests in flight whose memory another request or owner also used; known if they were traced without sampling.
+/// In-flight requests whose memory another request or owner also used; known if all requests were traced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
-    /// Reads whose memory overlapped that of another read in flight.
+    /// Reads whose memory overlapped that of another in-flight read.
     pub overlapping: u64,
     /// The first overlapping pair.
     pub overlap: Option<OverlapRecord>,
-    /// Requests with registered buffers that ended after the buffers were unregistered.
+    /// Requests with registered buffers that completed after the buffers were unregistered.
     pub outlived: u64,
     /// User data of the first such request, in hexadecimal.
     pub outlived_user_data: Option<String>,
@@ -295,7 +295,7 @@ pub struct MemoryRecord {
 pub struct OverlapRecord {
     /// The operation.
     pub opcode: String,
-    /// Number of bytes that both wrote.
+    /// Number of bytes written by both.
     pub bytes: u64,
     /// User data of both, in hexadecimal.
     pub user_data: [String; 2],
@@ -308,7 +308,7 @@ pub struct SampledEvents {
     pub windows: u64,
     /// Completions while everything was traced: in the windows, and before and after them.
     pub completions: u64,
-    /// Time in which everything was traced; null in older records.
+    /// Time during which everything was traced; null in older records.
     #[serde(default)]
     pub traced_ns: Option<u64>,
 }
@@ -319,7 +319,7 @@ pub struct SampledEvents {
 pub struct ProbeCost {
     /// The BPF program.
     pub program: String,
-    /// The tracepoint that it is attached to.
+    /// The tracepoint to which it is attached.
     pub event: String,
     /// Number of its runs on all CPUs, for the events of all processes.
     pub runs: u64,
@@ -328,17 +328,17 @@ pub struct ProbeCost {
     pub spent_ns: u64,
 }
 
-/// Spans of time in which the probes were attached: one per period, at a random moment of it.
+/// Windows during which the probes were attached: one per period, at a random point within it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
     /// Time in which a window selects requests. Then it finishes: counting continues until those requests are done, at most for the
     /// same time again.
     pub open_ns: u64,
-    /// Period that contains one window, at a random moment.
+    /// Period that contains one window, at a random point.
     pub period_ns: u64,
     /// Number of windows.
     pub opened: u64,
-    /// From the beginning of the first period to the end of the trace.
+    /// Time from the start of the first period to the end of the trace.
     pub span_ns: u64,
     /// Time in which all windows selected requests; null in older records. Traced requests came in this time. A busy machine ends
     /// a window late.
@@ -351,7 +351,7 @@ pub struct Windows {
     /// windows because of the cost.
     #[serde(default)]
     pub whole_ns: Option<u64>,
-    /// CPU time of tracing everything, as a share of the traced processes'. Null: windows were requested.
+    /// CPU time used to trace everything, as a share of the traced processes' CPU time. Null: windows were requested.
     #[serde(default)]
     pub cost: Option<f64>,
     /// Completions on the rings of the traced processes in the full span, by the rings' own counters. Each ring counts once, even
@@ -361,10 +361,10 @@ pub struct Windows {
     /// Whether `posted` is complete. False: a ring or process ended after the last read of its counter (once per second).
     #[serde(default)]
     pub posted_is_all: Option<bool>,
-    /// User CPU time of the traced processes in the full span.
+    /// User CPU time of the traced processes over the full span.
     #[serde(default)]
     pub user_ns: Option<u64>,
-    /// System CPU time of the traced processes in the full span.
+    /// System CPU time of the traced processes over the full span.
     #[serde(default)]
     pub system_ns: Option<u64>,
 }
@@ -382,7 +382,7 @@ impl TraceRecord {
 }
 
 impl Windows {
-    /// Time in which the probes counted.
+    /// Time during which the probes were counting.
     pub fn open_for_ns(&self) -> Option<u64> {
         Some(self.choosing_ns? + self.finishing_ns?)
     }
@@ -402,12 +402,12 @@ pub struct TraceCpu {
 pub struct ProcessRecord {
     /// Process ID in the initial PID namespace.
     pub tgid: u32,
-    /// Process ID in iotrail's PID namespace. Left out if that is the initial one, or if not known.
+    /// Process ID in iotrail's PID namespace. Omitted if that is the initial one, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub here: Option<u32>,
     /// Its name.
     pub comm: String,
-    /// It existed when the trace began.
+    /// Whether it existed when the trace started.
     pub found: bool,
 }
 
@@ -415,7 +415,7 @@ pub struct ProcessRecord {
 pub struct IowqRecord {
     /// Number of worker threads seen.
     pub workers: u64,
-    /// Largest number at one time; null: not countable.
+    /// Maximum concurrent; null if it cannot be counted.
     pub most_at_once: Option<u64>,
     /// Completions that a worker posted itself.
     pub completions: u64,

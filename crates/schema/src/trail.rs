@@ -10,7 +10,7 @@ use super::file::{Descriptor, FileSeen};
 use super::waker::Waker;
 use crate::stage::Stage;
 
-/// A moment and the CPU on which it was seen. CLOCK_MONOTONIC.
+/// A timestamp (CLOCK_MONOTONIC) and the CPU on which the event was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// CLOCK_MONOTONIC.
@@ -19,15 +19,15 @@ pub struct Stamp {
     pub cpu: u32,
 }
 
-/// The course of a request after its issue, as far as it was seen.
+/// What a request waited for after it was issued, as far as observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Course {
-    /// It did not wait, or not for anything that the probes see.
+    /// It did not wait, or only for something that the probes do not observe.
     Direct,
-    /// Block I/O. `issued` is the first block request's issue to the driver, `ready` the last one's completion.
+    /// Block I/O. `issued` is when the first block request was issued to the driver, `ready` when the last one completed.
     Block,
-    /// A poll was armed (sockets, pipes, eventfds). `issued` is the arming, `ready` the wake-up of the poll.
+    /// A poll was armed (sockets, pipes, eventfds). `issued` is when it was armed, `ready` when it was woken.
     Poll,
 }
 
@@ -35,21 +35,21 @@ pub enum Course {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Meanwhile {
-    /// It had a CPU.
+    /// It was running.
     Running {
         /// The CPU.
         cpu: u32,
     },
-    /// It waited for a CPU; its last CPU ran `tid`.
+    /// It was waiting for a CPU; its last CPU was running `tid`.
     Runnable {
         /// Its last CPU.
         cpu: u32,
-        /// The thread that had that CPU.
+        /// The thread that was running on that CPU.
         tid: u32,
         /// That thread's name.
         comm: String,
     },
-    /// It slept; `tid` is the thread on its last CPU (0: idle).
+    /// It was sleeping; `tid` is the thread on its last CPU (0: idle).
     Sleeping {
         /// Its last CPU.
         cpu: u32,
@@ -60,7 +60,7 @@ pub enum Meanwhile {
     },
 }
 
-/// The sleep of the submitting thread when the completion could be delivered, and the end of that sleep.
+/// The submitting thread's sleep when the completion could be delivered, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// When it was woken.
@@ -74,32 +74,32 @@ pub struct Wake {
 /// One completion of one request. A multishot request yields several; all but the last have `more`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTrace {
-    /// Number of its ring; null: not known.
+    /// Ring number; null: not known.
     pub ring: Option<u32>,
     /// The process.
     pub tgid: u32,
-    /// The thread that submitted it, or the SQPOLL thread that did.
+    /// The submitting thread, or the SQPOLL thread.
     pub tid: u32,
     /// The operation: IORING_OP_… in lower case.
     pub opcode: String,
-    /// Number of requests that it represents: the inverse of its selection probability. 0, or left out in
+    /// Number of requests that it represents: the inverse of its selection probability. 0, or omitted in
     /// older recordings: the header's `one_in`.
     #[serde(default)]
     pub weight: u32,
     /// Its user data.
     pub user_data: u64,
-    /// Its file; left out if it has none.
+    /// Its file; omitted if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileSeen>,
-    /// Descriptor or index of that file; left out if the operation has none.
+    /// That file's descriptor or index; omitted if the operation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptor: Option<Descriptor>,
-    /// Requested bytes, if the operation has one plain length of its own.
+    /// Requested bytes, if the operation has a single length.
     pub asked_bytes: Option<u64>,
-    /// File offset of a read or write; left out if it has none, or uses the file's position.
+    /// File offset of a read or write; omitted if there is none, or if it uses the file position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Address of a read's buffer in the process's memory; left out if not known.
+    /// Address of a read's buffer in the process's memory; omitted if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<u64>,
     /// The completion's result: bytes, or a negative errno.
@@ -108,9 +108,9 @@ pub struct RequestTrace {
     pub more: bool,
     /// A zero-copy send's notification that its buffer is free (IORING_CQE_F_NOTIF).
     pub notification: bool,
-    /// Requests that the io_uring_enter call was asked to submit; null: not submitted by that call.
+    /// Number of requests that the io_uring_enter call was asked to submit; null: not submitted by such a call.
     pub enter_batch: Option<u32>,
-    /// The reason it was handed to io-wq.
+    /// Why it was punted to io-wq.
     pub punted: Option<Punt>,
 
     /// When it was submitted.
@@ -119,50 +119,50 @@ pub struct RequestTrace {
     pub issued: Option<Stamp>,
     /// When the device or peer was done; null: not known.
     pub ready: Option<Stamp>,
-    /// When a kernel worker of the file system had finished it; null: not needed, or not seen. Mostly direct writes have it.
+    /// When a file system kernel worker finished it; null: not needed, or not seen. It is set mostly for direct writes.
     #[serde(default)]
     pub ended: Option<Stamp>,
-    /// When task work was added; known only if the kernel allows a probe there.
+    /// When task work was added; known only if the kernel allows a probe at that point.
     pub queued: Option<Stamp>,
-    /// When its completion was in the queue.
+    /// When its completion was posted.
     pub posted: Stamp,
-    /// Stamps between *submitted* and *issued*.
+    /// Timestamps between *submitted* and *issued*.
     #[serde(default, skip_serializing_if = "Before::is_empty")]
     pub before: Before,
-    /// Block I/O was observed only for a part of its life; left out: for all of it.
+    /// Block I/O was observed during only part of the request's lifetime; omitted if during all of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partly_observed: bool,
-    /// The course of its issue.
+    /// What it waited for after it was issued.
     pub course: Course,
-    /// Number of block requests into which it was split, all of which had to become ready.
+    /// Number of block requests into which it was split; all of them had to become ready.
     pub block_requests: u32,
 
     /// The delivery path.
     pub vehicle: DeliveryPath,
     /// The system call, interrupt or waker of the path; null: none.
     pub detail: Option<String>,
-    /// Items in the run of task work that posted it; null: not posted by task work.
+    /// Number of items in the task work run that posted it; null: not posted by task work.
     pub run_items: Option<u32>,
-    /// State of the submitting thread when it could be delivered; null: not known.
+    /// The submitting thread's state when the completion could be delivered; null: not known.
     pub meanwhile: Option<Meanwhile>,
-    /// The sleep of the submitting thread at that moment; null: it did not sleep, or not known.
+    /// The submitting thread's sleep at that time; null: it was not asleep, or not known.
     pub wake: Option<Wake>,
     /// When the submitting thread got the CPU on which it posted it; null: not seen. This may be before or after `ready`. Also null
     /// if the submitting thread did not post it.
     #[serde(default)]
     pub on_cpu: Option<Stamp>,
-    /// Context switches of that thread's last CPU until it was posted; null: not known.
+    /// Context switches on that thread's last CPU until the completion was posted; null: not known.
     pub switches_meanwhile: Option<u32>,
 }
 
-/// Stamps between *submitted* and *issued*. CLOCK_MONOTONIC; left out if not seen.
+/// Timestamps between *submitted* and *issued*. CLOCK_MONOTONIC; omitted if not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Before {
     /// Its position in a chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
-    /// It was handed to io-wq.
+    /// It was punted to io-wq.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punted_ns: Option<u64>,
     /// An io-wq worker started it.
@@ -171,7 +171,7 @@ pub struct Before {
     /// Its first bio was queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bio_ns: Option<u64>,
-    /// A limit of the cgroup had delayed that bio.
+    /// A cgroup limit had throttled that bio.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub throttled: bool,
     /// The block layer had allocated a request for it.
@@ -228,7 +228,7 @@ impl RequestTrace {
         self.posted.ns.saturating_sub(self.submitted.ns)
     }
 
-    /// It moved fewer bytes than requested, without an error.
+    /// It transferred fewer bytes than requested, without an error.
     pub fn is_short(&self) -> bool {
         self.result >= 0 && self.asked_bytes.is_some_and(|asked| u64::from(self.result.unsigned_abs()) < asked)
     }
@@ -238,7 +238,7 @@ impl RequestTrace {
         opcode::is(&self.opcode, opcode::ZERO_COPY)
     }
 
-    /// Its request has no further result.
+    /// Its request will not have any further results.
     pub fn is_last_result(&self) -> bool {
         !self.more || self.is_zero_copy_send()
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Line {
     /// Its number.
     pub irq: u32,
-    /// Its handler's name; left out if not known.
+    /// Its handler's name; omitted if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
