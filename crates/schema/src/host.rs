@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct Host {
     /// Its name.
     pub hostname: String,
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Model of the CPU.
+    /// CPU model.
     pub cpu_model: String,
     /// Online CPUs.
     pub cpus: u32,
-    /// Target of the load; null without a file.
+    /// The load's target; null without a file.
     pub target: Option<Target>,
     /// The kernel's clock source; null: not known.
     pub clock_source: Option<String>,
@@ -36,14 +36,14 @@ pub struct Target {
     /// The disk's model as the disk reports it; omitted if it reports none (virtio).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The block device whose queue takes the requests, if different from `device`: `loop0`.
+    /// The block device whose queue receives the requests, if different from `device`: `loop0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_device: Option<String>,
-    /// Hardware queues of the device that takes the requests.
+    /// Hardware queues of the device that receives the requests.
     pub queues: Option<u32>,
     /// Polled queues among them.
     pub poll_queues: Option<u32>,
-    /// I/O scheduler of the device that takes the requests.
+    /// I/O scheduler of the device that receives the requests.
     pub scheduler: Option<String>,
     /// Interrupts for the disk's completions.
     pub interrupts: Vec<TargetInterrupt>,
@@ -55,7 +55,7 @@ pub struct TargetInterrupt {
     pub irq: u32,
     /// Its name in /proc/interrupts.
     pub name: String,
-    /// CPUs that the interrupt is delivered to at present (effective affinity).
+    /// CPUs to which the interrupt is currently delivered (effective affinity).
     pub cpus: Vec<u32>,
 }
 

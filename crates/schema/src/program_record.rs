@@ -16,11 +16,11 @@ pub struct ProgramRecord {
     pub settings: Vec<String>,
     /// Its exit status; 128 + the signal number if a signal killed it.
     pub exit_status: i32,
-    /// This run had probes. Otherwise `ios`, `bytes`, `iops` and the counts per I/O are not valid.
+    /// Whether this run was traced. Otherwise `ios`, `bytes`, `iops` and the counts per I/O are not valid.
     pub watched: bool,
     /// The program's own metrics.
     pub figures: Vec<OwnFigure>,
-    /// Rings that its processes set up, in their order.
+    /// Rings that its processes set up, in order of creation.
     pub rings: Vec<ProgramRing>,
 }
 
@@ -44,7 +44,7 @@ pub struct ProgramRing {
     pub asked: Vec<String>,
     /// Setup flags that were passed to the kernel.
     pub granted: Vec<String>,
-    /// The kernel's io_uring_create event showed a ring with these flags; omitted if not known.
+    /// Whether the kernel's io_uring_create event showed these flags; omitted if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proven: Option<bool>,
     /// Why iotrail left the flags unmodified; omitted if it changed them.
@@ -65,7 +65,7 @@ pub struct TriedArm {
     pub rings: Vec<ProgramRing>,
     /// Why it is not measured, although it may be legal; null: it is measured.
     pub dropped: Option<String>,
-    /// Counts of the probes in its first run; null: without probes.
+    /// The probes' counts in its first run; null: without probes.
     #[serde(default)]
     pub watched: Option<WatchedRun>,
     /// A run that hung, of this arm or of an arm whose settings this arm includes. Omitted if there is none.
@@ -73,7 +73,7 @@ pub struct TriedArm {
     pub hang: Option<Hang>,
 }
 
-/// A run that did not end, or did not complete an I/O.
+/// A run that did not finish, or did not complete any I/O.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hang {
     /// The arm that hung.
@@ -113,7 +113,7 @@ pub enum Legal {
     No,
 }
 
-/// Counts of the probes in one run of an arm.
+/// The probes' counts in one run of an arm.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchedRun {
     /// Completions.

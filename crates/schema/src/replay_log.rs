@@ -19,7 +19,7 @@ pub enum ReplayEvent {
     Sync(ReplaySync),
     /// Events that were lost up to here: the replay cannot guarantee their counts.
     Lost {
-        /// Lower bound of the number of events.
+        /// Lower bound of the number of lost events.
         events: u64,
     },
 }
@@ -39,13 +39,13 @@ pub struct ReplayFile {
     pub size: u64,
 }
 
-/// The interface that a request was submitted through.
+/// The interface through which a request was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayInterface {
     /// An io_uring instance.
     IoUring,
-    /// A context of io_setup(2).
+    /// An io_setup(2) context.
     NativeAio,
     /// aio_read(3) and its family.
     PosixAio,
@@ -95,7 +95,7 @@ pub struct ReplayRequest {
     pub tid: u32,
     /// The ring's number.
     pub ring: u32,
-    /// When the kernel took it, CLOCK_MONOTONIC.
+    /// When the kernel accepted it, CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// Its operation.
     pub op: ReplayOp,
@@ -143,7 +143,7 @@ pub struct ReplayCall {
     pub enter_ns: u64,
     /// Its return, CLOCK_MONOTONIC.
     pub exit_ns: u64,
-    /// CPU time of the thread since its previous call, without the probes' own. The first call of a thread has 0.
+    /// The thread's CPU time since its previous call, excluding that of the probes. 0 for a thread's first call.
     pub think_ns: u64,
     /// Requests to submit.
     pub to_submit: u32,

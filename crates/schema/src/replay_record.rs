@@ -27,9 +27,9 @@ pub struct ReplayRecord {
     pub batches: BatchKind,
     /// The self-check, by figure: `iops`, `latency_p50`, `latency_p99`, `in_flight`, `calls_per_io`.
     pub fidelity: BTreeMap<String, Fidelity>,
-    /// The time of a recorded replay over that of one without probes; null: none was recorded.
+    /// Duration of a recorded replay divided by that of a replay without probes; null: none was recorded.
     pub capture_slowdown: Option<f64>,
-    /// The unchanged replay first.
+    /// Replays, the unchanged one first.
     pub arms: Vec<ReplayArm>,
     /// The limits of the answer.
     pub limits: Vec<ReplayLimit>,
@@ -39,13 +39,13 @@ pub struct ReplayRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchKind {
-    /// One size; a replay never merges submissions.
+    /// Always the same size; a replay never merges submissions.
     Fixed,
-    /// As many requests as were reaped; a replay merges submissions whose needs are met.
+    /// As many requests as were reaped; a replay merges submissions whose dependencies are met.
     AsReaped,
     /// Sizes that do not depend on the number reaped; a replay never merges submissions.
     Varied,
-    /// There are too few submissions to decide, or only synchronous calls.
+    /// Unknown: there are too few submissions, or only synchronous calls.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ pub struct Fidelity {
     pub recorded: Option<f64>,
     /// Median of the unchanged replays that were recorded too; null: none was.
     pub replayed: Option<f64>,
-    /// Replayed over recorded, less 1.
+    /// Replayed value divided by recorded value, minus 1.
     pub error: Option<f64>,
     /// 95 % interval of the error.
     pub ci95: Option<[f64; 2]>,
@@ -67,15 +67,15 @@ pub struct Fidelity {
 pub struct ReplayArm {
     /// `unchanged`, or the options of the variant.
     pub name: String,
-    /// More requests are in flight than recorded, as if none depended on another.
+    /// Whether more requests are in flight than recorded, as if none depended on another.
     pub upper_bound: bool,
-    /// Counts per I/O. They are of one traced replay, which is not timed.
+    /// Counts per I/O, from one traced replay, which is not timed.
     pub counts: ReplayCounts,
     /// CPU time per I/O in nanoseconds, of all threads: median of the timed replays.
     pub cpu_per_io_ns: Option<f64>,
     /// I/Os per second: median of the timed replays.
     pub iops: Option<f64>,
-    /// This arm against the unchanged replay. Empty for that one.
+    /// Comparison of this arm with the unchanged replay. Empty for the unchanged replay itself.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -84,7 +84,7 @@ pub struct ReplayArm {
 pub struct ReplayCounts {
     /// I/Os that were counted.
     pub ios: u64,
-    /// I/Os that failed, or moved fewer bytes than recorded.
+    /// I/Os that failed, or transferred fewer bytes than recorded.
     pub errors: u64,
     /// System calls that submit, wait, read, write or sync.
     pub calls_per_io: Option<f64>,

@@ -19,7 +19,7 @@ pub struct StateRecord {
     pub rings: Vec<RingState>,
     /// Data delayed by Nagle's algorithm; null: not read.
     pub nagle: Option<NagleState>,
-    /// I/O and threads delayed by limits of the cgroup; null: not read.
+    /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
     pub start: Option<Moment>,
@@ -47,34 +47,34 @@ pub struct RingState {
     pub flags: Vec<String>,
     /// Number of samples of the ring.
     pub samples: u64,
-    /// Samples with completions in the CQ while its threads slept outside io_uring_enter(2).
+    /// Samples in which the CQ contained completions while its threads were sleeping outside io_uring_enter(2).
     pub unreaped: u64,
-    /// Samples with pending task work while no thread waited in io_uring_enter(2).
+    /// Samples in which task work was pending while no thread was waiting in io_uring_enter(2).
     pub unrun: u64,
-    /// Part of `unrun`: all its threads slept.
+    /// Part of `unrun`: all its threads were sleeping.
     pub unrun_asleep: u64,
-    /// Longest time with pending task work in each sample and no completion posted.
+    /// Longest time during which each sample showed pending task work and no completion was posted.
     pub unrun_longest_ns: u64,
-    /// The thread that has to run the task work; null: none was pending.
+    /// The thread that must run the task work; null: none was pending.
     pub runner: Option<u32>,
-    /// Samples with SQEs that the program had published and the kernel had not taken.
+    /// Samples with SQEs that were published but not yet consumed by the kernel.
     pub unsubmitted: u64,
-    /// Part of `unsubmitted`: the SQPOLL thread slept and had set IORING_SQ_NEED_WAKEUP.
+    /// Part of `unsubmitted`: the SQPOLL thread was sleeping and had set IORING_SQ_NEED_WAKEUP.
     pub need_wakeup: u64,
     /// Samples with completions in the overflow list.
     pub overflowed: u64,
-    /// Largest number of completions in the overflow list; null: not counted.
+    /// Maximum number of completions in the overflow list; null: not counted.
     pub most_overflowed: Option<u64>,
-    /// Largest number of requests whose file only requests keep open; null: not counted.
+    /// Maximum number of requests whose file is kept open only by requests; null: not counted.
     pub most_held: Option<u64>,
     /// Operation of the first such request; null: there was none.
     pub held_opcode: Option<String>,
     /// Shortest remaining time of a CLOCK_MONOTONIC timeout; negative: expired; null: none was armed.
     pub least_timeout_ns: Option<i64>,
-    /// Time that its threads slept for completions in the last deep sample, with no request in flight.
+    /// Time that its threads had been waiting for completions at the last deep sample, with no request in flight.
     #[serde(default)]
     pub starved_ns: u64,
-    /// Number of completions that this sleep waited for.
+    /// Number of completions awaited.
     #[serde(default)]
     pub starved_for: u64,
 }
@@ -82,11 +82,11 @@ pub struct RingState {
 /// TCP sockets over all samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NagleState {
-    /// Largest number of TCP sockets at one time.
+    /// Maximum number of concurrent TCP sockets.
     pub sockets: u64,
-    /// Samples with a short segment that waited for an acknowledgement, without TCP_NODELAY.
+    /// Samples in which a short segment was waiting for an acknowledgement, without TCP_NODELAY.
     pub held: u64,
-    /// Part of `held`: all threads of the process slept.
+    /// Part of `held`: all threads of the process were sleeping.
     pub held_asleep: u64,
     /// Process of the socket that was delayed most often; null: none was.
     pub tgid: Option<u32>,
@@ -94,28 +94,28 @@ pub struct NagleState {
     pub fd: Option<u32>,
     /// Samples in which that socket was delayed.
     pub fd_held: u64,
-    /// Largest number of bytes that waited in it.
+    /// Maximum number of bytes waiting in it.
     pub unsent_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupState {
-    /// Samples with bios delayed by `io.max`.
+    /// Samples with bios throttled by `io.max`.
     pub throttled: u64,
-    /// Largest number of such bios at one time.
+    /// Maximum number of such bios in one sample.
     pub most_bios: u64,
-    /// Time that the process's own cgroup stopped threads for the CPU quota, summed over CPUs.
+    /// Time that threads were throttled by the CPU quota of the process's own cgroup, summed over CPUs.
     pub quota_ns: u64,
 }
 
-/// Threads and rings at one moment.
+/// Threads and rings at one point in time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Minimum time without a submission or completion on any ring; null: not read twice.
+    /// Lower bound of the time without a submission or completion on any ring; null: not read twice.
     pub still_ns: Option<u64>,
     /// Threads of the processes, threads in io_uring_enter(2) first.
     pub threads: Vec<ThreadNow>,
-    /// Number of threads that are not listed.
+    /// Number of unlisted threads.
     pub more_threads: u64,
     /// Rings of the processes.
     pub rings: Vec<RingNow>,
@@ -131,9 +131,9 @@ pub struct ThreadNow {
     pub comm: String,
     /// Its current system call; null: none.
     pub syscall: Option<String>,
-    /// The reason it is blocked; null: it runs, or its stack was not read.
+    /// Why it is blocked; null: it is running, or its stack was not read.
     pub reason: Option<Reason>,
-    /// Time since it fell asleep; null: it runs, or not known.
+    /// Time since it went to sleep; null: it is running, or not known.
     pub asleep_ns: Option<u64>,
 }
 
@@ -149,19 +149,19 @@ pub struct RingNow {
     pub in_flight: Option<u64>,
     /// Completions in the CQ.
     pub unreaped: u64,
-    /// SQEs that are published and not yet taken.
+    /// SQEs that are published but not yet consumed.
     pub unsubmitted: u64,
-    /// The SQPOLL thread sleeps and has set IORING_SQ_NEED_WAKEUP.
+    /// Whether the SQPOLL thread is sleeping and has set IORING_SQ_NEED_WAKEUP.
     pub need_wakeup: bool,
-    /// Task work is pending; null: not known.
+    /// Whether task work is pending; null: not known.
     pub unrun: Option<bool>,
-    /// The thread that has to run it; null: none is pending.
+    /// The thread that must run it; null: none is pending.
     pub runner: Option<u32>,
     /// Completions in the overflow list; null: not counted.
     pub overflowed: Option<u64>,
     /// Requests that wait for their file to become ready, by opcode.
     pub armed: Vec<ArmedRequests>,
-    /// Timeouts that are armed; null: not counted.
+    /// Number of armed timeouts; null: not counted.
     pub timeouts: Option<u64>,
     /// Time until the first timeout on CLOCK_MONOTONIC; negative: it has passed; null: none.
     pub soonest_timeout_ns: Option<i64>,
@@ -173,12 +173,12 @@ pub struct ArmedRequests {
     pub opcode: String,
     /// Number of requests.
     pub requests: u64,
-    /// Requests whose file only requests keep open; null: not known.
+    /// Requests whose file is kept open only by requests; null: not known.
     pub held: Option<u64>,
     /// Descriptor of the first request; null: a registered file, or not known.
     pub fd: Option<i32>,
     /// User data of the first request, in hexadecimal; null: not known.
     pub user_data: Option<String>,
-    /// Minimum time that they have been in flight; null: not known.
+    /// Lower bound of the time that they have been in flight; null: not known.
     pub at_least_ns: Option<u64>,
 }

@@ -7,11 +7,11 @@ use crate::place::Place;
 /// Fractions of the jobs' wall time; they sum to 1.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Share of the time in submission.
+    /// Share of time spent submitting.
     pub submit: f64,
-    /// Share of the time that waits for or polls for completions.
+    /// Share of time spent waiting or polling for completions.
     pub poll: f64,
-    /// Share of the time that reaps completions.
+    /// Share of time spent reaping completions.
     pub clear: f64,
     /// The remaining share.
     pub other: f64,
@@ -27,7 +27,7 @@ pub struct Cpu {
     pub user_ns: Option<u64>,
     /// System time of the same threads.
     pub system_ns: Option<u64>,
-    /// CPU time of the SQPOLL threads; null without them.
+    /// CPU time of the SQPOLL threads; null if there are none.
     pub sqpoll_ns: Option<u64>,
     /// Number of times that the load woke an SQPOLL thread (IORING_ENTER_SQ_WAKEUP); null: no such thread.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct Cpu {
     pub helpers_ns: Option<u64>,
 }
 
-/// Samples in one place, and their share of all samples with its 95 % interval (`stats::share`); null: too few samples.
+/// Samples in one place, and their share of all samples, with its 95 % interval (`stats::share`); null: too few samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
     /// Place of the samples.
@@ -68,7 +68,7 @@ pub struct CpuSamples {
     pub taken: u64,
     /// Samples of other programs, and of the idle time of other CPUs.
     pub elsewhere: u64,
-    /// Samples that did not arrive, or did not fit into the map.
+    /// Samples that were not delivered, or did not fit into the map.
     pub lost: u64,
     /// Sampling periods in the span, over all CPUs; null: paced by cycles. A CPU whose timer fired at the very end may
     /// have one sample
@@ -76,7 +76,7 @@ pub struct CpuSamples {
     pub expected: Option<u64>,
     /// CPUs whose idle time is in the shares: the CPUs of the load, or if not pinned, those it ran on.
     pub idle_cpus: Vec<u32>,
-    /// Innermost functions of samples whose place is `other`: at most ten, the most frequent first.
+    /// Innermost functions of samples whose place is `other`: at most ten, most frequent first.
     pub unplaced: Vec<FunctionSamples>,
 }
 

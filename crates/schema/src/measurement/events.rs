@@ -12,12 +12,12 @@ use crate::waker::Waker;
 pub struct DeliveryPathCount {
     /// The delivery path.
     pub vehicle: DeliveryPath,
-    /// Completions that it delivered.
+    /// Number of completions that it delivered.
     pub completions: u64,
-    /// The system call, interrupt or waker of the path; left out if it has none.
+    /// The system call, interrupt or waker of the path; omitted if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub detail: Option<Name>,
-    /// Delivery delay of its traced completions; left out if none was traced.
+    /// Delivery delay of its traced completions; omitted if none was traced.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_ns: Option<Box<Delay>>,
 }
@@ -32,7 +32,7 @@ impl DeliveryPathCount {
     }
 }
 
-/// Requests handed to io-wq workers.
+/// Requests punted to io-wq workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Punts {
     /// Because of IOSQE_ASYNC (`--force-async`).
@@ -56,7 +56,7 @@ pub struct PerIo {
     pub mode_switches: Option<f64>,
     /// Context switches of the traced threads.
     pub context_switches: Option<f64>,
-    /// Runs of task work.
+    /// Task work runs.
     pub task_work_runs: Option<f64>,
 }
 
@@ -84,7 +84,7 @@ pub struct ModeSwitch {
     pub count: u64,
 }
 
-/// Runs of task work by their number of items, in powers of two.
+/// Task work runs by number of items, in powers of two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskWorkBatch {
     /// Items of a run: this many, and fewer than twice as many. The largest class starts at 65,536.
@@ -95,17 +95,17 @@ pub struct TaskWorkBatch {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Number of a device's interrupt, otherwise its mnemonic in /proc/interrupts. `36`, or `LOC`, `RES`, `CAL`, `IWI`.
+    /// Device interrupt number, or otherwise the mnemonic from /proc/interrupts: `36`, or `LOC`, `RES`, `CAL`, `IWI`.
     pub vector: Name,
     /// Name of the handler or vector: `virtio1-req.0`.
     pub name: Name,
-    /// The CPU that took it.
+    /// The CPU that handled it.
     pub cpu: u32,
-    /// Interrupts that arrived on that CPU in the span, as the probes saw them.
+    /// Interrupts on that CPU during the interval, as seen by the probes.
     pub count: u64,
-    /// Interrupts that arrived while a traced thread was current there.
+    /// Interrupts that arrived while a traced thread was running on that CPU.
     pub on_watched: u64,
-    /// Interrupts in which I/O of the traced program ended. The rest of `count` belongs to other programs. Null for the
+    /// Interrupts in which the traced program's I/O completed. The rest of `count` belongs to other programs. Null for the
     /// kernel's own vectors, and if not known.
     #[serde(default)]
     pub credited: Option<u64>,

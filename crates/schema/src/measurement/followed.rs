@@ -9,7 +9,7 @@ use crate::runnable::Runnable;
 /// submission order of the other requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Number of traced ones.
+    /// Number of traced requests.
     pub requests: u64,
     /// Estimated number over all requests.
     pub estimated: u64,
@@ -24,7 +24,7 @@ pub struct Waits {
 /// `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
-    /// Traced completions on which the means are based.
+    /// Number of traced completions on which the means are based.
     pub completions: u64,
     /// Submitted to issued.
     pub issue_ns: f64,
@@ -32,7 +32,7 @@ pub struct StageRecord {
     pub wait_ns: f64,
     /// Ready to posted.
     pub delivery_ns: f64,
-    /// Part of `delivery_ns` until a file-system worker had finished the I/O. Null: none was seen.
+    /// Part of `delivery_ns` until a file system worker finished the I/O. Null: none was seen.
     #[serde(default)]
     pub file_system_ns: Option<f64>,
     /// Part of the delivery until task work was added; null: not seen. A mean over `queued_completions`.
@@ -67,7 +67,7 @@ impl StageRecord {
 /// Number of requests traced end to end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// 1 in this many requests; 1: all.
+    /// N, if 1 in N requests is traced; 1: all.
     pub one_in: u32,
     /// All requests of a CPU at low rates, 1 in `one_in` above. False: always 1 in `one_in`.
     #[serde(default)]
@@ -77,7 +77,7 @@ pub struct Followed {
     /// Part of `completions`: those selected while all were. Each has weight 1, the others `one_in`.
     #[serde(default)]
     pub whole: u64,
-    /// Requests of which 1 in `one_in` was selected; 0: nothing was left out. Null with `one_in` 1, and if not counted.
+    /// Requests of which 1 in `one_in` was selected; 0: none was omitted. Null if `one_in` is 1, and if not counted.
     #[serde(default)]
     pub sampled_from: Option<u64>,
     /// Requests that came while windows finished; counted, never traced. `requests_estimated` includes them. Null: no
@@ -91,24 +91,24 @@ pub struct Followed {
     /// 95 % interval of `requests_estimated`.
     #[serde(default)]
     pub requests_ci95: Option<[f64; 2]>,
-    /// Part of `completions`: with both *issued* and *ready* seen.
+    /// Part of `completions`: those with both *issued* and *ready* seen.
     pub with_stages: u64,
-    /// Part of `completions`: with *queued* seen. Null: the kernel does not allow a probe there.
+    /// Part of `completions`: those with *queued* seen. Null: the kernel does not allow a probe there.
     #[serde(default)]
     pub with_queued: Option<u64>,
-    /// Selected, and given up because the map was full.
+    /// Selected requests that were abandoned because the map was full.
     pub no_room: u64,
-    /// Completed, and lost because the ring buffer was full.
+    /// Completed requests that were lost because the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Selected, and without a completion by request (IOSQE_CQE_SKIP_SUCCESS).
+    /// Selected requests that succeeded without a completion, as requested (IOSQE_CQE_SKIP_SUCCESS).
     #[serde(default)]
     pub skipped: u64,
-    /// Selected, and ended without a completion seen: it overflowed, or was missed.
+    /// Selected requests that ended without a visible completion: it overflowed, or was missed.
     #[serde(default)]
     pub no_completion: u64,
-    /// Selected, and not complete at the end of the trace or of the window.
+    /// Selected requests that had not completed at the end of the trace or window.
     pub unfinished: u64,
-    /// Completed, and not seen to be reaped: native aio and POSIX AIO.
+    /// Completed requests that were not seen to be reaped: native aio and POSIX AIO.
     #[serde(default)]
     pub unreaped: u64,
     /// Completions left out because another open request had the same key. The key is the user data of a multishot

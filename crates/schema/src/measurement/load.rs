@@ -9,19 +9,19 @@ use crate::load_options::{Commit, Engine, Reaper, Rw, Trace, Wait};
 pub struct LoadRecord {
     /// The I/O interface. For a network load, of the server: `epoll`, `io_uring`, or `unknown` if it is not measured.
     pub engine: Engine,
-    /// Setup flags of the ring.
+    /// Ring setup flags.
     pub ring: Ring,
     /// CPU of the SQPOLL thread.
     pub sq_cpu: Option<u32>,
-    /// Idle time after which the SQPOLL thread sleeps.
+    /// Idle time after which the SQPOLL thread goes to sleep.
     pub sq_idle_ms: Option<u32>,
     /// Objects registered with the ring: `files`, `buffers`, `ring`.
     pub register: Vec<String>,
-    /// Every request goes to io-wq (IOSQE_ASYNC).
+    /// Whether every request is punted to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
     /// `randread`, `read`, `randwrite`, `write`, `append`, `randrw`, `nop`; `echo` for a network load.
     pub rw: Rw,
-    /// Method to make each write durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
+    /// How each write is made durable: `none`, `fsync`, `fdatasync`, `dsync`, `linked`. Empty in older records: `none`.
     #[serde(default)]
     pub commit: Commit,
     /// Block size, bytes. For a network load: bytes of a request.
@@ -51,7 +51,7 @@ pub struct LoadRecord {
     pub neighbour: String,
     /// The target; null: none.
     pub file: Option<String>,
-    /// Bytes of the target that are used.
+    /// Number of bytes of the target that are used.
     pub size: Option<u64>,
     /// O_DIRECT; false: the page cache.
     pub direct: bool,
@@ -59,15 +59,14 @@ pub struct LoadRecord {
     pub runtime_ns: Option<u64>,
     /// Set if the load ends after a number of I/Os.
     pub count: Option<u64>,
-    /// Time before the measured span, with the same load.
+    /// Time before the measured interval, with the same load.
     pub warmup_ns: u64,
     /// I/Os per second over all jobs; null: closed loop.
     pub rate: Option<f64>,
-    /// Written blocks contain a checksum, and reads check it.
+    /// Whether written blocks contain a checksum that reads verify.
     pub verify: bool,
-    /// Seed of the offsets and of the mix of reads and writes. The same seed gives the same I/Os in the same order.
-    /// Left out in older
-    /// records.
+    /// Seed for the offsets and for the mix of reads and writes. The same seed produces the same I/Os in the same order. Omitted
+    /// in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,
     /// `auto`, `on` or `off`, as requested.

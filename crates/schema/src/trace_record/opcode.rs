@@ -17,13 +17,14 @@ pub struct OpcodeRecord {
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
-    /// Requests that ask for a completion only on failure (IOSQE_CQE_SKIP_SUCCESS). Those that succeeded without a completion, or
-    /// were unfinished at the end, are min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
+    /// Requests that request a completion only on failure (IOSQE_CQE_SKIP_SUCCESS). The number that succeeded without a
+    /// completion, or had not finished at the end, is min(`skips`, `requests` − (`completions` − `more`) − `unposted`).
     #[serde(default)]
     pub skips: u64,
     /// Completions posted, including `more` and `notifications`.
     pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives. Bytes moved without a completion are unknown and not included.
+    /// Sum of the results of reads, writes, sends and receives. Bytes transferred without a completion are unknown and not
+    /// included.
     pub bytes: u64,
     /// Completions with an error. With `seen` it is a lower bound.
     pub errors: u64,
@@ -31,50 +32,50 @@ pub struct OpcodeRecord {
     /// vectored operations, `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations. Reads into provided buffers, and sends of
     /// bundles, vectors and provided buffers are never short.
     pub short: Option<u64>,
-    /// Completions with IORING_CQE_F_MORE: the request will post others.
+    /// Completions with IORING_CQE_F_MORE: the request will post more.
     pub more: u64,
-    /// Notifications of zero-copy sends.
+    /// Zero-copy send notifications.
     pub notifications: u64,
     /// Notifications whose send has IORING_SEND_ZC_REPORT_USAGE. Only these report whether the kernel copied the data.
     #[serde(default)]
     pub reporting: u64,
-    /// Notifications that report a copy.
+    /// Notifications that report that data was copied.
     #[serde(default)]
     pub copied: u64,
     /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this time.
     #[serde(default)]
     pub held_mean_ns: Option<f64>,
-    /// Completions that are messages from other rings. They come by IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING.
+    /// Completions that are messages from other rings (IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING).
     #[serde(default)]
     pub messages: u64,
-    /// Requests that a policy refused with EACCES at submission. The policy is a restriction of the ring or task, or a BPF filter.
+    /// Requests that a policy rejected with EACCES at submission. The policy is a ring or task restriction, or a BPF filter.
     #[serde(default)]
     pub denied: u64,
     /// Requests cancelled with their chain, without a completion. An earlier request of the chain, which skips its completion on
     /// success, failed.
     #[serde(default)]
     pub unposted: u64,
-    /// Number of times that a request was handed to io-wq because of IOSQE_ASYNC. A worker that finds the file not ready may hand
+    /// Number of times that a request was punted to io-wq because of IOSQE_ASYNC. A worker that finds the file not ready may hand
     /// the same request over again.
     pub punted_asked: u64,
-    /// Number of times that a request was handed to io-wq because it would have blocked.
+    /// Number of times that a request was punted to io-wq because it would have blocked.
     pub punted_would_block: u64,
-    /// Number of times that a request was handed to io-wq because of a drain (IOSQE_IO_DRAIN).
+    /// Number of times that a request was punted to io-wq because of a drain (IOSQE_IO_DRAIN).
     #[serde(default)]
     pub punted_drained: u64,
     /// Outcomes that were seen; `errors`, `short`, `denied` and `errnos` are of these. Null: all were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
-    /// The errors by name.
+    /// Errors by name.
     pub errnos: Vec<ErrnoCount>,
     /// Latency of the traced requests.
     pub latency_ns: Latency,
-    /// Requests outside the mean latency, stages and order; null: none. They wait for an event of unknown time.
+    /// Requests excluded from the mean latency, stages and order, because they wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// The parts of the mean latency; null for interfaces other than io_uring.
+    /// Components of the mean latency; null for interfaces other than io_uring.
     pub stages: Option<StageRecord>,
-    /// Number of distinct requests handed to io-wq; null: none, or too few for an estimate.
+    /// Number of distinct requests punted to io-wq; null: none, or too few for an estimate.
     #[serde(default)]
     pub punted_requests: Option<Estimate>,
 }
@@ -129,7 +130,7 @@ pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
 pub struct ErrnoCount {
     /// Its name: `EAGAIN`.
     pub errno: String,
-    /// Number of completions that ended with it.
+    /// Number of completions with this error.
     pub count: u64,
     /// User data of the first traced one, in hexadecimal; null: none was traced.
     #[serde(default)]

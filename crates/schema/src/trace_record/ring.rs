@@ -28,9 +28,9 @@ pub struct RingRecord {
     pub sq_entries: u32,
     /// Entries of the completion queue.
     pub cq_entries: u32,
-    /// It existed when the trace began.
+    /// Whether it existed when the trace started.
     pub found: bool,
-    /// Number of the ring that this second process (`tgid`) also uses. Its descriptor was passed or inherited. Left out for a ring
+    /// Number of the ring that this second process (`tgid`) also uses. Its descriptor was passed or inherited. Omitted for a ring
     /// itself. Requests submitted by an SQPOLL thread all belong to the process that created the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
@@ -38,7 +38,7 @@ pub struct RingRecord {
     pub requests: u64,
     /// Completions posted.
     pub completions: u64,
-    /// Bytes of the results.
+    /// Bytes transferred, from the results.
     pub bytes: u64,
     /// Completions with an error. In a trace that continued in windows it is a lower bound.
     pub errors: u64,
@@ -58,23 +58,23 @@ pub struct RingRecord {
     /// Requests that wait for an event of unknown time; null: none.
     #[serde(default)]
     pub waits: Option<Waits>,
-    /// Waits for its completions that began in io_uring_enter; null in older records.
+    /// Waits for its completions that started in io_uring_enter; null in older records.
     #[serde(default)]
     pub enter_waits: Option<EnterWaits>,
-    /// Calls of io_uring_register on it, by operation; null in older records.
+    /// io_uring_register calls on it, by operation; null in older records.
     #[serde(default)]
     pub register_calls: Option<Vec<RegisterCalls>>,
-    /// Provided buffers that its requests took, by group; null in older records.
+    /// Provided buffers used by its requests, by group; null in older records.
     #[serde(default)]
     pub buffers: Option<Vec<BufferGroup>>,
-    /// The parts of the mean latency; null: too few traced requests.
+    /// Components of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
-    /// Its requests by the number that their io_uring_enter call was asked to submit.
+    /// Its requests by the size of the batch that their io_uring_enter call was asked to submit.
     pub enter_batches: Vec<EnterBatch>,
     /// Its io_uring_enter calls that submitted.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
-    /// Its completions by the number of items in their run of task work.
+    /// Its completions by the number of items in their task work run.
     pub run_items: Vec<RunItems>,
     /// Order of its completions; null: fewer than two were traced.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct RingRecord {
     /// Its NAPI busy polling; left out: none, or /proc was not read after its registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub napi: Option<NapiRecord>,
-    /// Time that its completions stayed in the queue; null: none was checked.
+    /// Time that its completions spent in the queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
     /// Its SQPOLL thread; null: it has none.
@@ -134,31 +134,31 @@ pub struct BufferGroup {
     pub group: u32,
     /// Entries of the buffer ring; null: no ring, or unknown.
     pub entries: Option<u32>,
-    /// Buffers that the kernel took and used up.
+    /// Buffers that the kernel took and consumed completely.
     pub taken: u64,
     /// Completions with ENOBUFS.
     pub enobufs: u64,
     /// Mean number of buffers in the group when the kernel took one.
     pub available_mean: Option<f64>,
-    /// Most buffers in the group when the kernel took one.
+    /// Maximum number of buffers in the group when the kernel took one.
     pub available_max: Option<u32>,
-    /// Fewest buffers in the group after the kernel took one.
+    /// Minimum number of buffers in the group after the kernel took one.
     pub available_min: Option<u32>,
     /// Fewest buffers that were enough: the most that the program had at once. Null after ENOBUFS.
     pub sufficient: Option<u32>,
-    /// Buffers that the program had not given back when the kernel took the last one.
+    /// Buffers that the program had not returned when the kernel took the last one.
     pub not_returned: Option<u32>,
     /// Completions after that of a later buffer of the ring; null: no ring, or unknown.
     pub out_of_order: Option<u64>,
     /// Completions of an incremental buffer (IOU_PBUF_RING_INC) that overlap the completion before.
     pub repeated_offsets: Option<u64>,
-    /// Requests submitted for a file whose last request had ended with ENOBUFS.
+    /// Requests submitted for a file whose last request had failed with ENOBUFS.
     pub rearmed: u64,
     /// Time from ENOBUFS to these requests, summed over files: no receive was armed.
     pub unarmed_ns: u64,
 }
 
-/// Calls of io_uring_register with one operation.
+/// io_uring_register calls with one operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisterCalls {
     /// IORING_REGISTER_… in lower case, or `unregister_…`.
@@ -191,7 +191,7 @@ pub struct ContextRecord {
     pub comm: String,
     /// Capacity of its event ring; null: POSIX AIO does not have one.
     pub entries: Option<u32>,
-    /// It existed when the trace began.
+    /// Whether it existed when the trace started.
     pub found: bool,
     /// Submissions seen.
     pub requests: u64,
@@ -214,7 +214,7 @@ pub struct ContextRecord {
     pub latency_ns: Latency,
 }
 
-/// Sums over rings or contexts that are not listed.
+/// Sums over unlisted rings or contexts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OthersRecord {
     /// `io_uring`, `libaio` or `posix_aio`.
@@ -229,7 +229,7 @@ pub struct OthersRecord {
     pub requests: u64,
     /// Completions.
     pub completions: u64,
-    /// Bytes of the results.
+    /// Bytes transferred, from the results.
     pub bytes: u64,
     /// Completions with an error.
     pub errors: u64,
@@ -252,7 +252,7 @@ pub struct SqpollRecord {
     pub elapsed_ns: Option<u64>,
     /// CPU time in `elapsed_ns`; null: not known.
     pub cpu_ns: Option<u64>,
-    /// Part of `cpu_ns` that did work, by the kernel's own count (Linux 6.9 and later).
+    /// Part of `cpu_ns` spent on work, according to the kernel (Linux 6.9 and later).
     pub work_ns: Option<u64>,
     /// Number of times that it was woken from its idle sleep.
     pub wakeups: Option<u64>,

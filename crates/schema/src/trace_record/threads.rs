@@ -47,7 +47,7 @@ pub struct Detour {
     pub delivery_ns: Option<f64>,
     /// Mean delivery delay of completions posted by threads that wait on this ring; null: there are none.
     pub others_delivery_ns: Option<f64>,
-    /// Their delivery paths, the most frequent first.
+    /// Their delivery paths, most frequent first.
     pub vehicles: Vec<DeliveryPathShare>,
 }
 
