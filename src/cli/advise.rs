@@ -62,7 +62,7 @@ pub struct AdviseArgs {
        iotrail advise [OPTIONS] [OPTIONS OF bench]
        iotrail advise [OPTIONS] --replay FILE
        iotrail advise net [OPTIONS] [OPTIONS OF net bench]",
-    after_help = "The recommended configuration is measured again, against the current one, in blocks that the search did not use. Examples:
+    after_help = "The recommended configuration is measured again against the current one, in blocks not used by the search. Examples:
   iotrail advise -- ./server-bench
   iotrail advise --metric 'tps=/tps = ([0-9.]+)/' -- pgbench -T 5 db
   iotrail advise --objective cpu --metric 'lat_ms=/latency average = ([0-9.]+)/' --constraint 'lat_ms<2' -- pgbench -t 5000 db
@@ -78,20 +78,21 @@ struct OwnArgs {
     #[command(flatten)]
     program: ProgramOptions,
 
-    /// Try other I/O schedulers and nr_requests of the target's disk too. They affect other users of the disk during the search, and are restored
+    /// Also try other I/O schedulers and nr_requests values for the target's disk. They affect other users of the disk during the search, and
+    /// are restored
     #[arg(long, conflicts_with = "command")]
     host_settings: bool,
 
-    /// Find the best configuration for a recorded program, by its replay: rings, registration, batches, and io_uring for synchronous calls.
-    /// FILE: a recording of `iotrail trace --record FILE --for-replay`, or an iolog of fio
+    /// Find the best configuration for a recorded program by replaying it: rings, registration, batches, and io_uring for synchronous calls.
+    /// FILE is a recording made with `iotrail trace --record FILE --for-replay`, or a fio iolog
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "host_settings"])]
     replay: Option<PathBuf>,
 
-    /// Use the file NEW for the recorded file OLD, or the directory NEW for OLD; may be repeated
+    /// Use the file or directory NEW in place of the recorded OLD; may be repeated
     #[arg(long = "map", value_name = "OLD=NEW", requires = "replay")]
     maps: Vec<String>,
 
-    /// Program whose best configuration to find, run once per measurement
+    /// Program to find the best configuration for; it runs once per measurement
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
@@ -99,21 +100,21 @@ struct OwnArgs {
 /// Options of every search.
 #[derive(Debug, Args)]
 struct SearchArgs {
-    /// Optimise this metric. Loads: iops, p50, p99, p99.9, mean or cpu; programs: the name of a --metric, elapsed or cpu. Two, separated by a
-    /// comma: find the configurations that no other beats in both (default: iops; for programs the first --metric, otherwise elapsed)
+    /// Optimise this metric. Loads: iops, p50, p99, p99.9, mean or cpu; programs: the name of a --metric, elapsed or cpu. With two, separated
+    /// by a comma, find the configurations that no other beats in both (default: iops; for programs, the first --metric, otherwise elapsed)
     #[arg(long, value_name = "METRIC[,METRIC]")]
     objective: Option<String>,
 
-    /// Remove candidates that break this: METRIC<LIMIT or METRIC>LIMIT (<=, >=), as p99<2ms of a load or, with --metric 'lat_ms=…', lat_ms<2 of a
-    /// program; cpus: CPUs in use. May be repeated
+    /// Drop candidates that violate this constraint: METRIC<LIMIT or METRIC>LIMIT (or <=, >=), such as p99<2ms for a load or, with --metric
+    /// 'lat_ms=…', lat_ms<2 for a program; cpus is the number of CPUs in use. May be repeated
     #[arg(long = "constraint", value_name = "METRIC<LIMIT")]
     constraints: Vec<String>,
 
-    /// Answer within this time; trials, layout and confirmation are included
+    /// Answer within this time, including trials, layout and confirmation
     #[arg(long, value_name = "TIME", default_value = "3m")]
     budget: Span,
 
-    /// Write the confirmation as an experiment to FILE, for `iotrail run FILE` here or on other machines
+    /// Write the confirmation to FILE as an experiment, for `iotrail run FILE` here or on other machines
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
@@ -141,7 +142,7 @@ struct SearchArgs {
 impl Args for AdviseArgs {
     fn augment_args(command: Command) -> Command {
         // advise decides which runs are traced.
-        let own = OwnArgs::augment_args(command).next_help_heading("A load that is described");
+        let own = OwnArgs::augment_args(command).next_help_heading("Load");
         let own = LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>);
         own.subcommand(net::command()).disable_help_subcommand(true)
     }

@@ -32,15 +32,15 @@ pub struct BenchArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// Replace existing files of --flamegraph and --folded
+    /// Overwrite existing --flamegraph and --folded files
     #[arg(long)]
     force: bool,
 
-    /// Trace 1 in N io_uring requests end to end, at random (1: all): delivery delays, stages of the latency, order of completions
+    /// Trace 1 in N io_uring requests end to end, chosen at random (1: all): delivery delays, latency stages, completion order
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     follow: Option<u32>,
 
-    /// Measure N times, each in a new process; print the median by IOPS, or all as a list with --json
+    /// Measure N times, each in a new process; print the measurement with the median IOPS, or with --json a list of all
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000),
           conflicts_with_all = ["flamegraph", "folded"])]
     repeats: u32,

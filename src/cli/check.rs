@@ -16,11 +16,11 @@ use iotrail_report::terminal::{self, Style};
 /// Capabilities of this machine and these privileges, and remedies for the missing ones
 #[derive(Debug, Clone, clap::Args)]
 pub struct CheckArgs {
-    /// Check this target of a load: a file, a directory or a device (default: the current directory)
+    /// Check this load target: a file, directory or device (default: the current directory)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Print libbpf's messages on standard error while probes are tried, with the verifier's log of refused ones
+    /// Print libbpf messages to standard error while loading the probes, including the verifier log of rejected ones
     #[arg(long)]
     pub verbose: bool,
 

@@ -28,30 +28,30 @@ use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "A and B are each
-  12                    a stored run; last: the last one
-  12:arm=coop,depth=16  cells of it
-  a.json,b.json         what `bench --json` or `run --json` printed, here or
-                        elsewhere; with :arm=coop, cells of it
+  12                    a stored run; last: the most recent one
+  12:arm=coop,depth=16  some of its cells
+  a.json,b.json         output of `bench --json` or `run --json`, from here or
+                        elsewhere; with :arm=coop, only those cells
   f3                    a fleet, compared with another one machine by machine
-  t12                   a stored trace, or a file of `trace --json`, compared
+  t12                   a stored trace, or `trace --json` output, compared
                         with another trace: counts, shares of time, findings
 
 Metrics: iops, elapsed, latency_mean, latency_p50, latency_p99,
   latency_p99_9, latency_p99_99, cpu_per_io, kicks_per_io,
   mode_switches_per_io, syscalls_per_io, cpu_time, cpus, and a program's own;
-  in short p50, p99, p99.9, p99.99, mean, latency, cpu")]
+  short forms: p50, p99, p99.9, p99.99, mean, latency, cpu")]
 pub struct CompareArgs {
-    /// Base side (see below)
+    /// Baseline (see below)
     pub a: String,
 
     /// Side to compare with A
     pub b: String,
 
-    /// Compare on this metric; may be repeated (default: iops; for programs the metrics of `try`)
+    /// Compare this metric; may be repeated (default: iops; for programs, the metrics of `try`)
     #[arg(long, value_name = "M", value_delimiter = ',')]
     pub metric: Vec<String>,
 
-    /// Call sides equivalent if they differ by at most this: 0.05 or 5%
+    /// Treat the sides as equivalent if they differ by at most this share: 0.05 or 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
     pub equivalent_within: f64,
 
@@ -63,7 +63,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PATH")]
     pub store: Option<PathBuf>,
 
-    /// Print the table of every comparison, however many
+    /// Print the full table of comparisons, however long
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 

@@ -15,7 +15,7 @@ use iotrail_watch::recording::Reader;
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Recording of `iotrail trace --record FILE`, or a stored trace (t12: without --record, its 20 slowest requests)
+    /// Recording made with `iotrail trace --record FILE`, or a stored trace (t12; without --record, its 20 slowest requests)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -23,7 +23,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Print N I/Os, the slowest first
+    /// Print N I/Os, slowest first
     #[arg(long, value_name = "N", default_value_t = 5)]
     slowest: usize,
 
@@ -39,7 +39,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "OP")]
     opcode: Option<String>,
 
-    /// Print only requests that failed or were short
+    /// Print only failed or short requests
     #[arg(long)]
     failed: bool,
 

@@ -23,60 +23,62 @@ use iotrail_schema::recorded;
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("format").required(true).multiple(true),
-    after_help = "SOURCE is\n  12          a stored run; last: the last one\n  run.json    output of `run --json` or `bench --json`: \
-                  it has no histograms\n  r.iotrail   what `trace --record` wrote: --json, --csv, --iolog, --perfetto\n  t12         a stored trace, or output of `trace --json`: \
+    after_help = "SOURCE is\n  12          a stored run; last: the most recent one\n  run.json    output of `run --json` or `bench --json`: \
+                  it has no histograms\n  r.iotrail   a recording by `trace --record`: --json, --csv, --iolog, --perfetto\n  t12         a stored trace, or output of `trace --json`: \
                   --folded, --pprof\n\nOUT is a file, or - for \
-                  standard output; DIR a directory, which is created. With --profile --folded, `bench` and `trace` write\n\
-                  kernel stacks: measurements contain only their samples by place."
+                  standard output; DIR is a directory, created if missing.\n\
+                  Measurements contain only samples by place; for kernel stacks, use\n\
+                  `bench` or `trace` with --profile --folded."
 )]
 pub struct ExportArgs {
     /// Number of a stored run or trace, `last`, a JSON file or a recording
     #[arg(value_name = "SOURCE")]
     source: OsString,
 
-    /// Write the run as `run --json` prints it, a measurement as `bench --json` does, a recording as one JSON value per line
+    /// Write a run as `run --json` prints it, a measurement as `bench --json` prints it, or a recording as one JSON value per line
     #[arg(long, value_name = "OUT", group = "format")]
     json: Option<PathBuf>,
 
-    /// Write one row per measurement, or per completion of a recording (for replay: per request), units in the column names
+    /// Write one row per measurement, or per completion of a recording (for replay: per request), with units in the column names
     #[arg(long, value_name = "OUT", group = "format")]
     csv: Option<PathBuf>,
 
-    /// Write one row per entry of this list of each measurement (with --csv)
+    /// Write one row per entry of this list in each measurement (with --csv)
     #[arg(long, value_name = "TABLE", default_value = "measurements", requires = "csv",
           value_parser = PossibleValuesParser::new(table::all().map(|t| t.name).collect::<Vec<_>>()))]
     table: String,
 
-    /// Write every table as Parquet, in directories by host and run, so that many hosts form one table
+    /// Write every table as Parquet, in directories by host and run, so that the files of many hosts form one table
     #[arg(long, value_name = "DIR", group = "format")]
     parquet: Option<PathBuf>,
 
-    /// Write fio's JSON (json+), a file per measurement, in directories for fio-plot
+    /// Write fio JSON (json+), one file per measurement, in directories for fio-plot
     #[arg(long, value_name = "DIR", group = "format")]
     fio: Option<PathBuf>,
 
-    /// Write HdrHistogram's log, a line per measurement, tagged with its cell
+    /// Write an HdrHistogram log, one line per measurement, tagged with its cell
     #[arg(long, value_name = "OUT", group = "format")]
     hdr: Option<PathBuf>,
 
-    /// Write folded stacks: of a profiled run, each cell's samples by place; of a trace, its call sites by --value
+    /// Write folded stacks: for a profiled run, each cell's samples by place; for a trace, its call sites by --value
     #[arg(long, value_name = "OUT", group = "format")]
     folded: Option<PathBuf>,
 
-    /// Value of a trace's folded stacks
+    /// Weight a trace's folded stacks by this value
     #[arg(long, value_name = "VALUE", default_value = "blocked", requires = "folded",
           value_parser = PossibleValuesParser::new(stacks::VALUES.map(|(name, ..)| name)))]
     value: String,
 
-    /// Write a trace's call sites as a profile for pprof, with every value
+    /// Write a trace's call sites as a pprof profile, with all values
     #[arg(long, value_name = "OUT", group = "format")]
     pprof: Option<PathBuf>,
 
-    /// Write a recording as a trace for Perfetto (ui.perfetto.dev)
+    /// Write a recording as a Perfetto trace (ui.perfetto.dev)
     #[arg(long, value_name = "OUT", group = "format")]
     perfetto: Option<PathBuf>,
 
-    /// Write a recording's reads, writes and syncs as fio's I/O log (version 3), for fio --read_iolog; of one for replay, the job OUT.fio too
+    /// Write a recording's reads, writes and syncs as a fio I/O log (version 3), for fio --read_iolog; for a replay recording, also write the
+    /// job OUT.fio
     #[arg(long, value_name = "OUT", group = "format")]
     iolog: Option<PathBuf>,
 

@@ -22,8 +22,8 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "RUN is\n  12          a stored run\n  c9.db       the last run of another machine's store, which is copied into this one\n  \
-                        c9.db:12    run 12 of it\n  c9=12       any of these, with a name for its machine (default: its host name)"
+    after_help = "RUN is\n  12          a stored run\n  c9.db       the last run in another machine's store, copied into this one\n  \
+                        c9.db:12    run 12 in that store\n  c9=12       any of these, with a name for its machine (default: its host name)"
 )]
 pub struct FleetArgs {
     /// Name of the fleet
@@ -37,7 +37,7 @@ pub struct FleetArgs {
     #[arg(short, long, value_name = "PAGE.html", conflicts_with_all = ["json", "full"])]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file that is not an iotrail report
+    /// Overwrite an existing file that is not an iotrail report
     #[arg(long, requires = "output")]
     pub force: bool,
 

@@ -26,7 +26,7 @@ pub struct ManArgs {
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 
-    /// Replace files of these names that are not iotrail pages
+    /// Overwrite files with the same names that are not iotrail pages
     #[arg(long)]
     force: bool,
 }
@@ -203,14 +203,14 @@ const ENVIRONMENT: &[Entry] = &[
     ("XDG_STATE_HOME", "Directory of the store and of the journal of host settings (default: ~/.local/state)."),
     ("XDG_CACHE_HOME", "Directory of scratch files and of the lab's kernels (default: ~/.cache)."),
     ("IOTRAIL_TARGET", "The file or block device that experiments read without --file."),
-    ("IOTRAIL_LAB_OUT", "In the guest of a lab: files written there are copied to the directory of --artifacts."),
+    ("IOTRAIL_LAB_OUT", "In a lab guest: files written there are copied to the --artifacts directory."),
     ("NO_COLOR", "If set and not empty, iotrail prints no colours and no progress line."),
     ("CLICOLOR_FORCE", "If set and neither empty nor 0, iotrail prints colours to any output."),
-    ("TERM", "If it is dumb, iotrail prints no colours and no progress line."),
-    ("COLUMNS", "The width of help without a terminal. Results have at most 80 columns."),
+    ("TERM", "If set to dumb, iotrail prints no colours and no progress line."),
+    ("COLUMNS", "The width of help text without a terminal. Results are at most 80 columns wide."),
     (
         "LC_ALL, LC_CTYPE, LANG",
-        "In a UTF-8 locale bars consist of lines, otherwise of number signs. In other locales screens and messages are ASCII; without a locale, only those on a terminal.",
+        "In a UTF-8 locale, bars are drawn with line characters, otherwise with number signs. In other locales, screens and messages are ASCII; if no locale is set, only those on a terminal.",
     ),
 ];
 

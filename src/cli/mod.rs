@@ -51,9 +51,9 @@ pub mod r#try;
 const BEGIN: &str = "Usage: iotrail <COMMAND>
 
 iotrail traces each asynchronous I/O from submission to the application.
-  iotrail check               what can be seen here, and what cannot
+  iotrail check               what iotrail can and cannot see here
   iotrail trace -- COMMAND    where a program's I/O time goes, and what to change
-  iotrail run coop --quick    an experiment: two minutes, and its answer
+  iotrail run coop --quick    a two-minute experiment, and its answer
   iotrail bench --rw nop      a load that needs no device
 
 All commands: iotrail --help; one command: iotrail COMMAND --help";
@@ -66,15 +66,15 @@ All commands: iotrail --help; one command: iotrail COMMAND --help";
     subcommand_value_name = "COMMAND",
     max_term_width = 100,
     after_help = "First steps:
-  iotrail check               what can be seen here, and what cannot
+  iotrail check               what iotrail can and cannot see here
   iotrail bench --rw nop      a load that needs no device
-  iotrail run coop --quick    an experiment: two minutes, and its answer
-  iotrail trace -- COMMAND    how a program's completions got to it
-\nExit status: 0 done (trace -- COMMAND: the command's own), 1 what the caller asked to fail on,
-  or a run that was stopped before its end,
-  2 usage error or wrong input, 3 the machine does not allow it,
+  iotrail run coop --quick    a two-minute experiment, and its answer
+  iotrail trace -- COMMAND    how completions reach a program
+\nExit status: 0 success (trace -- COMMAND: the command's own), 1 a --fail-on condition is met,
+  or a run was interrupted,
+  2 usage error or invalid input, 3 the machine does not allow it,
   4 a gate (--fail-on) could not be evaluated,
-  5 data corruption, 70 a fault of iotrail itself."
+  5 data corruption, 70 a bug in iotrail."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -83,45 +83,45 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what this machine and these privileges allow, what is lost, and what restores it
+    /// Print what this machine and your privileges allow, what is missing, and how to enable it
     Check(check::CheckArgs),
-    /// Measure one load: throughput, latency, and how each completion was delivered
+    /// Measure one load: throughput, latency, and how completions were delivered
     Bench(Box<bench::BenchArgs>),
-    /// Run an experiment (built in, or a TOML file), store it, print its answer
+    /// Run an experiment (built-in or from a TOML file), store it, and print its answer
     Run(run::RunArgs),
     /// Compare runs, cells, traces, JSON files or fleets: ratio, interval, verdict
     Compare(compare::CompareArgs),
-    /// Find level changes of metrics over an experiment's stored runs, and what changed with them
+    /// Find level shifts in metrics across an experiment's stored runs, and what changed with them
     Track(track::TrackArgs),
-    /// Run a published study's experiments here, and compare its figures with the results
+    /// Run a published study's experiments on this machine, and compare the results with its figures
     Reproduce(reproduce::ReproduceArgs),
-    /// Keep runs of several machines as one fleet, and report what holds on all of them
+    /// Group runs from several machines into a fleet, and report what holds on all of them
     Fleet(fleet::FleetArgs),
-    /// Show a stored run or trace: its answer, everything (--full), or one HTML page (-o)
+    /// Show a stored run or trace: the answer, all sections (--full), or an HTML page (-o)
     Report(report::ReportArgs),
     /// Trace any program: where its I/O time goes, how completions are delivered, what to change
     Trace(trace::TraceArgs),
-    /// Run an unmodified program under other ring flags and settings, in interleaved blocks
+    /// Run an unmodified program with different ring flags and settings, in interleaved blocks
     Try(Box<r#try::TryArgs>),
-    /// Replay a recorded program's I/O under another engine, ring, batch or depth
+    /// Replay a recorded program's I/O with a different engine, ring setup, batch size or depth
     Replay(Box<replay::ReplayArgs>),
-    /// Find the best legal configuration of a program or a load, and confirm it
+    /// Find the best legal configuration for a program or a load, and confirm it
     Advise(Box<advise::AdviseArgs>),
     /// Show the activity of each process and ring, every second
     Top(top::TopArgs),
-    /// Monitor programs all the time within a budget: metrics, and stalls with their cause
+    /// Monitor programs continuously within a budget: metrics, and stalls with their causes
     Monitor(Box<monitor::MonitorArgs>),
-    /// List the stalls that the monitor captured, or show one
+    /// List the stalls captured by the monitor, or show one
     Stalls(stalls::StallsArgs),
-    /// Measure a network load: a server, and a sender that checks every answer
+    /// Measure a network load: a server, and a sender that verifies every response
     Net(net::NetArgs),
-    /// Run any command in a virtual machine: another kernel, NVMe drives, chosen queues
+    /// Run a command in a virtual machine: another kernel, NVMe drives, chosen queue counts
     Lab(lab::LabArgs),
-    /// List the experiments and the stored runs and traces
+    /// List experiments, stored runs and stored traces
     List(list::ListArgs),
-    /// Restore host settings that a killed run left changed
+    /// Restore host settings left changed by a killed run
     Restore(restore::RestoreArgs),
-    /// Show the waits of the slowest I/Os of a recording or a trace, as timelines
+    /// Show where the slowest I/Os of a recording or trace waited, as timelines
     Explain(explain::ExplainArgs),
     /// Export a run or recording: JSON, CSV, Parquet, fio's JSON, HdrHistogram, Perfetto
     Export(export::ExportArgs),

@@ -41,7 +41,7 @@ pub struct MonitorArgs {
     #[arg(short, long)]
     all: bool,
 
-    /// Monitor the processes of this cgroup and of those below it, by its path in /proc/PID/cgroup
+    /// Monitor the processes in this cgroup and its descendants; PATH is as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH", conflicts_with_all = ["all", "unit"])]
     cgroup: Option<String>,
 
@@ -49,41 +49,41 @@ pub struct MonitorArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "all")]
     unit: Option<String>,
 
-    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics: an address and port, or only a port on the loopback; port 0 takes
-    /// a free one and prints it
+    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics: an address and port, or only a port (on the loopback address); port 0
+    /// selects a free port and prints it
     #[arg(long, value_name = "ADDR", value_parser = scrape::address)]
     metrics: Option<scrape::Address>,
 
-    /// CPU time of the monitor and its probes, as a share of the CPU time of all CPUs
+    /// Limit the CPU time of the monitor and its probes to this share of all CPUs' time
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = share)]
     cpu_budget: f64,
 
-    /// Memory of the monitor
+    /// Limit the memory of the monitor
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = memory)]
     memory_budget: u64,
 
-    /// How long a condition has to hold, by trigger (slow_sync=2s), or a multiple of the ring's latency in windows
+    /// Set how long a condition must last, per trigger (slow_sync=2s), or as a multiple of the ring's latency in windows
     /// (slow_request=20xp99.9); may be repeated. Defaults: docs/monitoring.md
     #[arg(long, value_name = "TRIGGER=TIME")]
     threshold: Vec<Threshold>,
 
-    /// Capture when a metric passes a number ('unreaped > 100', 'rate(stalls) >= 0.5'); checked each second; may be repeated
+    /// Capture when a metric crosses a threshold ('unreaped > 100', 'rate(stalls) >= 0.5'); checked every second; may be repeated
     #[arg(long, value_name = "EXPR")]
     when: Vec<When>,
 
-    /// Attach the counting probes for OPEN in each PERIOD, if requests complete and the budget allows it; 0: never
+    /// Attach the counting probes for OPEN in every PERIOD, if requests are completing and the budget allows it; 0: never
     #[arg(long, value_name = "OPEN/PERIOD", default_value = "1s/5m", value_parser = windows)]
     windows: SomeWindows,
 
-    /// Trace the process of a stall for this time, if the budget allows it; 0: never
+    /// Trace a stalled process for this time, if the budget allows it; 0: never
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = seconds)]
     trace: Duration,
 
-    /// Report a stall when io-wq workers get more requests per second than this, in a window
+    /// Report a stall when more than this many requests per second are punted to io-wq in a window
     #[arg(long, value_name = "RATE", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
     punts: u32,
 
-    /// Stop after this time (seconds, or 500ms, 2m). Default: until the named processes have ended, or SIGTERM
+    /// Stop after this time (seconds, or 500ms, 2m; default: until the specified processes exit, or SIGTERM)
     #[arg(long = "for", value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
     duration: Option<Duration>,
 
@@ -94,11 +94,11 @@ pub struct MonitorArgs {
 /// Where captures of stalls are.
 #[derive(Debug, Args)]
 pub struct CaptureDir {
-    /// Directory of the captures (default: the store's name with .stalls behind it)
+    /// Directory for the captures (default: the store's path with .stalls appended)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Store next to which the captures are (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
+    /// Store next to which the captures are kept (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH", conflicts_with = "dir")]
     store: Option<PathBuf>,
 }

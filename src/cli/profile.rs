@@ -14,7 +14,7 @@ use iotrail_schema::measurement::CpuSamples;
 
 #[derive(Debug, Clone, Args)]
 pub struct ProfileArgs {
-    /// Sample the CPUs: which part of the time goes to copying, the block layer, task work …
+    /// Sample the CPUs to show how much time goes to copying, the block layer, task work …
     #[arg(long)]
     profile: bool,
 
@@ -23,20 +23,20 @@ pub struct ProfileArgs {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HZ)))]
     profile_hz: u32,
 
-    /// Pace the samples by time (everywhere, idle included, blind while interrupts are off) or by the hardware's cycle
-    /// counter (sees those, not idle)
+    /// Sample by time (includes idle time, misses code that runs with interrupts disabled) or by the hardware cycle counter (includes such
+    /// code, but not idle time)
     #[arg(long, value_enum, default_value_t = Pace::Time, requires = "profile")]
     profile_by: Pace,
 
-    /// Draw the samples' kernel stacks as a flame graph (SVG)
+    /// Draw the sampled kernel stacks as a flame graph (SVG)
     #[arg(long, value_name = "FILE", requires = "profile")]
     flamegraph: Option<PathBuf>,
 
-    /// Write the samples' kernel stacks as folded stacks
+    /// Write the sampled kernel stacks as folded stacks
     #[arg(long, value_name = "FILE", requires = "profile")]
     folded: Option<PathBuf>,
 
-    /// Keep these stacks for --flamegraph and --folded: all, or those under task work
+    /// Include these stacks in --flamegraph and --folded: all, or only those in task work
     #[arg(long, value_enum, default_value_t = Stacks::All, requires = "profile")]
     stacks: Stacks,
 }

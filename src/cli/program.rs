@@ -11,16 +11,17 @@ use iotrail_experiment::program::ready::Ready;
 
 #[derive(Debug, Args)]
 pub struct ProgramOptions {
-    /// Compare a metric that the program prints: NAME=REGEX (the first group of the last match), or NAME=$.json.path (in the last JSON value that has it). More is better unless the
-    /// name is of a time (p99, latency, _ms …); :less or :more sets it. May be repeated
+    /// Compare a metric that the program prints: NAME=REGEX (the first group of the last match), or NAME=$.json.path (in the last JSON value
+    /// that contains it). Higher is better unless the name suggests a time (p99, latency, _ms …); override with :less or :more. May be repeated
     #[arg(long = "metric", value_name = "NAME=REGEX[:less|:more]", requires = "command")]
     pub metrics: Vec<String>,
 
-    /// Check the results of each run: a shell command with the program's output as its input; a status other than 0 drops the arm
+    /// Check the results of each run with this shell command, which reads the program's output on standard input; a non-zero exit status drops
+    /// the arm
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
 
-    /// Run this shell command before each run of the program; processes that it leaves in the background end with the run
+    /// Run this shell command before each run of the program; its background processes are ended with the run
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub prepare: Option<String>,
 
@@ -28,11 +29,11 @@ pub struct ProgramOptions {
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub cleanup: Option<String>,
 
-    /// Start this server for each run, supervised, and stop it after; CMD is its client, whose time and metrics are compared
+    /// Start this server under supervision for each run, and stop it afterwards; CMD is its client, whose time and metrics are compared
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     pub server: Option<String>,
 
-    /// Wait for the server by this: port:N (on the loopback), file:PATH, or log:REGEX in its output
+    /// Wait until the server is ready: port:N (on the loopback address), file:PATH, or log:REGEX in its output
     #[arg(long, value_name = "WHAT", requires = "server", value_parser = ready)]
     pub ready: Option<String>,
 }

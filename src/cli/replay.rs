@@ -20,7 +20,7 @@ use iotrail_watch::replay_recording::ReplayReader;
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// Recording of `iotrail trace --record FILE --for-replay`, or an iolog of fio (--write_iolog)
+    /// Recording made with `iotrail trace --record FILE --for-replay`, or a fio iolog (--write_iolog)
     #[arg(value_name = "FILE")]
     recording: PathBuf,
 
@@ -28,7 +28,7 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, value_name = "ENGINE")]
     engine: Option<Interface>,
 
-    /// Set up rings with exactly these flags, as `iotrail bench` takes them, or none (default: as recorded, without sqpoll)
+    /// Set up rings with exactly these flags, as in `iotrail bench --ring`, or none (default: as recorded, without sqpoll)
     #[arg(long, value_name = "LIST")]
     ring: Option<String>,
 
@@ -40,36 +40,36 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: Option<u32>,
 
-    /// Keep N requests in flight per thread and ring. More than recorded is an upper bound
+    /// Keep N requests in flight per thread and ring. With more than recorded, the result is an upper bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     depth: Option<u32>,
 
-    /// Give each thread a ring of its own
+    /// Give each thread its own ring
     #[arg(long, value_enum, value_name = "RINGS", default_value = "per-thread")]
     rings: Rings,
 
-    /// Use the file NEW for the recorded file OLD, or the directory NEW for OLD; may be repeated
+    /// Use the file or directory NEW in place of the recorded OLD; may be repeated
     #[arg(long = "map", value_name = "OLD=NEW", value_parser = pair)]
     maps: Vec<(PathBuf, PathBuf)>,
 
-    /// Let the replay overwrite existing files of --map
+    /// Allow the replay to overwrite existing --map files
     #[arg(long)]
     allow_write: bool,
 
-    /// Compute between calls as recorded (think), not at all (none), or submit at the recorded times (timestamps). By default, if think
-    /// time is most of the time, both think and none
+    /// Compute between calls as recorded (think), not at all (none), or submit at the recorded times (timestamps). By default, both think and
+    /// none are replayed if most of the time is think time
     #[arg(long, value_enum, value_name = "SPEED")]
     speed: Option<Speed>,
 
-    /// Replay N times, unchanged and with the options
+    /// Replay N times, both unchanged and with the specified options
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
 
-    /// Replay at most N requests, the first ones
+    /// Replay only the first N requests
     #[arg(long, value_name = "N", default_value_t = MOST, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: u64,
 
-    /// Replay once, with the options, and measure nothing else: for another tool, as in `iotrail trace -- iotrail replay FILE --once`
+    /// Replay once with the specified options and measure nothing else, for use under another tool: `iotrail trace -- iotrail replay FILE --once`
     #[arg(long, conflicts_with_all = ["repeats", "seed", "full"])]
     once: bool,
 
@@ -77,7 +77,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Trace one replay of each kind, for kicks, interrupts and punts: if possible, always or never
+    /// Trace one replay of each kind, to count kicks, interrupts and punts: if possible, always or never
     #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Trace::Auto)]
     trace: Trace,
 

@@ -28,15 +28,15 @@ use iotrail_store::Store;
 
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "RUN is\n  12          a stored run (`iotrail list`)\n  last        the one that was begun last\n  \
-                        f3          a stored fleet\n  t12         a stored trace\n  a.json      what `run --json`, `bench --json` or `trace --json` printed"
+    after_help = "RUN is\n  12          a stored run (`iotrail list`)\n  last        the most recently started run\n  \
+                        f3          a stored fleet\n  t12         a stored trace\n  a.json      output of `run --json`, `bench --json` or `trace --json`"
 )]
 pub struct ReportArgs {
     /// Run or trace to show (see below)
     #[arg(default_value = "last")]
     pub run: String,
 
-    /// Second run, compared with the first on one page
+    /// Second run, to be compared with the first on one page
     #[arg(value_name = "RUN2", requires = "output")]
     pub against: Option<String>,
 
@@ -44,7 +44,7 @@ pub struct ReportArgs {
     #[arg(short, long, value_name = "PAGE.html")]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file that is not an iotrail report
+    /// Overwrite an existing file that is not an iotrail report
     #[arg(long, requires = "output")]
     pub force: bool,
 
@@ -60,7 +60,7 @@ pub struct ReportArgs {
     #[arg(long, conflicts_with_all = ["output", "json"])]
     pub hist: bool,
 
-    /// Histograms by opcode or by delivery path
+    /// Group the histograms by opcode or by delivery path
     #[arg(long, value_name = "BY", value_enum, default_value = "opcode", requires = "hist")]
     pub hist_by: HistogramArg,
 

@@ -23,18 +23,18 @@ use iotrail_store::{Store, default_path};
                         or cannot be tested here, with the reason. docs/reproduce.md has tables and causes."
 )]
 pub struct ReproduceArgs {
-    /// Name of a study (default: list the studies)
+    /// Study to reproduce (default: list the studies)
     pub study: Option<String>,
 
     /// Run the short form of each part
     #[arg(long, requires = "study")]
     pub quick: bool,
 
-    /// Run only these parts, and judge their figures
+    /// Run only these parts, and evaluate their figures
     #[arg(long, value_name = "PART", value_delimiter = ',', requires = "study")]
     pub only: Vec<String>,
 
-    /// Measure nothing: judge the last finished run of each part in the store
+    /// Measure nothing; evaluate the last finished run of each part in the store
     #[arg(long, requires = "study", conflicts_with_all = ["file", "size"])]
     pub stored: bool,
 
@@ -51,7 +51,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "PATH", requires = "study")]
     pub file: Option<PathBuf>,
 
-    /// Use this much of the target; create a missing file with this size (default: the part's)
+    /// Use this much of the target; if the file is missing, create it with this size (default: the part's)
     #[arg(long, value_name = "SIZE", requires = "study")]
     pub size: Option<Bytes>,
 

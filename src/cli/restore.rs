@@ -11,7 +11,7 @@ use iotrail_report::terminal::{self, Screen, Style};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {
-    /// Restore settings too that another program has changed since
+    /// Also restore settings that another program has changed since
     #[arg(long)]
     pub force: bool,
 

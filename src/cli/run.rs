@@ -25,7 +25,7 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// Name of a built-in experiment (`iotrail list`), or path of a TOML file
+    /// Name of a built-in experiment (see `iotrail list`), or path to a TOML file
     #[arg(required_unless_present = "attach", conflicts_with = "attach")]
     experiment: Option<String>,
 
@@ -58,11 +58,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Use this much of the target; create a missing file with this size (default: the experiment's)
+    /// Use this much of the target; if the file is missing, create it with this size (default: the experiment's)
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
-    /// Overwrite an existing file or device that the experiment writes to; allow-write in the experiment's file does not suffice
+    /// Allow the experiment to overwrite an existing file or device; allow-write in the experiment file is not sufficient
     #[arg(long, conflicts_with = "attach")]
     pub allow_write: bool,
 

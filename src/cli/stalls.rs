@@ -13,7 +13,7 @@ use iotrail_watch::monitor::capture;
 
 #[derive(Debug, Args)]
 pub struct StallsArgs {
-    /// Show this one of the list (1: the newest), with threads, stacks and what ran
+    /// Show this stall from the list (1: the newest), with threads, stacks and what was running
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     number: Option<u32>,
 

@@ -39,7 +39,7 @@ pub struct TopArgs {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", allow_negative_numbers = true, value_parser = interval)]
     interval: Duration,
 
-    /// End after N intervals
+    /// Exit after N intervals
     #[arg(short = 'n', long, value_name = "COUNT", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -48,7 +48,7 @@ pub struct TopArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
-    /// Print one JSON object per line and interval
+    /// Print one JSON object per interval, each on its own line
     #[arg(long)]
     json: bool,
 }

@@ -60,13 +60,13 @@ pub struct TraceArgs {
     #[arg(short, long)]
     all: bool,
 
-    /// Stop after this time (seconds, or 500ms, 2m); a command is then sent SIGTERM. Default: until the command or the processes have ended,
-    /// or Ctrl-C
+    /// Stop after this time (seconds, or 500ms, 2m); a command is then sent SIGTERM (default: until the command or the processes exit, or
+    /// Ctrl-C)
     #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
-    /// End with the last process that the command left in the background (last), or with the command itself (command). iotrail sends no signal
-    /// to the processes left
+    /// Stop when the last background process of the command exits (last), or when the command itself exits (command). iotrail does not signal
+    /// the remaining processes
     #[arg(long, value_name = "WHAT", value_enum, default_value = "last", requires = "command")]
     until: UntilArg,
 
@@ -75,35 +75,37 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     one_in: Option<u32>,
 
-    /// Count everything all the time. Default: if counting them costs the program more than 3 % of its CPU time, system calls, device interrupts
-    /// and block-layer stages are sampled in windows of 5 ms, eight per second; estimates are printed as ~16.2, or as – if their interval is wide.
+    /// Count everything throughout the trace. By default, if counting system calls, device interrupts and block-layer stages costs the program
+    /// more than 3 % of its CPU time, they are sampled in 5 ms windows, eight per second; estimates are printed as ~16.2, or as – if their
+    /// interval is wide.
     /// --one-in, --record, --slowest, --windows and --metrics imply --exact
     #[arg(long)]
     exact: bool,
 
-    /// Trace everything for this long, then in windows of 10 to 500 ms if the probes cost the program more than 3 % of its CPU time. Counts of the
-    /// windows are expanded to the time between them, and estimates are marked (default: 10s; never with --profile, --exact or what implies it)
+    /// Trace everything for this long, then in windows of 10 to 500 ms if the probes cost the program more than 3 % of its CPU time. Window
+    /// counts are extrapolated to the time between windows, and estimates are marked (default: 10s; never with --profile, --exact or an option
+    /// that implies --exact)
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["exact", "windows", "one_in", "record", "slowest", "metrics", "profile"])]
     light_after: Option<Duration>,
 
-    /// Attach the probes for OPEN in each PERIOD, at a random moment (10ms/1s: 1 % of the time); overhead falls with it, and counts cover
-    /// only those windows
+    /// Attach the probes for OPEN in every PERIOD, at a random offset (10ms/1s: 1 % of the time); this reduces the overhead, and counts cover
+    /// only these windows
     #[arg(long, value_name = "OPEN/PERIOD", conflicts_with = "profile")]
     windows: Option<Windows>,
 
-    /// Record every traced request in FILE, for `iotrail explain` and `iotrail export`
+    /// Record every traced request to FILE, for `iotrail explain` and `iotrail export`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Record offsets, calls and think times for `iotrail replay`, in place of traced requests (with --record); 16 to 48 bytes per request
+    /// Record offsets, calls and think times for `iotrail replay` instead of traced requests (with --record); 16 to 48 bytes per request
     #[arg(long, requires = "record", conflicts_with_all = ["all", "slowest", "windows", "one_in"])]
     for_replay: bool,
 
-    /// Replace the paths in the recording by numbers; extensions stay (with --for-replay)
+    /// Replace the paths in the recording with numbers, but keep their extensions (with --for-replay)
     #[arg(long, requires = "for_replay")]
     anonymise: bool,
 
-    /// Replace existing files of --record, --flamegraph and --folded
+    /// Overwrite existing --record, --flamegraph and --folded files
     #[arg(long)]
     force: bool,
 
@@ -115,22 +117,23 @@ pub struct TraceArgs {
     #[command(flatten)]
     profile: ProfileArgs,
 
-    /// Sample user stacks of submissions, sleeps, system calls and CPU time: findings and broken limits of --expect then name call sites.
-    /// --expect implies it
+    /// Sample user stacks of submissions, sleeps, system calls and CPU time, so that findings and exceeded --expect limits name call sites.
+    /// Implied by --expect
     #[arg(long)]
     call_sites: bool,
 
-    /// Print the cost of each probe, as counted by the kernel; the counting itself costs some 20 ns per run
+    /// Print the cost of each probe as measured by the kernel; measuring it adds about 20 ns per probe run
     #[arg(long)]
     cost: bool,
 
-    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or only a port on the loopback; port
-    /// 0 selects a free one and prints it
+    /// Serve OpenMetrics or Prometheus text at http://ADDR/metrics while tracing: an address and port, or only a port (on the loopback
+    /// address); port 0 selects a free port and prints it
     #[arg(long, value_name = "ADDR", value_parser = scrape::address, conflicts_with = "windows")]
     metrics: Option<scrape::Address>,
 
-    /// Exit 1 if this finding is present; may be repeated. Each has a condition (errors: any request failed, with any errno,
-    /// or a call that reads, writes or syncs, except with EAGAIN and EINTR; short_reads: 5 % of them, of 100 or more): docs/formats.md, "The findings"
+    /// Exit 1 if this finding is present; may be repeated. docs/formats.md, "The findings", lists their conditions (errors: a request failed
+    /// with any errno, or a read, write or sync call failed other than with EAGAIN or EINTR; short_reads: 5 % of 100
+    /// or more reads returned fewer bytes than requested)
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     fail_on: Vec<String>,
 
@@ -138,7 +141,7 @@ pub struct TraceArgs {
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
-    /// Print the result as JSON; the command's own standard output goes to standard error
+    /// Print the result as JSON; the command's standard output is redirected to standard error
     #[arg(long)]
     json: bool,
 
@@ -146,7 +149,7 @@ pub struct TraceArgs {
     #[arg(long, conflicts_with = "json")]
     hist: bool,
 
-    /// Histograms by opcode or by delivery path
+    /// Group the histograms by opcode or by delivery path
     #[arg(long, value_name = "BY", value_enum, default_value = "opcode", requires = "hist")]
     hist_by: HistogramArg,
 
@@ -161,11 +164,11 @@ pub struct TraceArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
     store: Option<PathBuf>,
 
-    /// Store the name of the command without its arguments
+    /// Store only the command's name, without its arguments
     #[arg(long, conflicts_with = "no_store")]
     redact: bool,
 
-    /// Command to trace from its start, children included
+    /// Command to trace from its start, including its children
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

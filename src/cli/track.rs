@@ -18,10 +18,10 @@ use iotrail_report::{html, terminal};
 use iotrail_store::{RunSummary, Store};
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "A run is one point: the mean of its repeats. Three runs before a change and three\n\
-                        after it are the minimum for a change.")]
+#[command(after_help = "Each run is one point: the mean of its repeats. A change needs at least three runs\n\
+                        before it and three after it.")]
 pub struct TrackArgs {
-    /// Experiment whose stored runs to check, as `iotrail list` names it
+    /// Experiment whose stored runs are checked, as named by `iotrail list`
     pub experiment: String,
 
     /// Check this metric; may be repeated (default: the compared metrics of the experiment)
@@ -32,15 +32,15 @@ pub struct TrackArgs {
     #[arg(long, value_name = "PARAM=VALUE", value_delimiter = ',', value_parser = parameter)]
     pub at: Vec<(String, String)>,
 
-    /// Begin with this run
+    /// Start at this run
     #[arg(long, value_name = "RUN")]
     pub from: Option<i64>,
 
-    /// Report no change smaller than this: 0.01 or 1%
+    /// Ignore changes smaller than this: 0.01 or 1%
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
     pub at_least: f64,
 
-    /// Exit 1 if the last change of any metric was to slower or faster, 4 if too few runs are stored
+    /// Exit 1 if the latest change of any metric matches, 4 if too few runs are stored
     #[arg(long, value_enum, value_name = "CHANGE")]
     pub fail_on: Option<FailOn>,
 
@@ -52,7 +52,7 @@ pub struct TrackArgs {
     #[arg(short, long, value_name = "PAGE.html", conflicts_with_all = ["json", "full"])]
     pub output: Option<PathBuf>,
 
-    /// Replace an existing file that is not an iotrail report
+    /// Overwrite an existing file that is not an iotrail report
     #[arg(long, requires = "output")]
     pub force: bool,
 

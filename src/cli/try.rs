@@ -45,16 +45,16 @@ const USUAL: [&str; 3] = ["coop_taskrun,taskrun_flag", "defer_taskrun,single_iss
   iotrail try --arm 'threads: ./server --io threads' -- ./server --io uring"
 )]
 pub struct TryArgs {
-    /// Try exactly these flags among coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
-    /// hybrid_iopoll and no_sqarray on every ring; +FLAG adds to the program's flags, -FLAG removes one; none. May be repeated
+    /// Set exactly these flags on every ring: coop_taskrun, taskrun_flag, single_issuer, defer_taskrun, sqpoll, submit_all, iopoll,
+    /// hybrid_iopoll, no_sqarray, or none. +FLAG adds a flag to the program's own, -FLAG removes one. May be repeated
     #[arg(long = "ring", value_name = "LIST", allow_hyphen_values = true, value_parser = change, conflicts_with = "attach")]
     rings: Vec<String>,
 
-    /// Try another environment: NAME=VALUE; may be repeated
+    /// Try this environment variable: NAME=VALUE; may be repeated
     #[arg(long = "env-arm", value_name = "NAME=VALUE", conflicts_with = "attach")]
     envs: Vec<String>,
 
-    /// Try other CPUs: irq or non-irq (of the disk of this directory), or a list; may be repeated
+    /// Try these CPUs: irq or non-irq (of the current directory's disk), or a list; may be repeated
     #[arg(long = "cpus-arm", value_name = "CPUS", conflicts_with = "attach")]
     cpus_arms: Vec<String>,
 
@@ -78,14 +78,14 @@ pub struct TryArgs {
     #[arg(long, value_name = "CPU")]
     sq_cpu: Option<u32>,
 
-    /// Set up completion queues of N entries, in arms of --ring
+    /// Set up completion queues with N entries, in --ring arms
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cq_entries: Option<u32>,
 
     #[command(flatten)]
     program: ProgramOptions,
 
-    /// Read the metrics from this file, which the program writes, instead of its output
+    /// Read the metrics from this file, written by the program, instead of from its output
     #[arg(long, value_name = "FILE")]
     metric_file: Option<PathBuf>,
 
@@ -93,11 +93,11 @@ pub struct TryArgs {
     #[arg(long)]
     leave_running: bool,
 
-    /// Drop an arm whose traced run has requests in flight and completes none for this long
+    /// Drop an arm whose traced run has requests in flight but completes none for this long
     #[arg(long, value_name = "TIME", default_value = "5s")]
     stall: Span,
 
-    /// Trace one run of each arm before the timed ones, all runs, or none. By default, timed runs are not traced
+    /// Trace one run of each arm before the timed runs, all runs, or none. By default, the timed runs are not traced
     #[arg(long, value_enum, default_value = "one-per-arm", value_name = "RUNS")]
     watch: Watched,
 

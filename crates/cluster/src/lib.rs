@@ -50,36 +50,36 @@ use submitting::SubmitOptions;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --slurm", group(ArgGroup::new("cluster").args(["slurm", "attach"])))]
 pub struct Fleet {
-    /// Run the same plan on nodes of a Slurm cluster, one exclusive job each; store their runs as one fleet
+    /// Run the same plan on nodes of a Slurm cluster, with one exclusive job per node; store their runs as one fleet
     #[arg(long)]
     pub slurm: bool,
 
-    /// Run on these nodes, written as Slurm writes them: n[1-4],m7
+    /// Run on these nodes, in Slurm notation: n[1-4],m7
     #[arg(long, value_name = "LIST", requires = "slurm")]
     nodes: Option<String>,
 
-    /// Give sbatch these options: '--partition=x --time=2:00:00'
+    /// Pass these options to sbatch: '--partition=x --time=2:00:00'
     #[arg(long, value_name = "OPTIONS", requires = "slurm", value_parser = sbatch, allow_hyphen_values = true)]
     sbatch: Option<Words>,
 
-    /// Leave results in this folder, which every node sees under the same path (default: they come back over srun's streams)
+    /// Write results to this directory, which all nodes share at the same path (default: return them over srun's streams)
     #[arg(long, value_name = "DIR", requires = "slurm")]
     shared: Option<PathBuf>,
 
-    /// Copy this program to the nodes (default: use the one that is installed there)
+    /// Copy this iotrail binary to the nodes (default: use the one installed there)
     #[arg(long, requires = "slurm")]
     ship: bool,
 
-    /// Submit, print the job's number, and return
+    /// Submit the job, print its ID, and exit
     #[arg(long, requires = "slurm")]
     detach: bool,
 
-    /// Take what a lost node has measured if it does not come back within this time (default: 5m). With --attach also give up a node that
-    /// has measured and cannot be reached (default: it is left for another time)
+    /// Collect the measurements so far of a lost node if it does not return within this time (default: 5m). With --attach, also give up on a
+    /// node that has measured but is unreachable (default: leave it for a later --attach)
     #[arg(long, value_name = "TIME", requires = "cluster")]
     lost_after: Option<Span>,
 
-    /// Watch a job that --slurm submitted, and collect its results
+    /// Wait for a job submitted with --slurm, and collect its results
     #[arg(long, value_name = "JOB")]
     pub attach: Option<u64>,
 }
@@ -92,7 +92,7 @@ pub struct Chosen {
     #[arg(long, value_name = "N", requires = "slurm", conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1000))]
     count: Option<u32>,
 
-    /// Choose among nodes with these features, as sbatch's --constraint
+    /// Choose only nodes with these features (sbatch --constraint)
     #[arg(long, value_name = "FEATURES", requires = "count")]
     constraint: Option<String>,
 }

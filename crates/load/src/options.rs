@@ -22,7 +22,7 @@ pub enum Rw {
     Read,
     RandWrite,
     Write,
-    /// Sequential writes behind the end of a file that grows, as to a write-ahead log.
+    /// Sequential writes that extend the file, as for a write-ahead log.
     Append,
     RandRw,
     /// io_uring's no-op.
@@ -51,13 +51,13 @@ impl Rw {
 pub enum Commit {
     #[default]
     None,
-    /// After the writes of a batch fsync(2), or IORING_OP_FSYNC.
+    /// fsync(2) or IORING_OP_FSYNC after each batch of writes.
     Fsync,
-    /// After the writes of a batch fdatasync(2), or IORING_OP_FSYNC with IORING_FSYNC_DATASYNC.
+    /// fdatasync(2), or IORING_OP_FSYNC with IORING_FSYNC_DATASYNC, after each batch of writes.
     Fdatasync,
     /// RWF_DSYNC on each write.
     Dsync,
-    /// An IORING_OP_FSYNC with IORING_FSYNC_DATASYNC that is linked to each write.
+    /// IORING_OP_FSYNC with IORING_FSYNC_DATASYNC, linked to each write.
     Linked,
 }
 
@@ -75,7 +75,7 @@ impl Commit {
 pub enum Wait {
     /// In the kernel.
     Block,
-    /// By looking at the ring from user mode; no system call but those that the ring's flags demand.
+    /// By polling the ring from user space; no system calls except those that the ring flags require.
     Peek,
 }
 
@@ -94,9 +94,9 @@ pub enum Scratch {
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lowercase")]
 pub enum Trace {
-    /// Where they can be loaded; a warning says where they can't.
+    /// Load them if possible, otherwise print a warning.
     Auto,
-    /// Fail where they can't be loaded.
+    /// Fail if they cannot be loaded.
     On,
     Off,
 }
@@ -137,7 +137,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "CPU")]
     pub sq_cpu: Option<u32>,
 
-    /// Let the SQPOLL thread sleep after this idle time, milliseconds
+    /// Let the SQPOLL thread sleep after this many milliseconds without work
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
@@ -169,7 +169,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u32,
 
-    /// Threads, each with a ring or context of its own
+    /// Number of threads, each with its own ring or context
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub jobs: u32,
 
@@ -177,11 +177,11 @@ pub struct LoadOptions {
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
 
-    /// Wait for completions in the kernel (block), or look at the ring from user mode (peek)
+    /// Wait for completions in the kernel (block), or poll the ring from user space (peek)
     #[arg(long, value_enum, default_value_t = Wait::Block)]
     pub wait: Wait,
 
-    /// Wait this long for all completions of a batch, and then for the first one (min_wait_usec, Linux 6.12)
+    /// Wait this long for a full batch of completions, then for at least one (min_wait_usec, Linux 6.12)
     #[arg(long, value_name = "TIME")]
     pub min_wait: Option<Span>,
 
@@ -189,24 +189,24 @@ pub struct LoadOptions {
     #[arg(long, value_name = "WHO", default_value = "same")]
     pub reaper: String,
 
-    /// Compute in user mode between reaping and submitting, nanoseconds
+    /// Compute for this many nanoseconds in user space between reaping and submitting
     #[arg(long, value_name = "NS", default_value_t = 0)]
     pub think: u64,
 
-    /// Touch a fresh page of memory per 512 I/Os, faulted in lazily or beforehand
+    /// Touch a new memory page every 512 I/Os, faulted in lazily or in advance
     #[arg(long, value_enum, default_value_t = Scratch::None)]
     pub scratch: Scratch,
 
-    /// Run computing processes beside the load: none, or busy:N on each of its CPUs
+    /// Run CPU-bound processes alongside the load: none, or busy:N for N on each of its CPUs
     #[arg(long, value_name = "WHAT", default_value = "none")]
     pub neighbour: String,
 
-    /// Target: a file or a block device; for io_uring_cmd a namespace's generic device (/dev/ng0n1), for nvme_user a drive's PCI
-    /// address (0000:00:04.0, with /N for namespace N)
+    /// Target: a file or block device; for io_uring_cmd, an NVMe generic device (/dev/ng0n1); for nvme_user, the drive's PCI address
+    /// (0000:00:04.0, followed by /N for namespace N)
     #[arg(long, value_name = "PATH")]
     pub file: Option<PathBuf>,
 
-    /// Use so much of the target; create and lay out a missing file with this size
+    /// Use this much of the target; if the file is missing, create and lay it out with this size
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Bytes>,
 
@@ -222,7 +222,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     pub runtime: Option<Span>,
 
-    /// Measure this many I/Os, over all jobs
+    /// Measure this many I/Os across all jobs
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 
@@ -230,16 +230,15 @@ pub struct LoadOptions {
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     pub warmup: Span,
 
-    /// Submit at this rate (I/Os per second over all jobs, open loop); latency counts from the intended time
+    /// Submit at this rate (I/Os per second across all jobs, open loop); latency counts from the intended submission time
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
 
-    /// Write offset and checksum into each block, and check them on reads
+    /// Write an offset and a checksum into each block, and verify them on reads
     #[arg(long)]
     pub verify: bool,
 
-    /// Seed the offsets and the mix of reads and writes; the same seed gives the same I/Os in the same order (default: random; printed
-    /// and stored)
+    /// Seed the offsets and the read/write mix; the same seed gives the same I/Os in the same order (default: random; printed and stored)
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u32>,

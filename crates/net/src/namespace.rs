@@ -1,4 +1,4 @@
-//! Two network namespaces with a veth pair between them, for a server and a sender on one machine whose traffic passes
+//! Two network namespaces connected by a veth pair, for a server and a sender on one machine whose traffic passes
 //! the network stack without any interface of the machine.
 //!
 //! They have no name: they exist while a thread is in them or a descriptor is open, and the pair is removed with them. So they

@@ -23,9 +23,9 @@ pub enum ServerEngine {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Trigger {
-    /// As long as it can.
+    /// As long as it is readable.
     Level,
-    /// When it becomes so (EPOLLET).
+    /// When it becomes readable (EPOLLET).
     Edge,
 }
 
@@ -36,11 +36,11 @@ pub enum Trigger {
 pub enum Receive {
     /// One request per receive, into its own buffer.
     Single,
-    /// One request for each, into a provided buffer.
+    /// One request per receive, into a provided buffer.
     Provided,
-    /// One request for all, into provided buffers.
+    /// One request for all receives, into provided buffers.
     Multishot,
-    /// The same, and one completion may fill several buffers (6.10).
+    /// Like multishot, but one completion may fill several buffers (6.10).
     Bundle,
 }
 
@@ -58,9 +58,9 @@ pub enum Accept {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Check {
-    /// Length, number, every byte.
+    /// The length, the number and every byte.
     Full,
-    /// Only the length: for servers with their own response bytes.
+    /// Only the length, for servers that send other bytes.
     Size,
 }
 
@@ -71,12 +71,12 @@ pub enum Check {
 pub enum Between {
     /// Namespaces if they can be created, otherwise loopback; the measurement records which.
     Auto,
-    /// Two network namespaces with a veth pair between them.
+    /// Two network namespaces connected by a veth pair.
     Namespaces,
     Loopback,
     /// A UNIX socket.
     Unix,
-    /// The server on another node of a job of Slurm's.
+    /// The server on another node of a Slurm job.
     #[value(hide = true)]
     Hosts,
 }
@@ -92,11 +92,11 @@ names!(Between);
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServerOptions {
-    /// Wait for connections through this engine
+    /// Wait for connections with this engine
     #[arg(long, value_enum, default_value_t = ServerEngine::IoUring)]
     pub engine: ServerEngine,
 
-    /// Run N threads, each with an epoll instance or ring of its own (default: one per CPU of the server)
+    /// Run N threads, each with its own epoll instance or ring (default: one per server CPU)
     #[arg(long, value_name = "N")]
     pub server_threads: Option<u32>,
 
@@ -104,7 +104,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
 
-    /// epoll: report connections level- or edge-triggered
+    /// Use level- or edge-triggered notification (epoll)
     #[arg(long, value_enum, default_value_t = Trigger::Level)]
     pub trigger: Trigger,
 
@@ -117,7 +117,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "CPU")]
     pub sq_cpu: Option<u32>,
 
-    /// Let the SQPOLL thread sleep after this idle time, milliseconds
+    /// Let the SQPOLL thread sleep after this many milliseconds without work
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
@@ -125,11 +125,11 @@ pub struct ServerOptions {
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 
-    /// io_uring: receive this way
+    /// Receive this way (io_uring)
     #[arg(long, value_enum, default_value_t = Receive::Multishot)]
     pub receive: Receive,
 
-    /// io_uring: accept this way
+    /// Accept this way (io_uring)
     #[arg(long, value_enum, default_value_t = Accept::Multishot)]
     pub accept: Accept,
 
@@ -137,11 +137,11 @@ pub struct ServerOptions {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub buffers: u32,
 
-    /// Size each receive buffer, bytes
+    /// Set the size of each receive buffer, in bytes
     #[arg(long, value_name = "SIZE", default_value = "4k")]
     pub buffer_size: Bytes,
 
-    /// io_uring: use zero-copy sends from this size on (6.0); a response is sent in parts where its request exceeds one receive buffer
+    /// Use zero-copy sends for responses of at least this size (io_uring, 6.0); a response is sent in parts if its request exceeds one receive buffer
     #[arg(long, value_name = "SIZE")]
     pub zero_copy: Option<Bytes>,
 
@@ -153,7 +153,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub wait_for: u32,
 
-    /// Wait this long at most, where it waits for more than one
+    /// Wait at most this long when waiting for more than one completion
     #[arg(long, value_name = "TIME")]
     pub wait_timeout: Option<Span>,
 }
@@ -162,7 +162,7 @@ pub struct ServerOptions {
 #[derive(Debug, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SenderOptions {
-    /// Open N connections, over all threads
+    /// Open N connections across all threads
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub connections: u32,
 
@@ -170,11 +170,11 @@ pub struct SenderOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub window: u32,
 
-    /// Size a request's body, bytes (a header of 8 bytes comes before it)
+    /// Set the size of each request body, in bytes (an 8-byte header precedes it)
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub request: Bytes,
 
-    /// Size a response, bytes
+    /// Set the size of each response, in bytes
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub response: Bytes,
 
@@ -186,31 +186,31 @@ pub struct SenderOptions {
     #[arg(long, value_name = "LIST")]
     pub sender_cpus: Option<String>,
 
-    /// Send at this rate (requests per second over all connections, open loop); latency counts from the intended time
+    /// Send at this rate (requests per second across all connections, open loop); latency counts from the intended send time
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
 
-    /// Send N requests at once on a connection, before the next has its turn
+    /// Send N requests at a time on each connection in turn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub burst: u32,
 
-    /// Close a connection after N responses and open another
+    /// Close each connection after N responses and open another
     #[arg(long, value_name = "N")]
     pub reconnect_after: Option<u64>,
 
-    /// Open a broken connection again; what was in flight on it stays unanswered (default: the load ends)
+    /// Reopen a broken connection; its requests in flight stay unanswered (default: end the load)
     #[arg(long)]
     pub reconnect: bool,
 
-    /// Open N more connections that stay silent
+    /// Open N more connections that stay idle
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub idle_connections: u32,
 
-    /// Check this of each response
+    /// Check each response this way
     #[arg(long, value_enum, default_value_t = Check::Full)]
     pub check: Check,
 
-    /// Give up a connection that has no answer for this time
+    /// Give up on a connection without a response for this time
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub give_up: Span,
 
@@ -218,7 +218,7 @@ pub struct SenderOptions {
     #[arg(long, value_name = "TIME", conflicts_with = "count")]
     pub runtime: Option<Span>,
 
-    /// Measure this many requests, over all connections
+    /// Measure this many requests across all connections
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
 
@@ -241,11 +241,11 @@ pub struct NetOptions {
     #[command(flatten)]
     pub sender: SenderOptions,
 
-    /// Connect the two ends this way
+    /// Connect the server and the sender this way
     #[arg(long, value_enum, default_value_t = Between::Auto)]
     pub between: Between,
 
-    /// Watch the server with the probes
+    /// Trace the server with the probes
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     pub trace: Trace,
 }

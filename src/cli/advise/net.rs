@@ -39,8 +39,7 @@ impl FromArgMatches for NetArgs {
 pub(super) fn command() -> Command {
     let objective = "Optimise this metric: iops (requests per second), p50, p99, p99.9, mean, or cpu (the server's CPU time per request). Two, separated by a comma: find the configurations that no other beats in both (default: iops)";
     let own = SearchArgs::augment_args(Command::new("net")).mut_arg("objective", |arg| arg.help(objective));
-    let load =
-        NetOptions::augment_args(own.next_help_heading("The server and its load")).next_help_heading(None::<&str>);
+    let load = NetOptions::augment_args(own.next_help_heading("Server and load")).next_help_heading(None::<&str>);
     // advise decides which runs are traced.
     let load = load.mut_arg("trace", |arg| arg.hide(true));
     load.about("Find the best legal configuration of `net serve` for a network load, and confirm it").after_help(

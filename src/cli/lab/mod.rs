@@ -21,9 +21,9 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Boot a kernel with NVMe drives and run a command there on a copy-on-write view of this machine's files; copy its results back
+    /// Boot a kernel with NVMe drives, run a command on a copy-on-write view of this machine's files, and copy its results back
     Run(Box<run::RunArgs>),
-    /// List kernels: installed, fetched, available
+    /// List installed, fetched and available kernels
     Kernels(kernels::KernelsArgs),
     /// Fetch a Debian kernel
     Fetch(fetch::FetchArgs),
@@ -35,7 +35,7 @@ enum LabCommand {
 /// The directory of fetched kernels and tools.
 #[derive(Debug, Clone, Args)]
 pub struct CacheArgs {
-    /// Keep fetched files here (default: $XDG_CACHE_HOME/iotrail/lab, otherwise ~/.cache/iotrail/lab)
+    /// Cache fetched files in this directory (default: $XDG_CACHE_HOME/iotrail/lab, otherwise ~/.cache/iotrail/lab)
     #[arg(long = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub struct CacheArgs {
 /// The processor of guests.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct ArchArgs {
-    /// Boot kernels for this processor (default: this machine's)
+    /// Boot kernels for this architecture (default: this machine's)
     #[arg(long = "arch", value_name = "ARCH")]
     arch: Option<ArchName>,
 }

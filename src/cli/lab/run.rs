@@ -24,11 +24,11 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RunArgs {
-    /// Boot this kernel: a release or a release prefix (6.1, 6.12-rt), newest, or a vmlinux or vmlinuz (default: the newest local one)
+    /// Boot this kernel: a release or release prefix (6.1, 6.12-rt), newest, or a vmlinux or vmlinuz file (default: the newest local kernel)
     #[arg(long, value_name = "VERSION|FILE")]
     kernel: Option<String>,
 
-    /// Take modules from this directory (lib/modules/RELEASE), for a kernel specified as a file
+    /// Use the modules in this directory (lib/modules/RELEASE), for a kernel specified as a file
     #[arg(long, value_name = "DIR", requires = "kernel")]
     modules: Option<PathBuf>,
 
@@ -47,16 +47,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=255))]
     cpus: u32,
 
-    /// Spread them over N sockets: CPUs of different sockets share no cache
+    /// Spread the CPUs over N sockets; CPUs on different sockets share no cache
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=255))]
     sockets: u32,
 
-    /// Give the machine this memory
+    /// Give the machine this much memory
     #[arg(long, value_name = "SIZE", default_value = "2g")]
     memory: Bytes,
 
-    /// A drive, nvme0n1 and so on in this order, by what it has, with commas between: queues=N, poll=N, size=1g, data=discard|keep,
-    /// latency=100us, errors=read@OFFSET (or write@)
+    /// Add an NVMe drive (nvme0n1 and so on, in this order) with these comma-separated properties: queues=N, poll=N, size=1g,
+    /// data=discard|keep, latency=100us, errors=read@OFFSET (or write@)
     #[arg(long, value_name = "OPTIONS")]
     nvme: Vec<Drive>,
 
@@ -64,11 +64,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "TEXT", default_value = "", allow_hyphen_values = true)]
     append: String,
 
-    /// Run the machine's instructions with
+    /// Use this accelerator
     #[arg(long, value_name = "HOW", default_value = "auto")]
     accel: Accel,
 
-    /// End the machine after this time
+    /// Stop the machine after this time
     #[arg(long, value_name = "TIME", default_value = "10m")]
     timeout: Span,
 
@@ -80,21 +80,21 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
 
-    /// Copy them to a non-empty directory, and replace files of the same names
+    /// Copy the files even to a non-empty directory, and overwrite files with the same names
     #[arg(long, requires = "artifacts")]
     force: bool,
 
     #[command(flatten)]
     cache: CacheArgs,
 
-    /// Command to run in the guest; "iotrail" there is this program, or that of --program
+    /// Command to run in the guest; there, "iotrail" is this binary, or that of --program
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Accel {
-    /// KVM where it runs the kernel, otherwise emulation
+    /// KVM if it can run the kernel, otherwise emulation
     Auto,
     /// The processor
     Kvm,

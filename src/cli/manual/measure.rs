@@ -7,18 +7,16 @@ use super::page::{
 
 pub const BENCH: Page = Page {
     description: &[
-        "Runs one load through one I/O interface and prints its result: the answer, throughput, latency, where the time went, and the delivery \
-         paths of the completions.",
-        "The ring has exactly the setup flags that --ring names. An existing target is only read, except with --allow-write. A missing file is created with --size, and kept.",
-        "With --trace auto, if the probes cannot be loaded, iotrail measures the load without them and names the missing metrics. Delivery delays \
-         and stages need --follow.",
-        "Ctrl-C ends the load, and the measurement until then is printed.",
+        "Runs one load through one I/O interface and prints the result: the answer, throughput, latency, time breakdown, and completion delivery paths.",
+        "The ring is set up with exactly the flags that --ring names. An existing target is only read unless --allow-write is specified. With --size, a missing file is created, and kept.",
+        "With --trace auto, if the probes cannot be loaded, iotrail measures the load without them and names the missing metrics. Delivery delays and latency stages need --follow.",
+        "Ctrl-C stops the load and prints the measurement so far.",
     ],
     examples: &[
         ("iotrail bench --rw nop --depth 32 --batch 32", "Measure io_uring itself, without a device."),
         (
             "iotrail bench --file data --size 256m --follow 1",
-            "Create a file, read it at random, and trace every request.",
+            "Create a file, read it randomly, and trace every request.",
         ),
         ("iotrail bench --file data --ring coop_taskrun --json >coop.json", "Write a measurement for iotrail compare."),
         (
@@ -26,19 +24,22 @@ pub const BENCH: Page = Page {
             "Send 1000 I/Os per second; latency counts from their intended times.",
         ),
         ("iotrail bench --file data --engine libaio --cpus irq", "Run on the CPU that takes the disk's interrupts."),
-        ("iotrail bench --rw nop --profile --flamegraph nop.svg", "Draw where the CPU time goes."),
+        ("iotrail bench --rw nop --profile --flamegraph nop.svg", "Draw a flame graph of the CPU time."),
     ],
     exit: &[
-        ("0", "The load was measured. With --repeats: each time."),
+        ("0", "The load was measured (with --repeats, every time)."),
         WRONG,
         ("3", "The machine, the kernel or the privileges do not allow it, or no I/O was measured."),
         CORRUPT,
         FAULT,
     ],
     files: &[
-        ("PATH of --file", "The target. A missing file is created with --size, and kept."),
+        ("PATH of --file", "The target. With --size, a missing file is created, and kept."),
         STORE_ASKED,
-        ("FILE of --flamegraph, --folded", "Kernel stacks of --profile. They are replaced only with --force."),
+        (
+            "FILE of --flamegraph, --folded",
+            "Kernel stacks sampled by --profile. Existing files are overwritten only with --force.",
+        ),
     ],
     see_also: &[
         "iotrail(1)",
@@ -52,21 +53,17 @@ pub const BENCH: Page = Page {
 
 pub const RUN: Page = Page {
     description: &[
-        "Runs an experiment: measures every cell in blocks of random order, stores each measurement at once, compares the arms, and prints \
-         the answer. An experiment is built in, or a TOML file.",
-        "Without --file an experiment that only reads uses what $IOTRAIL_TARGET names. Otherwise it uses a scratch file, which is kept for later \
-         runs. An existing file or device is overwritten only with --allow-write on the command line.",
+        "Runs an experiment: measures every cell in randomised blocks, stores each measurement immediately, compares the arms, and prints the answer. An experiment is either built in or a TOML file.",
+        "Without --file, a read-only experiment uses the file or device that $IOTRAIL_TARGET names. Otherwise the experiment uses a scratch file, which is kept for later runs. An existing file or device is overwritten only if --allow-write is specified on the command line.",
         "iotrail changes the host settings that the experiment needs (scheduler, interrupt affinity, quota, ...) before the cells that use them, and restores them at the end. After a kill, iotrail-restore(1) restores them.",
-        "With --kernels the same plan runs in a virtual machine per kernel, alternately, and the kernels are compared.",
-        "With --slurm the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, one exclusive job each. Each node's run is \
-         added to the store, and together they are one fleet. A lost node is requeued once and continues where it was; its earlier measurements \
-         are kept. The jobs outlive this command: --attach waits for them again, by the number of the first.",
-        "Ctrl-C keeps the measurements; --resume continues from there.",
+        "With --kernels, the same plan runs in one virtual machine per kernel, alternately, and the kernels are compared.",
+        "With --slurm, the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, with one exclusive job per node. Each node's run is added to the store, and the runs form one fleet. The job of a lost node is requeued once and resumes where it stopped; its earlier measurements are kept. The jobs outlive this command: --attach waits for them again, given the ID of the first job.",
+        "Ctrl-C stops the run and keeps its measurements; --resume continues it.",
     ],
     examples: &[
         ("iotrail run coop --quick", "Run a built-in experiment in two minutes."),
-        ("iotrail run coop --plan", "Print its cells and their duration; measure nothing."),
-        ("iotrail run coop --quick --resume", "Resume a run that was stopped."),
+        ("iotrail run coop --plan", "Print its cells and the estimated time; measure nothing."),
+        ("iotrail run coop --quick --resume", "Resume an interrupted run."),
         ("iotrail run coop --file /dev/nvme0n1 --repeats 10", "Run the full experiment on a drive, with ten blocks."),
         ("iotrail run my-question.toml --json >run.json", "Run an experiment of your own; print it as JSON."),
         ("iotrail run tw-order --quick --kernels 6.1,newest", "Compare two kernels."),
@@ -81,23 +78,25 @@ pub const RUN: Page = Page {
         ("iotrail run --attach 4711", "Wait for that job, and collect its results."),
     ],
     exit: &[
-        ("0", "Every measurement was made."),
+        ("0", "All measurements were made."),
         (
             "1",
-            "The run was stopped before its end (its measurements are stored and printed). With --fail-on-unmet: an expectation is not met. With \
-               --kernels: a boot did not end its run. With --slurm: a node has not completed its part.",
+            "The run was interrupted (its measurements are stored and printed). With --fail-on-unmet: an expectation is not met. With --kernels: a boot did not complete its run. With --slurm: a node did not complete its part.",
         ),
         WRONG,
         (
             "3",
             "The machine, the kernel or the privileges do not allow it; another program changed a host setting; or, with --kernels or --slurm, \
-               no measurement was made anywhere.",
+               no kernel or node made any measurement.",
         ),
         (
             "4",
-            "With --fail-on-unmet: an expectation could not be evaluated, or there is none. Standard error has the reason.",
+            "With --fail-on-unmet: an expectation could not be evaluated, or the experiment has none. The reason is printed on standard error.",
         ),
-        ("5", "A load with verify read data that differs from the written data. Earlier measurements stay stored."),
+        (
+            "5",
+            "Data corruption: a load with verify read back data that differs from the data written. Earlier measurements remain stored.",
+        ),
         FAULT,
     ],
     files: &[
@@ -123,18 +122,12 @@ pub const RUN: Page = Page {
 
 pub const REPLAY: Page = Page {
     description: &[
-        "Submits the I/O of a recorded program again, without the program: unchanged, and with other options. The recording is made with iotrail \
-         trace --record FILE --for-replay. An iolog of fio (version 2 or 3) is accepted too; it has no calls and no latencies, so the replay \
-         cannot be checked against the program.",
-        "Each thread is replayed by one thread. A submission needs as many reaped completions as in the recording, and reaps exactly as many; a \
-         chain of linked requests counts once. The thread computes between its calls as long as the program did.",
-        "The unchanged recording is always replayed too, twice in each block, to show the noise. The order in a block is random. A third replay is \
-         recorded as the program was: its difference to the recorded figures is the self-check. An effect within the error of the self-check or within the noise does not count.",
-        "The answer has layers: counts per I/O of one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % \
-         intervals. The limits name what the answer does not cover.",
-        "The files of the recording are only read. If the recording writes to a file, iotrail creates a copy next to the scratch files and removes it at the end; --map names another file. An existing file is overwritten only with --allow-write, and a recorded one never.",
-        "Synchronous calls become requests with --engine io_uring or libaio: one to one, and overlapped. The second is an upper bound: reads and \
-         writes count as independent unless they touch the same bytes, and a sync waits for all requests before it.",
+        "Submits the I/O of a recorded program again, without the program: unchanged, and with other options. Recordings are made with iotrail trace --record FILE --for-replay. A fio iolog (version 2 or 3) is also accepted; it contains no calls or latencies, so the replay cannot be checked against the program.",
+        "Each recorded thread is replayed by one thread. Before each submission it reaps exactly as many completions as the program had reaped in the recording; a chain of linked requests counts once. Between calls, the thread computes for as long as the program did.",
+        "The unchanged recording is also replayed, twice in each block, to show the noise. The order within a block is random. A third replay is itself recorded, as the program was: its difference from the original recording is the self-check. An effect within the self-check error or within the noise does not count.",
+        "The answer includes counts per I/O from one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % intervals. A list of limits names what the answer does not cover.",
+        "Recorded files are only read. If the recording writes to a file, iotrail creates a copy next to the scratch files and removes it at the end; --map names a different file. An existing file is overwritten only with --allow-write; a recorded file is never overwritten.",
+        "With --engine io_uring or libaio, synchronous calls become requests: once one to one, and once overlapped. The overlapped replay is an upper bound: reads and writes are considered independent unless they touch the same bytes, and a sync waits for all earlier requests.",
     ],
     examples: &[
         ("iotrail replay r.iotrail", "Check how well the replay matches the recorded program."),
@@ -148,8 +141,11 @@ pub const REPLAY: Page = Page {
     ],
     exit: &[("0", "The replays were made."), WRONG, REFUSED, FAULT],
     files: &[
-        ("FILE", "The recording, or an iolog of fio."),
-        ("~/.cache/iotrail/replay-PID-N", "Copies of the files that the recording writes, while the replay runs."),
+        ("FILE", "The recording, or a fio iolog."),
+        (
+            "~/.cache/iotrail/replay-PID-N",
+            "Copies of the files that the recording writes. They exist only during the replay.",
+        ),
         TYPES,
     ],
     see_also: &["iotrail(1)", "iotrail-trace(1)", "iotrail-try(1)", "iotrail-bench(1)", "fio(1)"],
@@ -157,14 +153,10 @@ pub const REPLAY: Page = Page {
 
 pub const ADVISE: Page = Page {
     description: &[
-        "Searches for the best configuration of a program, through iotrail-try(1), or of a load that is described by the options of \
-         iotrail-bench(1): ring flags, CPUs, batches, registration, waiting, engines. Candidates are measured in blocks. A candidate that another clearly beats \
-         is no longer measured. The search ends when one remains, when the remaining ones are equivalent, or when the time is used up.",
-        "Of the candidates that are indistinguishable from the best, the one with the least effort is recommended, and is measured against the current \
-         configuration in fresh blocks. Only that result is printed. If the current configuration is indistinguishable from the best, the answer is to keep it.",
-        "--host-settings adds the I/O schedulers and nr_requests of the target's disk. They affect other users of the disk while a candidate is \
-         measured; they are restored, after a kill by iotrail-restore(1). Without it no host setting is changed.",
-        "Ctrl-C ends the search and answers from the measurements so far; --resume continues.",
+        "Searches for the best configuration of a program, by means of iotrail-try(1), or of a load described by iotrail-bench(1) options: ring flags, CPUs, batches, registration, waiting, engines. Candidates are measured in blocks. A candidate clearly beaten by another is dropped. The search ends when one candidate remains, when the remaining candidates are equivalent, or when the time budget is spent.",
+        "Among the candidates that are indistinguishable from the best, the one that takes the least effort is recommended, and is measured against the current configuration in new blocks. Only that result is printed. If the current configuration is indistinguishable from the best, the answer is to keep it.",
+        "--host-settings adds the I/O schedulers and nr_requests of the target's disk. They affect other users of the disk while a candidate is being measured, and are restored afterwards (by iotrail-restore(1) if iotrail was killed). Without --host-settings, no host setting is changed.",
+        "Ctrl-C stops the search and answers from the measurements so far; --resume continues the search.",
     ],
     examples: &[
         ("iotrail advise -- ./app-bench", "Search by the wall time of a program."),
@@ -194,41 +186,38 @@ pub const ADVISE: Page = Page {
 
 pub const TRY: Page = Page {
     description: &[
-        "Runs a program unmodified and under other settings, in blocks of random order, and compares wall time, CPU time and the program's own metrics. The program is not changed: a seccomp supervisor rewrites the flags of its io_uring_setup(2) calls.",
-        "First it traces one unmodified run of the program, and judges each arm by it: legal, risky, or illegal by the kernel's rules. Then it \
-         traces one run of each legal arm, and drops the arms that stall, fail or use a different path. The compared runs are not traced.",
+        "Runs a program unmodified and with other settings, in randomised blocks, and compares wall time, CPU time and the program's own metrics. The program is not changed: a seccomp supervisor rewrites the flags of its io_uring_setup(2) calls.",
+        "First it traces one unmodified run of the program and, based on this trace, classifies each arm as legal, risky, or illegal by the kernel's rules. Then it traces one run of each legal arm, and drops arms that stall, fail or use a different path. The compared runs are not traced.",
         "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
-        "With --slurm the program is tried on nodes of a Slurm cluster, one exclusive job each: in the directory and the environment of this \
-         command, with the same arms, seed and blocks. Each node's run is added to the store, and one answer covers all of them. iotrail-run(1) \
-         describes lost nodes.",
-        "Ctrl-C ends the program and all processes that it started, and keeps the measurements.",
+        "With --slurm, the program is tried on nodes of a Slurm cluster, with one exclusive job per node, in the working directory and environment of this command, with the same arms, seed and blocks. Each node's run is added to the store, and one answer covers all nodes. For lost nodes, see iotrail-run(1).",
+        "Ctrl-C stops the program and all processes that it started, and keeps the measurements.",
     ],
     examples: &[
         ("iotrail try -- fio job.fio", "Try the usual flags on fio."),
-        ("iotrail try --metric 'riops=/IOPS=([0-9.]+[kM]?)/' -- fio job.fio", "Compare its own metric too."),
+        ("iotrail try --metric 'riops=/IOPS=([0-9.]+[kM]?)/' -- fio job.fio", "Also compare a metric that fio prints."),
         (
             "iotrail try --server ./server --ready port:7000 -- ./client",
-            "Try the usual flags on a server, by its client's time.",
+            "Try the usual flags on a server, compared by its client's time.",
         ),
-        ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two ways of one program."),
+        ("iotrail try --arm 'threads: ./app --io threads' -- ./app --io uring", "Compare two modes of one program."),
         ("iotrail try --slurm --nodes 'n[1-8]' -- fio job.fio", "Try the usual flags on eight nodes of a cluster."),
         ("iotrail try --save mine.toml -- ./app", "Write the experiment, to edit and run with iotrail run."),
     ],
     exit: &[
-        ("0", "Every measurement was made."),
+        ("0", "All measurements were made."),
         (
             "1",
-            "It was stopped before its end, or --fail-on names a verdict. With --slurm: a node has not completed its part.",
+            "The run was interrupted, or a verdict matches --fail-on. With --slurm: a node did not complete its part.",
         ),
         (
             "2",
-            "Usage error or wrong input; the program cannot run, prints no metric that --metric names, or sets up no io_uring.",
+            "Usage error or invalid input; the program cannot be run, does not print a metric that --metric names, or sets up no ring.",
         ),
         (
             "3",
-            "The machine, the kernel or the privileges do not allow it. Without root: --watch none. With --slurm: no measurement was made anywhere.",
+            "The machine, the kernel or the privileges do not allow it. Without root, use --watch none. With --slurm: no node made any measurement.",
         ),
-        ("4", "A verdict that --fail-on names could not be evaluated. Standard error has the reason."),
+        ("4", "A --fail-on verdict could not be evaluated. The reason is printed on standard error."),
         FAULT,
     ],
     files: &[STORE, SUBMITTED, ON_NODE],
@@ -244,32 +233,27 @@ pub const TRY: Page = Page {
 
 pub const COMPARE: Page = Page {
     description: &[
-        "Compares two sides and prints for each metric the ratio of B to A, its 95 % interval, and the verdict: faster, slower, equivalent, \
-         inconclusive or not comparable. A side is a stored run, cells of one, or JSON output of bench, run or net.",
-        "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured separately are compared as a whole, and \
-         drift between the two is in the ratio, not in the interval.",
-        "One measurement per side gives a ratio and no verdict.",
-        "Two fleets (f3 f5) are compared machine by machine, and the machines' common result is printed.",
+        "Compares two sides and prints, for each metric, the ratio of B to A, its 95 % interval, and a verdict: faster, slower, equivalent, inconclusive or not comparable. A side is a stored run, cells of a stored run, or JSON output of bench, run or net.",
+        "Cells of one run that were measured in the same blocks are compared pair by pair. Sides that were measured separately are compared as a whole; drift between them affects the ratio but is not included in the interval.",
+        "A single measurement per side gives a ratio but no verdict.",
+        "Two fleets (f3 f5) are compared machine by machine, and the combined result is printed.",
     ],
     examples: &[
         ("iotrail compare 12:arm=default 12:arm=coop_taskrun", "Compare two arms of run 12, cell by cell."),
         ("iotrail compare 11 12 --metric iops,latency_p99", "Compare two runs of one experiment."),
-        (
-            "iotrail compare before.json after.json --fail-on slower",
-            "Exit 1 if the second is slower, as a test in a script.",
-        ),
+        ("iotrail compare before.json after.json --fail-on slower", "In a script, exit 1 if the second is slower."),
         ("iotrail compare a1.json,a2.json b1.json,b2.json", "Compare repeats in files."),
-        ("iotrail compare f3 f5 --fail-on slower", "Exit 1 if the mean over the second fleet is slower in any cell."),
+        ("iotrail compare f3 f5 --fail-on slower", "Exit 1 if the second fleet is slower on average in any cell."),
         ("iotrail compare last:arm=default last:arm=coop_taskrun --full", "Print the table of every comparison."),
     ],
     exit: &[
-        ("0", "The sides were compared, with any result."),
-        ("1", "A verdict is one that --fail-on names."),
+        ("0", "The sides were compared, whatever the result."),
+        ("1", "A verdict matches --fail-on."),
         WRONG,
         REFUSED,
         (
             "4",
-            "No verdict is one that --fail-on names, and a comparison cannot rule it out. Standard error names the comparison and the reason.",
+            "No verdict matches --fail-on, but at least one comparison cannot rule it out. Standard error names the comparison and the reason.",
         ),
         FAULT,
     ],
@@ -279,22 +263,20 @@ pub const COMPARE: Page = Page {
 
 pub const TRACK: Page = Page {
     description: &[
-        "Checks all stored runs of one experiment, oldest first, and reports where a metric changed its level: in which run, by how much, and \
-         what else changed with it: kernel, options, target, version of iotrail.",
-        "A run is one point: the geometric mean of its repeats. Changes are found by E-divisive and tested by Student's t, as strictly as the number \
-         of metrics requires: of 100 histories without a change up to two have one. Metrics of different hosts are separate.",
-        "Runs of one experiment with different options (a --quick run among full ones) are different loads: --from starts after them.",
+        "Checks all stored runs of one experiment, oldest first, and reports level shifts of metrics: in which run, by how much, and what else changed at that point (kernel, options, target, iotrail version).",
+        "Each run is one point: the geometric mean of its repeats. Changes are found with E-divisive and tested with Student's t, corrected for the number of metrics: at most two in 100 histories without a change report one. Metrics from different hosts are kept separate.",
+        "Runs of one experiment with different options (a --quick run among full runs) are different loads; use --from to start after them.",
     ],
     examples: &[
         ("iotrail track coop", "Report the latest changes of every metric."),
         ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Check one metric of one arm."),
-        ("iotrail track nightly --fail-on slower", "Fail a pipeline if its last change was a regression."),
+        ("iotrail track nightly --fail-on slower", "Fail a pipeline if the latest change was a regression."),
         ("iotrail track coop -o history.html", "Draw every metric run by run, on one page."),
         ("iotrail track coop --json >history.json", "Write every point and every change."),
     ],
     exit: &[
-        ("0", "The runs were checked, with any result."),
-        ("1", "The last change of a metric is the one that --fail-on names."),
+        ("0", "The runs were checked, whatever the result."),
+        ("1", "The latest change of a metric matches --fail-on."),
         WRONG,
         REFUSED,
         ("4", "--fail-on cannot be evaluated: fewer than six runs are stored."),
@@ -306,70 +288,64 @@ pub const TRACK: Page = Page {
 
 pub const REPRODUCE: Page = Page {
     description: &[
-        "Runs the experiments of a published study as far as this machine can, and compares the study's figures with the results. Machines differ, so figures \
-         are compared as shapes: ratios, counts per I/O, knees of curves, orders.",
-        "A figure agrees if the measured 95 % interval is within a band around the published one, disagrees if it is outside, and is inconclusive if \
-         it crosses an edge. The bands follow from one rule for all studies, which the document reproduce.md states. A figure that this machine cannot test \
-         has the reason, and the command that tests it in a virtual machine (iotrail lab run) if there is one.",
-        "Each part of a study is an ordinary run of the store, for report, compare and export. Without a study the studies are listed.",
+        "Runs the experiments of a published study as far as this machine allows, and compares the results with the study's figures. Since machines differ, figures are compared by shape: ratios, counts per I/O, knees of curves, orderings.",
+        "A figure agrees if the measured 95 % interval is within a band around the published value, disagrees if it is outside, and is inconclusive if it crosses an edge of the band. All studies use the same rule for the bands; see the document reproduce.md. For a figure that this machine cannot test, the reason is printed, with the command that tests it in a virtual machine (iotrail lab run) if there is one.",
+        "Each part of a study is stored as an ordinary run, for use with report, compare and export. Without a study, all studies are listed.",
     ],
     examples: &[
         ("iotrail reproduce", "List the studies, and their parts."),
-        ("iotrail reproduce vldb26 --quick", "Run the short form of all parts, and judge their figures."),
+        ("iotrail reproduce vldb26 --quick", "Run the short form of all parts, and evaluate their figures."),
         ("iotrail reproduce thesis --only kicks,async", "Run two parts."),
-        ("iotrail reproduce thesis --stored --full", "Judge the stored parts, and print every figure with its source."),
+        (
+            "iotrail reproduce thesis --stored --full",
+            "Evaluate the stored parts, and print every figure with its source.",
+        ),
     ],
-    exit: &[("0", "The figures were judged, with any result."), STOPPED, WRONG, REFUSED, FAULT],
+    exit: &[("0", "The figures were evaluated, whatever the result."), STOPPED, WRONG, REFUSED, FAULT],
     files: &[STORE, SCRATCH, JOURNAL],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-lab-run(1)", "iotrail-list(1)"],
 };
 
 pub const FLEET: Page = Page {
     description: &[
-        "Keeps the runs of one experiment on several machines as one fleet, and reports what holds on all of them: the mean ratio of each arm, its 95 % \
-         interval, and the spread between machines; on how many machines it holds, on which it changes sign, which are outliers, and \
-         the differences between these: kernel, CPU, driver, interrupt vectors of the drive.",
-        "A run is from this store, or from another machine's store and copied into this one; a run that is already in this store is not copied \
-         again. iotrail report f3 shows the fleet again, iotrail list lists all fleets.",
-        "The answer is about exactly these machines: their difference is a fact, not noise. The document fleets.md explains the \
-         numbers, method.md their computation.",
+        "Groups the runs of one experiment on several machines into a fleet, and reports what holds on all of them: the mean ratio of each arm, its 95 % interval, and the spread between machines. It also reports on how many machines the effect holds, on which machines it changes sign, which machines are outliers, and how these differ: kernel, CPU, driver, the drive's interrupt vectors.",
+        "A run comes from this store, or is copied from another machine's store. A run that is already in this store is not copied again. iotrail report f3 shows the fleet again; iotrail list lists all fleets.",
+        "The answer applies to exactly these machines: differences between them are treated as facts, not noise. The document fleets.md explains the numbers; method.md explains how they are computed.",
     ],
     examples: &[
-        ("iotrail fleet rack4 12 13 17", "Keep three stored runs of one experiment as a fleet."),
+        ("iotrail fleet rack4 12 13 17", "Group three stored runs of one experiment into a fleet."),
         ("iotrail fleet rack4 c1.db c2.db c3.db:5", "Take the runs from the stores of three machines."),
         ("iotrail fleet zones eu=12 us=13", "Give the machines other names."),
         ("iotrail report f1 --full", "Print every comparison and every machine."),
         ("iotrail report f1 -o fleet.html", "Draw machines and situations as one picture."),
     ],
     exit: PLAIN,
-    files: &[STORE, ("PAGE.html of -o", "The page. An older page is replaced; any other file only with --force.")],
+    files: &[STORE, ("PAGE.html of -o", "The page. An older page is overwritten; any other file only with --force.")],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-report(1)", "iotrail-compare(1)", "iotrail-list(1)"],
 };
 
 pub const REPORT: Page = Page {
     description: &[
-        "Shows a stored run: on the terminal as run printed it, as JSON, or as one HTML page with figures, tables and the command of \
-         every cell. The page needs no network and no other file.",
-        "With a second run the page compares both, cell by cell. f3 shows a fleet: the machines' common result.",
+        "Shows a stored run: on the terminal as printed by run, as JSON, or as one HTML page with figures, tables and the command of every cell. The page is self-contained and needs no network.",
+        "With a second run, the page compares the two, cell by cell. f3 shows a fleet, with the combined result of its machines.",
     ],
     examples: &[
         ("iotrail report", "Print the answer of the last run."),
         ("iotrail report 12 --full", "Print everything about run 12."),
         ("iotrail report last -o report.html", "Write a page to open in a browser."),
         ("iotrail report 3 7 -o both.html", "Write two runs on one page, the second compared with the first."),
-        ("iotrail report f3", "Print the common result of the machines of fleet 3."),
-        ("iotrail report run.json -o report.html", "Write a page of what run --json printed elsewhere."),
+        ("iotrail report f3", "Print the combined result of the machines in fleet 3."),
+        ("iotrail report run.json -o report.html", "Write a page from run --json output of another machine."),
     ],
     exit: PLAIN,
-    files: &[STORE, ("PAGE.html of -o", "The page. An older page is replaced; any other file only with --force.")],
+    files: &[STORE, ("PAGE.html of -o", "The page. An older page is overwritten; any other file only with --force.")],
     see_also: &["iotrail(1)", "iotrail-run(1)", "iotrail-compare(1)", "iotrail-export(1)", "iotrail-fleet(1)"],
 };
 
 pub const EXPORT: Page = Page {
     description: &[
-        "Writes a stored run, JSON output, or a recording in formats of other tools. Several formats may be requested at once. The document \
-         exports.md describes each.",
-        "An existing file is kept, and the exit status is 2, unless --force is given. A directory gets all of its files, or none.",
+        "Writes a stored run, JSON output, or a recording in the formats of other tools. Several formats may be requested at once. The document exports.md describes each format.",
+        "Unless --force is specified, an existing file is kept and the exit status is 2. Either all files of a directory are written, or none.",
     ],
     examples: &[
         ("iotrail export last --csv run.csv", "Write one row per measurement."),

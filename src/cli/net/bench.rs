@@ -42,11 +42,11 @@ pub struct BenchArgs {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// Measure each combination N times (default: 1 for one, 5 for several)
+    /// Measure each combination N times (default: 1 for a single combination, 5 for several)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
 
-    /// Measure shorter and less often: 500 ms, 4 repeats
+    /// Make fewer and shorter measurements: 500 ms, 4 repeats
     #[arg(long)]
     quick: bool,
 
@@ -58,7 +58,7 @@ struct RunArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Trace 1 in N of the server's io_uring requests end to end: delivery delays, order of completions
+    /// Trace 1 in N of the server's io_uring requests end to end: delivery delays, completion order
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     follow: Option<u32>,
 
@@ -74,18 +74,18 @@ struct RunArgs {
     #[arg(long, value_name = "PATH")]
     store: Option<PathBuf>,
 
-    /// Resume the last unfinished run, as --slurm does after the loss of a node
+    /// Resume the last unfinished run, as --slurm does after losing a node
     #[arg(long, hide = true, conflicts_with_all = ["plan", "seed"])]
     resume: bool,
 
     #[command(flatten)]
     fleet: iotrail_cluster::Fleet,
 
-    /// Choose two nodes with these features, as sbatch's --constraint
+    /// Choose two nodes with these features (sbatch --constraint)
     #[arg(long, value_name = "FEATURES", requires = "slurm", conflicts_with = "nodes", help_heading = "With --slurm")]
     constraint: Option<String>,
 
-    /// Reach the server at this address of its node (default: the one by which Slurm reaches it)
+    /// Reach the server at this address of its node (default: the address used by Slurm)
     #[arg(long, value_name = "ADDRESS", requires = "slurm", help_heading = "With --slurm")]
     server_address: Option<String>,
 }

@@ -29,8 +29,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N")]
     seed: Option<u32>,
 
-    /// Address where the server agrees on what is measured and hands over its side, or none (default: the next port, or
-    /// PATH.control, if an iotrail server is there)
+    /// Control address, where the server agrees on the measurement and returns its side, or none (default: the next port, or PATH.control, if
+    /// an iotrail server listens there)
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 

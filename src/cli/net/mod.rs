@@ -16,11 +16,11 @@ pub struct NetArgs {
 
 #[derive(Debug, Subcommand)]
 enum NetCommand {
-    /// Serve requests through epoll or io_uring; print what it does each second
+    /// Serve requests with epoll or io_uring, and print statistics every second
     Serve(Box<serve::ServeArgs>),
-    /// Send requests to a server, check every answer; measure both sides
+    /// Send requests to a server, verify every response, and measure both sides
     Load(Box<load::LoadArgs>),
-    /// Measure a server and a sender, here or on two nodes of a cluster: once, or as an experiment where options have several values
+    /// Measure a server and a sender, here or on two cluster nodes: once, or as an experiment if options have several values
     Bench(Box<bench::BenchArgs>),
 }
 

@@ -22,34 +22,34 @@ use iotrail_report::terminal::{self, Seconds};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address to listen on: 127.0.0.1:7000, [::1]:7000, unix:PATH; port 0: the kernel chooses
+    /// Address to listen on: 127.0.0.1:7000, [::1]:7000, unix:PATH; with port 0, the kernel chooses a port
     #[arg(value_name = "ADDRESS")]
     address: Address,
 
     #[command(flatten)]
     server: ServerOptions,
 
-    /// Address where senders agree on what is measured, or none (default: the next port, or PATH.control)
+    /// Control address, where senders agree on the measurement, or none (default: the next port, or PATH.control)
     #[arg(long, value_name = "ADDRESS")]
     control: Option<Place>,
 
-    /// Trace the measured spans with the probes: if they can be loaded, always, or never
+    /// Trace the measured intervals with the probes: if they can be loaded, always, or never
     #[arg(long, value_enum, default_value_t = Trace::Auto)]
     trace: Trace,
 
-    /// Trace 1 in N io_uring requests end to end, at random (1: all): delivery delays, order of completions
+    /// Trace 1 in N io_uring requests end to end, chosen at random (1: all): delivery delays, completion order
     #[arg(long, value_name = "N")]
     follow: Option<NonZeroU32>,
 
-    /// Serve for this time (seconds, or 500ms, 2m); default: until Ctrl-C
+    /// Serve for this time (seconds, or 500ms, 2m; default: until Ctrl-C)
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
     duration: Option<Duration>,
 
-    /// Print the address as JSON, and nothing else, for the process that started the server
+    /// Print only the address, as JSON, for the process that started the server
     #[arg(long, hide = true)]
     announce: bool,
 
-    /// Print a summary as JSON at exit; the seconds go to standard error
+    /// Print a summary as JSON at exit; the per-second lines go to standard error
     #[arg(long)]
     json: bool,
 }

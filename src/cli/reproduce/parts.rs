@@ -31,7 +31,7 @@ pub struct Options<'a> {
 pub struct Run {
     /// Each with its name and its experiment's.
     pub ran: Vec<(String, String, Ran)>,
-    /// It was stopped before its end.
+    /// The command was interrupted.
     pub is_stopped: bool,
 }
 

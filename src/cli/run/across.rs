@@ -31,7 +31,7 @@ use iotrail_store::{Store, default_path};
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "With --kernels")]
 pub struct Machines {
-    /// Run the same plan on each of these kernels in a virtual machine, and compare them: releases, release prefixes (6.1), newest
+    /// Run the same plan in a virtual machine on each of these kernels, and compare them: releases, release prefixes (6.1) or newest
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet", "slurm", "attach"])]
     pub kernels: Vec<String>,
 
@@ -39,27 +39,27 @@ pub struct Machines {
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
     rounds: u32,
 
-    /// Give the machine N CPUs (default: 4; for programs and loads over the network 2)
+    /// Give the machine N CPUs (default: 4; for programs and network loads, 2)
     #[arg(long, value_name = "N", requires = "kernels")]
     cpus: Option<u32>,
 
-    /// Give it this drive, as in `lab run` (default: queues=2,poll=1; for programs queues=2,data=keep; for loads over the network none)
+    /// Attach this drive, as in `lab run` (default: queues=2,poll=1; for programs, queues=2,data=keep; for network loads, none)
     #[arg(long, value_name = "OPTIONS", value_parser = drive, requires = "kernels")]
     nvme: Option<String>,
 
-    /// Give it this memory
+    /// Give the machine this much memory
     #[arg(long, value_name = "SIZE", requires = "kernels")]
     memory: Option<String>,
 
-    /// Run its instructions with auto, kvm or tcg
+    /// Use this accelerator: auto, kvm or tcg
     #[arg(long, value_name = "HOW", requires = "kernels")]
     accel: Option<String>,
 
-    /// End a boot and its run after this time
+    /// Stop each boot and its run after this time
     #[arg(long, value_name = "TIME", default_value = "60m", requires = "kernels")]
     timeout: Span,
 
-    /// Keep fetched kernels here
+    /// Cache fetched kernels in this directory
     #[arg(long, value_name = "DIR", requires = "kernels")]
     cache: Option<PathBuf>,
 }
