@@ -458,7 +458,9 @@ struct thread_state {
 	__u32 trails_waiting;
 	__u32 submitted;
 	__u32 submits;
+	__u32 submitting;
 	__u32 aio_tail;
+	__u32 pad;
 	__u64 aio_submit_ns;
 	__u64 woken_ns;
 	struct fired fired;

@@ -163,7 +163,8 @@ static __always_inline void wait_begins(__u64 ring, __u32 wants, __u32 tid, bool
 	all_inline();
 	if (some_lie() || (reaps_asked && counting && wants > 1))
 		backlog_waits(ring, wants);
-	slot->submitting = 0;
+	if (slot->submitting)
+		submission_ends();
 	slot->waiting = 1;
 	slot->slept = slot->came_with = 0;
 	slot->waker = WAKER_NONE;

@@ -5,7 +5,7 @@
 #include "follow.h"
 #include "threads.h"
 #include "credit.h"
-#include "reap.h"
+#include "stages.h"
 #include "account.h"
 #include "calls.h"
 #include "ring.bpf.c"

@@ -55,6 +55,8 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	if (following && nr == NR_io_uring_enter) {
 		bool traced = traced_caller(slot);
 		slot->waiting = slot->slept = 0;
+		if (slot->submitting)
+			submission_ends();
 		if (counting && traced) {
 			slot->syscalls++;
 			count_call(regs, nr, ret);

@@ -74,6 +74,33 @@ static __always_inline void ready(struct trail *trail)
 	look_at_submitter(trail);
 }
 
+/* recv(2) and its kin: they are issued without blocking, and then wait in a poll. */
+#define SOCKET_OPS                                                                                                   \
+	(1ull << IORING_OP_SENDMSG | 1ull << IORING_OP_RECVMSG | 1ull << IORING_OP_ACCEPT | 1ull << IORING_OP_CONNECT | \
+	 1ull << IORING_OP_SEND | 1ull << IORING_OP_RECV)
+
+/* The request that the current thread submitted last is neither over, in a poll nor with io-wq: its poll found the socket ready
+ * (IO_APOLL_READY, which has no event), and its task work is queued.
+ */
+static __noinline int submission_ends(void)
+{
+	struct cpu_slot *slot = this_slot();
+	struct trail *trail = slot->submitting ? trail_at(slot->submitting - 1) : 0;
+
+	slot->submitting = 0;
+	if (!trail || trail->tid != slot->tid || trail->course != COURSE_DIRECT || trail->issued_ns || trail->punted_ns ||
+	    !(SOCKET_OPS >> (trail->opcode & 63) & 1) || trail->marks)
+		return 0;
+	/* It waits for a drain. */
+	if (flags_of((struct io_kiocb *)trail->request) & REQ_F_FORCE_ASYNC)
+		return 0;
+	ready(trail);
+	trail->course = COURSE_POLL;
+	trail->issued_ns = trail->ready_ns;
+	trail->issued_cpu = trail->ready_cpu;
+	return 0;
+}
+
 static __noinline int no_completion_of(struct trail *trail, struct cpu_slot *slot)
 {
 	struct many_key key = { .user_data = trail->user_data, .ring = trail->ring };

@@ -272,6 +272,7 @@ static __always_inline void park(struct cpu_slot *slot)
 			state->trails_waiting = slot->trails_waiting;
 			state->submitted = slot->submitted;
 			state->submits = slot->submits;
+			state->submitting = slot->submitting;
 			state->aio_tail = slot->aio_tail;
 			state->aio_submit_ns = slot->aio_submit_ns;
 		}
@@ -331,6 +332,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 		slot->trails_waiting = state->trails_waiting;
 		slot->submitted = state->submitted;
 		slot->submits = state->submits;
+		slot->submitting = state->submitting;
 		slot->aio_tail = state->aio_tail;
 		slot->aio_submit_ns = state->aio_submit_ns;
 		__builtin_memset(state->segments, 0, sizeof(state->segments));

@@ -250,7 +250,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 		all_inline();
 	slot->submitted++;
 	slot->submits = 1;
-	slot->submitting = 0;
+	if (slot->submitting)
+		submission_ends();
 	/* Read once and completely: the size of the member is relocated at load. */
 	__u64 flags = req->flags;
 	barrier_var(flags);

@@ -8,7 +8,7 @@ const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
 const _: () = assert!(size_of::<types::ipi_key>() == 24);
 const _: () = assert!(size_of::<types::irq_count>() == 40);
-const _: () = assert!(size_of::<types::thread_state>() == 112);
+const _: () = assert!(size_of::<types::thread_state>() == 120);
 const _: () = assert!(size_of::<types::op_count>() == 144);
 const _: () = assert!(size_of::<types::ring_count>() == 88);
 const _: () = assert!(size_of::<types::ring_thread>() == 24);
