@@ -1,7 +1,9 @@
 //! How many requests one call submits, and how many completions one run of task work carries.
 
 use super::calls::{cpu, cpu_share};
-use super::{Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, inlined, of_stages, ring_seconds};
+use super::{
+    Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, inlined, of_stages, on_average, ring_seconds,
+};
 use crate::delivered::has;
 use iotrail_base::words::{bytes, count, percent, three_digits};
 use iotrail_schema::account::RequestStage;
@@ -125,8 +127,7 @@ fn one_per_submit(t: &TraceRecord) -> Option<Finding> {
     let calls = t.call("io_submit")?.count;
     let seconds = t.total.elapsed_ns as f64 / 1e9;
     let per_s = calls as f64 / seconds.max(1e-9);
-    let latency = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean? / 1e9);
-    let in_flight = contexts.iter().flat_map(|c| &c.opcodes).filter_map(latency).sum::<f64>() / seconds.max(1e-9);
+    let in_flight = on_average(contexts.iter().flat_map(|c| &c.opcodes), seconds.max(1e-9)).unwrap_or(0.0);
     let inlined = contexts.iter().flat_map(|c| &c.vehicles).filter(|v| v.vehicle == DeliveryPath::Inline);
     let completions: u64 = contexts.iter().map(|c| c.completions).sum();
     let at_once = inlined.map(|v| v.completions).sum::<u64>() as f64 >= AT_ONCE * completions as f64;

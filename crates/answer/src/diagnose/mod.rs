@@ -7,6 +7,7 @@ mod batch;
 mod blocked;
 mod buffers;
 mod calls;
+mod connects;
 mod cpu;
 mod failures;
 mod measurement;
@@ -38,7 +39,6 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Measurement, StageRecord};
 use iotrail_schema::syscall::{self, Wait};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
-pub use polling::from_user_mode;
 use reasons::Waits;
 pub use reasons::name as reason_name;
 
@@ -81,6 +81,7 @@ pub const RULES: &[Rule] = &[
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::LOCK_CONTENDED,
     blocked::SYNCHRONOUS_CALLS,
+    connects::SLOW_CONNECTS,
     blocked::CPU_QUOTA,
     blocked::SQPOLL_SHARES_CPU,
     notify::WRONG_CORE,
@@ -89,6 +90,7 @@ pub const RULES: &[Rule] = &[
     polling::IOPOLL_WITHOUT_QUEUES,
     polling::FAULTING_POLLER,
     polling::CHATTY_POLLER,
+    polling::IDLE_POLLER,
     sqpoll::SQPOLL_NAPPING,
     sqpoll::SQPOLL_SPINNING,
     batch::ONE_PER_ENTER,
@@ -374,19 +376,20 @@ fn seconds(t: &TraceRecord) -> Option<f64> {
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// Requests of some opcodes in flight, on average while the ring was in use: Little's law, rate × mean latency. It excludes waits
-/// ([`iotrail_path::waits`]) and multishot requests, which have no single latency. `None`: no latency is known.
-fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
-    let seconds = ring_seconds(t, r)?;
+/// Requests in flight, on average over these seconds: Little's law, rate × mean latency. It excludes waits ([`iotrail_path::waits`]) and multishot
+/// requests, which have no single latency. `None`: no latency is known.
+fn on_average<'o>(opcodes: impl Iterator<Item = &'o OpcodeRecord>, seconds: f64) -> Option<f64> {
     let one = |o: &OpcodeRecord| {
         // If all requests are waits, the mean is that of the waits.
         let waits = o.waits.as_ref().filter(|w| w.requests < o.latency_ns.count).map_or(0, |w| w.estimated);
         Some(o.completions.saturating_sub(waits) as f64 / seconds * o.latency_ns.mean? / 1e9)
     };
-    let plain = || r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
-    if plain().map(|o| o.latency_ns.count).sum::<u64>() < ENOUGH_FOLLOWED {
-        return None;
-    }
-    let known: Vec<f64> = plain().filter_map(one).collect();
-    (!known.is_empty()).then(|| known.iter().sum())
+    opcodes.filter(|o| o.more == 0).filter_map(one).reduce(|sum, n| sum + n)
+}
+
+/// The same for requests of some opcodes, while the ring was in use. `None`: too few latencies are known.
+fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
+    let these = || r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
+    let known: u64 = these().map(|o| o.latency_ns.count).sum();
+    on_average(these(), ring_seconds(t, r)?).filter(|_| known >= ENOUGH_FOLLOWED)
 }

@@ -1,9 +1,10 @@
 //! Loops that poll for completions: causes of interruption, and polling of a device that has no queue for it.
 
 use super::calls::{cpu, cpu_outside_calls, cpu_share};
-use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, on_average, ring_seconds};
 use crate::delivered::{WORTH_SAYING, has, share, share_of};
-use iotrail_base::words::{count, percent, three_digits};
+use iotrail_base::words::{count, percent, span, three_digits};
+use iotrail_schema::account::{Mode, ThreadAccount, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::DeliveryPathCount;
@@ -220,6 +221,58 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let evidence = [("stray_syscalls_per_io", stray), ("from_user_mode_share", looks)];
     Some(CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence))
+}
+
+/// Completions per second of a program that has little to do.
+const FEW_PER_S: f64 = 1_000.0;
+/// The smallest share of a thread's time in user mode that counts as busy.
+const BUSY: f64 = 0.3;
+/// Requests in flight on average: for most of the time none.
+const NOTHING: f64 = 0.1;
+
+pub const IDLE_POLLER: Rule = Rule {
+    code: "idle_poller",
+    about: "half of a ring's completions, 20 or more and fewer than 1,000 per second, found the thread in user mode, on average 0.1 requests or fewer were \
+            in flight, and the thread ran in user mode for 30 % of the time, without its waits for a CPU (a note)",
+    rests_on: RestsOn::Completions,
+    matter: Matter::Time,
+    advice: "wait in io_uring_enter(2) (min_complete 1) while nothing is in flight, and let an eventfd that a request of the ring reads, or \
+             IORING_OP_MSG_RING, end the wait for other work; a thread that computes is normal",
+    checks: &[Check::Ring(idle_poller)],
+    ..RULE
+};
+
+/// A thread that runs in user mode though few requests complete: it polls the CQ ring, or computes.
+fn idle_poller(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let user = |thread: &ThreadAccount| -> u64 {
+        thread.rows.iter().filter(|row| row.mode == Some(Mode::User)).map(|row| row.ns).sum()
+    };
+    let in_flight = on_average(r.opcodes.iter(), ring_seconds(t, r)?)?;
+    let per_s = r.completions as f64 / ring_seconds(t, r)?;
+    if r.completions < ENOUGH_EVENTS
+        || per_s >= FEW_PER_S
+        || in_flight > NOTHING
+        || from_user_mode(&r.vehicles) < MOSTLY
+    {
+        return None;
+    }
+    let thread = t.own_threads().filter(|thread| thread.tgid == r.tgid).max_by_key(|thread| user(thread))?;
+    let had = thread.wall_ns - thread.ns_in(ThreadState::Runnable).min(thread.wall_ns);
+    let share = user(thread) as f64 / had.max(1) as f64;
+    if share < BUSY {
+        return None;
+    }
+    let text = format!(
+        "thread {} ({}) ran in user mode for {} of its time, {} per completion, and no request was in flight for {} of the time: it polls the CQ ring, \
+         or computes",
+        thread.tid,
+        thread.comm,
+        percent(share),
+        span(user(thread) as f64 / r.completions as f64),
+        percent(1.0 - in_flight)
+    );
+    let evidence = [("user_share", share), ("in_flight", in_flight)];
+    Some(IDLE_POLLER.finding_from(r.completions, Severity::Note, text, &evidence))
 }
 
 #[cfg(test)]

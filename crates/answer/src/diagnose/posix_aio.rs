@@ -1,6 +1,6 @@
 //! Requests of POSIX AIO that glibc executes one after another.
 
-use super::{Check, ENOUGH, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH, RULE, RestsOn, Rule, on_average};
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::finding::{Finding, Severity};
@@ -22,10 +22,8 @@ pub const POSIX_AIO_SERIAL: Rule = Rule {
 fn serial(t: &TraceRecord) -> Option<Finding> {
     let contexts: Vec<_> = t.contexts.iter().filter(|c| c.interface == "posix_aio").collect();
     let done: u64 = contexts.iter().map(|c| c.completions).sum();
-    let all = || contexts.iter().flat_map(|c| &c.opcodes);
-    let latency: f64 = all().filter_map(|o| Some(o.latency_ns.mean? * o.latency_ns.count as f64)).sum();
     let active = contexts.iter().filter_map(|c| c.active_ns).max()?;
-    let in_flight = latency / active.max(1) as f64;
+    let in_flight = on_average(contexts.iter().flat_map(|c| &c.opcodes), active.max(1) as f64 / 1e9)?;
     // Of further files the descriptors are not known.
     let files = Some(&t.total.files).filter(|_| t.total.other_files.is_none())?;
     let descriptors: u64 = files.iter().map(|file| file.descriptors.len() as u64 + file.more_descriptors).sum();

@@ -1,15 +1,13 @@
 //! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
 
 use crate::callsites;
-use crate::diagnose::{findings_of, from_user_mode, synchronous, unexpected_errors};
+use crate::diagnose::{findings_of, synchronous, unexpected_errors};
 use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{
-    Account, Mode, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
-};
+use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -39,9 +37,6 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
         (verdict.answer, verdict.advice) = (answer, synchronous::advice(t));
         let blocked = callsites::of_figure(&Scope::All, "blocked").zip(t.stacks.as_ref());
         verdict.from = blocked.map(|(concern, stacks)| callsites::top(stacks, &concern)).unwrap_or_default();
-    }
-    if let Some(text) = slow_connects(t).filter(|_| !t.findings.iter().any(Finding::warns)) {
-        (verdict.answer, verdict.advice) = (text, Some(SLOW_CONNECTS.into()));
     }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
@@ -97,9 +92,6 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
-    if let Some(found) = polls(t).filter(|_| !failed) {
-        return found;
-    }
     match (unexplained, &t.calls) {
         _ if failed => "no finding explains the exit status".into(),
         (None, _) | (_, None) => "no finding; the time of its threads was not measured".into(),
@@ -115,52 +107,6 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             _ => of_stages(t, sampled),
         },
     }
-}
-
-/// A SYN without an answer is sent again after 1 s, 3 s and 7 s.
-const SYN_AGAIN_NS: u64 = 900_000_000;
-
-const SLOW_CONNECTS: &str = "check whether the peer accepts in time: its accept queue takes the backlog of listen(2), at most net.core.somaxconn, and the \
-                             kernel drops SYNs that find it full (`nstat -az TcpExtListenOverflows TcpExtListenDrops` on the peer); otherwise packets \
-                             are lost or filtered";
-
-/// Connects that took as long as a SYN that is sent again.
-fn slow_connects(t: &TraceRecord) -> Option<String> {
-    let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.syscall.as_deref() == Some("connect"));
-    let of_calls = rows.filter(|row| row.reason == Some(Reason::Connect)).filter_map(|row| row.longest_ns);
-    let of_requests = t.total.opcodes.iter().filter(|o| o.opcode == "connect").filter_map(|o| o.latency_ns.max);
-    let longest = of_calls.chain(of_requests).max().filter(|ns| *ns >= SYN_AGAIN_NS)?;
-    Some(format!(
-        "connect took up to {}: no answer came to a SYN, which the kernel sends again after 1 s, 3 s and 7 s. The peer's accept queue (the backlog) was \
-         full, or packets are lost",
-        span(longest as f64)
-    ))
-}
-
-/// Completions per second of a program that has little to do.
-const FEW_PER_S: f64 = 1_000.0;
-/// The smallest share of a thread's time in user mode that counts as busy.
-const BUSY: f64 = 0.3;
-
-/// A thread that runs in user mode for most of its time, though few requests complete: it polls the CQ ring, or computes.
-fn polls(t: &TraceRecord) -> Option<String> {
-    let in_user_mode = t.rings.iter().any(|r| from_user_mode(&r.vehicles) >= 0.5);
-    let user = |thread: &&ThreadAccount| -> u64 {
-        thread.rows.iter().filter(|row| row.mode == Some(Mode::User)).map(|row| row.ns).sum()
-    };
-    let thread = t.own_threads().max_by_key(|thread| user(thread)).filter(|_| in_user_mode)?;
-    let share = user(&thread) as f64 / thread.wall_ns.max(1) as f64;
-    let each = user(&thread) as f64 / t.total.ios.max(1) as f64;
-    (share >= BUSY && t.total.iops < FEW_PER_S).then(|| {
-        format!(
-            "no finding, but thread {} ({}) ran in user mode for {} of its time, {} per completion: it polls the CQ ring, or computes. A thread with \
-             nothing else to do can wait in io_uring_enter(2) (min_complete 1)",
-            thread.tid,
-            thread.comm,
-            percent(share),
-            span(each)
-        )
-    })
 }
 
 /// The same, by the requests' account.
@@ -322,19 +268,7 @@ pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&Stage
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::delivery_path::DeliveryPath;
-    use iotrail_testing::trace::{carried, clean};
-
-    fn with_row(row: &serde_json::Value) -> TraceRecord {
-        let thread = serde_json::json!({
-            "tid": 7, "tgid": 1234, "comm": "db", "role": "thread", "wall_ns": 1_000_000_000, "rows": [row]
-        });
-        let account = serde_json::json!({ "threads": [thread], "more_threads": 0, "requests": null });
-        let mut t = TraceRecord { account: serde_json::from_value(account).ok(), calls: Some(vec![]), ..clean() };
-        assert!(t.account.is_some());
-        t.total.elapsed_ns = 1_000_000_000;
-        t
-    }
+    use iotrail_testing::trace::clean;
 
     #[test]
     fn a_signal_that_ends_the_command_is_named_with_its_cause() {
@@ -345,29 +279,5 @@ mod tests {
         assert!(verdict.advice.unwrap().contains("MSG_NOSIGNAL"));
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(3) };
         assert!(of_trace(&t).answer.starts_with("the command exited with status 3"));
-    }
-
-    #[test]
-    fn a_connect_that_takes_as_long_as_a_second_syn_is_named() {
-        let row = |ns: u64| {
-            serde_json::json!({
-                "state": "blocked", "syscall": "connect", "reason": "connect", "ns": 4_000_000_000u64, "longest_ns": ns, "exact": true
-            })
-        };
-        let verdict = of_trace(&with_row(&row(1_020_000_000)));
-        assert!(verdict.answer.starts_with("connect took up to 1.02 s"), "{}", verdict.answer);
-        assert!(verdict.advice.unwrap().contains("net.core.somaxconn"));
-        assert!(!of_trace(&with_row(&row(300_000_000))).answer.contains("SYN"));
-    }
-
-    #[test]
-    fn a_thread_that_polls_in_user_mode_is_named_if_it_does_little_else() {
-        let row = serde_json::json!({ "state": "running", "mode": "user", "ns": 900_000_000, "exact": false });
-        let mut t = with_row(&row);
-        (t.total.iops, t.total.ios) = (20.0, 20);
-        t.rings[0].vehicles = vec![carried(DeliveryPath::ReschedIpi, 20, None, None)];
-        assert!(no_problem(&t, false).contains("thread 7 (db) ran in user mode for 90 % of its time"));
-        t.total.iops = 50_000.0;
-        assert!(!no_problem(&t, false).contains("user mode"));
     }
 }

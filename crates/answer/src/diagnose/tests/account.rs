@@ -61,6 +61,46 @@ pub(super) fn synchronous_calls() -> TraceRecord {
     t
 }
 
+pub(super) fn slow_connects() -> TraceRecord {
+    let connect = ThreadRow { longest_ns: Some(1_020_000_000), ..blocked("connect", Reason::Connect, 3_000_000_000) };
+    with_rows(vec![connect, row(ThreadState::Running, None, None, 1_000_000_000)])
+}
+
+pub(super) fn idle_poller() -> TraceRecord {
+    let mut t = with_rows(vec![
+        row(ThreadState::Running, None, None, 900_000_000),
+        row(ThreadState::Runnable, None, None, 2_000_000_000),
+    ]);
+    t.account.as_mut().unwrap().threads[0].rows[0].mode = Some(Mode::User);
+    let r = &mut t.rings[0];
+    (r.requests, r.completions, r.opcodes) = (49, 49, vec![opcode("read", 49, 100_000)]);
+    r.vehicles = vec![carried(DeliveryPath::ReschedIpi, 49, None, None)];
+    t
+}
+
+#[test]
+fn only_a_connect_as_long_as_a_second_syn_is_slow() {
+    let f = only(&slow_connects(), "slow_connects");
+    assert!(f.text.starts_with("connect took up to 1.02 s") && f.remedy.contains("net.core.somaxconn"), "{f:?}");
+    assert_eq!(f.bound, Some(Bound { of: BoundOf::ThreadTime, share: 0.75 }));
+    let mut t = slow_connects();
+    t.account.as_mut().unwrap().threads[0].rows[0].longest_ns = Some(300_000_000);
+    assert_eq!(codes(&t), Vec::<String>::new());
+}
+
+#[test]
+fn a_thread_that_polls_is_idle_only_while_nothing_is_in_flight() {
+    let f = only(&idle_poller(), "idle_poller");
+    assert!(f.text.starts_with("thread 1234 (db) ran in user mode for 100 % of its time"), "{}", f.text);
+    assert!(f.text.contains("no request was in flight for 99.") && !f.warns(), "{}", f.text);
+    let (mut waits, mut busy) = (idle_poller(), idle_poller());
+    waits.rings[0].opcodes = vec![opcode("read", 49, 20_000_000)];
+    busy.rings[0].completions = 80_000;
+    for t in [waits, busy] {
+        assert!(findings(&t).iter().all(|f| f.code != "idle_poller"));
+    }
+}
+
 pub(super) fn lock_contended() -> TraceRecord {
     let lock = ThreadRow { count: Some(1_500), ..blocked("futex", Reason::Lock, 620_000_000) };
     with_rows(vec![lock, blocked("io_uring_enter", Reason::UringCompletions, 380_000_000)])
