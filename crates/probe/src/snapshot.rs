@@ -24,11 +24,12 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 256);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 264);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
 const _: () = assert!(size_of::<types::snapshot_socket>() == 24);
+const _: () = assert!(size_of::<types::snapshot_unread>() == 24);
 const _: () = assert!(size_of::<types::snapshot_process>() == 32);
 const _: () = assert!(size_of::<types::survey_thread>() == 40);
 
@@ -60,6 +61,7 @@ pub struct Snapshot {
     /// Each socket once.
     pub rings: Vec<Ring>,
     pub sockets: Vec<HeldSocket>,
+    pub unread: Vec<UnreadSocket>,
     pub processes: Vec<Process>,
 }
 
@@ -93,6 +95,8 @@ pub struct Thread {
     pub runnable_ns: u64,
     /// It sleeps for I/O, and its CPU counts as iowait.
     pub in_iowait: bool,
+    /// If it sleeps in epoll_wait(2): the kernel's address of the epoll.
+    pub waits_on: u64,
 }
 
 /// One thread of the machine.
@@ -173,6 +177,16 @@ pub struct HeldSocket {
     pub fd: u32,
     pub unsent: u32,
     pub unacknowledged: u32,
+}
+
+/// A socket in an epoll with EPOLLET from which a read took a part of what had arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnreadSocket {
+    pub tgid: u32,
+    pub fd: u32,
+    pub bytes: u32,
+    /// The kernel's address of the epoll.
+    pub epoll: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -337,6 +351,7 @@ fn parse(mut bytes: &[u8]) -> Snapshot {
             types::snapshot_kind::SNAPSHOT_REQUEST => size_of::<types::snapshot_request>(),
             types::snapshot_kind::SNAPSHOT_DEPTH => size_of::<types::snapshot_depth>(),
             types::snapshot_kind::SNAPSHOT_SOCKET => size_of::<types::snapshot_socket>(),
+            types::snapshot_kind::SNAPSHOT_UNREAD => size_of::<types::snapshot_unread>(),
             _ => size_of::<types::snapshot_process>(),
         };
         let Some((record, rest)) = bytes.split_at_checked(length) else { break };
@@ -359,6 +374,10 @@ fn parse(mut bytes: &[u8]) -> Snapshot {
                 let k: types::snapshot_socket = read(record);
                 let held = HeldSocket { tgid: k.tgid, fd: k.fd, unsent: k.unsent, unacknowledged: k.unacknowledged };
                 s.sockets.push(held);
+            }
+            types::snapshot_kind::SNAPSHOT_UNREAD => {
+                let u: types::snapshot_unread = read(record);
+                s.unread.push(UnreadSocket { tgid: u.tgid, fd: u.fd, bytes: u.bytes, epoll: u.epoll });
             }
             _ => {
                 let p: types::snapshot_process = read(record);
@@ -399,6 +418,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         ran_ns: t.ran_ns,
         runnable_ns: t.runnable_ns,
         in_iowait: t.iowait != 0,
+        waits_on: t.waits_on,
     }
 }
 

@@ -19,6 +19,9 @@ pub struct StateRecord {
     pub rings: Vec<RingState>,
     /// Data delayed by Nagle's algorithm; null: not read.
     pub nagle: Option<NagleState>,
+    /// The socket whose data stayed unread longest; left out: none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<UnreadSocket>,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
@@ -98,6 +101,25 @@ pub struct NagleState {
     pub unsent_bytes: u64,
 }
 
+/// A socket in an epoll with EPOLLET from which a read took a part of what had arrived, while a thread sleeps in epoll_wait(2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadSocket {
+    /// Its process.
+    pub tgid: u32,
+    /// Its descriptor.
+    pub fd: u32,
+    /// Unread bytes.
+    pub bytes: u64,
+    /// Time for which their number did not change.
+    pub for_ns: u64,
+    /// They were unread in the last sample.
+    pub at_end: bool,
+    /// The thread that sleeps.
+    pub tid: u32,
+    /// Its name.
+    pub comm: String,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupState {
     /// Samples with bios throttled by `io.max`.
@@ -119,6 +141,9 @@ pub struct Moment {
     pub more_threads: u64,
     /// Rings of the processes.
     pub rings: Vec<RingNow>,
+    /// Sockets with unread data that no event reports; left out: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<UnreadSocket>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -24,6 +24,7 @@ pub fn calm() -> StateRecord {
         cost_ns: 5_000_000,
         rings: vec![ring],
         nagle: Some(nagle),
+        unread: None,
         cgroup: Some(CgroupState { throttled: 0, most_bios: 0, quota_ns: 0 }),
         start: None,
         end: None,
@@ -66,5 +67,6 @@ pub fn hanging() -> Moment {
             timeouts: Some(0),
             soonest_timeout_ns: None,
         }],
+        unread: vec![],
     }
 }

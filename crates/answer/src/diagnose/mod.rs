@@ -60,6 +60,7 @@ pub const RULES: &[Rule] = &[
     state::UNREAPED_ASLEEP,
     state::HELD_BY_REQUESTS,
     state::NAGLE,
+    state::UNREAD_SOCKET,
     state::CGROUP_IO_MAX,
     state::DISTANT_TIMEOUT,
     state::NO_PROGRESS,

@@ -6,7 +6,7 @@ use iotrail_base::words::{count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
-use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow};
+use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, UnreadSocket};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// In smaller shares of the samples, a state is transient.
@@ -73,6 +73,16 @@ pub(super) const NAGLE: Rule = Rule {
     about: "in 5 % of the samples, and 20, a TCP socket without TCP_NODELAY held back a short segment behind unacknowledged packets",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
+    ..RULE
+};
+
+pub(super) const UNREAD_SOCKET: Rule = Rule {
+    code: "unread_socket",
+    about: "data stayed unread in a socket of an epoll with EPOLLET for 1 s or longer, and a quarter of the samples' time or until their end, after a read had \
+            taken a part of it and while all threads slept, one of them in epoll_wait(2)",
+    advice: "with EPOLLET read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: data that is left is reported only \
+             when more arrives; or register it without EPOLLET",
+    checks: &[Check::Trace(unread_socket)],
     ..RULE
 };
 
@@ -289,6 +299,37 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::ThreadTime, asleep))
 }
 
+/// A program that handles one message for longer than this is slow for another reason.
+const UNREAD_NS: u64 = 1_000_000_000;
+
+fn unread_socket(t: &TraceRecord) -> Option<Finding> {
+    let state = t.state.as_ref()?;
+    let sampled_ns = state.every_ns.unwrap_or(0) * state.samples;
+    let at_start = state.start.iter().flat_map(|moment| &moment.unread);
+    let lasts = |of: &&UnreadSocket| of.at_end || of.for_ns as f64 >= UNREAPED * sampled_ns as f64;
+    let of = state.unread.iter().chain(at_start).filter(lasts).max_by_key(|of| of.for_ns)?;
+    if of.for_ns < UNREAD_NS {
+        return None;
+    }
+    let text =
+        format!("{}. A read took a part of what had arrived, and EPOLLET does not report the rest", unread_now(of));
+    let evidence = [("for_ns", of.for_ns as f64), ("bytes", of.bytes as f64), ("fd", f64::from(of.fd))];
+    let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
+    Some(bound(UNREAD_SOCKET.finding(Severity::Warning, text, &evidence), BoundOf::ThreadTime, share.min(1.0)))
+}
+
+fn unread_now(of: &UnreadSocket) -> String {
+    format!(
+        "{} unread in descriptor {} of process {} for {}, while thread {} ({}) sleeps in epoll_wait(2)",
+        plural(of.bytes as usize, "byte"),
+        of.fd,
+        of.tgid,
+        span(of.for_ns as f64),
+        of.tid,
+        of.comm
+    )
+}
+
 /// No thread sleeps for it: the kernel queues the bios.
 fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
@@ -423,6 +464,7 @@ pub fn now(moment: &Moment) -> Vec<String> {
         ring_now(r).into_iter().map(move |line| format!("{name}{line}")).collect::<Vec<_>>()
     };
     let mut lines: Vec<String> = moment.rings.iter().flat_map(of_ring).collect();
+    lines.extend(moment.unread.iter().map(unread_now));
     lines.extend(threads_now(&moment.threads, moment.more_threads));
     lines.truncate(LINES);
     lines

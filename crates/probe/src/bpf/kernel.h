@@ -37,6 +37,8 @@ enum { BPF_F_NO_PREALLOC = 1 }; /* allowed in these programs since 6.1 (96da3f7d
 enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 
 /* include/uapi/asm-generic/errno-base.h, errno.h */
+#define EPOLLIN 1u
+#define EPOLLET (1u << 31)
 #define EINTR 4
 #define EBADF 9
 #define EACCES 13

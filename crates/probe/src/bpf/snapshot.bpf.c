@@ -17,7 +17,7 @@
 
 #define SAME_SLEEP 0xffff /* of frames: the stack is as in the reading before */
 
-enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_PROCESS };
+enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_UNREAD, SNAPSHOT_PROCESS };
 
 /* Data to read in addition to heads and tails. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
@@ -38,6 +38,7 @@ struct snapshot_thread {
 	__u64 runnable_ns; /* 0: not counted */
 	__u64 last_ring; /* that it entered */
 	__u64 iowait;
+	__u64 waits_on; /* private data of the file that its call's first argument names: an epoll's, if it sleeps in epoll_wait */
 	char comm[16];
 	__u64 stack[FRAMES];
 };
@@ -102,6 +103,15 @@ struct snapshot_socket {
 	__u32 pad;
 };
 
+/* A socket in an epoll with EPOLLET from which a read took a part of what had arrived: EPOLLET does not report the rest. */
+struct snapshot_unread {
+	__u32 kind;
+	__u32 tgid;
+	__u32 fd;
+	__u32 bytes;
+	__u64 epoll; /* private data of its file */
+};
+
 struct snapshot_process {
 	__u32 kind;
 	__u32 tgid;
@@ -128,6 +138,7 @@ struct snapshot_ring unused_ring;
 struct snapshot_request unused_request;
 struct snapshot_depth unused_depth;
 struct snapshot_socket unused_socket;
+struct snapshot_unread unused_unread;
 struct snapshot_process unused_process;
 struct survey_thread unused_survey;
 enum snapshot_kind unused_kind;
@@ -179,6 +190,7 @@ struct file_ref {
 struct file___held {
 	void *f_op;
 	void *private_data;
+	struct hlist_head *f_ep;
 	atomic_long_t f_count; /* before 6.13: the references */
 	struct file_ref f_ref; /* since: one less */
 };
@@ -279,9 +291,34 @@ struct sock_common {
 	__u16 skc_family;
 };
 
+struct sk_buff {
+	struct sk_buff *next;
+	unsigned int len;
+	char cb[48]; /* of TCP: the sequence number of its first byte comes first */
+};
+
+struct unix_skb_parms {
+	u32 consumed;
+};
+
+struct sk_buff_head {
+	struct sk_buff *next;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	struct sk_buff_head sk_receive_queue;
+};
+
+struct epoll_event {
+	__u32 events;
+};
+
+struct epitem {
+	struct hlist_node fllink;
+	struct eventpoll *ep;
+	struct epoll_event event;
 };
 
 struct socket {
@@ -289,6 +326,8 @@ struct socket {
 };
 
 struct tcp_sock {
+	u32 copied_seq;
+	u32 rcv_nxt;
 	u32 snd_nxt;
 	u32 write_seq;
 	u32 packets_out;
@@ -327,6 +366,7 @@ struct throtl_grp {
 
 #pragma clang attribute pop
 
+#define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
@@ -345,6 +385,7 @@ struct walk {
 	__u32 found;
 	__u32 written;
 	__u32 sockets;
+	__u32 unread;
 	__u32 tgid;
 };
 
@@ -523,6 +564,55 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 	return 0;
 }
 
+static long one_buffer(__u32 i, struct walk *w)
+{
+	struct sk_buff *skb = (void *)w->at;
+
+	if (!w->at || w->at == w->end)
+		return 1;
+	w->found += BPF_CORE_READ(skb, len);
+	w->at = (__u64)BPF_CORE_READ(skb, next);
+	return 0;
+}
+
+static __noinline int write_unread(struct walk *w, struct file___held *file, struct sock *sk, __u32 fd)
+{
+	if (!w)
+		return 0;
+	struct hlist_node *node = BPF_CORE_READ(file, f_ep, first);
+	struct epitem *item = (void *)node - bpf_core_field_offset(struct epitem, fllink);
+	struct walk own = { .at = (__u64)BPF_CORE_READ(sk, sk_receive_queue.next), .end = (__u64)&sk->sk_receive_queue };
+
+	if (!node || !own.at || own.at == own.end)
+		return 0;
+	__u32 events = BPF_CORE_READ(item, event.events);
+	if (!(events & EPOLLET) || !(events & EPOLLIN))
+		return 0;
+	struct sk_buff *first = (void *)own.at;
+	struct tcp_sock *tcp = (void *)sk;
+	struct snapshot_unread out = {
+		.kind = SNAPSHOT_UNREAD,
+		.tgid = w->tgid,
+		.fd = fd,
+		.epoll = (__u64)BPF_CORE_READ(item, ep),
+	};
+	__u32 taken = 0; /* of the first buffer */
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX) {
+		bpf_loop(SOCKETS, one_buffer, &own, 0);
+		if (bpf_core_field_exists(struct unix_skb_parms, consumed))
+			taken = BPF_CORE_READ((struct unix_skb_parms *)&first->cb, consumed);
+		out.bytes = own.found - taken;
+	} else if (BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP) {
+		__u32 sequence = 0, copied = BPF_CORE_READ(tcp, copied_seq);
+		bpf_probe_read_kernel(&sequence, sizeof(sequence), &first->cb);
+		taken = copied - sequence;
+		out.bytes = BPF_CORE_READ(tcp, rcv_nxt) - copied;
+	}
+	if ((__s32)taken > 0 && (__s32)out.bytes > 0 && w->unread++ < SOCKETS)
+		bpf_seq_write(w->seq, &out, sizeof(out));
+	return 0;
+}
+
 static __noinline int write_socket(struct walk *w, struct file___held *file, __u32 fd)
 {
 	if (!w)
@@ -532,6 +622,7 @@ static __noinline int write_socket(struct walk *w, struct file___held *file, __u
 	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	struct tcp_sock *tcp = (void *)sk;
 
+	write_unread(w, file, sk, fd);
 	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	w->sockets++;
@@ -712,6 +803,13 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 	if (bpf_core_field_exists(task->sched_info.run_delay))
 		out.runnable_ns = task->sched_info.run_delay;
 	out.iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
+	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
+	if (out.state && !out.kernels && out.arguments[0] < BPF_CORE_READ(table, max_fds)) {
+		struct file___held *file = NULL;
+		__u64 files = (__u64)BPF_CORE_READ(table, fd);
+		bpf_probe_read_kernel(&file, sizeof(file), (void *)(files + out.arguments[0] * sizeof(file)));
+		out.waits_on = (__u64)BPF_CORE_READ(file, private_data);
+	}
 	if (reading == READ_SLEEPS && out.state && same_sleep(task, out.switches)) {
 		out.frames = SAME_SLEEP;
 	} else if (reading != READ_BRIEF && out.state) {

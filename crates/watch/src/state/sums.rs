@@ -7,6 +7,7 @@ use iotrail_probe::snapshot::{self, Depth, Request, Ring, Snapshot, Thread};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{
     ArmedRequests, CgroupState, Moment, NagleState, RingNow, RingState, StateRecord, StateSource, ThreadNow,
+    UnreadSocket,
 };
 
 use crate::rings::SQPOLL;
@@ -41,6 +42,8 @@ pub struct Sums {
     /// By process and descriptor: samples, and the maximum of bytes.
     sockets: BTreeMap<(u32, u32), (u64, u32)>,
     cgroup: Option<CgroupState>,
+    /// By process and descriptor.
+    unread: BTreeMap<(u32, u32), UnreadSum>,
     /// By process: throttled time of its cgroup at the first sample, and at the last.
     quota_ns: BTreeMap<u32, (u64, u64)>,
     /// Of the last deep sample: requests on files that only requests keep open, by address and user data.
@@ -58,6 +61,19 @@ struct RingSum {
     progress: (u32, u32, u64),
     /// Time since which task work is pending, and completions posted then.
     unrun_since: Option<(u64, u32)>,
+}
+
+/// A socket with unread data.
+#[derive(Debug, Default)]
+struct UnreadSum {
+    bytes: u32,
+    /// Time since which it had as many.
+    since_ns: u64,
+    /// Number of its last sample.
+    sample: u64,
+    /// The longest such time while a thread slept, and the sleep of that thread so far.
+    longest: Option<UnreadSocket>,
+    asleep_ns: u64,
 }
 
 /// A ring's threads in one sample.
@@ -140,6 +156,7 @@ impl Sums {
         self.cost_ns += sample.spent.as_nanos() as u64;
         sample.rings.iter().for_each(|ring| self.ring(ring, sample));
         self.sockets(sample);
+        self.unread(sample);
         self.cgroup(sample);
         if sample.rings.iter().any(|ring| ring.depth.is_some()) || sample.threads.iter().any(|t| !t.stack.is_empty()) {
             let requests = || sample.rings.iter().filter_map(|r| r.depth.as_ref()).flat_map(|d| &d.requests);
@@ -222,6 +239,46 @@ impl Sums {
         }
     }
 
+    fn unread(&mut self, sample: &Snapshot) {
+        for socket in &sample.unread {
+            let key = (socket.tgid, socket.fd);
+            if self.unread.len() >= SOCKETS && !self.unread.contains_key(&key) {
+                continue;
+            }
+            let sum = self.unread.entry(key).or_default();
+            if sum.bytes != socket.bytes || sum.sample + 1 != self.samples {
+                (sum.bytes, sum.since_ns) = (socket.bytes, sample.at_ns);
+            }
+            sum.sample = self.samples;
+            // Another thread of the process may be about to read it.
+            let of_process = || sample.threads.iter().filter(|t| t.tgid == socket.tgid && !t.is_kernels);
+            let in_epoll = |t: &&Thread| {
+                t.waits_on == socket.epoll && t.call.is_some_and(|call| syscall_name(call).starts_with("epoll_"))
+            };
+            let all_wait = of_process().all(|t| t.asleep && !t.is_uninterruptible);
+            let for_ns = sample.at_ns - sum.since_ns;
+            if let Some(thread) = of_process().find(in_epoll).filter(|_| all_wait)
+                && sum.longest.as_ref().is_none_or(|longest| for_ns >= longest.for_ns)
+            {
+                let (tid, comm, asleep_ns) = (thread.tid, thread.comm.clone(), thread.asleep_ns.unwrap_or(0));
+                let bytes = socket.bytes.into();
+                let of = UnreadSocket { tgid: key.0, fd: key.1, bytes, for_ns, at_end: false, tid, comm };
+                (sum.longest, sum.asleep_ns) = (Some(of), asleep_ns);
+            }
+        }
+    }
+
+    /// Sockets with unread data, the longest first.
+    fn unread_sockets(&self) -> impl Iterator<Item = (UnreadSocket, u64)> {
+        let of = |sum: &UnreadSum| {
+            let of = UnreadSocket { at_end: sum.sample == self.samples, ..sum.longest.clone()? };
+            Some((of, sum.asleep_ns))
+        };
+        let mut all: Vec<(UnreadSocket, u64)> = self.unread.values().filter_map(of).collect();
+        all.sort_by_key(|(of, _)| std::cmp::Reverse(of.for_ns));
+        all.into_iter()
+    }
+
     fn cgroup(&mut self, sample: &Snapshot) {
         for process in &sample.processes {
             let first = self.quota_ns.get(&process.tgid).map_or(process.quota_ns, |(first, _)| *first);
@@ -251,6 +308,7 @@ impl Sums {
             cost_ns: self.cost_ns,
             rings: self.rings.values().map(|sum| sum.state.clone()).collect(),
             nagle,
+            unread: self.unread_sockets().next().map(|(of, _)| of),
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
             start,
             end: if with_end { self.moment() } else { None },
@@ -271,6 +329,13 @@ impl Sums {
             more_threads: threads.len().saturating_sub(THREADS) as u64,
             threads: threads.into_iter().take(THREADS).map(thread_now).collect(),
             rings: last.rings.iter().map(|ring| self.ring_now(ring, last)).collect(),
+            // An event would have woken the thread.
+            unread: self
+                .unread_sockets()
+                .filter(|(of, _)| of.at_end)
+                .map(|(of, asleep_ns)| UnreadSocket { for_ns: of.for_ns.max(asleep_ns), ..of })
+                .take(THREADS)
+                .collect(),
         })
     }
 

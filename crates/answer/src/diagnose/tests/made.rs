@@ -390,6 +390,14 @@ pub(super) fn nagle() -> TraceRecord {
     })
 }
 
+pub(super) fn unread_socket() -> TraceRecord {
+    with_state(|state| {
+        let (tid, comm) = (7, "server".to_owned());
+        let of = UnreadSocket { tgid: 7, fd: 5, bytes: 488, for_ns: 2_100_000_000, at_end: true, tid, comm };
+        state.unread = Some(of);
+    })
+}
+
 pub(super) fn cgroup_io_max() -> TraceRecord {
     with_state(|state| (state.cgroup.as_mut().unwrap().throttled, state.cgroup.as_mut().unwrap().most_bios) = (60, 12))
 }

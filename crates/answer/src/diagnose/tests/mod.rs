@@ -7,7 +7,7 @@ use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Delay, DeliveryPathCount, Interrupt, Ipi, Latency, Order, OrderBy};
 use iotrail_schema::runnable::{HadCpu, Runnable};
-use iotrail_schema::state::{RingState, StateRecord};
+use iotrail_schema::state::{RingState, StateRecord, UnreadSocket};
 use iotrail_schema::trace_record::{
     CpuPair, DeliveryPathShare, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord,
     OpenRecord, OverlapRecord, Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord,
@@ -94,6 +94,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("unreaped_asleep", unreaped_asleep),
     ("held_by_requests", held_by_requests),
     ("nagle", nagle),
+    ("unread_socket", unread_socket),
     ("cgroup_io_max", cgroup_io_max),
     ("distant_timeout", distant_timeout),
     ("no_progress", no_progress),
@@ -211,6 +212,23 @@ fn each_finding_has_values_and_a_remedy() {
             }
         }
     }
+}
+
+#[test]
+fn data_is_left_unread_only_if_it_stays_so() {
+    let f = only(&unread_socket(), "unread_socket");
+    assert!(f.text.starts_with("488 bytes unread in descriptor 5 of process 7 for 2.10 s, while thread 7"), "{}", f.text);
+    let with = |change: fn(&mut UnreadSocket)| {
+        let mut t = unread_socket();
+        change(t.state.as_mut().unwrap().unread.as_mut().unwrap());
+        codes(&t)
+    };
+    assert_eq!(with(|of| of.for_ns = 900_000_000), Vec::<String>::new());
+    assert_eq!(with(|of| (of.at_end, of.for_ns) = (false, 1_200_000_000)), ["unread_socket"], "of 2 s of samples");
+    let mut long = unread_socket();
+    long.state.as_mut().unwrap().samples = 1_000;
+    long.state.as_mut().unwrap().unread.as_mut().unwrap().at_end = false;
+    assert_eq!(codes(&long), Vec::<String>::new(), "it was read later");
 }
 
 #[test]
