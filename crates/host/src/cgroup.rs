@@ -22,7 +22,7 @@ pub(crate) fn of_this_process() -> Groups {
 
 pub(super) fn of_this_process_in(root: &Path) -> Groups {
     let groups = files::text(root, "proc/self/cgroup");
-    groups.and_then(|groups| those_of(&groups, root)).unwrap_or_default()
+    groups.and_then(|groups| those_of(&groups, root, "cpu")).unwrap_or_default()
 }
 
 /// The cgroups of a process, by its PID in /proc: for [`of`].
@@ -32,20 +32,53 @@ pub fn membership(number: u32) -> Option<String> {
 
 /// As far as they are visible from here.
 pub fn of(membership: &str) -> Groups {
-    those_of(membership, Path::new(ROOT)).unwrap_or_default()
+    those_of(membership, Path::new(ROOT), "cpu").unwrap_or_default()
 }
 
-fn those_of(groups: &str, root: &Path) -> Option<Groups> {
+/// The same for the groups that limit its memory.
+pub fn of_memory(membership: &str) -> Groups {
+    those_of(membership, Path::new(ROOT), "memory").unwrap_or_default()
+}
+
+/// A group's memory limit, and its effects since the group exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub limit_bytes: u64,
+    /// Times that the group reached it.
+    pub reached: u64,
+    /// Bytes of files that were read again after the group had evicted them.
+    pub refaulted_bytes: u64,
+}
+
+/// `None`: the group has no limit.
+pub fn memory(dir: &Path) -> Option<Memory> {
+    let field = |file: &str, name: &str| {
+        let text = files::text(dir, file)?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
+    };
+    // Version 1 has no word for no limit: it is the largest number of pages.
+    let limit = files::number::<u64>(dir, "memory.max").or_else(|| files::number(dir, "memory.limit_in_bytes"));
+    let reached = field("memory.events", "max").or_else(|| files::number(dir, "memory.failcnt"));
+    let refaulted = field("memory.stat", "total_workingset_refault_file")
+        .or_else(|| field("memory.stat", "workingset_refault_file"));
+    Some(Memory {
+        limit_bytes: limit.filter(|bytes| *bytes < 1 << 60)?,
+        reached: reached?,
+        refaulted_bytes: refaulted? * rustix::param::page_size() as u64,
+    })
+}
+
+fn those_of(groups: &str, root: &Path, controller: &str) -> Option<Groups> {
     let mounts = files::text(root, "proc/self/mountinfo")?;
     let mut best = None;
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let unified = controllers.is_empty();
-        if !unified && !controllers.split(',').any(|c| c == "cpu") {
+        if !unified && !controllers.split(',').any(|c| c == controller) {
             continue;
         }
-        let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified)) else { continue };
+        let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified, controller)) else { continue };
         // A group outside the mounted part (of a container) is invisible.
         let Ok(rest) = Path::new(path).strip_prefix(mount_root) else { continue };
         // So is one that is shown as `/../x`, above the root of this process's namespace.
@@ -64,15 +97,16 @@ fn those_of(groups: &str, root: &Path) -> Option<Groups> {
 }
 
 /// The mount's root within the hierarchy and its mount point, if the line of mountinfo (proc_pid_mountinfo(5)) is the
-/// hierarchy that has CPU bandwidth.
-fn mounted(line: &str, unified: bool) -> Option<(&str, &str)> {
+/// hierarchy that has the controller.
+fn mounted<'l>(line: &'l str, unified: bool, controller: &str) -> Option<(&'l str, &'l str)> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
     let (root, point) = (left.next()?, left.next()?);
     let mut right = right.split(' ');
     let kind = right.next()?;
     let options = right.nth(1).unwrap_or_default();
-    let right = if unified { kind == "cgroup2" } else { kind == "cgroup" && options.split(',').any(|o| o == "cpu") };
+    let right =
+        if unified { kind == "cgroup2" } else { kind == "cgroup" && options.split(',').any(|o| o == controller) };
     right.then_some((root, point))
 }
 

@@ -19,6 +19,7 @@ const TAG: Row = (Stage::Block, Some(Reason::RequestTag));
 const SCHEDULER: Row = (Stage::Block, Some(Reason::Scheduler));
 const BLOCK: Row = (Stage::Block, None);
 const DEVICE: Row = (Stage::Device, None);
+const PAGE: Row = (Stage::Device, Some(Reason::Page));
 const IN_FLIGHT: Row = (Stage::InFlight, None);
 const PEER: Row = (Stage::Poll, Some(Reason::Peer));
 const TIMER: Row = (Stage::Poll, Some(Reason::Timer));
@@ -31,7 +32,7 @@ const POSTED: Row = (Stage::Posted, None);
 const UNKNOWN: Row = (Stage::Unknown, None);
 
 /// All parts, in the order of a request's life.
-const ROWS: [Row; 20] = [
+const ROWS: [Row; 21] = [
     LINK,
     DRAIN,
     INLINE,
@@ -42,6 +43,7 @@ const ROWS: [Row; 20] = [
     SCHEDULER,
     BLOCK,
     DEVICE,
+    PAGE,
     IN_FLIGHT,
     PEER,
     TIMER,
@@ -152,6 +154,7 @@ impl Division {
         if t.ready.is_none() {
             return rest.all(match () {
                 () if before.punted_ns.is_some() => IOWQ,
+                () if before.waits_for_page => PAGE,
                 () if opcode::is(&t.opcode, opcode::TIMERS) => TIMER,
                 () if opcode::is(&t.opcode, WAITS) => PEER,
                 () if opcode::is(&t.opcode, opcode::PASSTHROUGH) => IN_FLIGHT,
@@ -451,6 +454,8 @@ mod tests {
         assert_eq!(rows(&of("futex_wait")), [(PEER, 100)]);
         assert_eq!(rows(&of("uring_cmd")), [(IN_FLIGHT, 100)]);
         assert_eq!(rows(&of("splice")), [(UNKNOWN, 100)]);
+        let before = Before { waits_for_page: true, ..Before::default() };
+        assert_eq!(rows(&RequestTrace { issued: Some(at(10)), before, ..of("read") }), [(INLINE, 10), (PAGE, 90)]);
     }
 
     #[test]

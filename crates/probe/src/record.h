@@ -668,6 +668,7 @@ enum trail_mark {
 	TRAIL_LINKED = 1,    /* it is linked to the request before it, */
 	TRAIL_HEAD = 4,	     /* or another request to it */
 	TRAIL_THROTTLED = 2, /* blk-throttle held its first bio back, and a kernel thread queued it */
+	TRAIL_WAITS_FOR_PAGE = 16, /* a buffered read that found its page being read */
 	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not attached for all of its life */
 };
 

@@ -407,6 +407,7 @@ impl Words<'_> {
                 worker_ns: seen(raw.worker_ns),
                 bio_ns: seen(raw.bio_ns),
                 throttled: marked(types::trail_mark::TRAIL_THROTTLED),
+                waits_for_page: marked(types::trail_mark::TRAIL_WAITS_FOR_PAGE),
                 allocated_ns: seen(raw.allocated_ns),
             },
             partly_observed: marked(types::trail_mark::TRAIL_PARTLY_OBSERVED),

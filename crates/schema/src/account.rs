@@ -427,6 +427,8 @@ pub enum RequestReason {
     Peer,
     /// The timer.
     Timer,
+    /// A page of the page cache that other I/O reads.
+    Page,
     /// A file system's kernel worker.
     FileSystem,
     /// The submitting thread had no CPU.

@@ -24,6 +24,9 @@ pub struct StateRecord {
     pub unread: Option<UnreadSocket>,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
+    /// The memory limit of its cgroups that evicted most pages of files; left out: none was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryLimit>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
     pub start: Option<Moment>,
     /// At the end; null: no process remained, or not read.
@@ -128,6 +131,19 @@ pub struct CgroupState {
     pub most_bios: u64,
     /// Time that threads were throttled by the CPU quota of the process's own cgroup, summed over CPUs.
     pub quota_ns: u64,
+}
+
+/// A memory limit of a cgroup, and its effects while the program was traced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    /// Directory of the cgroup.
+    pub cgroup: String,
+    /// `memory.max`, or `memory.limit_in_bytes` of version 1.
+    pub limit_bytes: u64,
+    /// Times that the cgroup reached the limit.
+    pub reached: u64,
+    /// Bytes of files that were read again after the cgroup had evicted them.
+    pub refaulted_bytes: u64,
 }
 
 /// Threads and rings at one point in time.

@@ -174,6 +174,9 @@ pub struct Before {
     /// A cgroup limit had throttled that bio.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub throttled: bool,
+    /// A buffered read that found its page being read by other I/O.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub waits_for_page: bool,
     /// The block layer had allocated a request for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_ns: Option<u64>,

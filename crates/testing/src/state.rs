@@ -26,6 +26,7 @@ pub fn calm() -> StateRecord {
         nagle: Some(nagle),
         unread: None,
         cgroup: Some(CgroupState { throttled: 0, most_bios: 0, quota_ns: 0 }),
+        memory: None,
         start: None,
         end: None,
     }

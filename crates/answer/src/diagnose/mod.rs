@@ -62,6 +62,7 @@ pub const RULES: &[Rule] = &[
     state::NAGLE,
     state::UNREAD_SOCKET,
     state::CGROUP_IO_MAX,
+    state::MEMORY_LIMIT,
     state::DISTANT_TIMEOUT,
     state::NO_PROGRESS,
     notify::STRANDED,
@@ -260,7 +261,7 @@ pub fn findings_of(m: &Measurement) -> Vec<Finding> {
 }
 
 /// A bound below this share is not worth a change.
-const WORTH_A_CHANGE: f64 = 0.02;
+pub const WORTH_A_CHANGE: f64 = 0.02;
 
 /// The largest share of this time in a thread's wall time. It makes shares of different times comparable.
 fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {

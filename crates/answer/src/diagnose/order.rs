@@ -1,7 +1,7 @@
 //! Completions in a different order from their submission, or from their becoming ready; and the places where the order was lost.
 
 use super::batch::version;
-use super::{Check, ENOUGH, RULE, RestsOn, Rule};
+use super::{Check, ENOUGH, RULE, RestsOn, Rule, of_delivery};
 use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, percent};
 use iotrail_schema::finding::{Finding, Severity};
@@ -87,7 +87,7 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     evidence.extend(delivery.by.inline.map(|n| ("inline_share", share(n))));
     let severity = if reverses && place == "task work" { Severity::Warning } else { Severity::Note };
     let f = DELIVERED_OUT_OF_ORDER.finding_from(delivery.completions, severity, text, &evidence);
-    Some(Finding { remedy: remedy.into(), ..f })
+    Some(Finding { remedy: remedy.into(), bound: of_delivery(r.stages.as_ref(), whole), ..f })
 }
 
 pub const REORDERED: Rule = Rule {

@@ -1,9 +1,9 @@
 //! State that the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and
 //! programs without progress.
 
-use super::{Check, ENOUGH_EVENTS, Matter, RULE, Rule};
-use iotrail_base::words::{count, plural, span};
-use iotrail_schema::account::{Bound, BoundOf, Reason, ThreadRow, ThreadState};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule};
+use iotrail_base::words::{bytes, count, plural, span};
+use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, UnreadSocket};
@@ -91,6 +91,16 @@ pub(super) const CGROUP_IO_MAX: Rule = Rule {
     about: "in 5 % of the samples blk-throttle held back bios of the program's cgroup",
     advice: "raise `io.max` (cgroup v1: `blkio.throttle.*`) of the program's cgroup or of one above it, or do less I/O",
     checks: &[Check::Trace(cgroup_io_max)],
+    ..RULE
+};
+
+pub(super) const MEMORY_LIMIT: Rule = Rule {
+    code: "memory_limit",
+    about: "a cgroup of the program reached its memory limit 100 times, and as many bytes of files as 5 % of those that requests moved, and 16 MiB, were \
+            read again after it had evicted them",
+    advice: "raise memory.max (cgroup v1: memory.limit_in_bytes) so that the files that the program reads again fit; or read them with O_DIRECT, and keep \
+             what is needed in the program's own buffers",
+    checks: &[Check::Trace(memory_limit)],
     ..RULE
 };
 
@@ -344,6 +354,28 @@ fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     let evidence = [("share", throttled), ("most_bios", sum.most_bios as f64), ("samples", state.samples as f64)];
     let f = CGROUP_IO_MAX.finding(Severity::Warning, text, &evidence);
     Some(bound(f, BoundOf::Latency, throttled))
+}
+
+/// Fewer bytes are read again by any program that starts.
+const REFAULTED: u64 = 16 << 20;
+
+fn memory_limit(t: &TraceRecord) -> Option<Finding> {
+    let limit = t.state.as_ref()?.memory.as_ref()?;
+    let share = limit.refaulted_bytes as f64 / t.total.bytes.max(1) as f64;
+    if limit.reached < ENOUGH || limit.refaulted_bytes < REFAULTED || share < PART {
+        return None;
+    }
+    let text = format!(
+        "the cgroup {} reached its memory limit of {} {} times, and {} of files were read again after it had evicted them",
+        limit.cgroup,
+        bytes(limit.limit_bytes),
+        count(limit.reached as f64),
+        bytes(limit.refaulted_bytes)
+    );
+    let evidence = [("reached", limit.reached as f64), ("refaulted_bytes", limit.refaulted_bytes as f64)];
+    // From the page cache they would be complete when they are submitted.
+    let bound = super::of_stages(t, &[RequestStage::Device, RequestStage::Block]);
+    Some(Finding { bound, ..MEMORY_LIMIT.finding(Severity::warning_if(bound.is_some()), text, &evidence) })
 }
 
 /// Programs rarely intend a day; the kernel reads the timespec when it consumes the SQE.

@@ -1,7 +1,7 @@
 //! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
 
 use crate::callsites;
-use crate::diagnose::{findings_of, synchronous, unexpected_errors};
+use crate::diagnose::{WORTH_A_CHANGE, findings_of, synchronous, unexpected_errors};
 use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
@@ -224,9 +224,10 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
         let others = warns.into_iter().chain(notes).collect();
         return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others };
     }
-    // A note with advice excludes the statement that there is nothing to fix.
+    // A note with advice that is worth a change excludes the statement that there is nothing to fix.
     let mut notes = notes;
-    if let Some(i) = notes.iter().position(|f| !f.remedy.is_empty()) {
+    let worth = |f: &Finding| !f.remedy.is_empty() && f.bound.is_none_or(|bound| bound.share >= WORTH_A_CHANGE);
+    if let Some(i) = notes.iter().position(worth) {
         let first = notes.remove(i);
         return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others: notes };
     }

@@ -458,7 +458,11 @@ struct io_uring_cqe {
 struct kiocb {
 	void *ki_complete;
 	long long ki_pos;
+	int ki_flags;
 };
+
+/* Of ki_flags: the read waits for a page to be read by other I/O (ki_waitq is valid). */
+#define IOCB_WAITQ (1 << 19)
 
 /* The members of an io_kiocb for a read or write, from its start. */
 struct io_rw {

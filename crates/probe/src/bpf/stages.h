@@ -79,6 +79,8 @@ static __always_inline void ready(struct trail *trail)
 	(1ull << IORING_OP_SENDMSG | 1ull << IORING_OP_RECVMSG | 1ull << IORING_OP_ACCEPT | 1ull << IORING_OP_CONNECT | \
 	 1ull << IORING_OP_SEND | 1ull << IORING_OP_RECV)
 
+#define READ_OPS (1ull << IORING_OP_READV | 1ull << IORING_OP_READ_FIXED | 1ull << IORING_OP_READ)
+
 /* The request that the current thread submitted last is neither over, in a poll nor with io-wq: its poll found the socket ready
  * (IO_APOLL_READY, which has no event), and its task work is queued.
  */
@@ -89,7 +91,15 @@ static __noinline int submission_ends(void)
 
 	slot->submitting = 0;
 	if (!trail || trail->tid != slot->tid || trail->course != COURSE_DIRECT || trail->issued_ns || trail->punted_ns ||
-	    !(SOCKET_OPS >> (trail->opcode & 63) & 1) || trail->marks)
+	    trail->marks)
+		return 0;
+	struct kiocb *iocb = (void *)trail->request;
+	if (READ_OPS >> (trail->opcode & 63) & 1 && BPF_CORE_READ(iocb, ki_flags) & IOCB_WAITQ) {
+		trail->marks = TRAIL_WAITS_FOR_PAGE;
+		trail->issued_ns = bpf_ktime_get_ns();
+		trail->issued_cpu = bpf_get_smp_processor_id();
+	}
+	if (!(SOCKET_OPS >> (trail->opcode & 63) & 1))
 		return 0;
 	/* It waits for a drain. */
 	if (flags_of((struct io_kiocb *)trail->request) & REQ_F_FORCE_ASYNC)

@@ -1,5 +1,6 @@
 //! State that the kernel keeps of the traced threads, rings and sockets anyway: read repeatedly, without a probe.
 
+mod limits;
 mod queues;
 pub(crate) mod sums;
 
@@ -11,6 +12,7 @@ use iotrail_probe::snapshot::{Reader, Reading, Ring, Snapshot};
 use iotrail_schema::account::RequestAccount;
 use iotrail_schema::state::{Moment, StateRecord};
 use iotrail_stats::random::Random;
+use limits::Limits;
 use queues::Queues;
 use sums::Sums;
 
@@ -37,6 +39,7 @@ pub struct State {
     numbers: Rc<Numbers>,
     sums: Sums,
     queues: Queues,
+    limits: Limits,
     /// Not all processes were read.
     is_partial: bool,
     random: Random,
@@ -54,6 +57,7 @@ impl State {
             numbers: Rc::clone(numbers),
             sums: Sums::default(),
             queues: Queues::default(),
+            limits: Limits::default(),
             is_partial: false,
             random: Random::new(std::process::id().into()),
             start: None,
@@ -84,6 +88,10 @@ impl State {
         }
         let is_deep = began >= self.deep;
         let Some(now) = self.read(tgids, is_deep) else { return };
+        if is_deep {
+            let numbers = now.processes.iter().filter_map(|p| self.numbers.here(p.tgid));
+            numbers.for_each(|number| self.limits.meet(number));
+        }
         self.sums.take(&now);
         if !now.threads.is_empty() {
             let sum = |length: fn(&Ring) -> u32| now.rings.iter().map(|ring| u64::from(length(ring))).sum();
@@ -102,7 +110,7 @@ impl State {
             self.sums.take(&now);
         }
         self.reader.as_ref()?;
-        Some(self.sums.record(self.start.take(), runs))
+        Some(StateRecord { memory: self.limits.record(), ..self.sums.record(self.start.take(), runs) })
     }
 
     /// Adds the waits in the rings' queues to the account of requests.

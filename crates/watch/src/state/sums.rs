@@ -310,6 +310,7 @@ impl Sums {
             nagle,
             unread: self.unread_sockets().next().map(|(of, _)| of),
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
+            memory: None,
             start,
             end: if with_end { self.moment() } else { None },
         }

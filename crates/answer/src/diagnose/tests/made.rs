@@ -402,6 +402,14 @@ pub(super) fn cgroup_io_max() -> TraceRecord {
     with_state(|state| (state.cgroup.as_mut().unwrap().throttled, state.cgroup.as_mut().unwrap().most_bios) = (60, 12))
 }
 
+pub(super) fn memory_limit() -> TraceRecord {
+    with_state(|state| {
+        let (limit_bytes, refaulted_bytes) = (24 << 20, 200 << 20);
+        state.memory =
+            Some(MemoryLimit { cgroup: "/sys/fs/cgroup/a".into(), limit_bytes, reached: 5_000, refaulted_bytes });
+    })
+}
+
 pub(super) fn distant_timeout() -> TraceRecord {
     with_ring_state(|ring| ring.least_timeout_ns = Some(1_080_000_000_000_000))
 }

@@ -7,7 +7,7 @@ use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Delay, DeliveryPathCount, Interrupt, Ipi, Latency, Order, OrderBy};
 use iotrail_schema::runnable::{HadCpu, Runnable};
-use iotrail_schema::state::{RingState, StateRecord, UnreadSocket};
+use iotrail_schema::state::{MemoryLimit, RingState, StateRecord, UnreadSocket};
 use iotrail_schema::trace_record::{
     CpuPair, DeliveryPathShare, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord,
     OpenRecord, OverlapRecord, Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord,
@@ -96,6 +96,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("nagle", nagle),
     ("unread_socket", unread_socket),
     ("cgroup_io_max", cgroup_io_max),
+    ("memory_limit", memory_limit),
     ("distant_timeout", distant_timeout),
     ("no_progress", no_progress),
 ];
@@ -217,7 +218,11 @@ fn each_finding_has_values_and_a_remedy() {
 #[test]
 fn data_is_left_unread_only_if_it_stays_so() {
     let f = only(&unread_socket(), "unread_socket");
-    assert!(f.text.starts_with("488 bytes unread in descriptor 5 of process 7 for 2.10 s, while thread 7"), "{}", f.text);
+    assert!(
+        f.text.starts_with("488 bytes unread in descriptor 5 of process 7 for 2.10 s, while thread 7"),
+        "{}",
+        f.text
+    );
     let with = |change: fn(&mut UnreadSocket)| {
         let mut t = unread_socket();
         change(t.state.as_mut().unwrap().unread.as_mut().unwrap());
