@@ -74,7 +74,8 @@ def measure(name, jobs):
         program = chains + [str(max(int(per_second * seconds / 2), 100)), "8"]
     record = dir + "/r.iotrail"
     run([iotrail, "trace", "--for-replay", "--no-store", "--force", "--record", record, "--", *program])
-    maps = ["--map", "%s/written=%s/copy" % (dir, dir), "--allow-write"]
+    writes = not jobs or "written" in str(jobs)
+    maps = ["--map", "%s/written=%s/copy" % (dir, dir), "--allow-write"] if writes else []
     arms = {"program": (program, figures), "again": (program, figures), "replay": ([iotrail, "replay", record, "--once", "--json", *maps], replayed)}
     if jobs:
         run([option for option in fio(*jobs, end=lambda n: ["--number_ios=%d" % (count // n)]) for option in
