@@ -12,7 +12,7 @@ const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// While no monitored process is active.
-const IDLE: Duration = Duration::from_millis(50);
+const IDLE: Duration = Duration::from_millis(100);
 
 /// The mean cost of this many slices decides.
 const SLICES: usize = 5;
@@ -209,8 +209,9 @@ impl Keeper {
         let shed = self.level.saturating_sub(Layer::Rate as usize).min(10) as u32;
         let left = (self.budget.rate() - self.rest).min(SAMPLING * self.budget.rate()).max(LEAST * self.budget.rate());
         let paid = Duration::from_nanos((self.sample_ns / left) as u64);
-        // Four samples in the shortest threshold, if the budget pays for them.
-        let least = (self.finest / 4).clamp(FINEST, if self.is_idle { IDLE } else { SHORTEST });
+        // Four samples in the shortest threshold, if the budget pays for them; two while idle.
+        let (part, longest) = if self.is_idle { (2, IDLE) } else { (4, SHORTEST) };
+        let least = (self.finest / part).clamp(FINEST, longest);
         (paid.max(least) * 2u32.pow(shed)).min(LONGEST)
     }
 
@@ -258,7 +259,7 @@ mod tests {
         k.set_idle(true);
         assert_eq!(k.period(), IDLE);
         k.finest = Duration::from_millis(5);
-        assert_eq!(k.period(), Duration::from_micros(1250), "a short threshold is sampled as often as the budget pays");
+        assert_eq!(k.period(), Duration::from_micros(2500), "a short threshold is sampled as often as the budget pays");
     }
 
     #[test]
