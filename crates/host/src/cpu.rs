@@ -1,6 +1,6 @@
 //! The CPUs: online ones, shared hardware, isolation, time stolen by a hypervisor.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::files::{self, ROOT};
@@ -193,6 +193,18 @@ fn parse_busy(stat: &str, now_ns: u64) -> Option<u64> {
     Some((cpus * now_ns).wrapping_sub(ticks_to_ns(idle + iowait + steal)))
 }
 
+/// Busy time of each CPU up to now, ns, without interrupts; `user_only`: in user mode. Only differences are meaningful, and they wrap.
+pub(crate) fn busy_of_programs(stat: &str, now_ns: u64, user_only: bool) -> Option<BTreeMap<u32, u64>> {
+    let of = |line: &str| {
+        let mut words = line.split_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let [user, nice, _, idle, iowait, irq, softirq, steal] = ticks(words)?;
+        let not = ticks_to_ns(idle + iowait + irq + softirq + steal);
+        Some((cpu, if user_only { ticks_to_ns(user + nice) } else { now_ns.wrapping_sub(not) }))
+    };
+    Some(stat.lines().filter_map(of).collect()).filter(|all: &BTreeMap<u32, u64>| !all.is_empty())
+}
+
 /// user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
 fn ticks<'a>(words: impl Iterator<Item = &'a str>) -> Option<[u64; 8]> {
     words.take(8).map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?.try_into().ok()
@@ -265,6 +277,8 @@ mod tests {
         let two = "cpu  100 1 50 800 9 2 10 30 7 0\ncpu0 1 1 1 1 1 1 1 1\ncpu1 1 1 1 1 1 1 1 1\n";
         assert_eq!(parse_busy(two, 10_000_000_000), Some(20_000_000_000 - 8_390_000_000));
         assert_eq!((parse_busy("cpu  1 2 3\n", 5), parse_busy("intr 5\n", 5)), (None, None));
+        let per = |user_only| busy_of_programs(two, 10_000_000_000, user_only).unwrap();
+        assert_eq!((per(false)[&1], per(true)[&1]), (9_950_000_000, 20_000_000));
         let began = std::time::Instant::now();
         let now = || began.elapsed().as_nanos() as u64;
         let before = busy_ns(now()).unwrap();

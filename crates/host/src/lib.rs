@@ -6,6 +6,7 @@
 //! | [`irq`] | interrupts by vector and CPU; their affinity |
 //! | [`block`] | the disks under a path: queues, scheduler, the interrupts of completions |
 //! | [`circumstances`] | other activity around a measured span; with `page_cache` and [`cgroup`] |
+//! | [`contention`] | waits of a program's threads for CPUs that other programs have |
 //! | [`pci`] | a PCI function: its class, driver, IOMMU, and users |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
@@ -25,6 +26,7 @@ pub mod block;
 pub mod cgroup;
 pub mod circumstances;
 pub mod clock;
+pub mod contention;
 pub mod cpu;
 mod files;
 #[cfg(test)]

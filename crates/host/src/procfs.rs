@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Times of a process include all its threads, ended ones and
 /// io_uring's helpers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
     pub comm: String,
     pub state: char,
@@ -13,8 +13,12 @@ pub struct Stat {
     /// In ticks: see [`ticks_to_ns`].
     pub user_ticks: u64,
     pub system_ticks: u64,
+    /// User and system time of reaped children and of those that they reaped, in ticks.
+    pub reaped_ticks: u64,
     /// Since boot; distinguishes a process from a later one with the same ID.
     pub start_ticks: u64,
+    /// It ran there last.
+    pub cpu: u32,
 }
 
 /// PF_KTHREAD (include/linux/sched.h).
@@ -33,12 +37,18 @@ impl Stat {
             flags: field(9)?.parse().ok()?,
             user_ticks: field(14)?.parse().ok()?,
             system_ticks: field(15)?.parse().ok()?,
+            reaped_ticks: field(16)?.parse::<u64>().ok()? + field(17)?.parse::<u64>().ok()?,
             start_ticks: field(22)?.parse().ok()?,
+            cpu: field(39).and_then(|n| n.parse().ok()).unwrap_or(0),
         })
     }
 
     pub fn of(tgid: u32) -> Option<Stat> {
         Self::parse(&text(format!("/proc/{tgid}/stat"))?)
+    }
+
+    pub fn of_thread(tgid: u32, tid: u32) -> Option<Stat> {
+        Self::parse(&text(format!("/proc/{tgid}/task/{tid}/stat"))?)
     }
 
     /// A zombie: it has exited and has not been reaped, so it uses nothing.
@@ -86,9 +96,15 @@ pub fn is_mounted() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
 }
 
-/// The first field of a schedstat: time on a CPU, exact to the scheduler's clock.
+/// Time on a CPU and time waiting for one, exact to the scheduler's clock.
+pub fn schedstat(tgid: u32, tid: u32) -> Option<[u64; 2]> {
+    let text = text(format!("/proc/{tgid}/task/{tid}/schedstat"))?;
+    let mut numbers = text.split_whitespace().map(|n| n.parse().ok());
+    Some([numbers.next()??, numbers.next()??])
+}
+
 pub fn on_cpu_ns(tgid: u32, tid: u32) -> Option<u64> {
-    text(format!("/proc/{tgid}/task/{tid}/schedstat"))?.split_whitespace().next()?.parse().ok()
+    schedstat(tgid, tid).map(|[ran, _]| ran)
 }
 
 /// A thread's name.

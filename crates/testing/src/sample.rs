@@ -40,6 +40,7 @@ pub fn circumstances() -> Circumstances {
         runnable_before: Some(0),
         load_average_before: Some(0.25),
         run_queue_wait_ns: Some(3_000_000),
+        others_had_cpu_ns: None,
         involuntary_switches: Some(4),
         minor_faults: Some(1),
         major_faults: Some(0),

@@ -93,6 +93,12 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
 /// Another program used the load's CPUs. Reported only if the load itself leaves them to its threads: with neighbours,
 /// helper threads on the same CPU, and kernel workers that finish writes, the wait is part of the load.
 pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
+    if m.program.is_some() {
+        // Its threads need as many CPUs as they use and wait for, and at least one.
+        let cpu_ns = m.cpu.user_ns.unwrap_or(0) + m.cpu.system_ns.unwrap_or(0);
+        let waited = c.others_had_cpu_ns?.saturating_sub(c.throttled_ns.unwrap_or(0));
+        return contended("program", waited, m.elapsed_ns.max(cpu_ns + waited), "--cpus");
+    }
     let l = &m.load;
     let threads = l.jobs as usize
         * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(setup_flag::is_set(&l.ring.granted, "sqpoll")));
@@ -111,16 +117,20 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);
     let waited = c.run_queue_wait_ns.filter(|_| alone)?.saturating_sub(throttled_ns);
     let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.as_ref()?.total_ns };
-    let share = waited as f64 / wall_ns as f64;
+    contended("load", waited, wall_ns, "--cpus")
+}
+
+fn contended(whose: &str, waited: u64, of_ns: u64, with: &str) -> Option<Warning> {
+    let share = waited as f64 / of_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
         Warning::new(
             "cpu_contended",
             format!(
-                "the load's threads were runnable for {} of the time while another program used their CPU",
+                "the {whose}'s threads were runnable for {} of the time while another program used their CPU",
                 // The wait covers slightly more than the measured time.
                 percent(share.min(1.0))
             ),
-            "stop other computing programs, or give the load its own CPUs (--cpus)",
+            format!("stop other computing programs, or give the {whose} its own CPUs ({with})"),
         )
     })
 }

@@ -282,6 +282,24 @@ fn a_cpu_used_by_another_program_is_reported() {
 }
 
 #[test]
+fn a_programs_wait_counts_only_while_another_program_had_its_cpu() {
+    let program = |cpu_ns: u64, others_ns: u64| {
+        move |m: &mut Measurement, c: &mut Circumstances| {
+            m.program = Some(Default::default());
+            (m.elapsed_ns, m.cpu.user_ns, m.cpu.system_ns) = (1_000_000_000, Some(cpu_ns), Some(0));
+            (c.run_queue_wait_ns, c.others_had_cpu_ns) = (Some(3_000_000_000), Some(others_ns));
+        }
+    };
+    nothing(program(250_000_000, 100_000_000));
+    assert_eq!(
+        text("cpu_contended", program(250_000_000, 750_000_000)),
+        "the program's threads were runnable for 75 % of the time while another program used their CPU"
+    );
+    // 8 threads that compute all the time lost 5 % to it.
+    nothing(program(7_600_000_000, 400_000_000));
+}
+
+#[test]
 fn throughput_that_changes() {
     let course = |first: u64, second: u64| {
         move |_: &mut Measurement, c: &mut Circumstances| {

@@ -12,6 +12,7 @@ use iotrail_answer::traced;
 use iotrail_answer::warnings::doubt::doubts;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::last_line;
+use iotrail_host::contention::{self, Contention};
 use iotrail_host::{circumstances, clock};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Probe, Ring, SCHEMA, Warning};
 use iotrail_schema::program_record::ProgramRecord;
@@ -28,10 +29,13 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus: &cpus });
     let started_unix_s = clock::unix_s();
     let watched = options.watch == Watched::All;
-    let mut r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop)?;
+    let contention = contention::begin();
+    let r = run(options, options.seed.unwrap_or(0), watched, expected.patience, stop);
+    let waits = contention.and_then(Contention::end);
+    let mut r = r?;
     let mut around = before.after();
-    // Its time differs from the span of the readings, and the time that its threads waited for a CPU is unknown.
-    around.run_queue_wait_ns = None;
+    around.run_queue_wait_ns = waits.map(|w| w.runnable_ns);
+    around.others_had_cpu_ns = waits.map(|w| w.others_ns);
     let name = || options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
         let hung = Hung { why: why.clone(), waited_ns: r.wall_ns };

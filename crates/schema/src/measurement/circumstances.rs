@@ -37,8 +37,11 @@ pub struct Circumstances {
     pub runnable_before: Option<u32>,
     /// Load average of the last minute when the span began.
     pub load_average_before: Option<f64>,
-    /// Time that the load's own threads waited for a CPU, summed.
+    /// Time that the load's own threads waited for a CPU, summed. Of a program: without the time after a thread's last sample.
     pub run_queue_wait_ns: Option<u64>,
+    /// The part of it in which another program had their CPU. iotrail and the kernel do not count. Null: not a program.
+    #[serde(default)]
+    pub others_had_cpu_ns: Option<u64>,
     /// Involuntary context switches of the load's own threads.
     pub involuntary_switches: Option<u64>,
     /// Page faults of the load's own threads that needed no I/O.
