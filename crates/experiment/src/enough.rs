@@ -37,10 +37,9 @@ impl Budget {
         Self { began: Instant::now(), whole: seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) }
     }
 
-    /// Whether another block would end in time if it takes the median time of `blocks`.
-    pub fn has_room(&self, blocks: u32) -> bool {
+    /// Whether the next block ends in time. `share`: its measurements, relative to those so far.
+    pub fn has_room(&self, share: f64) -> bool {
         let spent = self.began.elapsed();
-        let each = spent.checked_div(blocks).unwrap_or_default();
-        self.whole.is_none_or(|whole| spent + each <= whole)
+        self.whole.is_none_or(|whole| spent + spent.mul_f64(share) <= whole)
     }
 }

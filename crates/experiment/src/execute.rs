@@ -222,6 +222,7 @@ impl Slots<'_, '_> {
         // The first one may be the rest of an interrupted block: it is completed regardless of the stopping rule.
         let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
         let mut search = self.search()?;
+        let mut measured = 0;
         for slot in &started.slots {
             if block != Some(slot.repeat) {
                 if let Some(outcome) = self.once_more()? {
@@ -229,14 +230,18 @@ impl Slots<'_, '_> {
                 }
                 search = self.search()?;
                 self.so_far(slot.repeat)?;
-                blocks += u32::from(search.is_some());
-                if search.is_some() && !budget.has_room(blocks) {
+                // Fewer candidates make a shorter block.
+                let share = search.as_ref().map(|state| state.set().len() as f64 / measured.max(1) as f64);
+                if share.is_some_and(|share| !budget.has_room(share)) {
                     break;
+                }
+                if share.is_some() {
+                    self.beyond.next_block();
                 }
                 if let Some(rule) = plan.stop.as_ref() {
                     blocks += 1;
                     if slot.repeat > rule.at_least
-                        && is_enough(self.e.store, started.run, rule, budget.has_room(blocks))?
+                        && is_enough(self.e.store, started.run, rule, budget.has_room(1.0 / f64::from(blocks)))?
                     {
                         break;
                     }
@@ -254,6 +259,7 @@ impl Slots<'_, '_> {
             if let Some(outcome) = self.first(*slot)? {
                 return Ok(Some(outcome));
             }
+            measured += 1;
         }
         self.once_more()
     }

@@ -38,20 +38,30 @@ pub(super) struct Beyond {
     again: usize,
     /// Number of repetitions that were disturbed again.
     in_vain: usize,
-    /// A search cannot use a disturbed measurement and repeats it without this limit.
-    gives_up: bool,
+    /// Number of repetitions after which repeating is judged.
+    tells: usize,
 }
 
 impl Beyond {
     pub fn new(planned: usize, plan: &Plan, record: &RunRecord) -> Self {
-        let gives_up = plan.searches().is_none();
-        let mut beyond = Self { share: (SHARE * planned as f64) as usize, again: 0, in_vain: 0, gives_up };
+        let share = (SHARE * planned as f64) as usize;
+        let (least, most, part) = TELLS;
+        let mut beyond = Self { share, again: 0, in_vain: 0, tells: least };
+        if plan.searches().is_some() {
+            return beyond;
+        }
+        beyond.tells = ((part * share as f64) as usize).clamp(least, most);
         for m in record.measurements().filter(|m| m.thrown_away > 0) {
             // All except the last were disturbed, since only disturbed ones are repeated.
             beyond.again += m.thrown_away as usize;
             beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(&m));
         }
         beyond
+    }
+
+    /// A search plans more blocks than its budget allows: each one is judged separately.
+    pub fn next_block(&mut self) {
+        (self.again, self.in_vain) = (0, 0);
     }
 
     /// Records one repetition.
@@ -66,9 +76,7 @@ impl Beyond {
     }
 
     fn is_in_vain(&self) -> bool {
-        let (least, most, part) = TELLS;
-        let tells = ((part * self.share as f64) as usize).clamp(least, most);
-        self.gives_up && self.again >= tells && 2 * self.in_vain > self.again
+        self.again >= self.tells && 2 * self.in_vain > self.again
     }
 
     /// Number of complete blocks of that many cells that replace the remaining repetitions.

@@ -48,6 +48,13 @@ fn a_measurement_disturbed_once_is_repeated_without_additional_blocks() {
 }
 
 #[test]
+fn a_search_that_is_disturbed_permanently_repeats_three_measurements_of_each_block() {
+    let plan = Plan { repeats: 2, ..super::of_a_search::search_of_three() };
+    let (record, made, _) = on(&plan, &|_, _| true);
+    assert_eq!((record.done(), made), (6, 2 * (3 + 3)));
+}
+
+#[test]
 fn permanent_disturbance_adds_blocks_instead_of_repetitions() {
     // After three of six allowed repetitions, repeating is judged useless; the other three and a quarter of a block make one block.
     let plan = two_by_two();

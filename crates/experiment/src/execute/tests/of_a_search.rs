@@ -6,7 +6,7 @@ use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::search_record::{Constraint, SearchRecord};
 
 /// Three arms in at most 40 blocks; the second is the best.
-fn search_of_three() -> Plan {
+pub(super) fn search_of_three() -> Plan {
     let mut plan = two_by_two();
     plan.cells.truncate(2);
     let mut third = plan.cells[1].clone();
