@@ -1,6 +1,7 @@
 //! `iotrail track`: the stored runs of one experiment in order: where a metric changed its level, and what else changed.
 //!
-//! Exit status: 0 evaluated, with any result; 1 what `--fail-on` names; 4 if too few runs are stored to decide.
+//! Exit status: 0 evaluated, with any result; 1 what `--fail-on` names; 4 if too few runs are stored to decide, or other work
+//! disturbed all runs of one level.
 
 use std::path::PathBuf;
 
@@ -40,7 +41,7 @@ pub struct TrackArgs {
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
     pub at_least: f64,
 
-    /// Exit 1 if the latest change of any metric matches, 4 if too few runs are stored
+    /// Exit 1 if the latest change of any metric matches, 4 if too few undisturbed runs are stored
     #[arg(long, value_enum, value_name = "CHANGE")]
     pub fail_on: Option<FailOn>,
 
@@ -138,9 +139,21 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
 
 fn gate(args: &TrackArgs, history: &History) -> u8 {
     let Some(asked) = args.fail_on else { return 0 };
-    let mut latest = history.series.iter().flat_map(|s| &s.changes).filter(|c| c.is_latest);
-    if latest.any(|c| asked.is_met(c)) {
+    let latest = history.series.iter().flat_map(|s| &s.changes).filter(|c| c.is_latest);
+    let (undecided, met): (Vec<_>, Vec<_>) = latest.filter(|c| asked.is_met(c)).partition(|c| c.is_undecided());
+    if !met.is_empty() {
         return 1;
+    }
+    if let Some(c) = undecided.first() {
+        let (when, of) =
+            if c.disturbed_since == c.runs_since { ("since", c.runs_since) } else { ("before", c.runs_before) };
+        terminal::say(&format!(
+            "iotrail: cannot gate on the change in run {}: other work disturbed all of the {} {when}; run the experiment again on a quiet \
+             machine",
+            c.run,
+            plural(of, "run")
+        ));
+        return NOT_EVALUATED;
     }
     let most = history.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
     if most >= FEWEST {

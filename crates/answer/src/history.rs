@@ -140,6 +140,13 @@ pub struct Change {
     pub with: Vec<String>,
 }
 
+impl Change {
+    /// Other work disturbed all runs of one level only, and may be the cause.
+    pub fn is_undecided(&self) -> bool {
+        (self.disturbed_since == self.runs_since) != (self.disturbed_before == self.runs_before)
+    }
+}
+
 impl Gathered {
     /// Adds a run, the oldest first, with its start time (UTC, as text). `asked`: only these metrics; empty: the run's own. `at`:
     /// only cells with these parameters.
@@ -366,6 +373,10 @@ mod tests {
         let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(busy)).history("e", 0.01);
         let change = &history.series[0].changes[0];
         assert_eq!((change.disturbed_before, change.disturbed_since), (0, 6));
+        let undecided = |before, since| {
+            Change { disturbed_before: before, disturbed_since: since, ..change.clone() }.is_undecided()
+        };
+        assert_eq!([(0, 6), (6, 0), (0, 5), (6, 6)].map(|(b, s)| undecided(b, s)), [true, true, false, false]);
         assert!(
             history
                 .answer()

@@ -279,7 +279,10 @@ pub const TRACK: Page = Page {
         ("1", "The latest change of a metric matches --fail-on."),
         WRONG,
         REFUSED,
-        ("4", "--fail-on cannot be evaluated: fewer than six runs are stored."),
+        (
+            "4",
+            "--fail-on cannot be evaluated: fewer than six runs are stored, or other work disturbed all runs on one side of the change.",
+        ),
         FAULT,
     ],
     files: &[STORE],
