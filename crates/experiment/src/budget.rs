@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::plan::PROBES;
+
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{plural, span};
 
@@ -13,9 +15,6 @@ const FRESH: (u32, u32) = (6, 12);
 
 /// Minimum number of blocks for an interval.
 const FEWEST: u32 = 3;
-
-/// Approximate time to load and attach the probes.
-const ATTACH: Duration = Duration::from_millis(500);
 
 /// Maximum share of the confirmation, if it includes its minimum number of blocks.
 const CONFIRMATION: f64 = 0.4;
@@ -61,7 +60,7 @@ impl Budget {
 
     /// The same, before anything runs: however short the program is, the probes are loaded for the trial of each candidate.
     pub fn holds_trials(&self, candidates: usize) -> Result<()> {
-        let trials = ATTACH.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
+        let trials = PROBES.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
         if trials <= self.left() {
             return Ok(());
         }
@@ -78,7 +77,7 @@ impl Budget {
 
     /// Budget of the confirmation.
     fn block(&self, each: Duration) -> Duration {
-        each.saturating_mul(self.fresh.0) + ATTACH * self.fresh.1
+        each.saturating_mul(self.fresh.0) + PROBES * self.fresh.1
     }
 
     /// Time for the search that leaves enough for the confirmation.
@@ -109,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_budget_too_short_for_the_trials_is_refused_before_they_run() {
-        let e = of(5).holds_trials(18).unwrap_err();
+        let e = of(3).holds_trials(18).unwrap_err();
         assert_eq!(
             (e.exit_status(), e.to_string().as_str()),
-            (2, "--budget 5.00 s is too short for the trials of 18 candidates; use --budget 19s or longer")
+            (2, "--budget 3.00 s is too short for the trials of 18 candidates; use --budget 8s or longer")
         );
         assert!(of(10).holds_trials(18).is_ok());
     }
@@ -131,6 +130,12 @@ mod tests {
             of(60).check(SECOND, 18, trials, false).unwrap_err().to_string().ends_with("use --budget 79s or longer")
         );
         assert!(of(0).check(SECOND, 1, Duration::ZERO, true).is_err());
+    }
+
+    #[test]
+    fn half_a_minute_suffices_for_a_program_of_20_ms() {
+        let (each, trial) = (Duration::from_millis(20 + 150), Duration::from_millis(700));
+        assert!(of(30).check(each, 18, trial * 17, false).is_ok());
     }
 
     #[test]
