@@ -220,13 +220,14 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
     let is_confirmed = confirmation.is_some();
     let record = confirmation.as_ref().unwrap_or(&searched);
     let head = Head::of_run(record, false);
-    if args.json {
+    let again = runner::again(record.run, args.store.as_deref());
+    let printed = if args.json {
         let confirmation = confirmation.as_ref().map(printed::as_value).transpose()?;
-        terminal::print_json(&Advised { head: &head, search: printed::as_value(&searched)?, confirmation })?;
+        terminal::print_json(&Advised { head: &head, search: printed::as_value(&searched)?, confirmation })
     } else {
-        let again = runner::again(record.run, args.store.as_deref());
-        terminal::show(&terminal::run(record, &head, View { full: args.full, again: &again }))?;
-    }
+        terminal::show(&terminal::run(record, &head, View { full: args.full, again: &again }))
+    };
+    printed.map_err(|e| runner::kept(e, record.run, &again))?;
     match (stopped, is_confirmed) {
         (false, _) => {}
         (true, false) => {

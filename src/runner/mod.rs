@@ -14,6 +14,7 @@ use iotrail_answer::compare;
 use iotrail_answer::expectation::{Judged, judge};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
+use iotrail_base::output;
 use iotrail_base::words::plural;
 use iotrail_experiment::cell::{self, Watching};
 use iotrail_experiment::execute::{Execution, Outcome, Started, Step, execute, resume, start};
@@ -44,8 +45,9 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
     Ok((outcome, record))
 }
 
-/// For a program's plan: checks its arms before any measurement. False: it was stopped.
+/// Before any measurement: standard output takes the answer, and a program works with the arms of its plan. False: it was stopped.
 pub fn checked(plan: &mut Plan) -> Result<bool> {
+    output::stdout_accepts()?;
     if plan.kind != Kind::Program {
         return Ok(true);
     }
@@ -77,12 +79,11 @@ fn precheck_words(arm: &TriedArm) -> String {
 /// Prints the run; returns what became of its expectations.
 pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
-    if json {
-        terminal::print_json(&Printed::of(record, &judged)?)?;
-    } else {
-        terminal::show(&terminal::run(record, &head(record), view))?;
-    }
-    Ok(judged)
+    let printed = match json {
+        true => terminal::print_json(&Printed::of(record, &judged)?),
+        false => terminal::show(&terminal::run(record, &head(record), view)),
+    };
+    printed.map_err(|e| kept(e, record.run, view.again)).map(|()| judged)
 }
 
 /// Where a run is kept, and how it is shown.
@@ -126,13 +127,19 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
         terminal::say("stopped before anything was measured");
         return Ok(None);
     };
-    show(&record, how.json, View { full: how.full, again: &again(record.run, how.store) })?;
+    let again = again(record.run, how.store);
+    show(&record, how.json, View { full: how.full, again: &again })?;
     if outcome == Outcome::Finished {
         return Ok(Some(record));
     }
     let (done, planned) = (record.done(), record.planned());
     terminal::say(&format!("stopped: {done} of {planned} measurements are stored, as run {}", record.run));
     Ok(None)
+}
+
+/// A result that was not printed is not lost.
+pub fn kept(e: Error, run: i64, again: &str) -> Error {
+    Error { remedy: format!("{}; run {run} is stored: {again}", e.remedy), ..e }
 }
 
 /// The command that prints a stored run again.

@@ -76,9 +76,10 @@ fn full() -> End {
         let line = "cannot write to standard output: No space left on device (os error 28); check where it leads";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
-    // The measurement is stored anyway.
+    // A run whose answer cannot be printed is not started.
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
-    assert_eq!(listed["runs"][0]["done"], 4);
+    let runs = listed["runs"].as_array().expect("a list");
+    assert!(runs.iter().all(|r| r["experiment"] == "bench"), "{runs:?}");
     End::Passed
 }
 
@@ -268,8 +269,21 @@ fn limited() -> End {
         let ended = run(&mut place.command("sh".as_ref(), ["-c", &script, crate::tool::BINARY]));
         assert_refused(&ended, 3, &format!("{what}; raise the file size limit (ulimit -f), or name *"));
     }
+    // The limit is reached when the result is printed.
+    place.write("out", vec![b'.'; 4 << 20]);
+    experiment(&place, "count = 8");
+    let script = "ulimit -f 4096; exec \"$0\" run e.toml --quick --store r.db --file \"$1\" >>out";
+    let file = file().display().to_string();
+    let ended = run(&mut place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY, &file]));
+    let line = "cannot write to standard output: File too large (os error 27); check where it leads; run 1 is stored: iotrail report 1 --store r.db";
+    assert_eq!(
+        (ended.status, ended.stderr.lines().last()),
+        (3, Some(&*format!("iotrail: {line}"))),
+        "{}",
+        ended.stderr
+    );
     let left: Vec<_> = place.contents().into_keys().collect();
-    let whole = ["m.json", "s.db", "man"].map(|name| place.join(name));
+    let whole = ["m.json", "s.db", "man", "out", "e.toml", "r.db"].map(|name| place.join(name));
     assert!(left.iter().all(|path| whole.iter().any(|w| w.ends_with(path))), "{left:?}");
     End::Passed
 }

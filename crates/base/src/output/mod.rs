@@ -52,6 +52,20 @@ impl Existing {
     }
 }
 
+/// Whether standard output takes data now, before the work: a closed or full one is an error. A pipe without a reader is none.
+pub fn stdout_accepts() -> Result<()> {
+    plain::stdout_is_open()?;
+    let out = rustix::stdio::stdout();
+    // A device without space refuses even 0 bytes, a full file system does not.
+    let refused = rustix::io::write(out, &[]).err().filter(|e| *e != rustix::io::Errno::PIPE);
+    let is_file = rustix::fs::fstat(out).is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode).is_file());
+    let is_full = is_file && rustix::fs::fstatvfs(out).is_ok_and(|fs| fs.f_blocks > 0 && fs.f_bavail == 0);
+    match refused.or(is_full.then_some(rustix::io::Errno::NOSPC)) {
+        Some(e) => Err(stdout_refused(io::Error::from(e))),
+        None => Ok(()),
+    }
+}
+
 /// The kind of an output path.
 enum Place {
     Stdout,
