@@ -272,10 +272,20 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     let usual: Vec<String> = USUAL.map(str::to_owned).to_vec();
     let values = [("sq-idle", args.sq_idle), ("sq-cpu", args.sq_cpu), ("cq-entries", args.cq_entries)];
     let rings = if none { &usual } else { &args.rings };
+    let polls = |ring: &str| ring.parse::<Change>().is_ok_and(|change| change.sets(setup_flag::bit("sqpoll")));
+    let given = values.iter().filter(|(_, value)| value.is_some());
+    if let Some((name, _)) =
+        given.clone().find(|(n, _)| rings.is_empty() || *n != "cq-entries" && !rings.iter().any(|r| polls(r)))
+    {
+        let (arm, ring) = if *name == "cq-entries" { ("arm of --ring", "LIST") } else { ("arm with sqpoll", "sqpoll") };
+        return Err(Error::input(
+            format!("--{name} applies to no arm: there is no {arm}"),
+            format!("add --ring {ring}, or omit it"),
+        ));
+    }
     for ring in rings.iter().filter(|r| r.as_str() != AS_IS) {
         let mut options = vec![("ring", Value::from(ring.clone()))];
-        let polls = ring.parse::<Change>().is_ok_and(|change| change.sets(setup_flag::bit("sqpoll")));
-        let takes = |name: &str| polls || name == "cq-entries";
+        let takes = |name: &str| name == "cq-entries" || polls(ring);
         options.extend(
             values
                 .iter()

@@ -11,6 +11,7 @@ pub const TESTS: &[Test] = &[
     ("tried::the_default_and_the_named_arms_are_planned", arms),
     ("tried::the_saved_experiment_equals_the_tried_one", saved),
     ("tried::an_arm_that_cannot_be_tried_is_refused_in_one_line", refused),
+    ("tried::a_wait_for_a_cpu_is_attributed_to_the_program_that_had_it", contended),
     ("tried::each_example_of_a_program_is_planned_and_described", examples),
 ];
 
@@ -100,6 +101,15 @@ fn refused() -> End {
         (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
         (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two entries of [[arm]] are named"),
+        (&["--sq-cpu", "99", "--", "true"], "sq-cpu: CPU 99 does not exist; use some of 0"),
+        (
+            &["--sq-idle", "5", "--ring", "none", "--", "true"],
+            "--sq-idle applies to no arm: there is no arm with sqpoll",
+        ),
+        (
+            &["--cq-entries", "5", "--env-arm", "A=1", "--", "true"],
+            "--cq-entries applies to no arm: there is no arm of",
+        ),
         (&[], "CMD"),
     ] {
         let ended = run(&mut place.tool([&["try", "--plan"], args].concat()));
@@ -130,6 +140,39 @@ fn refused() -> End {
     );
     let ended = run(&mut place.tool(["run", "--plan", "x.toml"]));
     assert_eq!((ended.status, ended.stderr), (2, format!("iotrail: x.toml:11:1: arm b: {missing}")));
+    End::Passed
+}
+
+/// On one CPU: one thread with three other programs, then four threads. Ratios, since tests run at the same time.
+fn contended() -> End {
+    let place = Place::new();
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let waits = |command: &str| {
+        let how = ["--json", "--watch", "none", "--repeats", "2", "--env-arm", "A=1", "--cpus", "0", "--store", "s.db"];
+        let ended = run(&mut place.tool([&["try"], &how[..], &["--", "sh", "-c", command]].concat())).ok().json();
+        let all: Vec<Value> = ended["cells"]
+            .as_array()
+            .expect("cells")
+            .iter()
+            .flat_map(|c| c["measurements"].as_array().expect("a list").clone())
+            .collect();
+        let sum = |of: &str| all.iter().filter_map(|m| m["circumstances"][of].as_f64()).sum::<f64>();
+        let warned = |m: &Value| m["warnings"].as_array().expect("a list").iter().any(|w| w["code"] == "cpu_contended");
+        (sum("run_queue_wait_ns"), sum("others_had_cpu_ns"), all.iter().filter(|m| warned(m)).count())
+    };
+    let (waited, others, _) = waits(&format!("for k in 1 2 3 4; do ({spin}) & done; wait"));
+    assert!(waited > 1e8 && others < waited / 3.0, "{others} of {waited}");
+    let neighbour = || {
+        let mut command = std::process::Command::new("timeout");
+        command.args(["50", "taskset", "-c", "0", "sh", "-c", "while :; do :; done"]).spawn().expect("a shell")
+    };
+    let mut neighbours = [neighbour(), neighbour(), neighbour()];
+    let (waited, others, disturbed) = waits(spin);
+    for one in &mut neighbours {
+        crate::tool::kill(one.id(), libc::SIGTERM);
+        one.wait().expect("our own child");
+    }
+    assert!(waited > 1e8 && others > waited * 0.8 && disturbed >= 3, "{others} of {waited}, {disturbed} warnings");
     End::Passed
 }
 

@@ -236,7 +236,8 @@ fn without_rings() -> Result<(), Failed> {
 
 fn beside_flags() -> Result<(), Failed> {
     let program = format!("short: {} tried_enter --count 100", ground().display());
-    let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--arm", &program]);
+    let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--ring", "none", "--arm", &program]);
+    assert_eq!(arm(&run, "none")["dropped"], "it changes nothing: the program requests these settings");
     assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
     assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
     // An environment variable may decide whether a program uses io_uring.

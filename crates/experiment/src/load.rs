@@ -12,6 +12,7 @@ use super::program::ready::Ready;
 use super::program::run::cpus_named;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::units::Span;
+use iotrail_load::cpus;
 use iotrail_load::options::{LoadOptions, names_of};
 use iotrail_load::spec::LoadSpec;
 use iotrail_net::options::{Between, NetOptions, ServerOptions};
@@ -120,6 +121,7 @@ impl Load {
                         "add ready: port:N, file:PATH or log:REGEX",
                     ));
                 }
+                program.change.sq_cpu.map_or(Ok(()), |cpu| cpus::online(cpu, online_cpus, "sq-cpu"))?;
                 program.cpus.as_deref().map(cpus_named).transpose().map(drop)
             }
         }

@@ -146,6 +146,10 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
     if arm.legal == Legal::No {
         return Ok(Some(arm));
     }
+    if changes_nothing(options, as_is) {
+        let dropped = Some("it changes nothing: the program requests these settings".to_owned());
+        return Ok(Some(TriedArm { dropped, ..arm }));
+    }
     // With other flags it computes as long as before. The as-is run had no longer pause than its time.
     let idle =
         is_same_program(options, as_is.options).then(|| options.stall + Duration::from_nanos(as_is.run.wall_ns) * 2);
@@ -161,6 +165,13 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
         Err(e) if e.kind == error::Kind::Machine => Ok(Some(TriedArm { dropped: Some(e.what), ..arm })),
         Err(e) => Err(e),
     }
+}
+
+/// Only the rings' settings differ from the as-is arm's, and all rings requested them.
+fn changes_nothing(options: &ProgramOptions, as_is: &AsIs<'_>) -> bool {
+    let rings = &as_is.run.rings;
+    let same = ProgramOptions { change: as_is.options.change, ..options.clone() } == *as_is.options;
+    same && !rings.is_empty() && rings.iter().all(|ring| options.change.apply(ring.asked) == ring.asked)
 }
 
 /// `None`: stopped.

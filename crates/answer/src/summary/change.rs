@@ -142,6 +142,22 @@ pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
     }
 }
 
+/// Values of the compared metric on both sides.
+fn values<'e>(e: &'e Effect<'_>) -> impl Iterator<Item = f64> + 'e {
+    let metric = e.c.metric.parse::<Metric>().ok();
+    let all = [e.a, e.b].into_iter().flat_map(|cell| cell.measurements.each());
+    all.filter_map(move |m| metric?.of(&m))
+}
+
+/// Both sides are 0 throughout.
+pub fn is_0(e: &Effect<'_>) -> bool {
+    values(e).all(|x| x == 0.0)
+}
+
+pub fn is_below_0(e: &Effect<'_>) -> bool {
+    values(e).any(|x| x < 0.0)
+}
+
 /// A value of the metric.
 pub fn value(metric: Metric, x: f64) -> String {
     match metric {

@@ -319,6 +319,7 @@ fn outcome(metric: Metric, unit: Unit, effects: &[Effect<'_>]) -> String {
     if let Some(one) = same.first() {
         let band = crate::verdicts::factor(one.c.equivalent_within);
         rest.push(match parts.is_empty() && same.len() == n {
+            true if n == 1 && change::is_0(one) => format!("{} is 0 in both arms", called(metric, unit)),
             true if n == 1 => format!("{} equivalent within {band}{}", called(metric, unit), change::seen(metric, one)),
             true => format!("{} equivalent within {band}{}", called(metric, unit), in_all(n)),
             false => format!("{} equivalent within {band}", same.len()),

@@ -307,6 +307,10 @@ mod tests {
             h.answer
         );
         assert_eq!(h.advice.as_deref(), Some("use coop_taskrun, if CPU time per unit of tps matters"));
+        let h = head([[0.0; 6]; 2]);
+        assert_eq!(h.answer, "coop_taskrun against default: tps is 0 in both arms");
+        let h = head([LEVEL, [-1.0; 6]]);
+        assert_eq!(h.advice.as_deref(), Some("compare a metric that is never below 0"));
     }
 
     #[test]

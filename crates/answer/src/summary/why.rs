@@ -1,7 +1,7 @@
 //! Counts of the probes that explain a difference, and the advice.
 
 use super::ByArm;
-use super::change::value;
+use super::change::{self, value};
 use super::effect::Effect;
 use crate::compare::{Metric, failed};
 use crate::diagnose::notify::waited_for_tick;
@@ -209,6 +209,9 @@ pub fn advice(
             if !arms.is_empty() {
                 let fail = if arms.len() == 1 { "fails" } else { "fail" };
                 return stay(format!("check why {} {fail}, and measure again", list(&arms)));
+            }
+            if effects().any(|e| change::is_below_0(e)) {
+                return stay("compare a metric that is never below 0".into());
             }
             return stay("compare arms with the same work: bytes, flags, targets".into());
         }

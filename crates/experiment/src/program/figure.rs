@@ -122,9 +122,13 @@ impl OwnMetric {
     /// Searches the program's output; errors contain the pattern. `stop` ends it with an error.
     pub fn find(&self, output: &str, stop: &AtomicBool) -> Result<OwnFigure, String> {
         let value = match &self.place {
-            Place::Match(pattern) => matched(pattern, output, LIMIT, stop)?,
-            Place::Json { path, pointer } => json_number(path, pointer, output)?,
+            Place::Match(pattern) => matched(pattern, output, LIMIT, stop),
+            Place::Json { path, pointer } => json_number(path, pointer, output),
         };
+        let value = value.map_err(|why| match output.len() as u64 >= KEPT_OUTPUT {
+            true => format!("{why}; only the last {} of the output are kept", bytes(KEPT_OUTPUT)),
+            false => why,
+        })?;
         Ok(OwnFigure { name: self.name.clone(), value, less_is_better: self.less_is_better })
     }
 }
@@ -172,17 +176,19 @@ fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     let found = match found {
         Some(found) => found,
         None if any => return Err(format!("the JSON has nothing at {path}")),
-        None if output.len() as u64 >= KEPT_OUTPUT => {
-            return Err(format!(
-                "the last {} of the output contain no JSON; earlier output is not kept",
-                bytes(KEPT_OUTPUT)
-            ));
-        }
-        None => return Err("the output contains no JSON".into()),
+        None => return Err(format!("the output contains no JSON{}", invalid(output))),
     };
     let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
     let why = if found.is_string() { no_number(&text) } else { "which is not a number" };
     number(&text).ok_or_else(|| format!("{path} is {}, {why}", quoted(&text)))
+}
+
+/// Where the first line that begins an object or a list is no JSON.
+fn invalid(output: &str) -> String {
+    let lines = output.split_inclusive('\n').scan(0, |at, line| Some((std::mem::replace(at, *at + line.len()), line)));
+    let begins = lines.into_iter().find(|(_, line)| line.starts_with(['{', '[']));
+    let error = begins.and_then(|(at, _)| serde_json::from_str::<Value>(&output[at..]).err());
+    error.map(|e| format!(": {e} of its first object or list")).unwrap_or_default()
 }
 
 /// The top-level JSON objects and arrays of the output, whatever text surrounds them.
@@ -286,7 +292,7 @@ mod tests {
         let long = "y\n".repeat(KEPT_OUTPUT as usize / 2);
         assert_eq!(
             said("p99=$.a", &long),
-            "the last 16.0 MiB of the output contain no JSON; earlier output is not kept"
+            "the output contains no JSON; only the last 16.0 MiB of the output are kept"
         );
         assert_eq!(said("tps", ""), "'tps' is not NAME=REGEX");
         assert!(said("tps=/(/", "").starts_with("'(' is not a regular expression"));
@@ -308,9 +314,12 @@ mod tests {
         ] {
             assert_eq!(of(output), Ok(1000.0), "{output}");
         }
+        const NAN: &str = "the output contains no JSON: expected value at line 1 column 7 of its first object or list";
+        const CUT: &str =
+            "the output contains no JSON: EOF while parsing a string at line 1 column 22 of its first object or list";
         for (output, why) in [
-            ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", "the output contains no JSON"),
-            ("{\"b\": {\"tps\": 5}, \"cut", "the output contains no JSON"),
+            ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", NAN),
+            ("{\"b\": {\"tps\": 5}, \"cut", CUT),
             ("[{\"tps\": 5}]", "the JSON has nothing at $.tps"),
         ] {
             assert_eq!(of(output).unwrap_err(), why, "{output}");
