@@ -1,4 +1,5 @@
 use super::*;
+use iotrail_schema::account::CallRecord;
 use iotrail_testing::trace::{clean, with_ring};
 
 fn one(text: &str, t: &TraceRecord) -> (BudgetOutcome, String) {
@@ -91,4 +92,45 @@ fn a_saved_budget_is_met_by_its_runs_and_omits_load_dependent_values() {
     let mut more = clean();
     more.total.opcodes[0].punted_would_block = 1;
     assert_eq!(status(&judge(&limits, &more)), Some(1));
+}
+
+/// A trace of this many seconds with these calls.
+fn with_calls(seconds: f64, calls: &[(&str, u64)]) -> TraceRecord {
+    let mut t = clean();
+    t.total.elapsed_ns = (seconds * 1e9) as u64;
+    let call = |&(name, count): &(&str, u64)| CallRecord { syscall: name.into(), count, ..CallRecord::default() };
+    t.calls = Some(calls.iter().map(call).collect());
+    t
+}
+
+#[test]
+fn a_count_that_grows_with_the_time_of_the_runs_allows_a_slower_run() {
+    // Polls 20 times per second, next to 1,000 calls of its work and a chance of 10 more.
+    let run = |seconds: f64, chance: u64| {
+        with_calls(seconds, &[("newfstatat", 1_000 + (20.0 * seconds) as u64), ("openat", 1_000 + chance)])
+    };
+    let limits = parse(&saved(&[run(1.0, 10), run(2.0, 0), run(2.0, 10), run(3.0, 0)], "fio")).unwrap();
+    assert_eq!(status(&judge(&limits, &run(30.0, 0))), None);
+    assert_eq!(status(&judge(&limits, &run(60.0, 0))), Some(1));
+    // A count that does not grow keeps its limit: 1,010, and four times 10.
+    let most = |name: &str| limits.iter().find(|l| l.figure == name).and_then(|l| l.at_most);
+    assert_eq!((most("calls.openat"), most("calls.newfstatat")), (Some(1050.0), Some(1600.0)));
+}
+
+#[test]
+fn a_count_that_would_double_in_a_slower_run_is_left_out() {
+    let run = |seconds: f64| with_calls(seconds, &[("read", 100 + (10.0 * seconds) as u64)]);
+    let text = saved(&[run(1.0), run(2.0), run(3.0)], "fio");
+    assert!(text.contains("# left out: calls.read (110 to 130)"), "{text}");
+}
+
+#[test]
+fn a_sync_that_no_saved_run_made_is_a_broken_limit() {
+    let run = |calls: &[(&str, u64)]| with_calls(1.0, calls);
+    let text = saved(&[run(&[("read", 7), ("fsync", 4)]), run(&[("read", 7), ("fsync", 4)])], "db");
+    let limits = parse(&text).unwrap();
+    let after = |calls: &[(&str, u64)]| status(&judge(&limits, &run(calls)));
+    assert_eq!(after(&[("read", 7), ("fsync", 4)]), None);
+    assert_eq!(after(&[("read", 7), ("fsync", 4), ("fdatasync", 1)]), Some(1), "{text}");
+    assert!(!saved(&[clean(), clean()], "db").contains("calls.fdatasync"), "calls were not counted");
 }
