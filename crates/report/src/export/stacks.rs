@@ -75,6 +75,12 @@ fn profile(trace: &TraceRecord, stacks: &Stacks) -> Profile {
     let mut mappings: Vec<Mapping> = vec![];
     let mut functions: HashMap<(String, Option<String>), Function> = HashMap::new();
     let mut locations: Vec<Location> = vec![];
+    // pprof names the profile after the first mapping.
+    if let Some((own, module)) =
+        stacks.frames.iter().filter(|of| !of.library).find_map(|of| Some((of, of.module.as_deref()?)))
+    {
+        mapping(&mut mappings, texts.number(module), own);
+    }
     for (i, of) in stacks.frames.iter().enumerate() {
         let module = of.module.as_deref().map_or(0, |module| mapping(&mut mappings, texts.number(module), of));
         let name = callsites::function(of);
@@ -193,5 +199,17 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert_eq!(texts.len(), profile.string_table.len());
+    }
+
+    #[test]
+    fn the_program_is_the_first_mapping_of_a_profile() {
+        let mut stacks = stacks();
+        let own = stacks.frames[0].clone();
+        stacks.frames.insert(0, Frame { module: Some("/lib/liburing.so.2".into()), library: true, ..own });
+        let profile = profile(&iotrail_testing::trace::clean(), &stacks);
+        let files: Vec<&str> =
+            profile.mapping.iter().map(|of| profile.string_table[of.filename as usize].as_str()).collect();
+        assert_eq!(files, ["/bin/db", "/lib/liburing.so.2"]);
+        assert_eq!(profile.location.iter().map(|at| at.mapping_id).collect::<Vec<_>>(), [2, 1, 1]);
     }
 }
