@@ -64,7 +64,7 @@ statuses() { # budget, count, command
 }
 
 load() { cut -d' ' -f1 /proc/loadavg; }
-names() { sort broken | uniq -c | sort -rn | awk '{ n = $1; $1 = ""; printf "%s%s (%d)", NR > 1 ? "," : " ", $0, n }'; }
+names() { sort broken | uniq -c | sort -rn | awk '{ n = $1; $1 = ""; printf "%s%s (%d)", (NR > 1 ? "," : ""), $0, n }'; }
 
 for program in $programs; do
     command=$(command_of "$program")
