@@ -134,3 +134,12 @@ fn a_sync_that_no_saved_run_made_is_a_broken_limit() {
     assert_eq!(after(&[("read", 7), ("fsync", 4), ("fdatasync", 1)]), Some(1), "{text}");
     assert!(!saved(&[clean(), clean()], "db").contains("calls.fdatasync"), "calls were not counted");
 }
+
+#[test]
+fn a_call_next_to_the_io_may_be_made_once_more_or_less() {
+    let run = |polls: u64, enters: u64| with_calls(1.0, &[("epoll_ctl", polls), ("io_uring_enter", enters)]);
+    let limits = parse(&saved(&[run(22, 100), run(22, 100)], "db")).unwrap();
+    let after = |polls, enters| status(&judge(&limits, &run(polls, enters)));
+    assert_eq!([after(21, 100), after(23, 100), after(24, 100)], [None, None, Some(1)]);
+    assert_eq!([after(22, 99), after(22, 101)], [Some(1); 2], "a submission is work");
+}
