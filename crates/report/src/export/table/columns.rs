@@ -156,6 +156,7 @@ pub const MEASUREMENT: &[Column] = &[
     integer("runnable_before", "/circumstances/runnable_before"),
     number("load_average_before", "/circumstances/load_average_before"),
     integer("run_queue_wait_ns", "/circumstances/run_queue_wait_ns"),
+    integer("others_had_cpu_ns", "/circumstances/others_had_cpu_ns"),
     integer("involuntary_switches", "/circumstances/involuntary_switches"),
     integer("minor_faults", "/circumstances/minor_faults"),
     integer("major_faults", "/circumstances/major_faults"),
