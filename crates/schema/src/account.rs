@@ -70,7 +70,7 @@ pub struct ThreadAccount {
     pub iowait_ns: u64,
     /// Rows that sum to `wall_ns`.
     pub rows: Vec<ThreadRow>,
-    /// Threads that occupied the CPU while this thread was runnable, longest first; short waits are omitted.
+    /// Threads that had the CPU while this thread was runnable, longest first, without short waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_had: Vec<HadCpu>,
 }

@@ -26,7 +26,7 @@ pub enum Trigger {
     SlowRequest,
     /// A thread is sleeping in io_uring_enter(2) although its CQ contains the completions that it awaits.
     AsleepWithCompletions,
-    /// A thread is sleeping in io_uring_enter(2), its CQ contains fewer completions than it awaits, and none arrives.
+    /// A thread sleeps in io_uring_enter(2) with too few completions in the CQ, and none arrives.
     WaitsForMore,
     /// Completions stay in the CQ while no thread waits for them.
     Unreaped,

@@ -53,7 +53,7 @@ pub struct RingState {
     pub flags: Vec<String>,
     /// Number of samples of the ring.
     pub samples: u64,
-    /// Samples in which the CQ contained completions while its threads were sleeping outside io_uring_enter(2).
+    /// Samples with completions in the CQ while its threads slept outside io_uring_enter(2).
     pub unreaped: u64,
     /// Samples in which task work was pending while no thread was waiting in io_uring_enter(2).
     pub unrun: u64,
@@ -77,7 +77,7 @@ pub struct RingState {
     pub held_opcode: Option<String>,
     /// Shortest remaining time of a CLOCK_MONOTONIC timeout; negative: expired; null: none was armed.
     pub least_timeout_ns: Option<i64>,
-    /// Time that its threads had been waiting for completions at the last deep sample, with no request in flight.
+    /// Time that its threads had waited at the last deep sample with no request in flight.
     #[serde(default)]
     pub starved_ns: u64,
     /// Number of completions awaited.

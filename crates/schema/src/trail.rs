@@ -108,7 +108,7 @@ pub struct RequestTrace {
     pub more: bool,
     /// A zero-copy send's notification that its buffer is free (IORING_CQE_F_NOTIF).
     pub notification: bool,
-    /// Number of requests that the io_uring_enter call was asked to submit; null: not submitted by such a call.
+    /// The `to_submit` of its io_uring_enter call; null: it was not submitted by such a call.
     pub enter_batch: Option<u32>,
     /// Why it was punted to io-wq.
     pub punted: Option<Punt>,

@@ -95,7 +95,7 @@ pub struct TaskWorkBatch {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Device interrupt number, or otherwise the mnemonic from /proc/interrupts: `36`, or `LOC`, `RES`, `CAL`, `IWI`.
+    /// Interrupt number or mnemonic in /proc/interrupts: `36`, or `LOC`, `RES`, `CAL`, `IWI`.
     pub vector: Name,
     /// Name of the handler or vector: `virtio1-req.0`.
     pub name: Name,

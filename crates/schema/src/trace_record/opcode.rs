@@ -45,7 +45,7 @@ pub struct OpcodeRecord {
     /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this time.
     #[serde(default)]
     pub held_mean_ns: Option<f64>,
-    /// Completions that are messages from other rings (IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING).
+    /// Messages from other rings (IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING).
     #[serde(default)]
     pub messages: u64,
     /// Requests that a policy rejected with EACCES at submission. The policy is a ring or task restriction, or a BPF filter.
@@ -70,7 +70,7 @@ pub struct OpcodeRecord {
     pub errnos: Vec<ErrnoCount>,
     /// Latency of the traced requests.
     pub latency_ns: Latency,
-    /// Requests excluded from the mean latency, stages and order, because they wait for an event of unknown time; null: none.
+    /// Requests that wait for an event of unknown time; null: none. They are not part of the mean latency, stages and order.
     #[serde(default)]
     pub waits: Option<Waits>,
     /// Components of the mean latency; null for interfaces other than io_uring.
