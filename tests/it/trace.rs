@@ -92,8 +92,8 @@ fn options() -> End {
         refused(&[option, value, "--", "touch", "x"], 2, "invalid value '*' for '*; see `iotrail trace --help`");
     }
     // An unknown code of a finding would never fail the command.
-    let line = "invalid value 'slow' for '--fail-on <CODE>' [possible values: *, overlapping_buffers]; see `iotrail trace --help`";
-    refused(&["--fail-on", "reordered", "--fail-on", "slow", "--", "touch", "x"], 2, line);
+    let line = "invalid value 'sloth' for '--fail-on <CODE>' [possible values: *, overlapping_buffers]; see `iotrail trace --help`";
+    refused(&["--fail-on", "reordered", "--fail-on", "sloth", "--", "touch", "x"], 2, line);
     End::Passed
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::budget::Budget;
+use super::budget::{Budget, PROBES};
 use super::file::{Experiment, Point, Scale, settled, to_json};
 use super::load::{Ends, Kind, Load};
 use super::program::expected::Expected;
@@ -28,10 +28,6 @@ use iotrail_schema::search_record::SearchRecord;
 /// Overhead per measurement (start of processes, storing the result). Only for the estimate: measured times
 /// replace it during the run.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
-
-/// Additional overhead of probes: load, verify, attach and drain. Their CPU time, hence on an idle machine (virtual machine with 2 CPUs,
-/// November 2026); with other work on all CPUs it was 0.7 s.
-pub const PROBES: Duration = Duration::from_millis(200);
 
 /// Additional overhead of starting a server.
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
