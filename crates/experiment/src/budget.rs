@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{plural, span};
 
