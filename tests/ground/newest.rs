@@ -446,7 +446,10 @@ fn buffers_held(run: &mut Run, by_requests: bool) -> Result<()> {
     let mut messages = vec![0; MESSAGE * usize::from(BUFFERS)];
     let mut buffers = if by_requests { None } else { Some(Buffers::register(&ring, GROUP, BUFFERS)?) };
     let mut give = |ring: &mut Ring, buffer| match &mut buffers {
-        Some(buffers) => Ok(buffers.give(buffer)),
+        Some(buffers) => {
+            buffers.give(buffer);
+            Ok(())
+        }
         None => provide(ring, &mut messages, buffer),
     };
     (0..BUFFERS).try_for_each(|buffer| give(&mut ring, buffer))?;
