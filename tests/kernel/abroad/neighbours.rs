@@ -116,7 +116,11 @@ fn of_neighbour(name: &str, path: &str) -> Result<Vec<String>, Failed> {
     if total.per_io.kicks != Some(0.0) {
         said.push(format!("beside {name}: kicks: {:?}", total.ipis));
     }
-    said.extend(wrong(&trace, &["reordered", CPU_TAKEN]).into_iter().map(|what| format!("beside {name}: {what}")));
+    said.extend(
+        wrong(&trace, &["delivered_out_of_order", "reordered", CPU_TAKEN])
+            .into_iter()
+            .map(|what| format!("beside {name}: {what}")),
+    );
     Ok(said)
 }
 
