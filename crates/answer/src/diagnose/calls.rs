@@ -668,7 +668,7 @@ const SMALL: u64 = 4096;
 pub const SMALL_CALLS: Rule = Rule {
     code: "small_calls",
     about: "a program without rings and contexts made 10,000 calls of one kind, of 20 µs of CPU time or less each, which took 25 % of its CPU time, and its \
-            busiest thread ran for 20 % of the time in which it did not wait for a CPU: calls that moved 4 KiB or less each (other than with a wait per two of them), opened or \
+            busiest thread ran for 20 % of the time in which it did not wait for a CPU: calls that moved 4 KiB or less each (other than with a wait per four of them), opened or \
             examined a file, woke a thread, or yielded",
     checks: &[Check::Trace(small_calls)],
     ..RULE
@@ -739,8 +739,8 @@ fn small_calls(t: &TraceRecord) -> Option<Finding> {
         let share = cpu_share(t, of.names)?;
         let moved: Option<u64> = of_name(t, of.names).map(|c| c.bytes).sum();
         let mean = if of.moves { (moved? + n / 2) / n.max(1) } else { 0 };
-        // Few calls of a kind may be answers, one per wait.
-        let answers = of.of_sockets && 2 * waits(of) >= n;
+        // Few calls of a kind may be answers, one per wait. A wait whose data is there already does not sleep.
+        let answers = of.of_sockets && 4 * waits(of) >= n;
         let many = n >= MANY && share * ran_ns as f64 <= SHORT_NS * n as f64;
         (many && share >= MUCH && mean <= SMALL && !answers).then_some((of, n, share, mean))
     };

@@ -620,7 +620,7 @@ fn small_calls_that_answer_a_peer_or_move_pages_are_no_finding() {
     };
     assert_eq!(with(4096, 10_000), ["small_calls"]);
     assert_eq!(with(4097, 10_000), Vec::<String>::new(), "more than a page");
-    assert_eq!(with(1, 1_500_000), Vec::<String>::new(), "a wait for every two calls");
+    assert_eq!(with(1, 750_000), Vec::<String>::new(), "a wait for every four calls");
 }
 
 /// Sixteen requests in flight for one worker.
