@@ -145,7 +145,8 @@ impl Sums {
     fn waits(&self, before: &Busy, after: &Busy) -> Waits {
         let busy = |cpu: &u32| {
             let of = |busy: &Busy| busy.per_cpu.get(cpu).copied();
-            of(after).zip(of(before)).map_or(0, |(after, before)| after.wrapping_sub(before))
+            // Idle time in ticks may exceed the time of an idle CPU.
+            of(after).zip(of(before)).map_or(0, |(after, before)| (after.wrapping_sub(before) as i64).max(0) as u64)
         };
         // A CPU that another program used elsewhere is none that they waited for.
         let waited = self.per_cpu.iter().map(|(cpu, on)| on.waited_ns.min(busy(cpu).saturating_sub(on.ran_ns))).sum();
