@@ -150,7 +150,7 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         let replayed = once(program, &options, stop)?;
         bar.finish_and_clear();
         if args.json {
-            terminal::print_json(&replayed)?;
+            terminal::print_with_head(&replayed, &replayed.measurement)?;
             return Ok(0);
         }
         let replayed = replayed.measurement;

@@ -63,6 +63,9 @@ fn json() -> End {
     let once = run(&mut place.tool(["replay", "log", "--once", "--json"])).ok();
     let once: Value = serde_json::from_str(&once.stdout).expect("JSON");
     assert_eq!((&once["ios"], &once["per_io"]["syscalls"]), (&300.into(), &1.0.into()));
+    assert!(once["head"]["answer"].is_string(), "{once}");
+    let latencies = once["latency_histogram"].as_array().expect("a histogram");
+    assert_eq!(latencies.iter().map(|of| of[1].as_u64().expect("a count")).sum::<u64>(), 300);
     let arms = json["arms"].as_array().expect("arms");
     let names: Vec<_> = arms.iter().map(|arm| arm["name"].as_str().expect("a name")).collect();
     assert_eq!(names, ["unchanged", "--engine sync"]);

@@ -240,18 +240,23 @@ pub fn print_json<T: Serialize>(value: &T) -> Result<()> {
 
 /// Writes a measurement as JSON, with the first lines of its screen.
 pub fn print_measurement(m: &Measurement) -> Result<()> {
-    print_json(&with_head(m))
+    print_with_head(m, m)
+}
+
+/// Writes the JSON of a value with the first lines of this measurement's screen.
+pub fn print_with_head<T: Serialize>(value: &T, m: &Measurement) -> Result<()> {
+    print_json(&with_head(value, m))
 }
 
 /// Writes several as one list.
 pub fn print_measurements(all: &[Measurement]) -> Result<()> {
-    print_json(&all.iter().map(with_head).collect::<Vec<_>>())
+    print_json(&all.iter().map(|m| with_head(m, m)).collect::<Vec<_>>())
 }
 
 #[derive(Serialize)]
-struct WithHead<'a> {
+struct WithHead<'a, T> {
     #[serde(flatten)]
-    measurement: &'a Measurement,
+    value: &'a T,
     head: FirstLines,
 }
 
@@ -267,10 +272,10 @@ struct FirstLines {
     also: Vec<String>,
 }
 
-fn with_head(m: &Measurement) -> WithHead<'_> {
+fn with_head<'a, T>(value: &'a T, m: &Measurement) -> WithHead<'a, T> {
     let Verdict { answer, advice, others, .. } = of_measurement(m);
     let also = others.into_iter().map(|finding| finding.text).collect();
-    WithHead { measurement: m, head: FirstLines { answer, advice, also } }
+    WithHead { value, head: FirstLines { answer, advice, also } }
 }
 
 /// As [`print_json`] on one line; breaks on EPIPE.
