@@ -73,8 +73,8 @@ impl Contention {
 struct Busy {
     at: Instant,
     per_cpu: BTreeMap<u32, u64>,
-    /// Of this process, and with its reaped descendants.
-    own_ns: (u64, u64),
+    /// CPU time of this process and its reaped descendants.
+    own_ns: u64,
     kernel_threads_ns: u64,
 }
 
@@ -83,17 +83,14 @@ impl Busy {
         let all = procfs::processes();
         let threads = all.iter().filter_map(|pid| Stat::of(*pid)).filter(Stat::is_kernel_thread);
         let (n, ticks) = threads.fold((0, 0), |(n, sum), s| (n + 1, sum + s.user_ticks + s.system_ticks));
-        let own = Stat::of(std::process::id()).map_or((0, 0), |s| {
-            let own = s.user_ticks + s.system_ticks;
-            (own, own + s.reaped_ticks)
-        });
+        let own = Stat::of(std::process::id()).map_or(0, |s| s.user_ticks + s.system_ticks + s.reaped_ticks);
         let stat = files::text(Path::new(files::ROOT), "proc/stat").unwrap_or_default();
-        // In a PID namespace the kernel's threads are invisible: only user time is certain to be a program's.
+        // The kernel's threads are invisible in a PID namespace: only user time is certain to be a program's.
         let per_cpu = cpu::busy_of_programs(&stat, since.elapsed().as_nanos() as u64, n == 0).unwrap_or_default();
         Busy {
             at: Instant::now(),
             per_cpu,
-            own_ns: (procfs::ticks_to_ns(own.0), procfs::ticks_to_ns(own.1)),
+            own_ns: procfs::ticks_to_ns(own),
             kernel_threads_ns: procfs::ticks_to_ns(ticks),
         }
     }
@@ -153,7 +150,7 @@ impl Sums {
         let grown = |of: fn(&Busy) -> u64| of(after).saturating_sub(of(before));
         // Reaped processes are complete, the samples include those that still run.
         let sampled: u64 = self.per_cpu.values().map(|on| on.ran_ns).sum();
-        let own = sampled.max(grown(|b| b.own_ns.1));
+        let own = sampled.max(grown(|b| b.own_ns));
         let all: u64 = after.per_cpu.keys().map(busy).sum();
         let others = all.saturating_sub(own + grown(|b| b.kernel_threads_ns));
         Waits { runnable_ns: self.per_cpu.values().map(|on| on.waited_ns).sum(), others_ns: others.min(waited) }
@@ -168,7 +165,7 @@ mod tests {
 
     fn busy(per_cpu: &[u64], own: u64, kernel: u64) -> Busy {
         let per_cpu = per_cpu.iter().zip(0..).map(|(ms, cpu)| (cpu, ms * MS)).collect();
-        Busy { at: Instant::now(), per_cpu, own_ns: (0, own * MS), kernel_threads_ns: kernel * MS }
+        Busy { at: Instant::now(), per_cpu, own_ns: own * MS, kernel_threads_ns: kernel * MS }
     }
 
     /// Waits for other programs in ms, if threads ran and waited so long on each CPU, and the CPUs were busy that long.
@@ -188,6 +185,14 @@ mod tests {
         assert_eq!(others(&[(600, 400)], &[1000, 0], 600, 380), 20, "kernel threads had it");
         assert_eq!(others(&[(500, 400)], &[1000, 0], 990, 0), 10, "processes that ended between samples had it");
         assert_eq!(others(&[(900, 0)], &[1000, 1000], 900, 0), 0, "nothing waited");
+    }
+
+    #[test]
+    fn an_idle_cpu_whose_ticks_exceed_its_time_counts_as_0() {
+        let on = OnCpu { ran_ns: 250 * MS, waited_ns: 750 * MS };
+        let sums = Sums { per_cpu: [(0, on)].into(), ..Sums::default() };
+        let waits = sums.waits(&busy(&[0, 10], 0, 0), &busy(&[1000, 9], 250, 0));
+        assert_eq!(waits.others_ns, 750 * MS);
     }
 
     #[test]
