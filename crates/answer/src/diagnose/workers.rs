@@ -202,13 +202,18 @@ fn worker_ns(t: &TraceRecord, is_meant: impl Fn(&Reason) -> bool) -> u64 {
     rows.filter(|row| row.reason.as_ref().is_some_and(&is_meant)).map(|row| row.ns).sum()
 }
 
+/// Time in which workers that have work are blocked.
+fn workers_blocked_ns(t: &TraceRecord) -> u64 {
+    worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted))
+}
+
 /// Most of the time in which workers are blocked, they wait for flushes, the journal or writeback, though nothing was synced.
 fn wait_for_durability(t: &TraceRecord) -> bool {
     use Reason::*;
     let synced: u64 = t.total.opcodes.iter().filter(|o| is(&o.opcode, SYNCS)).map(handed).sum();
     let durable = worker_ns(t, |r| matches!(r, DeviceFlush | Writeback | JournalCommit | MetadataIo));
     let flushed = worker_ns(t, |r| *r == DeviceFlush);
-    let blocked = worker_ns(t, |r| !matches!(r, IowqIdle | Woken | Preempted));
+    let blocked = workers_blocked_ns(t);
     // A write that allocates blocks waits for the journal too, but flushes nothing.
     synced == 0 && flushed > 0 && durable * 2 >= blocked
 }
@@ -217,7 +222,7 @@ fn wait_for_durability(t: &TraceRecord) -> bool {
 const EXPLAINS: u64 = 10;
 
 fn of_reads(t: &TraceRecord) -> &'static str {
-    let blocked = worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted));
+    let blocked = workers_blocked_ns(t);
     match worker_ns(t, |r| *r == Reason::Writeback) * EXPLAINS >= blocked.max(1) {
         true => BEHIND_WRITEBACK,
         false => OF_READS,
@@ -342,7 +347,7 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
     let default = WORKERS_BY_DEFAULT * u64::from(t.total.host.cpus);
     let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let wall_ns: u64 = workers.map(|thread| thread.wall_ns).sum();
-    let blocked_ns = worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted));
+    let blocked_ns = workers_blocked_ns(t);
     let all_block = blocked_ns > 0 && blocked_ns as f64 >= MOSTLY * wall_ns as f64;
     if writes > 0 || !all_block || bound.share < MOST_QUEUED || in_flight < most as f64 + MISSING || most >= default {
         return None;
