@@ -1,8 +1,8 @@
 //! System calls that fail, find nothing, or repeat work.
 
 use super::{Check, Matter, RULE, Rule};
-use iotrail_base::words::{bytes, count, list, percent, span, three_digits};
-use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadAccount, ThreadRow, ThreadState, WokenBy};
+use iotrail_base::words::{count, list, percent, span, three_digits};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
@@ -13,11 +13,11 @@ fn calls(t: &TraceRecord) -> &[CallRecord] {
     t.calls.as_deref().unwrap_or_default()
 }
 
-fn of_name<'a>(t: &'a TraceRecord, names: &'a [&str]) -> impl Iterator<Item = &'a CallRecord> {
+pub(super) fn of_name<'a>(t: &'a TraceRecord, names: &'a [&str]) -> impl Iterator<Item = &'a CallRecord> {
     calls(t).iter().filter(|c| names.contains(&c.syscall.as_str()))
 }
 
-fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
+pub(super) fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
     of_name(t, names).map(|c| c.count).sum()
 }
 
@@ -289,7 +289,7 @@ pub const EPOLL_SPINS: Rule = Rule {
     ..RULE
 };
 
-const SPIN: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
+pub(super) const SPIN: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
 /// Events that are reported even if not requested, until the descriptor is removed.
 fn is_hang_up(by: &WokenBy) -> bool {
@@ -656,110 +656,3 @@ fn herd(t: &TraceRecord) -> Option<Finding> {
                   SO_REUSEPORT";
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
-
-/// Calls from which their number is a cost, and the CPU time of each.
-const MANY: u64 = 10_000;
-const SHORT_NS: f64 = 20_000.0;
-/// Share of the program's CPU time.
-const MUCH: f64 = 0.25;
-/// Bytes per call: less than a page.
-const SMALL: u64 = 4096;
-
-pub const SMALL_CALLS: Rule = Rule {
-    code: "small_calls",
-    about: "a program without rings and contexts made 10,000 calls of one kind, of 20 µs of CPU time or less each, which took 25 % of its CPU time, and its \
-            busiest thread ran for 20 % of the time in which it did not wait for a CPU: calls that moved 4 KiB or less each (other than with a wait per four of them), opened or \
-            examined a file, woke a thread, or yielded",
-    checks: &[Check::Trace(small_calls)],
-    ..RULE
-};
-
-/// A kind of calls that one larger call, or none, can replace.
-struct Small {
-    names: &'static [&'static str],
-    /// What each does, after `each`; with `moves` the bytes are printed instead.
-    does: &'static str,
-    moves: bool,
-    /// Made for a peer, which may wait for each of them.
-    of_sockets: bool,
-    remedy: &'static str,
-}
-
-#[rustfmt::skip]
-const SMALLS: [Small; 10] = [
-    Small { names: &["sendto", "sendmsg"], does: "", moves: true, of_sockets: true, remedy:
-        "send several datagrams per call: UDP_SEGMENT, by which the kernel divides one buffer, or sendmmsg(2); gather the sends of a stream in one buffer \
-         or one iovec" },
-    Small { names: &["recvfrom", "recvmsg"], does: "", moves: true, of_sockets: true, remedy:
-        "receive more per call: UDP_GRO or recvmmsg(2) for datagrams, a larger buffer for a stream" },
-    Small { names: &["write", "writev", "pwrite64", "pwritev", "pwritev2"], does: "", moves: true, of_sockets: true, remedy:
-        "gather the data in a buffer, and write it with one call; write to an eventfd only if its reader sleeps, not for each item" },
-    Small { names: &["read", "readv", "pread64", "preadv", "preadv2"], does: "", moves: true, of_sockets: true, remedy:
-        "read 64 KiB or more per call into a buffer (stdio, BufReader), and take the items from it" },
-    Small { names: &["splice", "sendfile", "copy_file_range"], does: "", moves: true, of_sockets: false, remedy:
-        "move more per call: enlarge the pipe of splice(2) with F_SETPIPE_SZ. Above fs.pipe-user-pages-soft the pipes of a user get one page" },
-    Small { names: &["open", "openat", "openat2"], does: "opens a file", moves: false, of_sockets: false, remedy:
-        "keep the file open, and use its descriptor for several operations" },
-    Small { names: &["stat", "fstat", "newfstatat", "statx"], does: "examines a file", moves: false, of_sockets: false, remedy:
-        "wait for changes with inotify(7) instead of polling the files, or keep their results" },
-    Small { names: &["futex", "futex_wait", "futex_waitv"], does: "wakes a thread or waits for one", moves: false, of_sockets: false, remedy:
-        "hand more work to the other thread at a time, or do short operations, such as reads of cached data, in the thread itself" },
-    Small { names: &["lseek"], does: "sets a file position", moves: false, of_sockets: false, remedy:
-        "use pread(2) and pwrite(2), which take the offset" },
-    Small { names: &["sched_yield"], does: "looks again for something", moves: false, of_sockets: false, remedy:
-        "wait for the event in a call that sleeps: futex(2), io_getevents(2), epoll_wait(2)" },
-];
-
-fn small_calls(t: &TraceRecord) -> Option<Finding> {
-    let rows = || t.own_threads().flat_map(|thread| &thread.rows);
-    let ran_ns: u64 = rows().filter(|row| row.state == ThreadState::Running).map(|row| row.ns).sum();
-    let with_cpu = |thread: &ThreadAccount| thread.wall_ns.saturating_sub(thread.ns_in(ThreadState::Runnable));
-    let busiest = t.own_threads().max_by_key(|thread| thread.ns_in(ThreadState::Running))?;
-    let is_idle = (busiest.ns_in(ThreadState::Running) as f64) < RAN * with_cpu(busiest) as f64;
-    if !t.rings.is_empty() || !t.contexts.is_empty() || is_idle {
-        return None;
-    }
-    let seconds = t.total.elapsed_ns.max(1) as f64 / 1e9;
-    // Waits for a peer in the threads that make these calls.
-    let waits = |of: &Small| -> u64 {
-        let is = |row: &&ThreadRow, meant: &dyn Fn(&str) -> bool| row.syscall.as_deref().is_some_and(meant);
-        let makes = |thread: &&ThreadAccount| thread.rows.iter().any(|row| is(&row, &|name| of.names.contains(&name)));
-        let of_peer = |name: &str| name.starts_with("re");
-        let rows = || t.own_threads().filter(makes).flat_map(|thread| &thread.rows);
-        let slept: u64 = rows()
-            .filter(|row| row.state == ThreadState::Blocked && is(row, &of_peer))
-            .filter_map(|row| row.count)
-            .sum();
-        let polls = rows().any(|row| is(&row, &|name| SPIN.contains(&name)));
-        let ended = of_name(t, &SPIN).filter_map(|c| c.ended).map(|ended| ended.completions).sum::<u64>();
-        slept + if polls { ended } else { 0 }
-    };
-    let one = |of: &'static Small| {
-        let n = sum(t, of.names);
-        let share = cpu_share(t, of.names)?;
-        let moved: Option<u64> = of_name(t, of.names).map(|c| c.bytes).sum();
-        let mean = if of.moves { (moved? + n / 2) / n.max(1) } else { 0 };
-        // Few calls of a kind may be answers, one per wait. A wait whose data is there already does not sleep.
-        let answers = of.of_sockets && 4 * waits(of) >= n;
-        let many = n >= MANY && share * ran_ns as f64 <= SHORT_NS * n as f64;
-        (many && share >= MUCH && mean <= SMALL && !answers).then_some((of, n, share, mean))
-    };
-    let (of, n, share, mean) = SMALLS.iter().filter_map(one).max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let c = of_name(t, of.names).max_by_key(|c| c.count)?;
-    let each = match of.moves {
-        true => format!("each moved {} on average", bytes(mean)),
-        false => format!("each {}", of.does),
-    };
-    let text = format!(
-        "{} {}(2) calls per second took {} of the program's CPU time: {each}",
-        count(n as f64 / seconds),
-        c.syscall.trim_end_matches("64"),
-        percent(share)
-    );
-    let evidence = [("calls", n as f64), ("share", share), ("mean_bytes", mean as f64)];
-    let f = SMALL_CALLS.finding(Severity::Warning, text, &evidence);
-    Some(Finding { remedy: of.remedy.into(), bound: cpu(Some(share)), ..f })
-}
-
-/// Share of the time.
-const RAN: f64 = 0.2;

@@ -19,6 +19,7 @@ mod posix_aio;
 mod reaping;
 mod reasons;
 mod results;
+mod small_calls;
 mod sqpoll;
 pub mod state;
 pub mod synchronous;
@@ -78,7 +79,7 @@ pub const RULES: &[Rule] = &[
     calls::EPOLL_CTL_PER_OPERATION,
     calls::SETUP_PER_OPERATION,
     calls::CALLS_FAIL,
-    calls::SMALL_CALLS,
+    small_calls::SMALL_CALLS,
     posix_aio::POSIX_AIO_SERIAL,
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::LOCK_CONTENDED,
