@@ -271,10 +271,9 @@ const STEADY: f64 = 0.25;
 const MARGINS: f64 = 4.0;
 /// A count that grows with the time of the runs gets a limit for a run this many times as long as the longest.
 const LONGER: f64 = 10.0;
-/// A delivery path with at least this share of the completions in each run gets a lower limit, and this is it.
 /// Margin of a call whose number depends on timing; at least one call.
 const SPARE: f64 = 0.01;
-
+/// A delivery path with at least this share of the completions in each run gets a lower limit, and this is it.
 const DOMINANT: f64 = 0.9;
 const LEAST: f64 = 0.5;
 
@@ -333,9 +332,9 @@ fn growth(values: &[f64], elapsed: &[f64]) -> f64 {
     if of_time > 0.0 { (with_time / of_time).max(0.0) } else { 0.0 }
 }
 
-/// Calls beside the I/O depend on timing: one of 13 starts of a PostgreSQL server makes one epoll_ctl(2) less. Submissions and syncs do not.
+/// Submissions and syncs do not depend on timing, other calls may: one of 13 starts of a PostgreSQL server makes one epoll_ctl(2) call less.
 fn is_timing_dependent(name: &str) -> bool {
-    let call = name.strip_prefix("calls.").and_then(|name| syscall::ALL.iter().find(|call| call.name == name));
+    let call = name.strip_prefix("calls.").and_then(syscall::find);
     call.is_some_and(|call| !matches!(call.work, Some(Work::Syncs | Work::Submits)))
 }
 

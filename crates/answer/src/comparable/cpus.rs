@@ -97,7 +97,7 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
         // Its threads need as many CPUs as they use and wait for, and at least one.
         let cpu_ns = m.cpu.user_ns.unwrap_or(0) + m.cpu.system_ns.unwrap_or(0);
         let waited = c.others_had_cpu_ns?.saturating_sub(c.throttled_ns.unwrap_or(0));
-        return contended("program", waited, m.elapsed_ns.max(cpu_ns + waited), "--cpus");
+        return contended("program", waited, m.elapsed_ns.max(cpu_ns + waited));
     }
     let l = &m.load;
     let threads = l.jobs as usize
@@ -117,10 +117,10 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);
     let waited = c.run_queue_wait_ns.filter(|_| alone)?.saturating_sub(throttled_ns);
     let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.as_ref()?.total_ns };
-    contended("load", waited, wall_ns, "--cpus")
+    contended("load", waited, wall_ns)
 }
 
-fn contended(whose: &str, waited: u64, of_ns: u64, with: &str) -> Option<Warning> {
+fn contended(whose: &str, waited: u64, of_ns: u64) -> Option<Warning> {
     let share = waited as f64 / of_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
         Warning::new(
@@ -130,7 +130,7 @@ fn contended(whose: &str, waited: u64, of_ns: u64, with: &str) -> Option<Warning
                 // The wait covers slightly more than the measured time.
                 percent(share.min(1.0))
             ),
-            format!("stop other computing programs, or give the {whose} its own CPUs ({with})"),
+            format!("stop other computing programs, or give the {whose} its own CPUs (--cpus)"),
         )
     })
 }
