@@ -183,10 +183,11 @@ fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     number(&text).ok_or_else(|| format!("{path} is {}, {why}", quoted(&text)))
 }
 
-/// Where the first line that begins an object or a list is no JSON.
+/// The parser's error in the first line that begins an object or a list.
 fn invalid(output: &str) -> String {
-    let lines = output.split_inclusive('\n').scan(0, |at, line| Some((std::mem::replace(at, *at + line.len()), line)));
-    let begins = lines.into_iter().find(|(_, line)| line.starts_with(['{', '[']));
+    let mut lines =
+        output.split_inclusive('\n').scan(0, |at, line| Some((std::mem::replace(at, *at + line.len()), line)));
+    let begins = lines.find(|(_, line)| line.starts_with(['{', '[']));
     let error = begins.and_then(|(at, _)| serde_json::from_str::<Value>(&output[at..]).err());
     error.map(|e| format!(": {e} of its first object or list")).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use iotrail_stats::histogram;
 /// The options of `replay` under `[load]`. The flags of its rings are those of any program: `ring`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Replayed {
-    /// `None`: the load is no replay.
+    /// `None`: the load is not a replay.
     pub recording: Option<PathBuf>,
     /// Names and values.
     options: Vec<(&'static str, String)>,
@@ -41,7 +41,7 @@ impl Replayed {
         Ok(Self { recording, options })
     }
 
-    /// The command. `None`: the load is no replay.
+    /// The command. `None`: the load is not a replay.
     pub(super) fn argv(&self) -> Option<Vec<String>> {
         let recording = self.recording.as_ref()?;
         let iotrail = std::env::current_exe().map_or("iotrail".into(), |path| path.display().to_string());
