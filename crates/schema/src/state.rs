@@ -104,7 +104,7 @@ pub struct NagleState {
     pub unsent_bytes: u64,
 }
 
-/// A socket in an epoll with EPOLLET from which a read took a part of what had arrived, while a thread sleeps in epoll_wait(2).
+/// A socket registered with EPOLLET that a read left partly unread while a thread sleeps in epoll_wait(2).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadSocket {
     /// Its process.

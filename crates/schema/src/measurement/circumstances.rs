@@ -37,7 +37,7 @@ pub struct Circumstances {
     pub runnable_before: Option<u32>,
     /// Load average of the last minute when the span began.
     pub load_average_before: Option<f64>,
-    /// Time that the load's own threads waited for a CPU, summed. Of a program: without the time after a thread's last sample.
+    /// Time that the load's own threads waited for a CPU, summed. A program's threads are sampled: the time after a thread's last sample is missing.
     pub run_queue_wait_ns: Option<u64>,
     /// The part of it in which another program had their CPU. iotrail and the kernel do not count. Null: not a program.
     #[serde(default)]

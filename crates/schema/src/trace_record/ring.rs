@@ -95,7 +95,7 @@ pub struct RingRecord {
     pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
 }
 
-/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL. Of a ring that a BPF program drives, only
+/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL. For a ring that a BPF program drives, only
 /// waits with a sleep are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnterWaits {

@@ -21,7 +21,7 @@ impl Limits {
         }
     }
 
-    /// Of the cgroup that evicted most: its ancestors count the same pages.
+    /// The limit of the cgroup that evicted most: its ancestors count the same pages.
     pub fn record(&self) -> Option<MemoryLimit> {
         let of = |(dir, before): (&PathBuf, &Memory)| {
             let now = cgroup::memory(dir)?;
