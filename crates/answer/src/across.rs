@@ -1,5 +1,5 @@
-//! The same plan on several kernels: their runs merged into one, and the differences between kernels. Counts always; times only
-//! if none of the machines was emulated.
+//! The same plan on several kernels: merges their runs into one and compares the kernels. Counts are always compared;
+//! times only if no machine was emulated.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -31,7 +31,7 @@ pub struct KernelRecord {
     pub failed: Vec<String>,
 }
 
-/// A release without what a distribution adds to its end: `6.12.107+deb13-amd64` is `6.12.107`.
+/// Drops the distribution's suffix from a release: `6.12.107+deb13-amd64` becomes `6.12.107`.
 pub fn short(release: &str) -> &str {
     release.split('+').next().unwrap_or(release).trim_end_matches("-amd64")
 }
@@ -43,7 +43,7 @@ pub struct Boots {
 }
 
 impl Boots {
-    /// The cell of each run with these parameters.
+    /// Each run's cell with these parameters.
     fn cells<'a, 'p>(
         &'a self,
         params: &'p Map<String, Value>,
@@ -52,11 +52,11 @@ impl Boots {
     }
 }
 
-/// Latencies of a repeat (from 1) of a cell of a run, by their indices; `None`: not stored.
+/// Returns the latencies of one repeat (1-based) of a cell of a run; `None` if they are not stored.
 pub type Histograms<'a> = &'a dyn Fn(i64, u32, u32) -> Option<Histogram<u64>>;
 
-/// All runs as one with the kernel as its first parameter, and the comparisons of each kernel with the first. `None`: there is
-/// no run.
+/// Merges all runs into one whose first parameter is the kernel, and compares each kernel with the first. `None`
+/// without runs.
 pub fn merged(kernels: &[Boots], histograms: Histograms<'_>) -> Option<RunRecord> {
     let runs = || kernels.iter().flat_map(|k| &k.runs);
     let first = runs().next()?;
@@ -95,7 +95,7 @@ fn any_emulated(kernels: &[Boots]) -> bool {
     kernels.iter().flat_map(|k| &k.runs).any(RunRecord::is_emulated)
 }
 
-/// Counts, and the experiment's own metric if no machine was emulated.
+/// Compares counts; compares the experiment's own metric only if no machine was emulated.
 fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -> Vec<Comparison> {
     let Some((base, others)) = kernels.split_first() else { return Vec::new() };
     let mut wanted: Vec<Metric> = Metric::COUNTS.to_vec();
@@ -111,7 +111,7 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
                 if a.is_empty() || b.is_empty() {
                     continue;
                 }
-                // Two boots of the same kernel show the difference without a cause.
+                // Two boots of the same kernel differ without a cause: their difference is the noise floor.
                 let twice =
                     |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
                 let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
@@ -124,7 +124,7 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
     found
 }
 
-/// Repeats of a cell, of one boot or of all.
+/// A cell's repeats from one boot, or from all boots.
 fn measured<'a>(
     kernel: &'a Boots,
     (cell, boot): (&CellRecord, Option<usize>),
@@ -148,18 +148,18 @@ fn side<'a>(name: &str, repeats: &[Repeat<'a>]) -> Side<'a> {
     Side { name: name.into(), repeats: repeats.to_vec() }
 }
 
-/// One cell's metrics, kernel by kernel.
+/// One cell's metrics on all kernels, side by side.
 pub struct Beside {
     pub label: String,
-    /// Metrics whose ranges do not overlap on some of the kernels.
+    /// Metrics whose ranges do not overlap on at least two kernels.
     pub differing: Vec<Figure>,
-    /// The other metrics: name, and their common value.
+    /// The remaining metrics, with their common value.
     pub alike: Vec<String>,
 }
 
 pub struct Figure {
     pub name: String,
-    /// One per kernel, in their order; `None`: unknown.
+    /// One value per kernel, in kernel order; `None` if unknown.
     pub values: Vec<Option<String>>,
 }
 
@@ -198,7 +198,7 @@ fn of_cell(run: &RunRecord, cell: &CellRecord, kernels: &[Boots]) -> Beside {
     beside
 }
 
-/// By name: the function that reads a measurement, and its format.
+/// All metrics: name, reader and format.
 fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> Vec<(String, Reading<'a>, Text)> {
     let per = Unit::of_run(run).one();
     let mut all: Vec<(String, Reading<'a>, Text)> = Vec::new();
@@ -228,12 +228,12 @@ fn figures<'a>(run: &RunRecord, pooled: &[Vec<Measurement>], emulated: bool) -> 
     all
 }
 
-/// A delivery path with a smaller share on every kernel has no line.
+/// Minimum share: a delivery path below this share on every kernel has no line.
 const WORTH_NAMING: f64 = 0.01;
 
-/// Closer medians are equal for every purpose; so are metrics whose ranges overlap.
+/// Medians within 2 % count as equal, as do metrics whose ranges overlap.
 const NEAR: f64 = 0.02;
-/// And if there are hardly any.
+/// Absolute tolerance for values near zero.
 const NEAR_ZERO: f64 = 0.005;
 
 fn are_alike(spreads: &[Option<Spread>]) -> bool {
@@ -251,7 +251,7 @@ fn spread_text(s: Spread, text: Text) -> String {
     if wide && least != most { format!("{middle} ({}–{most})", least.trim_end_matches(" %")) } else { middle }
 }
 
-/// Completions that were posted before one that was ready earlier, of those with a known ready time.
+/// Completions posted before an earlier-ready completion, among completions with a known ready time.
 fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
     let of =
         |all: &Vec<Measurement>| reversed(all.iter().map(Measurement::delivery)).map(|(n, of)| format!("{n} of {of}"));
@@ -259,21 +259,21 @@ fn order_figure(pooled: &[Vec<Measurement>]) -> Option<Figure> {
     values.iter().any(Option::is_some).then(|| Figure { name: "posted out of order".into(), values })
 }
 
-/// Inversions, and completions with a known ready time; `None`: unknown in a measurement.
+/// Inversions, and completions with a known ready time; `None` if a measurement lacks them.
 fn reversed<'a>(all: impl Iterator<Item = Option<&'a Delivery>>) -> Option<(u64, u64)> {
     let each = all.map(|d| d.filter(|d| d.completions > 0).map(|d| (d.inversions, d.completions)));
     let each: Vec<(u64, u64)> = each.collect::<Option<_>>()?;
     (!each.is_empty()).then(|| each.iter().fold((0, 0), |(a, b), (x, y)| (a + x, b + y)))
 }
 
-/// Ready order against posted order, in each of an arm's measurements.
+/// Ready order versus posted order in each measurement of an arm.
 fn deliveries(arm: &str, kernel: &Boots) -> Vec<Option<Delivery>> {
     let cells = kernel.runs.iter().flat_map(|r| &r.cells).filter(|c| c.arm() == arm);
     cells.flat_map(|c| c.measurements.each()).map(|m| m.delivery().cloned()).collect()
 }
 
-/// Completions of an arm that were posted before one that was ready earlier, and all with a known order, by kernel. `None`: it is
-/// known for no kernel.
+/// By kernel: completions of an arm posted before an earlier-ready completion, and all completions with a known order.
+/// `None` if no kernel has them.
 pub fn lost_order(arm: &str, kernels: &[Boots]) -> Option<Vec<(String, u64, u64)>> {
     let of = |k: &Boots| {
         let all = deliveries(arm, k);
@@ -300,7 +300,7 @@ pub fn sentences(kernels: &[Boots], comparisons: &[Comparison]) -> Vec<String> {
     out
 }
 
-/// The order of delivery, of all completions of an arm on each kernel: exact counts.
+/// Delivery order on each kernel, over all completions of an arm. The counts are exact.
 fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
     let (mut lost, mut kept) = (Vec::new(), Vec::new());
     for kernel in kernels {
@@ -332,7 +332,7 @@ fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
     Some(format!("{arm}: {}.", parts.join("; ")))
 }
 
-/// One metric of one kernel against the first.
+/// Compares a metric between the first kernel and one other kernel.
 fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> Option<String> {
     let label = |c: &Comparison| {
         let one = |a: &String| Some(format!("{a} {}", value_text(c.at.get(a)?)));
@@ -371,7 +371,7 @@ fn said(words: &str, metric: Metric, group: &[Comparison], run: &RunRecord) -> O
         .then(|| format!("{words} on {} against {}: {}.", short(&first.b), short(&first.a), parts.join("; ")))
 }
 
-/// Whether each run has the same cells: it has if the kernels' runs have one plan.
+/// Whether all runs have the same cells, as runs of one plan do.
 pub fn have_one_plan(kernels: &[Boots]) -> bool {
     let cells = |r: &RunRecord| r.cells.iter().map(|c| (place(c), c.arm().to_owned())).collect::<Vec<_>>();
     let mut runs = kernels.iter().flat_map(|k| &k.runs);

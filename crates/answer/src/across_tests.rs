@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use iotrail_testing::sample;
 
-/// A run of two arms, each measured so often on this kernel: kicks per I/O of the first, and inversions of 1000.
+/// A run with two arms on this kernel, one repeat per element of `kicks` (kicks per I/O of the first arm); `inversions`
+/// out of 1,000 completions.
 fn boot(run: i64, kernel: &str, kicks: &[f64], inversions: u64) -> RunRecord {
     let cell = |number: u32, arm: &str| {
         let mut params = Map::new();

@@ -1,4 +1,5 @@
-//! Budgets: upper and lower limits on metrics of a trace, whether the trace keeps them, and limits from several traces.
+//! Budgets: upper and lower limits on metrics of a trace, the check of a trace against them, and limits derived from
+//! several traces.
 
 use serde::Serialize;
 use toml::{Table, Value};
@@ -11,7 +12,7 @@ use iotrail_schema::stacks::CallSite;
 use iotrail_schema::syscall::{self, Work};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// A limit on one figure.
+/// A limit on one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     pub scope: Scope,
@@ -54,7 +55,7 @@ pub struct JudgedLimit {
     pub from: Vec<CallSite>,
 }
 
-/// Reads a budget. Errors: the reason, with the name of the limit.
+/// Parses a budget. Errors name the limit and the reason.
 pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
     let table: Table = toml::from_str(text).map_err(|e| e.message().to_owned())?;
     let mut limits = Vec::new();
@@ -96,7 +97,7 @@ fn section(scope: &Scope, table: &Table, limits: &mut Vec<Limit>) -> Result<(), 
     Ok(())
 }
 
-/// `delivered.timer_tick = 0` is a table in TOML.
+/// Flattens nested tables: TOML parses `delivered.timer_tick = 0` as a table.
 fn flat(table: &Table) -> Vec<(String, &Value)> {
     let mut all = Vec::new();
     for (name, value) in table {
@@ -145,7 +146,7 @@ fn bounds(value: &Value) -> Result<Bounds, String> {
     }
 }
 
-/// `1.2`, `1 %`, `2 ms`: times in nanoseconds.
+/// Parses `1.2`, `1 %` or `2 ms`; times are in nanoseconds.
 fn quantity(text: &str) -> Result<f64, String> {
     const UNITS: [(&str, f64); 9] = [
         ("%", 0.01),
@@ -167,7 +168,7 @@ fn quantity(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Whether a trace keeps these limits.
+/// Checks a trace against these limits.
 pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
     let figures = figures(t);
     let mut all: Vec<JudgedLimit> = limits.iter().map(|limit| judged(limit, &figures)).collect();
@@ -186,7 +187,7 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     let ci95 = found.and_then(|f| f.ci95);
     let text_of = |x: f64| found.map_or_else(|| x.to_string(), |f| f.text(x));
     let (outcome, text) = match value {
-        // A call that the program never made is not in the trace.
+        // A trace has no entry for a call that the program never made.
         None if found.is_none() && limit.scope == Scope::All && limit.figure.starts_with("calls.") => {
             outcome(limit, 0.0, None, &text_of)
         }
@@ -209,7 +210,8 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     }
 }
 
-/// The metrics' names of this scope, if the name is unknown everywhere.
+/// Why the metric was not found: the trace lacks the scope, the scope lacks the metric, or the name is unknown (then
+/// similar names are listed).
 fn alike(limit: &Limit, figures: &[TraceFigure]) -> String {
     let is_known = figures.iter().any(|f| f.name == limit.figure);
     let has_scope = figures.iter().any(|f| f.scope == limit.scope);
@@ -236,7 +238,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
         0.0 => String::new(),
         limit => format!(", off by {}", percent((value - limit).abs() / limit.abs())),
     };
-    // Decimal limits of computed ratios: their last digits differ.
+    // Tolerance: the last digits of a computed ratio differ from a decimal limit.
     let above = |x: f64, limit: f64| x > limit + limit.abs() * 1e-9;
     let broken = |words: &str, at: f64| {
         (BudgetOutcome::Broken, format!("{}{estimated}, {words} {}{}", text(value), text(at), by(at)))
@@ -255,7 +257,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
     }
 }
 
-/// The exit status of a gate with these limits; `None`: all are kept.
+/// Exit status of a gate with these limits; `None` if the trace meets all of them.
 pub fn status(judged: &[JudgedLimit]) -> Option<u8> {
     let any = |outcome| judged.iter().any(|j| j.outcome == outcome);
     match () {
@@ -265,19 +267,20 @@ pub fn status(judged: &[JudgedLimit]) -> Option<u8> {
     }
 }
 
-/// A metric of steady counts may differ by this share over the runs, and still gets a limit.
+/// A steady count gets a limit only if it varies by at most this share across the runs.
 const STEADY: f64 = 0.25;
-/// The limit exceeds the largest value by this multiple of the range of the values.
+/// Margin above the largest value, in multiples of the value range.
 const MARGINS: f64 = 4.0;
-/// A count that grows with the time of the runs gets a limit for a run this many times as long as the longest.
+/// Limits of counts that grow with run time allow for a run this many times the longest.
 const LONGER: f64 = 10.0;
-/// Margin of a call whose number depends on timing; at least one call.
+/// Relative margin for calls whose count depends on timing; at least one call.
 const SPARE: f64 = 0.01;
-/// A delivery path with at least this share of the completions in each run gets a lower limit, and this is it.
+/// Minimum share of completions in every run for a delivery path to get a lower limit; also the value of that limit.
 const DOMINANT: f64 = 0.9;
 const LEAST: f64 = 0.5;
 
-/// A budget that these runs keep, with a margin, as TOML. Metrics that depend on the machine's load are left out by name.
+/// A TOML budget that these runs meet with a margin. A comment lists metrics that are omitted because they depend on
+/// the machine's load.
 pub fn saved(runs: &[TraceRecord], command: &str) -> String {
     let all: Vec<Vec<TraceFigure>> = runs.iter().map(figures).collect();
     let elapsed: Vec<f64> = runs.iter().map(|run| run.total.elapsed_ns as f64).collect();
@@ -315,7 +318,8 @@ fn range(values: &[f64]) -> (f64, f64) {
     (fold(f64::min), fold(f64::max))
 }
 
-/// A record has no count of a call that the program never made. A sync that is new is the change most worth finding.
+/// Lists sync calls that no run made, because a record has no count for them. A new sync is the most important change
+/// to detect.
 fn syncs_never_made(runs: &[TraceRecord]) -> String {
     let are_counted = runs.iter().all(|run| run.calls.is_some());
     let is_made = |name: &str| runs.iter().any(|run| run.call(name).is_some());
@@ -323,7 +327,7 @@ fn syncs_never_made(runs: &[TraceRecord]) -> String {
     syncs.map(|call| format!("\"calls.{}\" = 0\n", call.name)).collect()
 }
 
-/// Growth of the values per nanosecond of the runs' time, by least squares; none if they fall.
+/// Least-squares slope of the values over run time, per nanosecond; 0 if they decrease.
 fn growth(values: &[f64], elapsed: &[f64]) -> f64 {
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
     let (value, time) = (mean(values), mean(elapsed));
@@ -332,17 +336,18 @@ fn growth(values: &[f64], elapsed: &[f64]) -> f64 {
     if of_time > 0.0 { (with_time / of_time).max(0.0) } else { 0.0 }
 }
 
-/// Submissions and syncs do not depend on timing, other calls may: one of 13 starts of a PostgreSQL server makes one epoll_ctl(2) call less.
+/// Whether a call's count depends on timing. Submissions and syncs do not; other calls may: one in 13 PostgreSQL server
+/// starts makes one epoll_ctl(2) call fewer.
 fn is_timing_dependent(name: &str) -> bool {
     let call = name.strip_prefix("calls.").and_then(syscall::find);
     call.is_some_and(|call| !matches!(call.work, Some(Work::Syncs | Work::Submits)))
 }
 
-/// A value in TOML; `None`: it is left out by name.
+/// The TOML value of a limit; `None` if the metric is omitted.
 fn limit(figure: &TraceFigure, values: &[f64], elapsed: &[f64]) -> Option<String> {
     let (lo, hi) = range(values);
     if !figure.is_steady {
-        // Neither times nor rates: a busy machine changes them without bound.
+        // No limits on times and rates: load on the machine changes them without bound.
         let is_path = figure.name.starts_with("delivered.");
         return (is_path && lo >= DOMINANT).then(|| format!("{{ at_least = {LEAST} }}"));
     }
@@ -350,7 +355,7 @@ fn limit(figure: &TraceFigure, values: &[f64], elapsed: &[f64]) -> Option<String
         return Some(format!("{{ at_most = {:.0} }}", lo + (lo * SPARE).ceil().max(1.0)));
     }
     if lo == hi {
-        // A ratio with the same value in all runs keeps all its digits.
+        // A ratio with the same value in all runs is written with full precision.
         let x = if matches!(figure.unit, Unit::Count) && lo.fract() == 0.0 {
             format!("{lo:.0}")
         } else {
@@ -358,7 +363,7 @@ fn limit(figure: &TraceFigure, values: &[f64], elapsed: &[f64]) -> Option<String
         };
         return Some(x);
     }
-    // A thread that polls makes more calls in a slower run.
+    // A polling thread makes more calls in a slower run.
     let grown = growth(values, elapsed) * range(elapsed).1 * (LONGER - 1.0);
     let most = hi + (MARGINS * (hi - lo)).max(grown);
     let at_most = if hi.fract() == 0.0 { format!("{:.0}", most.ceil()) } else { format!("{most:.6}") };

@@ -94,7 +94,7 @@ fn a_saved_budget_is_met_by_its_runs_and_omits_load_dependent_values() {
     assert_eq!(status(&judge(&limits, &more)), Some(1));
 }
 
-/// A trace of this many seconds with these calls.
+/// A trace of `seconds` seconds with these calls.
 fn with_calls(seconds: f64, calls: &[(&str, u64)]) -> TraceRecord {
     let mut t = clean();
     t.total.elapsed_ns = (seconds * 1e9) as u64;
@@ -105,14 +105,14 @@ fn with_calls(seconds: f64, calls: &[(&str, u64)]) -> TraceRecord {
 
 #[test]
 fn a_count_that_grows_with_the_time_of_the_runs_allows_a_slower_run() {
-    // Polls 20 times per second, next to 1,000 calls of its work and a chance of 10 more.
+    // 20 polls per second, 1,000 calls for the work itself, and `chance` additional calls.
     let run = |seconds: f64, chance: u64| {
         with_calls(seconds, &[("newfstatat", 1_000 + (20.0 * seconds) as u64), ("openat", 1_000 + chance)])
     };
     let limits = parse(&saved(&[run(1.0, 10), run(2.0, 0), run(2.0, 10), run(3.0, 0)], "fio")).unwrap();
     assert_eq!(status(&judge(&limits, &run(30.0, 0))), None);
     assert_eq!(status(&judge(&limits, &run(60.0, 0))), Some(1));
-    // A count that does not grow keeps its limit: 1,010, and four times 10.
+    // The limit of a count that does not grow with time: 1,010 plus four times the range of 10.
     let most = |name: &str| limits.iter().find(|l| l.figure == name).and_then(|l| l.at_most);
     assert_eq!((most("calls.openat"), most("calls.newfstatat")), (Some(1050.0), Some(1600.0)));
 }

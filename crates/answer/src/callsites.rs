@@ -9,12 +9,12 @@ use iotrail_schema::opcode;
 use iotrail_schema::stacks::{CallSite, Frame, SiteAction, SiteUse, StackGap, StackGapCode, StackRecord, Stacks};
 use iotrail_schema::syscall;
 
-/// Call sites that are named.
+/// Maximum number of call sites named.
 const NAMED: usize = 3;
-/// Shares below this are not.
+/// Minimum share of a named call site.
 pub const LEAST: f64 = 0.05;
 
-/// A value that stacks have.
+/// A value that call stacks carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SiteValue {
     /// Time asleep in system calls.
@@ -37,7 +37,7 @@ pub enum SiteValue {
 }
 
 impl SiteValue {
-    /// Its part of what was done at a call site.
+    /// This value's contribution from one use of a call site.
     pub fn of(self, of: &SiteUse) -> u64 {
         match (self, of.action) {
             (SiteValue::Blocked, SiteAction::Sleeps)
@@ -53,7 +53,7 @@ impl SiteValue {
     }
 }
 
-/// Which part of what was done concerns a finding or a figure.
+/// The calls and the value that a finding or metric concerns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Concern {
     value: SiteValue,
@@ -77,7 +77,7 @@ impl Concern {
     }
 }
 
-/// `None`: it concerns no call.
+/// `None` if the finding concerns no calls.
 pub fn of_finding(f: &Finding) -> Option<Concern> {
     use SiteValue::*;
     match f.code.as_str() {
@@ -95,13 +95,13 @@ pub fn of_finding(f: &Finding) -> Option<Concern> {
     }
 }
 
-/// The calls that neither submit nor wait for events.
+/// All calls except those that submit requests or wait for events.
 fn not_waiting() -> Vec<String> {
     let calls = syscall::ALL.iter().filter(|call| call.wait.is_none() && call.work != Some(syscall::Work::Submits));
     calls.map(|call| call.name.to_owned()).collect()
 }
 
-/// The same of a figure of a budget.
+/// The calls and the value of a budget metric.
 pub fn of_figure(scope: &Scope, figure: &str) -> Option<Concern> {
     use SiteValue::*;
     let opcodes: Vec<&str> = match scope {
@@ -130,7 +130,7 @@ pub fn of_figure(scope: &Scope, figure: &str) -> Option<Concern> {
     }
 }
 
-/// The call sites with the largest shares, descending. Stacks without a call site count in the total.
+/// The call sites with the largest shares, in descending order. Stacks without a call site count towards the total.
 pub fn top(stacks: &Stacks, concern: &Concern) -> Vec<CallSite> {
     let all: u64 = stacks.stacks.iter().map(|stack| concern.part(stack)).sum();
     let mut sites: BTreeMap<u32, u64> = BTreeMap::new();
@@ -138,7 +138,7 @@ pub fn top(stacks: &Stacks, concern: &Concern) -> Vec<CallSite> {
         let Some(site) = stack.site else { continue };
         *sites.entry(site).or_default() += concern.part(stack);
     }
-    // Two places of one line are one.
+    // Merge addresses of the same source line.
     let mut places: BTreeMap<(String, Option<String>, Option<u32>), u64> = BTreeMap::new();
     for (site, part) in sites {
         let Some(frame) = stacks.frames.get(site as usize) else { continue };
@@ -154,7 +154,7 @@ pub fn top(stacks: &Stacks, concern: &Concern) -> Vec<CallSite> {
     sites
 }
 
-/// Its name, or where it is in its file.
+/// The function's name; without a symbol, its offset in the file.
 pub fn function(frame: &Frame) -> String {
     match (&frame.function, &frame.module) {
         (Some(function), _) => function.clone(),
@@ -177,7 +177,7 @@ pub fn text(sites: &[CallSite]) -> String {
     sites.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Names each finding's call sites.
+/// Adds call sites to each finding.
 pub fn name(findings: &mut [Finding], stacks: Option<&Stacks>) {
     let Some(stacks) = stacks else { return };
     for f in findings {
@@ -185,7 +185,7 @@ pub fn name(findings: &mut [Finding], stacks: Option<&Stacks>) {
     }
 }
 
-/// Gaps in the stacks, and their remedies.
+/// A gap in the stacks, with its remedy.
 pub fn gap(gap: &StackGap) -> String {
     let module = &gap.module;
     match gap.code {

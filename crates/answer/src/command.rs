@@ -1,4 +1,4 @@
-//! The command that repeats a measurement: of a cell, of a run.
+//! The command line that repeats a measurement, a cell or a run.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use iotrail_schema::net_record::NetRecord;
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 
-/// A command line for a shell, word by word.
+/// A shell command line, built word by word.
 struct Line(String);
 
 impl Line {
@@ -23,7 +23,7 @@ impl Line {
         self.word(&format!("--{name}")).word(&value.to_string())
     }
 
-    /// Left out without a value, or with the command's default.
+    /// Omits the option if it has no value or the command's default.
     fn given(&mut self, name: &str, value: Option<impl ToString>, default: &str) -> &mut Self {
         match value.map(|v| v.to_string()).filter(|v| v != default) {
             Some(value) => self.option(name, value),
@@ -36,7 +36,7 @@ impl Line {
     }
 }
 
-/// Quoted as one word for a shell.
+/// Quotes one word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -45,9 +45,9 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The load of one measurement by itself. The experiment's host conditions are not among its options.
+/// The load of a single measurement. No option sets the experiment's host conditions.
 ///
-/// `None`: a network load whose server was not iotrail's.
+/// `None` for a network load against a server other than iotrail's.
 pub fn of_measurement(m: &Measurement) -> Option<String> {
     let mut line = match (&m.program, &m.net) {
         (Some(program), _) => return Some(of_program(program)),
@@ -104,7 +104,7 @@ fn span(line: &mut Line, l: &LoadRecord) {
     line.given("runtime", l.runtime_ns.map(ns), "").given("count", l.count, "").option("warmup", ns(l.warmup_ns));
 }
 
-/// The name of the option in the server's record and in `net bench`, and the unit of its value.
+/// Name in the server's record, option of `net bench`, unit of the value.
 const OF_SERVER: [(&str, &str, &str); 14] = [
     ("server-threads", "server-threads", ""),
     ("server-cpus", "server-cpus", ""),
@@ -130,7 +130,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
         let value = server.options.get(of_record).and_then(option_text).map(|v| v + unit);
         line.given(option, value, "");
     }
-    // Without a second item to wait for, no timeout is needed.
+    // A server that waits for a single item needs no timeout.
     let timeout = server.options.get("wait-timeout_ns").and_then(Value::as_u64);
     line.given("wait-timeout", timeout.map(|ns| format!("{ns}ns")), "");
     let a = &net.asked;
@@ -151,7 +151,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
     Some(line)
 }
 
-/// `None`: it was not requested.
+/// `None` if the option was not requested.
 fn option_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -164,18 +164,18 @@ fn option_text(value: &Value) -> Option<String> {
     }
 }
 
-/// The complete run again, its cells in the same order. `is_built_in`: its name is enough; otherwise it needs a file, whose path no record
-/// contains.
+/// Repeats the complete run, with its cells in the same order. `is_built_in`: the experiment's name suffices; otherwise
+/// it needs a file, whose path is not recorded.
 pub fn of_run(run: &RunRecord, is_built_in: bool) -> Option<String> {
     if let Some(m) = run.as_single() {
         return of_measurement(m);
     }
-    // No record has the metrics and checks of `iotrail try`; `--save` keeps them.
+    // Records of `iotrail try` lack its metrics and checks; `--save` stores them.
     if run.table == PROGRAM && run.experiment == "try" {
         return None;
     }
     let first = run.first();
-    // If files differ, cells name theirs, and none of them is known to be the run's own.
+    // Cells with different files name their own; which of them the run itself used is unknown.
     let is_of_file = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.net.is_none());
     let mut loads = run.cells.iter().filter(is_of_file).flat_map(|c| c.measurements.set_up());
     let one_file = loads.all(|(_, load)| first.is_some_and(|f| f.load.file == load.file));

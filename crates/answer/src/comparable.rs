@@ -1,9 +1,9 @@
-//! Whether a measurement can be compared with others: rules on its circumstances, each with its threshold and the reason
-//! for it. The results stay with the measurement, as its warnings.
+//! Whether a measurement is comparable with others: rules on its circumstances, each with its threshold and its
+//! rationale. The results are stored with the measurement as warnings.
 //!
-//! A rule uses observations only. Not observable here: a cache below the block layer (the host's of a virtual machine, the
-//! drive's own), which answers reads that the device counts as its own; another machine's load on shared storage; a drive's
-//! housekeeping; turbo and thermal limits that a hypervisor hides.
+//! Rules use observations only. Not observable: a cache below the block layer (a hypervisor's or the drive's) that
+//! serves reads which the device counts as its own, load from other machines on shared storage, background work in a
+//! drive, and turbo and thermal limits hidden by a hypervisor.
 
 mod between;
 mod cpus;
@@ -19,7 +19,7 @@ use storage::{cache_changed, dirty_cache, not_from_device, other_io};
 
 pub use between::{failed_apart, reasons_between};
 
-/// Effects of other programs on a measurement: it is repeated, or left out.
+/// Effects of other programs on a measurement, which is therefore repeated or left out.
 pub const DISTURBED: &[&str] = &[
     "other_io",
     "dirty_cache",
@@ -36,13 +36,13 @@ pub const ANOTHER_LOAD: &[&str] = &[
     "not_from_device",
     "cache_changed",
     "not_granted",
-    // From the load itself (`load::outcome`). Failed I/Os are judged by their share in a comparison.
+    // From the load itself (`load::outcome`). A comparison evaluates the share of failed I/Os separately.
     "unpinned",
     "short_ios",
     "target_lost",
 ];
 
-/// Circumstances that prevent a comparison; and the course of the throughput.
+/// Circumstances that prevent a comparison, and a drift of throughput.
 pub fn warnings(m: &Measurement) -> Vec<Warning> {
     let Some(c) = &m.circumstances else { return not_granted(m).into_iter().collect() };
     let of_counts = [
@@ -53,7 +53,7 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
         interrupt_moved(m, c),
         not_granted(m),
     ];
-    // Circumstances that only affect times are irrelevant if times are meaningless.
+    // Circumstances that affect only times do not matter if times are meaningless.
     let of_times = match emulated(&m.host) {
         None => vec![steal(c), throttled(c), thermal(c), frequency_changed(c), cpu_contended(m, c), not_steady(m, c)],
         said => vec![said],
@@ -61,12 +61,12 @@ pub fn warnings(m: &Measurement) -> Vec<Warning> {
     of_counts.into_iter().chain(of_times).flatten().collect()
 }
 
-/// Effects of other programs on it, one sentence each; empty: none was observed.
+/// Effects of other programs on the measurement, one sentence each; empty if none was observed.
 pub fn disturbances(m: &Measurement) -> Vec<String> {
     said(m, DISTURBED)
 }
 
-/// Why the measurement does not have the requested load, one sentence each; empty: it has.
+/// Differences between the actual and the requested load, one sentence each; empty if there are none.
 pub fn another_load(m: &Measurement) -> Vec<String> {
     said(m, ANOTHER_LOAD)
 }

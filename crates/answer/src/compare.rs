@@ -1,5 +1,6 @@
-//! Whether B differs from A, by how much, and with which certainty. The interval is that of `stats::bootstrap`; the difference of a load from
-//! itself (the control arm against its twin) is the noise floor, and a smaller difference does not count. `docs/method.md` explains it.
+//! Whether B differs from A, by how much and with which confidence. `stats::bootstrap` computes the interval. The
+//! difference between the control arm and its twin, which have the same load, is the noise floor; smaller differences
+//! do not count. See `docs/method.md`.
 
 mod asked;
 mod differ;
@@ -29,8 +30,8 @@ use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Needed, SCHEMA, Verdict};
 use iotrail_schema::run_record::{CONTROL, RunRecord};
 
-/// Every other arm against the first, at each combination of the other parameters, on the run's metrics. Metric by metric, arm by
-/// arm.
+/// Compares every arm with the first, at each combination of the other parameters, on the run's metrics. Ordered by
+/// metric, then by arm.
 pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison> {
     let metrics = metrics(record);
     let Some((base, others)) = record.arms.split_first() else { return Vec::new() };
@@ -68,14 +69,15 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
     found
 }
 
-/// b against a, by itself. `interleaved`: repeat i of both is in one block. `noise_floor`: from a control arm.
+/// Compares `b` with `a` alone. `interleaved`: repeat i of both sides was in the same block. `noise_floor`: from a
+/// control arm.
 pub fn compare(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, noise_floor: Option<f64>) -> Comparison {
     let mut c = undecided(metric, a, b, interleaved, noise_floor);
     together(std::slice::from_mut(&mut c), EQUIVALENT_WITHIN);
     c
 }
 
-/// The same for [`together`] to decide.
+/// The same without a verdict, which [`together`] decides.
 pub fn undecided(
     metric: Metric,
     a: &Side<'_>,
@@ -108,7 +110,7 @@ pub fn undecided(
         reasons: Vec::new(),
     };
     c.reasons.append(&mut said);
-    // The difference between runs of the same load is in the spread of the runs, and in no repeats of one.
+    // The spread between runs of the same load does not appear between the repeats of one run.
     let runs = a.runs().len().min(b.runs().len());
     let by_run = !interleaved && runs >= RUNS;
     let mut against: Vec<String> = [a, b].into_iter().flat_map(against).collect();
@@ -153,7 +155,7 @@ pub fn undecided(
             "measured separately, {runs} per side: the difference between runs is not in the interval, and a verdict needs {RUNS} runs of \
              each, or both as arms of one run"
         );
-        // First, if there is an interval: the reason why it does not decide.
+        // If there is an interval, the reason why it is not decisive comes first.
         let at = if c.ci95.is_some() { 0 } else { c.reasons.len() };
         c.reasons.insert(at, why);
     }
@@ -161,7 +163,7 @@ pub fn undecided(
     c
 }
 
-/// The ratio stays as measured; for these reasons it does not decide.
+/// Keeps the measured ratio but makes it inconclusive, for these reasons.
 pub fn forbid(c: &mut Comparison, against: Vec<String>) {
     if against.is_empty() {
         return;
@@ -171,7 +173,7 @@ pub fn forbid(c: &mut Comparison, against: Vec<String>) {
     c.reasons.splice(0..0, against);
 }
 
-/// The duration of a repeat of both sides.
+/// Duration of one repeat, both sides together.
 fn seconds_each(a: &Side<'_>, b: &Side<'_>) -> f64 {
     let of = |side: &Side<'_>| {
         let all: u64 = side.measurements().map(|m| m.load.warmup_ns + m.elapsed_ns).sum();
@@ -180,13 +182,13 @@ fn seconds_each(a: &Side<'_>, b: &Side<'_>) -> f64 {
     of(a) + of(b)
 }
 
-/// Differences other than the measured ones between two sides that were measured separately: a sentence each for hosts, targets and loads.
+/// Other differences between two sides measured separately: one sentence each for hosts, targets and loads.
 pub fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     let (a, b): (Vec<_>, Vec<_>) = (a.measurements().collect(), b.measurements().collect());
     differ::said(&a, &b)
 }
 
-/// The reason against any comparison of this side: its load is not the requested one.
+/// Reasons why this side cannot be compared at all: its load differs from the requested one.
 fn against(side: &Side<'_>) -> Vec<String> {
     let (name, all) = (&side.name, side.repeats.len());
     let reasons = grouped(side.measurements().flat_map(comparable::another_load).map(|reason| (reason, ())));

@@ -1,6 +1,6 @@
-//! Conclusions from a run's numbers, in a few sentences. They are the same for every table: comparisons of the arms, metrics,
-//! delivery paths. Further questions of a table have a file each. Every sentence comes from the
-//! medians and comparisons of this run; it claims only what they show, and reports what could not be tested.
+//! Conclusions from a run's numbers, in a few sentences. All tables share them: comparisons of the arms, metrics,
+//! delivery paths. Questions specific to a table have a file each. Every sentence follows from this run's medians and
+//! comparisons, and untested aspects are reported as such.
 
 mod commits;
 mod cost;
@@ -33,7 +33,7 @@ use iotrail_schema::run_record::RunRecord;
 /// The subject of the last conclusion.
 const WHOLE_RUN: &str = "the whole run";
 
-/// A sender's thread that runs, or waits for a CPU, for this share of its time has reached its limit.
+/// A sender thread that runs or waits for a CPU for this share of its time is the bottleneck.
 const BOUND: f64 = 0.9;
 
 /// Sentences about one group of cells, or about the full run.
@@ -45,7 +45,7 @@ pub struct Conclusion {
     pub sentences: Vec<String>,
 }
 
-/// All conclusions, group by group, then those of the full run.
+/// All conclusions: first by group, then for the full run.
 pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     let rows = Table::of(run).rows(run);
     let of_group = |group| {
@@ -56,7 +56,7 @@ pub fn conclude(run: &RunRecord) -> Vec<Conclusion> {
     groups(run, rows).into_iter().map(of_group).chain([whole]).filter(|c| !c.sentences.is_empty()).collect()
 }
 
-/// Where the time of one commit is, if the run is about that.
+/// Breakdown of the time of one commit, if the run measures commits.
 pub fn of_a_commit(run: &RunRecord) -> Option<String> {
     (run.table == "commits" && !run.is_emulated()).then(|| commits::first(run)).flatten()
 }
@@ -99,7 +99,7 @@ fn of_whole(run: &RunRecord) -> Vec<String> {
     out
 }
 
-/// The measurements' own warnings (`doubt.rs`) report other doubts.
+/// Other doubts are reported by the measurements' own warnings (`doubt.rs`).
 fn unwatched(run: &RunRecord) -> Option<String> {
     let said = match run.measurements().filter(|m| m.probe.mode == "off").count() {
         0 => return None,
@@ -109,7 +109,7 @@ fn unwatched(run: &RunRecord) -> Option<String> {
     Some(format!("{said} not traced: the delivery paths there are unknown."))
 }
 
-/// A sender at its limit measures its own rate.
+/// A saturated sender measures its own rate.
 fn sender_bound(run: &RunRecord) -> Option<String> {
     let (mut bound, mut all, mut arms) = (0, 0, Vec::new());
     for (cell, m) in part::cells(run).flat_map(|c| c.measurements.each().map(move |m| (c, m))) {

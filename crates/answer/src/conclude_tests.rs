@@ -5,7 +5,7 @@ use iotrail_schema::measurement::{DeliveryPathCount, Measurement, PerIo, Phases}
 use iotrail_schema::run_record::CellRecord;
 use iotrail_testing::sample;
 
-/// IOPS of each repeat, delivery paths, kicks per I/O.
+/// IOPS per repeat, delivery path, kicks per I/O.
 type Arm<'a> = (&'a [f64], DeliveryPath, f64);
 
 fn measured((iops, vehicle, kicks): Arm<'_>) -> Vec<Measurement> {

@@ -1,17 +1,17 @@
-//! Statements on the delivery of completions that hold for every submitter: iotrail's own load or another program.
+//! Statements about completion delivery that apply to every submitter: iotrail's own load or another program.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 
-/// Below this share of the completions a delivery path is part of the normal mixture.
+/// Below this share of completions, a delivery path is part of the normal mix.
 pub const WORTH_SAYING: f64 = 0.05;
 
-/// The share of the completions that `vehicle` delivered.
+/// The share of completions delivered by `vehicle`.
 pub fn share(vehicles: &[DeliveryPathCount], vehicle: DeliveryPath) -> f64 {
     share_of(vehicles, |v| v.vehicle == vehicle)
 }
 
-/// The share of the completions that these delivery paths delivered; 0 without completions.
+/// The share of completions delivered by these paths; 0 without completions.
 pub fn share_of(vehicles: &[DeliveryPathCount], which: impl Fn(&DeliveryPathCount) -> bool) -> f64 {
     let all: u64 = vehicles.iter().map(|v| v.completions).sum();
     let these: u64 = vehicles.iter().filter(|v| which(v)).map(|v| v.completions).sum();
@@ -22,8 +22,8 @@ pub fn has(flags: &[String], flag: &str) -> bool {
     flags.iter().any(|f| f == flag)
 }
 
-/// Why completions wait for the tick, as far as the ring's flags show. `peeks`: the thread polls the CQ
-/// ring from user mode.
+/// Why completions wait for the tick, judging by the ring's flags. `peeks`: the thread polls the CQ ring from user
+/// mode.
 pub fn why_the_tick(ring_flags: &[String], peeks: bool) -> &'static str {
     if peeks && has(ring_flags, "coop_taskrun") && !has(ring_flags, "taskrun_flag") {
         "With COOP_TASKRUN the kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ ring. Their task \
@@ -33,8 +33,8 @@ pub fn why_the_tick(ring_flags: &[String], peeks: bool) -> &'static str {
     }
 }
 
-/// Timer interrupts per second on the CPUs of the jobs, as counted during the measurement. If no tick was stopped, this is the
-/// kernel's tick rate.
+/// Timer interrupts per second on the jobs' CPUs, counted during the measurement. Equals the kernel's tick rate unless
+/// a tick was stopped.
 pub fn tick_rate(m: &Measurement) -> Option<f64> {
     let ticks: Vec<u64> =
         m.interrupts.iter().filter(|i| i.vector == "LOC" && m.load.cpus.contains(&i.cpu)).map(|i| i.count).collect();

@@ -1,5 +1,5 @@
-//! Contradictions between the repeats of a run: repeats far from their cell's others, and a change of the complete run from
-//! its first blocks to its last. No repeat is left out for it.
+//! Contradictions between a run's repeats: outliers within a cell, and a drift of the full run from its first blocks to
+//! its last. No repeat is excluded for it.
 
 use super::unit::Unit;
 use iotrail_base::words::{count, percent, plural};
@@ -7,36 +7,36 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::{CellRecord, RunRecord, value_text};
 use iotrail_stats::middle::{deviation, median};
 
-/// Fewer repeats have no deviation with which one of them could be measured.
+/// With fewer repeats, a deviation cannot be estimated.
 const ENOUGH: usize = 5;
-/// A repeat may be this far from the median without a warning, however small the spread of the others: at this distance, it moves the
-/// median of five repeats, or their mean by 2 %.
+/// A repeat within 10 % of the median causes no warning, however small the spread of the others. At this distance it
+/// moves the median of five repeats, or their mean by 2 %.
 const OUTLIER: f64 = 0.10;
-/// Smallest reported change from the first half of the blocks to the second; as for the course within one measurement.
+/// Smallest reported change from the first half of the blocks to the second; equals the limit within one measurement.
 const DRIFT: f64 = 0.05;
-/// Probability of an order of blocks as extreme as that by chance, both directions together. Five blocks can have it (1.7 %),
-/// fewer cannot.
+/// Significance level of the trend test (two-sided). Five blocks can reach it (1.7 %); fewer cannot.
 const CHANCE: f64 = 0.02;
-/// The most outliers that a text names.
+/// Maximum number of outliers named in a text.
 const NAMED: usize = 3;
 
-/// For throughput. Pure: the same record gives the same text.
+/// Warnings on throughput. Pure: the same record gives the same text.
 pub fn warnings(run: &RunRecord) -> Vec<Warning> {
     [outliers(run), drift(run)].into_iter().flatten().collect()
 }
 
-/// The largest distance of a repeat from the median, in median absolute deviations (scaled to a normal's standard deviation). With few
-/// repeats that scale is itself uncertain: simulated, one in a hundred cells of `n` normal repeats has one beyond it.
+/// Largest distance of a repeat from the median, in median absolute deviations (scaled to a normal distribution's
+/// standard deviation). With few repeats that scale is uncertain, so the limits are simulated: one in 100 cells of `n`
+/// normal repeats exceeds them.
 fn limit(n: usize) -> f64 {
     3.6 + 30.0 / (n as f64 - 3.0)
 }
 
 struct Outlier<'a> {
     cell: &'a CellRecord,
-    /// From 1.
+    /// 1-based.
     repeat: usize,
     iops: f64,
-    /// To the median of its cell, as a share of it.
+    /// Distance from the cell's median, relative to that median.
     off: f64,
 }
 
@@ -92,8 +92,8 @@ fn named(run: &RunRecord, cell: &CellRecord) -> String {
     }
 }
 
-/// Each block has every cell once, so that a block's level is the median over the cells of their ratio to their own median. The
-/// order of the blocks is time: Kendall's rank correlation of the two, with its exact distribution.
+/// Every block contains each cell once, so a block's level is the median of its cells relative to their own medians.
+/// The trend is Kendall's rank correlation between level and block number, with its exact distribution.
 fn drift(run: &RunRecord) -> Option<Warning> {
     let whole: Vec<&CellRecord> =
         run.cells.iter().filter(|c| !c.measurements.is_empty() && c.measurements.len() >= ENOUGH).collect();
@@ -131,14 +131,14 @@ fn drift(run: &RunRecord) -> Option<Warning> {
     ))
 }
 
-/// The first `blocks` repeats, each relative to the cell's median; `None`: it has none.
+/// The first `blocks` repeats relative to the cell's median; `None` without one.
 fn relative(cell: &CellRecord, blocks: usize) -> Option<Vec<f64>> {
     let iops: Vec<f64> = cell.measurements.all().iter().take(blocks).map(|m| m.iops).collect::<Option<_>>()?;
     let middle = median(iops.iter().copied())?;
     (middle > 0.0).then(|| iops.iter().map(|x| x / middle).collect())
 }
 
-/// Two-sided probability that an order without a trend has as many more rising than falling pairs (or falling than rising).
+/// Two-sided probability that a random order has at least this surplus of rising over falling pairs (or the reverse).
 fn chance(levels: &[f64]) -> f64 {
     let n = levels.len();
     let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
@@ -149,10 +149,10 @@ fn chance(levels: &[f64]) -> f64 {
     };
     let s = pairs.map(sign).sum::<i64>().unsigned_abs() as usize;
     let all = n * n.saturating_sub(1) / 2;
-    // Orders by their number of falling pairs: the i-th of a sequence adds 0 to i of them, each with the same chance.
+    // Permutations by number of falling pairs: element i adds 0 to i of them, with equal probability.
     let mut orders = vec![1.0];
     for i in 1..n {
-        // The sum over the last i + 1 of them, updated step by step.
+        // Sliding sum over the last i + 1 entries.
         let (mut sum, mut next) = (0.0f64, Vec::with_capacity(orders.len() + i));
         for k in 0..orders.len() + i {
             sum += orders.get(k).copied().unwrap_or(0.0);
@@ -174,7 +174,7 @@ mod tests {
     use iotrail_stats::random::SplitMix64;
     use iotrail_testing::sample;
 
-    /// Cells by the IOPS of their repeats.
+    /// One cell per slice, with the IOPS of its repeats.
     fn run(cells: &[&[f64]]) -> RunRecord {
         let cell = |(i, iops): (usize, &&[f64])| CellRecord {
             cell: i as u32 + 1,
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(texts(&[]), [""; 0]);
         assert_eq!(texts(&[&[]]), [""; 0]);
         assert_eq!(texts(&[&[100.0, 103.0, 98.0, 101.0, 99.0], &[0.0; 5]]), [""; 0]);
-        // Four repeats cannot show either.
+        // Four repeats show neither.
         assert_eq!(texts(&[&[100.0, 90.0, 80.0, 20.0]]), [""; 0]);
     }
 
@@ -217,7 +217,7 @@ mod tests {
                  of its 5"
             ]
         );
-        // Far in deviations, and near in per cent.
+        // Many deviations away, but only a few per cent.
         assert_eq!(texts(&[&[1000.0, 1000.1, 999.9, 1000.0, 1090.0]]), [""; 0]);
         let many: Vec<&[f64]> = vec![&far; 5];
         assert!(texts(&many)[0].ends_with("; and 2 more"), "{:?}", texts(&many));
@@ -234,23 +234,23 @@ mod tests {
                  (depth 2 · arm coop) it fell by 16 %"
             ]
         );
-        // In order, and by little.
+        // Monotonic, but by little.
         assert_eq!(texts(&[&[1000.0, 999.0, 998.0, 997.0, 996.0]]), [""; 0]);
-        // One pair out of order does not prove a drift in five blocks.
+        // With one pair out of order, five blocks do not prove a drift.
         assert_eq!(texts(&[&[1000.0, 980.0, 950.0, 900.0, 930.0]]), [""; 0]);
-        // An interrupted run: its complete blocks count.
+        // An interrupted run: only its complete blocks count.
         assert_eq!(texts(&[&falls, &falls_more[..3]]).len(), 1);
     }
 
     #[test]
     fn chances_are_the_textbooks() {
-        // Kendall's S for n = 5: all in order, 2 of 120 orders; one pair exchanged, 10 of 120.
+        // Kendall's S for n = 5: 2 of 120 permutations are monotonic; 10 of 120 are at most one swap away.
         assert!((chance(&[1.0, 2.0, 3.0, 4.0, 5.0]) - 2.0 / 120.0).abs() < 1e-12);
         assert!((chance(&[5.0, 4.0, 3.0, 1.0, 2.0]) - 10.0 / 120.0).abs() < 1e-12);
         assert!((chance(&[1.0, 1.0, 1.0]) - 1.0).abs() < 1e-12);
     }
 
-    /// With normally distributed repeats, one cell in a hundred may have an outlier, and one run in fifty a drift.
+    /// With normally distributed repeats, at most one cell in 100 may show an outlier, and one run in 50 a drift.
     #[test]
     fn the_false_positive_rate_is_the_nominal_one() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);

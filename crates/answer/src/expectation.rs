@@ -1,4 +1,4 @@
-//! Whether the comparisons confirm what was expected of them before the run.
+//! Whether the comparisons confirm the experiment's expectations.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct Judged {
     pub text: String,
 }
 
-/// Every expectation of the run, at each of its combinations.
+/// Judges all expectations of a run, each at all its combinations.
 pub fn judge(run: &RunRecord) -> Vec<Judged> {
     run.expectations.iter().flat_map(|e| one(run, e)).collect()
 }
@@ -82,7 +82,7 @@ fn wanted(e: &Expectation) -> String {
     format!("{is}{}{}", bound("least", e.at_least), bound("most", e.at_most))
 }
 
-/// A bound is met if the interval is within it, and not met if the interval is outside.
+/// A bound is met if the whole interval is within it, and not met if the whole interval is outside.
 fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
     if matches!(c.verdict, Verdict::NotComparable | Verdict::Inconclusive) {
         return Outcome::Open;
@@ -100,7 +100,7 @@ fn outcome(e: &Expectation, c: &Comparison) -> Outcome {
     if e.at_least.is_none() && e.at_most.is_none() {
         return Outcome::Met;
     }
-    // A verdict by the order of counts has no interval if some are 0.
+    // A verdict on counts that are partly 0 has no interval.
     let Some([lo, hi]) = c.ci95 else { return Outcome::Open };
     if e.at_least.is_some_and(|x| hi < x) || e.at_most.is_some_and(|x| lo > x) {
         return Outcome::NotMet;

@@ -1,4 +1,4 @@
-//! A recording's slowest I/Os, and what the recording itself lacks.
+//! A recording's slowest I/Os, and the recording's gaps.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct Selection {
     pub by: By,
     pub ring: Option<u32>,
     pub opcode: Option<String>,
-    /// Only requests that failed or were short.
+    /// Only failed or short requests.
     pub failed: bool,
 }
 
@@ -109,9 +109,9 @@ impl Explained {
     }
 }
 
-/// Reads `entries` to their end, and calls `ending` after that.
+/// Consumes `entries`, then calls `ending`.
 ///
-/// Errors: reading fails (the entries' own); the recording has no matching I/O (wrong input).
+/// Fails if reading fails (the iterator's own error) or if no I/O in the recording matches (usage error).
 pub fn explain<I>(
     header: Header,
     mut entries: I,
@@ -193,8 +193,8 @@ fn answer(ios: &[ExplainedIo], completions: u64) -> String {
     }
 }
 
-/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`. The same is that of the answer; then the most frequent
-/// first.
+/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`: the cause in the answer comes first,
+/// the others by frequency.
 fn also(ios: &[ExplainedIo]) -> Option<String> {
     const NAMED: usize = 3;
     const UNKNOWN: &str = "for an unknown reason";
@@ -249,7 +249,7 @@ fn has_failed(t: &RequestTrace) -> bool {
     t.result < 0 || (t.is_short() && !t.notification)
 }
 
-/// Alignment of a refused read or write, and the device's blocks. `block`: the logical block size, if known.
+/// Alignment of a rejected read or write compared with the device's blocks. `block`: the logical block size, if known.
 fn alignment(t: &RequestTrace, block: Option<u64>) -> Option<String> {
     let (offset, length) = (t.offset?, t.asked_bytes?);
     if errno_name(t.result.saturating_neg()) != "EINVAL" {

@@ -1,5 +1,5 @@
-//! Every metric of a measurement, declared once: its name, words, unit, better direction, divisor, and how it is read.
-//! Comparisons, tables, conclusions, pages and studies take it from here.
+//! All metrics of a measurement, each declared once: name, wording, unit, better direction, divisor and reader.
+//! Comparisons, tables, conclusions, pages and studies use these declarations.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,9 +18,9 @@ use iotrail_schema::program_record::ProgramRecord;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
-    /// As on the command line, in experiment files, exports and JSON.
+    /// Identifier on the command line, in experiment files, exports and JSON.
     pub id: &'static str,
-    /// At the start of a sentence. `I/O` is replaced by the load's own unit.
+    /// Wording at the start of a sentence. The load's unit replaces `I/O`.
     pub words: &'static str,
     pub unit: Unit,
     pub better: Better,
@@ -32,9 +32,9 @@ pub struct Figure {
 pub enum Unit {
     /// A number of events or objects.
     Count,
-    /// The same for events that may be one in thousands.
+    /// A count that may be as rare as one per thousand I/Os.
     Rare,
-    /// A share of completions or I/Os, not of time.
+    /// A share of completions or I/Os, not a share of time.
     Share,
     ShareOfTime,
     /// Nanoseconds.
@@ -44,7 +44,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A smaller difference is the ordinary spread from cell to cell.
+    /// Whether two values differ by more than the usual spread between cells.
     pub fn differ(self, a: f64, b: f64) -> bool {
         match self {
             Unit::Count | Unit::Share | Unit::ShareOfTime => (a - b).abs() >= 0.02,
@@ -70,21 +70,21 @@ pub enum Better {
     More,
 }
 
-/// The divisor.
+/// The divisor of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Per {
-    /// `ios` of the measurement.
+    /// The measurement's `ios`.
     Io,
-    /// `operations` if they are known, since an operation may have two completions; otherwise `ios`.
+    /// `operations` if known, because an operation may have two completions; otherwise `ios`.
     Operation,
     Nothing,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Reading {
-    /// The repeats have one value each.
+    /// One value per repeat.
     Each(fn(&Measurement) -> Option<f64>),
-    /// All repeats have one value.
+    /// One value for all repeats together.
     All(fn(&[Measurement]) -> Option<f64>),
 }
 
@@ -94,17 +94,17 @@ macro_rules! figures {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric {
             $($name,)+
-            /// A program's own.
+            /// A metric that the measured program prints.
             Own(&'static OwnMetric),
-            /// CPU time of a program per unit of its own metric: its work, or its work per second.
+            /// A program's CPU time per unit of its own metric: per unit of work, or per unit of work per second.
             CpuPerUnit(&'static OwnMetric),
         }
 
         impl Metric {
-            /// All but programs' own.
+            /// All metrics except those that programs print.
             pub const ALL: &[Metric] = &[$(Metric::$name,)+];
 
-            /// `None`: a program's own.
+            /// `None` for a metric that the program prints.
             pub fn figure(self) -> Option<Figure> {
                 use {Better::*, Reading::*, Per::*, Unit::*};
                 match self {
@@ -196,7 +196,8 @@ pub fn cpu_time(m: &Measurement) -> Option<f64> {
     Some((m.cpu.user_ns? + m.cpu.system_ns?) as f64)
 }
 
-/// The count of a program includes all processes that it started; iotrail's own load excludes SQPOLL threads and other helpers.
+/// For a program, CPU time includes all its child processes; for iotrail's own load, it excludes SQPOLL threads and
+/// other helpers.
 fn cpus(m: &Measurement) -> Option<f64> {
     let cpu = if m.program.is_some() { cpu_time(m)? } else { per_io::cpu_ns(m)? * m.ios? as f64 };
     (m.elapsed_ns > 0).then(|| cpu / m.elapsed_ns as f64)
@@ -224,7 +225,7 @@ fn timer_tick_share(m: &Measurement) -> Option<f64> {
     (all > 0).then(|| ticked.sum::<u64>() as f64 / all as f64)
 }
 
-/// One path may have several entries, by detail: the entry with most of the completions.
+/// A path may have several entries that differ in detail: uses the entry with most completions.
 fn timer_tick_delay(m: &Measurement) -> Option<f64> {
     let ticked = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).max_by_key(|v| v.completions)?;
     Some(ticked.delay_ns.as_ref()?.p50? as f64 / 1e9 * tick_rate(m)?)
@@ -234,7 +235,7 @@ fn sqpoll_cpu_share(m: &Measurement) -> Option<f64> {
     m.cpu.sqpoll_ns.filter(|_| m.elapsed_ns > 0).map(|ns| ns as f64 / m.elapsed_ns as f64)
 }
 
-/// `None`: too few samples at this place.
+/// `None` if this place has too few samples.
 fn calls(all: &[Measurement]) -> Option<f64> {
     const FEWEST: u64 = 5;
     place(all, |p| p == Place::SyscallEntry).filter(|s| s.samples >= FEWEST).map(|s| s.ns.round())
@@ -258,9 +259,9 @@ fn inversions(m: &Measurement) -> Option<f64> {
 pub struct OwnMetric {
     pub name: String,
     pub less_is_better: bool,
-    /// Name of the CPU time per unit of it.
+    /// Name of its CPU time per unit.
     cpu_name: String,
-    /// It counts something per second.
+    /// The metric counts something per second.
     is_rate: bool,
 }
 
@@ -270,7 +271,7 @@ fn is_rate(name: &str) -> bool {
     last.ends_with("ps") || ["s", "sec", "second", "throughput", "bandwidth", "bw", "rate", "speed"].contains(&last)
 }
 
-/// The metrics that this process has registered: few, and kept until its end.
+/// Metrics registered by this process: a few, never freed.
 static OWN: Mutex<Vec<&'static OwnMetric>> = Mutex::new(Vec::new());
 
 fn known() -> MutexGuard<'static, Vec<&'static OwnMetric>> {
@@ -278,7 +279,7 @@ fn known() -> MutexGuard<'static, Vec<&'static OwnMetric>> {
 }
 
 impl Metric {
-    /// Short names.
+    /// Aliases.
     const SHORT: [(&str, Metric); 7] = [
         ("p50", Metric::LatencyP50),
         ("p99", Metric::LatencyP99),
@@ -289,7 +290,7 @@ impl Metric {
         ("cpu", Metric::CpuPerIo),
     ];
 
-    /// By its name or its short one. `cpu` of a program is its CPU time.
+    /// Looks up a metric by name or alias. For a program, `cpu` is its CPU time.
     pub fn named(text: &str, is_of_program: bool) -> Result<Metric, String> {
         match text.parse() {
             Ok(Metric::CpuPerIo) if text == "cpu" && is_of_program => Ok(Metric::CpuTime),
@@ -297,7 +298,7 @@ impl Metric {
         }
     }
 
-    /// The program's own figure of this name.
+    /// The program's own metric with this name.
     pub fn own(name: &str, less_is_better: bool) -> Metric {
         let mut known = known();
         if let Some(found) = known.iter().find(|m| m.name == name && m.less_is_better == less_is_better) {
@@ -310,10 +311,10 @@ impl Metric {
         Metric::Own(new)
     }
 
-    /// Metrics that are not based on times.
+    /// Metrics that do not depend on time.
     pub const COUNTS: [Metric; 3] = [Metric::KicksPerIo, Metric::ModeSwitchesPerIo, Metric::SyscallsPerIo];
 
-    /// The counts of `per_io` in a measurement.
+    /// The counts in a measurement's `per_io`.
     pub const PER_IO: [Metric; 7] = [
         Metric::SyscallsPerIo,
         Metric::KicksPerIo,
@@ -324,7 +325,7 @@ impl Metric {
         Metric::TaskWorkRunsPerIo,
     ];
 
-    /// As on the command line, in experiment files and in JSON.
+    /// Name on the command line, in experiment files and in JSON.
     pub fn name(self) -> &'static str {
         match (self, self.figure()) {
             (_, Some(figure)) => figure.id,
@@ -334,7 +335,7 @@ impl Metric {
         }
     }
 
-    /// At the start of a sentence about a load that counts in `unit`.
+    /// Wording at the start of a sentence, for a load that counts in `unit`.
     pub fn words(self, unit: unit::Unit) -> String {
         match (self, unit, self.figure()) {
             (Metric::Iops, unit::Unit::Request, _) => "Requests per second".into(),
@@ -345,12 +346,12 @@ impl Metric {
         }
     }
 
-    /// Its field in `per_io` of a measurement, if it has one.
+    /// Its field in a measurement's `per_io`, if any.
     pub fn field(self) -> &'static str {
         self.name().trim_end_matches("_per_io")
     }
 
-    /// `reschedule IPIs`: the counted events, for a list of counts of one unit.
+    /// The counted events, such as `reschedule IPIs`, for a list of counts with a common unit.
     pub fn counted(self) -> String {
         let words = self.figure().map_or("", |f| f.words).trim_end_matches(" per I/O");
         let is_name = words.chars().nth(1).is_some_and(char::is_uppercase);
@@ -378,7 +379,7 @@ impl Metric {
         !self.figure().is_some_and(|f| matches!(f.unit, Unit::Count | Unit::Rare | Unit::Share))
     }
 
-    /// The quantile of all latencies that it is; `None`: a number of each measurement.
+    /// The latency quantile of this metric; `None` if each measurement has a value.
     pub fn quantile(self) -> Option<f64> {
         match self {
             Metric::LatencyP50 => Some(0.5),
@@ -389,11 +390,11 @@ impl Metric {
         }
     }
 
-    /// The value in one measurement; times in nanoseconds. `None`: unknown.
+    /// The value in one measurement; times are in nanoseconds. `None` if unknown.
     pub fn of(self, m: &Measurement) -> Option<f64> {
         let of_time_alone =
             matches!(self, Metric::Elapsed | Metric::CpuTime | Metric::Cpus | Metric::Own(_) | Metric::CpuPerUnit(_));
-        // A replay has its own figures.
+        // Replays have metrics of their own.
         let is_unknown = |p: &ProgramRecord| !p.watched && m.ios.unwrap_or(0) == 0;
         if m.program.as_deref().is_some_and(is_unknown) && !of_time_alone {
             return None;
@@ -412,12 +413,12 @@ impl Metric {
         }
     }
 
-    /// Each repeat has its own value.
+    /// Whether each repeat has a value.
     pub fn is_of_each(self) -> bool {
         !self.figure().is_some_and(|f| matches!(f.of, Reading::All(_)))
     }
 
-    /// The value over a cell's repeats: their median, or the value of all together.
+    /// The value over a cell's repeats: their median, or a pooled value.
     pub fn over(self, all: &[Measurement]) -> Option<f64> {
         match self.figure().map(|f| f.of) {
             Some(Reading::All(of)) => of(all),
@@ -512,7 +513,7 @@ mod tests {
         assert_eq!(Metric::Elapsed.of(&m), Some(2e9));
         assert_eq!((Metric::LatencyP50.of(&m), Metric::LatencyP99.of(&m)), (Some(3_999_743.0), None));
         assert_eq!((Metric::ModeSwitchesPerIo.of(&m), Metric::SyscallsPerIo.of(&m)), (Some(2.1), Some(1.0)));
-        // 1990 ms of user and 10 ms of system time, 500 I/Os.
+        // 1,990 ms of user and 10 ms of system time; 500 I/Os.
         assert_eq!(Metric::CpuPerIo.of(&m), Some(4e6));
         m.load.ring.granted.push("sqpoll".into());
         assert_eq!(Metric::CpuPerIo.of(&m), None);

@@ -1,8 +1,8 @@
-//! One experiment on several machines: the results that hold on all, the spread between machines, the machines with the opposite result or outliers, and
-//! the differences between these machines.
+//! One experiment on several machines: results that hold on all of them, the spread between machines, machines with
+//! opposite results, outliers, and their differing facts.
 //!
-//! A machine's effect is its own ratio of two arms, from its own pairs, with its own interval. The common result of the machines is a
-//! random-effects summary of these (`stats::machines`; docs/method.md).
+//! A machine's effect is its own ratio of two arms, from its own pairs, with its own interval. A random-effects summary
+//! combines the machines (`stats::machines`; docs/method.md).
 
 mod facts;
 mod said;
@@ -25,10 +25,10 @@ use iotrail_stats::machines::{Across, Machine, across, groups};
 
 pub use self::said::{Names, figure, leading, nodes, situation};
 
-/// Differences that chance alone causes less often are significant.
+/// Significance level.
 const CHANCE: f64 = 0.05;
 
-/// A machine's contribution.
+/// One machine's contribution.
 #[derive(Debug, Clone)]
 pub struct Brought {
     machine: FleetMachine,
@@ -39,7 +39,7 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// From a run with its comparisons; a run without measurements only has untestable cells.
+    /// From a run with its comparisons; a run without measurements contributes only untestable cells.
     pub fn new(node: &str, run: &RunRecord) -> Self {
         let first = run.first();
         Brought {
@@ -58,7 +58,7 @@ impl Brought {
         }
     }
 
-    /// Adds the cells of `now` that the machine could not test in the run `name` that it is compared with.
+    /// For a comparison of two runs: adds the cells of `now` that the machine could not test in the earlier run `name`.
     pub fn against(mut self, now: &RunRecord, earlier: &RunRecord, name: &str) -> Self {
         let is_here = |cell: &&CellRecord| now.cells.iter().any(|c| c.params == cell.params);
         let unmeasured = earlier.cells.iter().filter(|cell| cell.measurements.is_empty()).filter(is_here);
@@ -77,18 +77,18 @@ fn cannot_test(cell: &CellRecord) -> Option<CannotTest> {
     Some(CannotTest { at: cell.params.clone(), reason })
 }
 
-/// The collected machines, one after the other.
+/// The machines collected so far.
 #[derive(Debug, Default)]
 pub struct Gathered {
     machines: Vec<FleetMachine>,
     comparisons: Vec<Vec<Comparison>>,
     unit: Option<Unit>,
     within: Option<f64>,
-    /// Machines that ran the quick form.
+    /// Number of machines that ran the quick form.
     quick: usize,
 }
 
-/// An effect, by its identity.
+/// The identity of an effect.
 #[derive(Debug, Clone, PartialEq)]
 struct Key {
     metric: Metric,
@@ -104,7 +104,7 @@ impl Key {
 }
 
 impl Gathered {
-    /// Adds a machine, in the fleet's order.
+    /// Adds a machine; call in the fleet's order.
     pub fn add(&mut self, one: Brought) {
         self.machines.push(one.machine);
         self.comparisons.push(one.comparisons);
@@ -113,7 +113,7 @@ impl Gathered {
         self.quick += usize::from(one.quick);
     }
 
-    /// The load's unit of count.
+    /// The unit that the load counts.
     pub fn unit(&self) -> Unit {
         self.unit.unwrap_or(Unit::Io)
     }
@@ -141,7 +141,7 @@ impl Gathered {
                 keys.push(key);
             }
         }
-        // In the order of the first machine, metric by metric; effects of other machines only follow their metric.
+        // In the order of the first machine, by metric; effects seen only on other machines follow their metric.
         let mut metrics: Vec<Metric> = Vec::new();
         for key in &keys {
             if !metrics.contains(&key.metric) {
@@ -155,7 +155,7 @@ impl Gathered {
         metrics.iter().flat_map(of).collect()
     }
 
-    /// All effects of one metric share their chance of error.
+    /// All effects of one metric share their false-positive rate.
     fn of_metric(&self, keys: &[&Key], factors: &[Factor]) -> Vec<FleetEffect> {
         let mut all: Vec<Part<'_>> = keys.iter().map(|key| self.part(key)).collect();
         let turned = holm::adjusted(&all.iter().flat_map(|p| p.told().filter_map(|c| c.p)).collect::<Vec<_>>());
@@ -183,9 +183,10 @@ impl Gathered {
         let of = |all: &'a Vec<Comparison>| all.iter().find(is_it);
         let on: Vec<Option<&Comparison>> = self.comparisons.iter().map(of).collect();
         let machine = |(i, c): (usize, &Option<&Comparison>)| {
-            // The difference between two runs of a machine is in none of their intervals; machines with different own effects show it.
+            // No run's interval covers the difference between two runs of a machine; it shows as heterogeneity between
+            // machines.
             let c = c.filter(|c| c.p.is_some() || !c.paired)?;
-            // If sides were measured separately, each has its own mean.
+            // Sides measured separately each have their own mean.
             let pairs = if c.paired { c.pairs } else { (2 * c.pairs).saturating_sub(1) };
             Some((i, Machine::of_ratio(c.ratio?, c.ci95?, pairs)?))
         };
@@ -233,7 +234,7 @@ impl Gathered {
                 let arm = t.at.get(ARM).and_then(Value::as_str).unwrap_or_default();
                 let at: Map<String, Value> =
                     t.at.iter().filter(|(n, _)| *n != ARM).map(|(n, v)| (n.clone(), v.clone())).collect();
-                // In a comparison of fleets the arm is part of the situation.
+                // When fleets are compared, the arm is part of the situation.
                 t.at == part.key.at || ((arm == part.key.a || arm == part.key.b) && at == part.key.at)
             };
             let reason = machine.cannot_test.iter().find(is_of).map(|t| t.reason.clone());
@@ -288,11 +289,11 @@ impl Gathered {
 /// One effect, machine by machine.
 struct Part<'a> {
     key: Key,
-    /// For each machine; `None`: it has none.
+    /// One entry per machine; `None` if it has no such effect.
     on: Vec<Option<&'a Comparison>>,
-    /// The certainty of each machine's difference, considering all machines and situations.
+    /// Adjusted p-value of each machine's difference, over all machines and situations.
     own_p: Vec<Option<f64>>,
-    /// Included machines, by their index.
+    /// The included machines, with their indices.
     counted: Vec<(usize, Machine)>,
     across: Option<Across>,
 }
@@ -317,7 +318,7 @@ impl Part<'_> {
         }
     }
 
-    /// The verdict of most machines that have their own verdict.
+    /// The most frequent verdict among machines with a verdict.
     fn most(&self) -> Verdict {
         let count = |v: &Verdict| self.on.iter().flatten().filter(|c| c.verdict == *v).count();
         let all = [Verdict::Equivalent, Verdict::Slower, Verdict::Faster];
@@ -325,7 +326,7 @@ impl Part<'_> {
     }
 }
 
-/// The direction of a ratio, regardless of its certainty.
+/// Direction of a ratio, regardless of significance.
 fn lies(c: &Comparison, metric: Metric) -> Verdict {
     let within = 1.0 + c.equivalent_within;
     match c.ratio {
@@ -336,17 +337,17 @@ fn lies(c: &Comparison, metric: Metric) -> Verdict {
     }
 }
 
-/// All effects of one kind, adjusted together, in their order.
+/// Adjusts the p-values of all effects of one kind together; keeps their order.
 fn adjusted(all: &[Part<'_>], of: impl Fn(&Part<'_>) -> Vec<f64>) -> std::vec::IntoIter<f64> {
     holm::adjusted(&all.iter().flat_map(of).collect::<Vec<_>>()).into_iter()
 }
 
-/// Adds the facts that go with each effect.
+/// Adds the facts that coincide with each effect.
 fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMachine], factors: &[Factor]) {
     let mut found: Vec<(usize, GoesWith)> = Vec::new();
     for (at, part) in all.iter().enumerate() {
         let node = |(i, _): &(usize, Machine)| machines[*i].node.as_str();
-        // An outlier has its own line, and would hide the differences between the others.
+        // An outlier has a line of its own, and would hide the differences between the other machines.
         let is_apart = |m: &&(usize, Machine)| effects[at].apart.iter().any(|a| a.node == node(m));
         let alike: Vec<(usize, Machine)> = part.counted.iter().filter(|m| !is_apart(m)).copied().collect();
         let counted: Vec<Machine> = alike.iter().map(|(_, m)| *m).collect();
@@ -358,7 +359,7 @@ fn goes_with(all: &[Part<'_>], effects: &mut [FleetEffect], machines: &[FleetMac
                 found[*i].1.with.push(with);
                 continue;
             }
-            // The other of two groups gives the same information.
+            // The complementary group carries the same information.
             let others: Vec<bool> = has.iter().map(|h| !h).collect();
             if seen.iter().any(|(is, _)| *is == others) {
                 continue;

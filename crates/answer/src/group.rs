@@ -1,4 +1,5 @@
-//! The layout of a run's cells: in groups that differ in only one parameter, row by row, the arms of a row side by side.
+//! Layout of a run's cells: groups that vary in a single parameter, one row per value, with the row's arms side by
+//! side.
 
 use serde_json::Value;
 
@@ -8,22 +9,22 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, VARIANT, value_text};
 
-/// Cells that share the value of all parameters but the arm and the row's.
+/// Cells that agree in all parameters except the arm and the row parameter.
 pub struct Group<'a> {
     /// `cpus irq · wait peek`; empty if there is one group.
     pub title: String,
     pub rows: Vec<Row<'a>>,
 }
 
-/// Cells that differ only in the arm, in the order of the arms.
+/// Cells that differ only in the arm, in arm order.
 pub struct Row<'a> {
-    /// The row parameter's value; empty without this parameter.
+    /// The row parameter's value; empty without a row parameter.
     pub value: String,
     pub cells: Vec<&'a CellRecord>,
 }
 
-/// The parameter of a table's rows: the one with the most values, the later one of two. Variants are groups rather
-/// than rows if another parameter varies: they differ in more than one option.
+/// The row parameter of a table: the parameter with the most values, the later one on a tie. If another parameter
+/// varies, variants are groups instead of rows, because they differ in more than one option.
 pub fn row_axis(run: &RunRecord) -> Option<&str> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
     axes.max_by_key(|a| {
@@ -33,7 +34,7 @@ pub fn row_axis(run: &RunRecord) -> Option<&str> {
     .map(String::as_str)
 }
 
-/// A parameter's value in the usual notation, with the unit that its option has.
+/// A parameter's value in its usual notation, with the option's unit.
 fn text(axis: &str, value: &Value) -> String {
     match (axis, value.as_f64()) {
         ("think", Some(0.0)) => "none".into(),
@@ -42,7 +43,8 @@ fn text(axis: &str, value: &Value) -> String {
     }
 }
 
-/// All cells but the control arm's, in the order of the plan. `rows` names the parameter of the rows; without one each group is one row.
+/// All cells except the control arm's, in plan order. `rows`: the row parameter; without it, each group is a single
+/// row.
 pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
@@ -66,7 +68,7 @@ pub fn groups<'a>(run: &'a RunRecord, rows: Option<&str>) -> Vec<Group<'a>> {
     groups
 }
 
-/// Share of each delivery path in the completions of all repeats, the largest first; empty if nothing was traced.
+/// Each delivery path's share of the completions of all repeats, largest first; empty if nothing was traced.
 pub fn vehicle_shares(measurements: &[Measurement]) -> Vec<(DeliveryPath, f64)> {
     shares_of(measurements.iter().flat_map(|m| &m.vehicles))
 }
@@ -81,7 +83,7 @@ pub fn shares_of<'a>(vehicles: impl IntoIterator<Item = &'a DeliveryPathCount>) 
     shares.into_iter().map(|(v, n)| (v, n as f64 / total as f64)).collect()
 }
 
-/// Cells that this host could not run, grouped by reason: (reason, common parameters of its cells, number of cells).
+/// Cells that this host could not run, grouped by reason: (reason, their common parameters, number of cells).
 pub fn untestable(run: &RunRecord) -> Vec<(String, String, usize)> {
     let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
     let reasons = grouped(cells.filter_map(|c| Some((c.untestable.clone()?, c))));

@@ -1,8 +1,8 @@
-//! Histograms of latencies in powers of two.
+//! Latency histograms with power-of-two buckets.
 
 use std::iter::successors;
 
-/// The lower bounds of all buckets from the first to the last of these, empty ones included.
+/// Lower bounds of all buckets from the first to the last of `known`, including empty ones.
 pub fn powers(known: impl Iterator<Item = u64> + Clone) -> Vec<u64> {
     let zero = known.clone().find(|at| *at == 0);
     let first = known.clone().filter(|at| *at > 0).min();

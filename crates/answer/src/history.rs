@@ -1,7 +1,9 @@
-//! Repeated runs of one experiment: where its metrics changed their level, by how much, and what else changed since.
+//! Repeated runs of one experiment: when its metrics changed level, by how much, and which facts changed at the same
+//! time.
 //!
-//! A run is one point: the geometric mean of its repeats, without those that measured a load different from the requested one. The agreement of a run's
-//! repeats does not show how much runs differ, so levels are based only on runs.
+//! Each run is one point: the geometric mean of its repeats, except those that measured a different load from the
+//! requested one. Agreement between a run's repeats does not show how much runs differ, so levels are estimated from
+//! runs only.
 
 mod said;
 
@@ -20,12 +22,12 @@ use iotrail_stats::changes::{changes, smallest};
 
 pub const SCHEMA: &str = "iotrail.history/1";
 
-/// Collects points, run by run.
+/// Collects points run by run.
 #[derive(Debug, Default)]
 pub struct Gathered {
     runs: Vec<(RunAt, Measurement)>,
     series: Vec<Points>,
-    /// Measurements whose load differs from the requested one.
+    /// Measurements of a different load from the requested one.
     left_out: u64,
 }
 
@@ -41,11 +43,11 @@ struct Points {
 
 #[derive(Debug)]
 struct OfRun {
-    /// Position among the runs.
+    /// Index of the run.
     run: usize,
     /// Logarithm of the value.
     ln: f64,
-    /// Other work disturbed a measurement of it.
+    /// Other work disturbed one of its measurements.
     is_disturbed: bool,
 }
 
@@ -141,15 +143,15 @@ pub struct Change {
 }
 
 impl Change {
-    /// Other work disturbed all runs of one level only, and may be the cause.
+    /// Whether other work disturbed all runs of exactly one level, and may be the cause.
     pub fn is_undecided(&self) -> bool {
         (self.disturbed_since == self.runs_since) != (self.disturbed_before == self.runs_before)
     }
 }
 
 impl Gathered {
-    /// Adds a run, the oldest first, with its start time (UTC, as text). `asked`: only these metrics; empty: the run's own. `at`:
-    /// only cells with these parameters.
+    /// Adds a run; call in chronological order. `started`: start time (UTC, as text). `asked`: only these metrics; if
+    /// empty, the run's own. `at`: only cells with these parameters.
     pub fn add(&mut self, run: &RunRecord, started: &str, asked: &[Metric], at: &[(String, String)]) {
         let Some(first) = run.first() else { return };
         let place = self.runs.len();
@@ -213,7 +215,7 @@ impl Gathered {
         &mut self.series[i]
     }
 
-    /// `at_least`: smaller changes, as a factor less 1, are not reported.
+    /// `at_least`: smallest reported change, as a factor less 1.
     pub fn history(&self, experiment: &str, at_least: f64) -> History {
         let together = self.series.iter().filter(|s| s.values.len() > 1).count();
         History {
@@ -279,7 +281,7 @@ mod tests {
     use super::*;
     use crate::verdicts::factor;
 
-    /// A run of one cell with one repeat.
+    /// A run of one cell with a single repeat.
     fn run(number: i64, kernel: &str, iops: f64) -> RunRecord {
         let mut m = measurement();
         m.host.kernel = kernel.into();
@@ -295,7 +297,7 @@ mod tests {
         all
     }
 
-    /// Alternately above and below a level.
+    /// Alternates above and below a level.
     fn level(from: i64, n: i64, kernel: &'static str, iops: f64) -> impl Iterator<Item = RunRecord> {
         (from..from + n).map(move |i| run(i, kernel, iops * (1.0 + 0.004 * ((i % 3) as f64 - 1.0))))
     }
@@ -311,7 +313,7 @@ mod tests {
         assert!((change.ratio - 0.9).abs() < 1e-3 && change.ci95[0] < 0.9 && 0.9 < change.ci95[1], "{change:?}");
         assert_eq!(change.with, ["kernel 6.18.2 → 6.18.7"]);
         assert_eq!((series.points.len(), series.points[0].run), (12, 1));
-        // A change below the limit is not reported.
+        // Changes below the limit are not reported.
         assert_eq!(all.history("e", 0.2).series[0].changes, []);
     }
 
@@ -321,7 +323,7 @@ mod tests {
         let visible = history.series[0].smallest_visible.unwrap();
         let said = format!("e: no change over 12 runs (1 to 12); iops: minimum detectable effect {}", factor(visible));
         assert_eq!(history.answer(), said);
-        // A change below the limit is not reported, however small the spread.
+        // The smallest detectable change is never below the limit, however small the spread.
         assert_eq!(gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.3).series[0].smallest_visible, Some(0.3));
         let changed = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0))).history("e", 0.01);
         assert_eq!(changed.series[0].smallest_visible, None);
@@ -353,7 +355,7 @@ mod tests {
         let at: Vec<String> = history.series.iter().map(|s| history.at(s)).collect();
         assert_eq!(at, ["command ./server --io uring", "command fio job.fio"]);
         assert!(history.series.iter().all(|s| s.changes.is_empty()), "{history:?}");
-        // Eleven runs are enough, and five of one command are not.
+        // Eleven runs are enough, but five of one command are not.
         let few = level(1, 5, "6.18.2", 1000.0).map(|run| of(run, "./server --io uring"));
         let few =
             gathered(few.chain(level(6, 5, "6.18.2", 500.0).map(|run| of(run, "fio job.fio")))).history("try", 0.01);

@@ -1,6 +1,6 @@
-//! The meaning of measurements, in words. Pure: numbers in, sentences out; each sentence follows from the numbers.
+//! Puts measurements into words. Pure: numbers in, sentences out; each sentence follows from the numbers.
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`.
 
 pub mod across;
 pub mod budget;

@@ -1,7 +1,8 @@
-//! A published study compared with iotrail's runs: does each of its figures have the same shape here?
+//! Compares a published study with iotrail's runs: whether each figure has the same shape here.
 //!
-//! Machines differ, so that a figure is compared as a ratio, a count per I/O, a knee or an order. It agrees if the measured 95 % interval is
-//! within a band around it. A figure that no measurement here can test has its reason, and never counts as agreement.
+//! Machines differ, so figures are compared as ratios, counts per I/O, knees or orders. A figure agrees if the measured
+//! 95 % interval is within a band around it. A figure that no measurement can test here states the reason, and never
+//! counts as agreement.
 
 mod band;
 mod judge;
@@ -17,14 +18,14 @@ use iotrail_schema::run_record::RunRecord;
 
 pub use self::said::{answer, shown};
 
-/// Latencies of a repeat of a cell of a run, by their indices.
+/// Returns the latencies of one repeat of a cell of a run.
 pub type Histograms<'a> = &'a dyn Fn(i64, u32, u32) -> Option<Histogram<u64>>;
 
-/// The result of a part: its run, or why there is none.
+/// A part's run, or the reason why there is none.
 pub type Ran = Result<RunRecord, String>;
 
-/// `ran`: the requested parts, with their experiments' names; claims of the others are left out. `refused`: why this machine
-/// cannot test a claim.
+/// `ran`: the requested parts, with their experiments' names; claims of other parts are omitted. `refused`: why this
+/// machine cannot test a claim.
 pub fn reproduction(
     study: &Study,
     quick: bool,

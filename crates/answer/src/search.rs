@@ -1,5 +1,6 @@
-//! A search for the best candidate, from its stored run: the remaining candidates, the leader, and broken constraints. Only the run's
-//! measurements decide, so that an interrupted search continues as if it had not been interrupted.
+//! The state of a search for the best candidate, from its stored run: remaining candidates, leader, violated
+//! constraints. Depends only on the run's measurements, so an interrupted search continues as if it had not been
+//! interrupted.
 
 mod front;
 
@@ -9,56 +10,59 @@ use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
 use iotrail_stats::search::{Better, Options, Reason, Search};
 
-/// Error probability of the complete search: the best candidate is removed.
+/// Probability that a complete search removes the best candidate.
 const ALPHA: f64 = 0.05;
-/// Candidates within this of the leader are equal, and a confirmed advantage has to exceed half of it.
+/// Candidates within this share of the leader are equal; a confirmed advantage must exceed half of it.
 pub const MATTERS: f64 = 0.02;
-/// If candidates may be better than the current configuration by more than this, the answer is still open.
+/// If candidates may beat the current configuration by more than this, the answer is still open.
 pub const TOLD: f64 = 0.1;
-/// A constraint is broken if this share of its measurements break it, and at least this many.
+/// Minimum number of violating measurements for a constraint to count as violated.
 const BROKEN: usize = 3;
 
 /// The state of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
-    /// By arm.
+    /// One entry per arm.
     pub alive: Vec<bool>,
-    /// The best by its mean, in the first objective.
+    /// The arm with the best mean of the first objective.
     pub leader: usize,
-    /// For two objectives: the arms that fresh blocks are to confirm. Empty: the current configuration is indistinguishable from the best.
+    /// For two objectives: the arms to confirm in fresh blocks. Empty if the current configuration is indistinguishable
+    /// from the best.
     pub picks: Vec<usize>,
-    /// One of the remaining candidates may be better than the first by this, as a factor less 1, in any objective; from simultaneous intervals.
+    /// Upper bound on a remaining candidate's advantage over the first arm in any objective, as a factor less 1; from
+    /// simultaneous intervals.
     pub most_better: f64,
     pub ended: Option<Ended>,
-    /// Blocks that would distinguish each candidate from the first, or show them to be within 10 %. `None`: unknown.
+    /// Blocks needed to distinguish every candidate from the first arm, or to show that it is within 10 %. `None` if
+    /// unknown.
     pub deciding_blocks: Option<usize>,
     /// Complete blocks.
     pub blocks: usize,
-    /// By arm: the constraint that it broke.
+    /// Per arm, the violated constraint.
     pub broken: Vec<Option<String>>,
-    /// Measurements of complete blocks.
+    /// Measurements in complete blocks.
     pub measurements: u64,
 }
 
 impl State {
-    /// The remaining arms, by index.
+    /// Indices of the remaining arms.
     pub fn set(&self) -> Vec<usize> {
         (0..self.alive.len()).filter(|i| self.alive[*i]).collect()
     }
 
-    /// Candidates that may still be better than the first by more than the answer's tolerance.
+    /// Number of candidates that may beat the first arm by more than the tolerance of the answer.
     pub fn undecided(&self) -> usize {
         let is_open = matches!(self.ended, None | Some(Ended::Budget | Ended::Stopped)) && self.most_better > TOLD;
         if is_open { self.set().into_iter().filter(|i| *i != 0).count() } else { 0 }
     }
 }
 
-/// The objective of a search: a metric, or `cpus`, the CPUs in use.
+/// The value of an objective: a metric, or `cpus` for the CPUs in use.
 pub fn figure(name: &str, m: &Measurement) -> Option<f64> {
     name.parse::<Metric>().ok()?.of(m)
 }
 
-/// CPUs used: CPU time by wall time.
+/// CPU time divided by wall time.
 pub const CPUS: &str = "cpus";
 
 /// Whether more is better.
@@ -66,14 +70,14 @@ pub fn more_is_better(name: &str) -> bool {
     name.parse::<Metric>().is_ok_and(Metric::higher_is_better)
 }
 
-/// From the run's complete blocks. `None`: it is not a search, for example a confirmation.
+/// Computed from the run's complete blocks. `None` for runs that are not searches, for example confirmations.
 pub fn state(run: &RunRecord) -> Option<State> {
     let search = run.search.as_ref().filter(|search| search.is_search())?;
-    // It makes the program's own metrics known.
+    // Registers the program's own metrics.
     metrics(run);
     let cells: Vec<Option<&CellRecord>> =
         run.arms.iter().map(|arm| run.cells.iter().find(|c| c.arm() == arm)).collect();
-    // Failed candidates. Their earlier measurements count: the blocks of the candidates that they beat end where those were beaten.
+    // Failed candidates. Their earlier measurements count, because candidates that they beat end in those blocks.
     let is_lost = |i: usize| cells[i].is_none_or(|cell| cell.untestable.is_some());
     let max_blocks = run.repeats.max(1) as usize;
     let better = |name: &str| if more_is_better(name) { Better::More } else { Better::Less };
@@ -86,7 +90,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
     let (mut broken, mut blocks, mut measurements) = (vec![None; run.arms.len()], 0, 0);
     let never = |i: &usize| is_lost(*i) && cells[*i].is_none_or(|cell| cell.measurements.is_empty());
     (0..cells.len()).filter(never).for_each(|i| statistics.remove(i));
-    // A block has all cells.
+    // A complete block has all cells.
     let objectives = |m: &Measurement| search.objectives().map(|name| figure(name, m)).collect::<Vec<_>>();
     let of_cell = |cell: &CellRecord| cell.measurements.all().iter().map(objectives).collect::<Vec<_>>();
     let measured: Vec<Vec<Vec<Option<f64>>>> = cells.iter().map(|cell| cell.map(of_cell).unwrap_or_default()).collect();
@@ -114,11 +118,11 @@ pub fn state(run: &RunRecord) -> Option<State> {
             }
         }
     }
-    // One may have failed in an incomplete block.
+    // A candidate may have failed in an incomplete block.
     (0..cells.len()).filter(|i| is_lost(*i)).for_each(|i| statistics.remove(i));
     let survivors = statistics.survivors();
     let pairs = (0..search.objectives().count()).flat_map(|objective| survivors.iter().map(move |i| (objective, *i)));
-    // Without an interval, as after one block, every question is open.
+    // Without an interval (as after one block), any advantage is possible.
     let than_now = |(objective, i)| statistics.advantage_of(objective, i, 0).map_or(f64::INFINITY, |a| a.hi - 1.0);
     let pairs: Vec<(usize, usize)> = pairs.filter(|(_, i)| *i != 0).collect();
     let most = pairs.iter().copied().map(than_now);
@@ -142,7 +146,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
     })
 }
 
-/// The constraint that a candidate breaks in its first blocks: in most of its measurements, and in at least three.
+/// The constraint that a candidate violates in its first blocks: in most of its measurements and at least three.
 pub fn breaks(search: &SearchRecord, cell: &CellRecord, blocks: usize) -> Option<String> {
     let broken = |c: &&Constraint| {
         let all = cell.measurements.all();
@@ -170,7 +174,7 @@ pub mod made {
     use iotrail_stats::random::Random;
     use iotrail_testing::sample;
 
-    /// The result of a search, before any is known.
+    /// A search's outcome before any result is known.
     pub fn found() -> SearchOutcome {
         SearchOutcome {
             run: 0,
@@ -185,7 +189,7 @@ pub mod made {
         }
     }
 
-    /// The same of IOPS and of CPU time per I/O, of which less is better.
+    /// The same for IOPS and CPU time per I/O, of which less is better.
     pub fn of_two(times: &[[f64; 2]], blocks: u32) -> RunRecord {
         let mut run = search(&times.iter().map(|both| both[0]).collect::<Vec<_>>(), 0);
         run.metrics.push("cpu_per_io".into());
@@ -194,8 +198,8 @@ pub mod made {
         run
     }
 
-    /// Candidates `c0` (the current configuration), `c1` … whose IOPS are this multiple of the first's, in this many blocks, of 2 % noise
-    /// around a common drift. A search's measurements end with the block after which a candidate is removed.
+    /// Candidates `c0` (the current configuration), `c1`, … with these multiples of c0's IOPS, over this many blocks,
+    /// with 2 % noise around a common drift. A candidate's measurements end with the block after which it is removed.
     pub fn search(times: &[f64], blocks: u32) -> RunRecord {
         let names: Vec<String> = (0..times.len()).map(|i| format!("c{i}")).collect();
         let efforts = [Effort::None, Effort::Lines, Effort::Flag, Effort::Setting, Effort::Redesign];
@@ -239,7 +243,7 @@ pub mod made {
             if left.ended.is_some() {
                 break;
             }
-            // The sum of three uniform numbers: close to a normal one.
+            // Sum of three uniform variables: approximately normal.
             let mut noise = || (0..3).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>();
             let drift = 1.0 + 0.1 * noise();
             for i in left.set() {
@@ -285,13 +289,13 @@ mod tests {
 
     #[test]
     fn one_that_fails_late_leaves_out_whom_it_had_beaten() {
-        // The second beats the third and the fourth, which are no longer measured; the first and the second continue.
+        // The second candidate beats the third and fourth, which are no longer measured; the first and second continue.
         let mut run = search(&[1.0, 1.02, 0.9, 0.9], 12);
         let counts = |run: &RunRecord| run.cells.iter().map(|c| c.measurements.len()).collect::<Vec<_>>();
         let before = state(&run).unwrap();
         assert_eq!((before.set(), before.blocks), (vec![0, 1], 12));
         assert!(counts(&run)[2] < 12 && counts(&run)[3] < 12, "{:?}", counts(&run));
-        // In the next block.
+        // In the following block.
         run.cells[1].untestable = Some("it stalled".into());
         let last = run.cells[0].measurements.all()[0].clone();
         run.cells[0].measurements.open().push(last);
@@ -329,7 +333,7 @@ mod tests {
         }
         let s = state(&run).unwrap();
         assert_eq!((s.set(), s.broken[1].as_deref()), (vec![0], Some("p99<1ms")));
-        // The limit itself.
+        // A value equal to the limit does not violate it.
         let mut broken = |text: &str, limit: f64| {
             let (below, inclusive) = (text.contains('<'), text.contains('='));
             let c = Constraint { metric: "latency_p99".into(), below, limit, inclusive, text: text.into() };
@@ -338,11 +342,11 @@ mod tests {
         };
         assert!(broken("p99<2ms", 2e6) && !broken("p99<=2ms", 2e6) && broken("p99<=1ms", 1e6));
         assert!(broken("p99>2ms", 2e6) && !broken("p99>=2ms", 2e6) && broken("p99>=3ms", 3e6));
-        // CPUs in use are CPU time by wall time.
+        // CPUs in use: CPU time divided by wall time.
         let mut m = iotrail_testing::sample::measurement();
         (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(500), Some(1000), 1000);
         assert_eq!(figure(CPUS, &m), Some(1.5));
-        // With the SQPOLL threads' time, which must be known, and the helpers'.
+        // The sum includes the SQPOLL threads' time, which must be known, and the helpers' time.
         m.load.ring.granted.push("sqpoll".into());
         assert_eq!(figure(CPUS, &m), None);
         (m.cpu.sqpoll_ns, m.cpu.helpers_ns) = (Some(900), Some(100));

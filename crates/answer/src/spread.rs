@@ -1,10 +1,10 @@
-//! Repeats of one cell in tables: the median, and their range. `compare` decides whether two cells differ.
+//! A cell's repeats in tables: their median and range. `compare` decides whether two cells differ.
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_stats::middle::median;
 
-/// The median of a metric over a cell's repeats; `None` if one is unknown.
+/// Median of a metric over a cell's repeats; `None` if a repeat's value is unknown.
 pub fn over_repeats(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
     Spread::over(cell, of).map(|s| s.median)
 }
@@ -12,7 +12,7 @@ pub fn over_repeats(cell: &CellRecord, of: impl Fn(&Measurement) -> Option<f64>)
 /// Spread of one number over the repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// With an even number of repeats, the mean of the middle two.
+    /// For an even number of repeats, the mean of the middle two.
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` without values, or with one that is not a number.
+    /// `None` without values, or if one is NaN.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         if sorted.is_empty() || sorted.iter().any(|x| !x.is_finite()) {
@@ -31,7 +31,7 @@ impl Spread {
         Some(Self { median, min: sorted[0], max: sorted[sorted.len() - 1], repeats: sorted.len() })
     }
 
-    /// With unknown values: `None` if one is unknown, since a median of the others would describe a different quantity.
+    /// `None` if one value is unknown, because a median of the remaining values would describe a different quantity.
     pub fn of_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         values.into_iter().collect::<Option<Vec<f64>>>().and_then(Self::of)
     }
@@ -41,7 +41,7 @@ impl Spread {
         Self::of_known(cell.measurements.all().iter().map(of))
     }
 
-    /// Width of the range as a share of the median; `None` for one repeat or a median of 0.
+    /// Range as a share of the median; `None` for a single repeat or a median of 0.
     pub fn relative_range(&self) -> Option<f64> {
         (self.repeats > 1 && self.median > 0.0).then(|| (self.max - self.min) / self.median)
     }

@@ -1,4 +1,4 @@
-//! A stall in words: its cause and the sentence that explains it. Pure.
+//! Puts a stall into words: its cause, and a sentence that explains it. Pure.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use iotrail_schema::stall::Trigger;
 
 use crate::diagnose::state::reason_name;
 
-/// Samples at the time at which a trigger fired. Unknown is `None`.
+/// Samples taken when a trigger fired; `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Facts {
-    /// The condition has held for this long.
+    /// Time since the condition began to hold.
     pub for_ns: u64,
     pub ring: Option<RingFacts>,
     pub thread: Option<ThreadFacts>,
-    /// Bios, nanoseconds, errors or punts, by trigger.
+    /// Bios, nanoseconds, errors or punts, depending on the trigger.
     pub amount: f64,
-    /// The time limit of the thread's wait; `None`: the timeout is a request of the ring.
+    /// The time limit of the thread's wait; `None` if the timeout is a request of the ring.
     pub limit: Option<Duration>,
-    /// Why a request is slow; `None`: the threshold is a time.
+    /// The usual latency against which a request is slow; `None` if the threshold is a fixed time.
     pub usual: Option<Usual>,
-    /// The expression of --when and its value; the errors by name.
+    /// The --when expression and its value, or the errors by name.
     pub detail: String,
 }
 
-/// A threshold relative to the ring's own latency.
+/// A threshold relative to the ring's usual latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usual {
     pub multiple: f64,
@@ -37,9 +37,9 @@ pub struct Usual {
 pub struct RingFacts {
     pub fd: Option<u32>,
     pub is_defer: bool,
-    /// Without polls and timeouts, except for [`Trigger::WaitsForMore`].
+    /// Excludes polls and timeouts, except for [`Trigger::WaitsForMore`].
     pub in_flight: Option<u64>,
-    /// Completions that the thread waits for.
+    /// Number of completions that the thread waits for.
     pub awaited: u64,
     pub unreaped: u64,
     pub unsubmitted: u64,
@@ -51,9 +51,9 @@ pub struct ThreadFacts {
     pub tid: u32,
     pub comm: String,
     pub is_asleep: bool,
-    /// It is awake, and no CPU runs it.
+    /// The thread is runnable, but no CPU runs it.
     pub lacks_cpu: bool,
-    /// The system call that it is in.
+    /// The system call that the thread is in.
     pub call: Option<String>,
     pub reason: Option<Reason>,
 }
@@ -82,13 +82,13 @@ impl ThreadFacts {
     }
 }
 
-/// The reason of the thread's sleep, or what it does.
+/// Why the thread sleeps, or what it does instead.
 fn reason(thread: Option<&ThreadFacts>) -> String {
     let known = thread.and_then(|t| t.reason.as_ref()).map(reason_name);
     known.or_else(|| thread.map(ThreadFacts::does)).unwrap_or_else(|| "unknown".into())
 }
 
-/// The thread cannot act, whatever it is expected to do.
+/// Set if the thread cannot act at all.
 fn cannot_act(thread: &ThreadFacts) -> Option<String> {
     let is_held = |r: &&Reason| matches!(r, Reason::Stopped | Reason::Frozen | Reason::Ptrace | Reason::CpuQuota);
     let reason = thread.reason.as_ref().filter(is_held).map(reason_name);

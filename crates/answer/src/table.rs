@@ -1,5 +1,5 @@
-//! Tables of a run's cells. A table's columns, conclusions and compared metrics are data (`tables.toml`); a column
-//! is declared once.
+//! Tables of a run's cells. `tables.toml` declares the columns, conclusions and compared metrics of each table; this
+//! file declares each column once.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,30 +14,30 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
 
-/// The default table of loads on storage, of loads over the network, and of programs.
+/// Default tables for storage loads, network loads and programs.
 pub const STORAGE: &str = "delivery";
 pub const NET: &str = "net";
 pub const PROGRAM: &str = "program";
 
-/// Columns, metrics and figures of a kind of run.
+/// Columns, metrics and conclusions for one kind of run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Table {
-    /// Width of the column of the rows; 0: there is none.
+    /// Width of the row column; 0 if there is none.
     pub row: u16,
-    /// Width of the column of the arms.
+    /// Width of the arm column.
     pub arm: u16,
-    /// Each line is one measurement.
+    /// Each line shows a single measurement.
     #[serde(default)]
     pub each_run: bool,
-    /// By their names; a width that differs from the column's own follows a colon.
+    /// Column names; a colon precedes a width that differs from the column's default.
     columns: Vec<String>,
-    /// Meaning of the headings.
+    /// Explains the headings.
     pub legend: String,
-    /// Metrics on which the arms are compared if the experiment names none.
+    /// Metrics on which the arms are compared unless the experiment names some.
     #[serde(default)]
     metrics: Vec<String>,
-    /// Metrics whose course over the rows is concluded for each arm.
+    /// Metrics whose course over the rows is described for each arm.
     #[serde(default)]
     figures: Vec<String>,
     /// For loads over the network.
@@ -57,12 +57,12 @@ impl Table {
         TABLES.keys().map(String::as_str)
     }
 
-    /// The table of a run; if only another version knows its name, the default one.
+    /// The run's table; the default table if this version does not know its name.
     pub fn of(run: &RunRecord) -> &'static Table {
         Table::named(&run.table).unwrap_or_else(|| &TABLES[STORAGE])
     }
 
-    /// The parameter of its rows within a group; none: each group is one row.
+    /// The row parameter within a group; without one, each group is a single row.
     pub fn rows<'r>(&self, run: &'r RunRecord) -> Option<&'r str> {
         row_axis(run).filter(|_| self.row > 0)
     }
@@ -75,14 +75,14 @@ impl Table {
         self.figures.iter().filter_map(|name| name.parse().ok()).collect()
     }
 
-    /// The columns that the experiment names, otherwise the table's own.
+    /// The experiment's columns, or the table's own.
     pub fn columns(&self, run: &RunRecord) -> Vec<Column> {
         let names = if run.columns.is_empty() { &self.columns } else { &run.columns };
         names.iter().filter_map(|name| Column::named(name)).collect()
     }
 }
 
-/// A column: its name, its heading, its width, and what it prints of measurements.
+/// A column: name, heading, width, and the text for measurements.
 #[derive(Clone, Copy)]
 pub struct Column {
     id: &'static str,
@@ -93,11 +93,11 @@ pub struct Column {
 
 #[derive(Clone, Copy)]
 enum Text {
-    /// The metric over the repeats.
+    /// The metric over all repeats.
     Of(Metric, fn(f64) -> String),
-    /// From the smallest value to the largest, in percent of the median.
+    /// Range from smallest to largest, in percent of the median.
     Range(Metric),
-    /// The program's own figure at this place.
+    /// The program's own metric with this index.
     Own(usize),
     /// Delivery paths.
     Paths,
@@ -185,7 +185,7 @@ const COLUMNS: &[Column] = {
 };
 
 impl Column {
-    /// `kicks`, or `kicks:7` with a different width.
+    /// Parses `kicks`, or `kicks:7` with a different width.
     pub fn named(text: &str) -> Option<Column> {
         let (id, width) = text.split_once(':').map_or((text, None), |(id, width)| (id, Some(width)));
         let column = *COLUMNS.iter().find(|c| c.id == id)?;
@@ -201,7 +201,7 @@ impl Column {
         !matches!(self.text, Text::Paths)
     }
 
-    /// Its text for these repeats, line by line.
+    /// The text for these repeats, one element per line.
     pub fn lines(&self, all: &[Measurement]) -> Vec<String> {
         let known = |x: Option<f64>, text: &dyn Fn(f64) -> String| vec![x.map_or(UNKNOWN.into(), text)];
         match self.text {
@@ -219,7 +219,7 @@ impl Column {
     }
 }
 
-/// A path with a smaller share is left out.
+/// Delivery paths with a smaller share are omitted.
 const SHOWN: f64 = 0.05;
 
 fn paths(all: &[Measurement]) -> Vec<String> {
@@ -227,13 +227,13 @@ fn paths(all: &[Measurement]) -> Vec<String> {
     if shares.is_empty() {
         return vec![UNKNOWN.into()];
     }
-    // Unknown paths are shown, however few.
+    // Unknown paths are always shown.
     let shown = shares.iter().filter(|(v, share)| *share >= SHOWN || *v == DeliveryPath::Unknown);
-    // Rounded down: less than all is never 100 %.
+    // Rounded down, so that only a full share is shown as 100 %.
     shown.map(|(v, share)| format!("{v} {:.0}%", (share * 100.0).floor())).collect()
 }
 
-/// Percent without the sign, with one decimal below 10.
+/// Percentage without the sign, with one decimal below 10.
 fn range(share: f64) -> String {
     let p = share * 100.0;
     if p < 9.95 { format!("{p:.1}") } else { format!("{p:.0}") }
@@ -263,17 +263,17 @@ fn tenths(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// Percent without its sign.
+/// Percentage without the sign.
 fn share(x: f64) -> String {
     percent(x).trim_end_matches(" %").to_owned()
 }
 
-/// Per I/O, where it may be one in thousands.
+/// Per I/O, for values as small as 0.001.
 fn fine(x: f64) -> String {
     if x > 0.0 && x < 0.1 { format!("{x:.4}") } else { per_io(x) }
 }
 
-/// Per I/O in four characters; cut off, not rounded, below 0.1.
+/// Per I/O, in four characters; truncated below 0.1.
 fn short(x: f64) -> String {
     if x > 0.0 && x < 0.1 { format!("{:.2}", ((x * 1e3).round() / 10.0).floor() / 100.0) } else { format!("{x:.2}") }
 }

@@ -1,4 +1,4 @@
-//! One I/O's timeline in words: its events, the stage with most of the time, and its cause as far as known.
+//! One I/O's timeline in words: its events, the longest stage, and its cause if known.
 
 mod delivery;
 mod headline;
@@ -14,7 +14,7 @@ pub use headline::headline;
 pub use moments::{Moment, moments};
 pub use waited::{sentence, waited};
 
-/// The request and its result: `read_fixed 4 KiB`, `recv: ECONNRESET`, `write 4 KiB: only 512 B`.
+/// Request and result: `read_fixed 4 KiB`, `recv: ECONNRESET`, `write 4 KiB: only 512 B`.
 pub fn request(t: &RequestTrace) -> String {
     let asked = t.asked_bytes.map_or_else(|| t.opcode.clone(), |n| format!("{} {}", t.opcode, bytes(n)));
     let asked = match t.offset {

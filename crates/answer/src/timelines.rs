@@ -1,4 +1,4 @@
-//! The three ways in which a job that waits in the kernel got its completions, distinguished by the delivery path.
+//! The three ways in which a job that waits in the kernel gets its completions, distinguished by delivery path.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
@@ -6,12 +6,11 @@ use iotrail_stats::middle::median;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeline {
-    /// It was posted before the job waited for it: by an interrupt, at the exit of a system call for something else, or
-    /// during its submission.
+    /// Posted before the job waited: by an interrupt, at the exit of an unrelated system call, or during submission.
     Before,
-    /// The call that waits for it ran task work and returned.
+    /// The waiting call ran task work and returned.
     Ready,
-    /// The call that waits for it slept.
+    /// The waiting call slept.
     Slept,
     /// A kernel thread posted it, or the path is unknown.
     Else,
@@ -19,7 +18,7 @@ pub enum Timeline {
 
 pub const WAYS: [Timeline; 4] = [Timeline::Before, Timeline::Ready, Timeline::Slept, Timeline::Else];
 
-/// The effect of the call on the completions.
+/// How a call obtains the completions.
 pub fn does(timeline: Timeline) -> &'static str {
     match timeline {
         Timeline::Before => "finds them posted",
@@ -44,19 +43,19 @@ pub fn of(v: &DeliveryPathCount) -> Timeline {
     }
 }
 
-/// All completions of one way, of all repeats together.
+/// All completions that arrived in one way, over all repeats.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PathSummary {
-    /// For all completions.
+    /// Share of all completions.
     pub share: f64,
-    /// Delivery delay at the median, the middle of the repeats' own; of several delivery paths, that of the most frequent one
-    /// that has one.
+    /// Median delivery delay: the median of the repeats' medians. With several delivery paths, of the most frequent
+    /// path that has one.
     pub delay_p50_ns: Option<u64>,
-    /// The delivery paths, or the wakers of the job: with the share of this way's completions, the most frequent first.
+    /// Delivery paths, or wakers of the job, with their shares of this way's completions; the most frequent first.
     pub by: Vec<(String, f64)>,
 }
 
-/// `None`: nothing was traced.
+/// `None` if nothing was traced.
 pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<PathSummary> {
     let all = || measurements.iter().flat_map(|m| &m.vehicles);
     let sum: u64 = all().map(|v| v.completions).sum();
@@ -83,16 +82,16 @@ pub fn way(measurements: &[Measurement], timeline: Timeline) -> Option<PathSumma
     })
 }
 
-/// All entries with one name.
+/// All entries that share a name.
 #[derive(Default)]
 struct Kind {
     name: String,
     completions: u64,
-    /// One of each repeat that knows it.
+    /// One per repeat with a known delay.
     delays: Vec<RepeatsDelay>,
 }
 
-/// If several delivery paths have the name, the most frequent one.
+/// If several delivery paths share the name, the most frequent one.
 struct RepeatsDelay {
     repeat: usize,
     completions: u64,
@@ -115,7 +114,7 @@ impl Kind {
     }
 }
 
-/// The waker of a job that slept; otherwise the delivery path, with its system call.
+/// The waker of a sleeping job; otherwise the delivery path with its system call.
 fn name(v: &DeliveryPathCount) -> String {
     match (v.waker(), v.vehicle) {
         (Some(waker), _) => waker.to_string(),

@@ -1,4 +1,5 @@
-//! Two traces compared. Exact counts are compared exactly, estimates by their intervals. A time of one trace has no verdict.
+//! Compares two traces: exact counts exactly, estimates by their intervals. Times come from a single trace each, so
+//! they get no verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,13 +70,13 @@ pub struct FigureChange {
     pub b_text: String,
 }
 
-/// The smallest change of a share of time that is listed.
+/// Changes of a time share below this are not listed.
 const SHARE: f64 = 0.01;
 
 pub fn compare(a: (&str, &TraceRecord), b: (&str, &TraceRecord)) -> TraceComparison {
     let of = |t: &TraceRecord| {
         let all = t.findings.iter().map(|f| (f.code.clone(), f.text.clone()));
-        // The first of a code is the largest.
+        // If a code occurs several times, the first finding is the largest.
         all.rev().collect::<BTreeMap<_, _>>()
     };
     let (of_a, of_b) = (of(a.1), of(b.1));
@@ -123,7 +124,7 @@ fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<Figur
     let key = |f: &TraceFigure| (f.scope.clone(), f.name.clone());
     let of_a = figures(a);
     let of_b: BTreeMap<Key, TraceFigure> = figures(b).into_iter().map(|f| (key(&f), f)).collect();
-    // Ring numbers, and files that only one trace has, belong to one trace.
+    // Ring numbers, and files seen in only one trace, are not comparable.
     let scopes = |f: &&TraceFigure| matches!(f.scope, Scope::All | Scope::Opcode(_));
     let mut all: Vec<(Key, Option<&TraceFigure>, Option<&TraceFigure>)> = Vec::new();
     for f in of_a.iter().filter(scopes) {
@@ -151,7 +152,7 @@ fn of_figures(a: &TraceRecord, b: &TraceRecord) -> (Vec<FigureChange>, Vec<Figur
 
 fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>) -> FigureChange {
     let unit = a.or(b).map_or(Unit::Count, |f| f.unit);
-    // An opcode or a call without a metric in one trace did not occur there.
+    // An opcode or call without a metric did not occur in that trace.
     let value =
         |f: Option<&TraceFigure>| f.map_or(Some(0.0), |f| f.value).filter(|_| f.is_some() || unit == Unit::Count);
     let text = |x: Option<f64>, ci95: Option<[f64; 2]>| match (x, a.or(b)) {
@@ -173,7 +174,7 @@ fn change((scope, figure): Key, a: Option<&TraceFigure>, b: Option<&TraceFigure>
     FigureChange { scope: scope.text(), figure, a: x, b: y, a_ci95, b_ci95, changed, a_text, b_text }
 }
 
-/// Shares of the threads' time and of the requests' latency. They are times of single traces.
+/// Shares of thread time and of request latency; these are times of a single trace each.
 fn account(a: &TraceRecord, b: &TraceRecord) -> Vec<FigureChange> {
     let (of_a, of_b) = (shares(a), shares(b));
     let keys: BTreeSet<&(&str, String)> = of_a.keys().chain(of_b.keys()).collect();
@@ -227,7 +228,7 @@ fn row_words(row: &ThreadRow) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Counts per I/O first, then the program's activity, then the rest; changed values before values that may have changed.
+/// Counts per I/O first, then the program's activity, then the rest; changed values before possibly changed ones.
 pub fn in_order(counts: &[FigureChange]) -> Vec<&FigureChange> {
     let per_io: Vec<&str> = Metric::PER_IO.iter().map(|m| m.name()).collect();
     let mut all: Vec<&FigureChange> = counts.iter().collect();

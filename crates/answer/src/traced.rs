@@ -1,4 +1,4 @@
-//! The metrics of a trace: of all of it, and by opcode, ring, thread and file. Budgets and comparisons read them here.
+//! The metrics of a trace, in total and by opcode, ring, thread and file, for budgets and comparisons.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ pub enum Scope {
     All,
     Opcode(String),
     Ring(u32),
-    /// All threads of this name.
+    /// All threads with this name.
     Thread(String),
     File(String),
 }
 
 impl Scope {
-    /// `opcode.read`; empty: all.
+    /// `opcode.read`; empty for the whole trace.
     pub fn text(&self) -> String {
         match self {
             Scope::All => String::new(),
@@ -37,12 +37,12 @@ impl Scope {
     }
 }
 
-/// `opcode.read errors`; only the metric if it describes the complete trace.
+/// `opcode.read errors`; only the metric if it covers the whole trace.
 pub fn label(scope: &str, figure: &str) -> String {
     if scope.is_empty() { figure.to_owned() } else { format!("{scope} {figure}") }
 }
 
-/// The name that a value has in JSON, in words.
+/// A value's JSON name, in words.
 pub fn in_words(name: &impl Serialize) -> String {
     let value = serde_json::to_value(name).ok();
     value.and_then(|value| value.as_str().map(|name| name.replace('_', " "))).unwrap_or_default()
@@ -54,11 +54,11 @@ pub struct TraceFigure {
     /// `syscalls_per_io`, `delivered.timer_tick`, `calls.fsync`.
     pub name: String,
     pub unit: Unit,
-    /// `None`: unknown.
+    /// `None` if unknown.
     pub value: Option<f64>,
-    /// 95 % interval of an estimate; `None`: exact, or unknown.
+    /// 95 % interval of an estimate; `None` if exact or unknown.
     pub ci95: Option<[f64; 2]>,
-    /// It does not depend on the machine's load.
+    /// Independent of the machine's load.
     pub is_steady: bool,
 }
 
@@ -70,14 +70,14 @@ impl TraceFigure {
 
     pub fn text(&self, x: f64) -> String {
         match self.unit {
-            // Limits are compared with all digits.
+            // Budgets compare all digits.
             Unit::Count | Unit::Rare => exact(x),
             unit => unit.text(x),
         }
     }
 }
 
-/// A count in full, a ratio to four digits.
+/// Counts in full, ratios with four digits.
 fn exact(x: f64) -> String {
     if x.fract() == 0.0 { format!("{x:.0}") } else { format!("{x:.4}") }
 }
@@ -109,7 +109,7 @@ impl Figures {
         all.into_iter().for_each(|(name, value)| self.add(name, Unit::Time, value, false));
     }
 
-    /// Counts of the requests with these opcodes.
+    /// Adds counts of requests with these opcodes.
     fn requests(&mut self, opcodes: &[OpcodeRecord]) {
         let sum = |of: fn(&OpcodeRecord) -> u64| Some(opcodes.iter().map(of).sum());
         self.count("requests", sum(|o| o.requests));
@@ -136,7 +136,7 @@ impl Figures {
         }
     }
 
-    /// Shares of the wall time of these threads.
+    /// Adds shares of these threads' wall time.
     fn threads(&mut self, threads: &[&ThreadAccount]) {
         let wall: u64 = threads.iter().map(|thread| thread.wall_ns).sum();
         let rows = || threads.iter().flat_map(|thread| &thread.rows);
@@ -162,7 +162,7 @@ fn by_path(counts: &[iotrail_schema::measurement::DeliveryPathCount]) -> BTreeMa
     sums
 }
 
-/// Every metric that is defined for a trace, known or not.
+/// All metrics defined for a trace, known or unknown.
 pub fn figures(t: &TraceRecord) -> Vec<TraceFigure> {
     let mut figures = Figures { scope: Scope::All, all: Vec::new() };
     whole(&mut figures, t);
@@ -207,7 +207,7 @@ fn of_file(figures: &mut Figures, name: &str, requests: Option<FileRequests>) {
 fn whole(figures: &mut Figures, t: &TraceRecord) {
     let total = &t.total;
     figures.requests(&total.opcodes);
-    // Completions of all interfaces, with or without a known request.
+    // Completions through all interfaces, whether or not their request is known.
     figures.all.iter_mut().filter(|f| f.name == "completions").for_each(|f| f.value = Some(total.ios as f64));
     figures.count("operations", total.operations);
     figures.count("overflows", Some(t.rings.iter().map(|ring| ring.overflows).sum()));
@@ -245,7 +245,7 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
     figures.add("latency_max", Unit::Time, total.latency_ns.max.map(|ns| ns as f64), false);
 }
 
-/// The trace as a measurement, from which the metrics of measurements are read.
+/// The trace as a measurement, for reading measurement metrics.
 pub fn measurement(t: &TraceRecord) -> Measurement {
     let cpu = Cpu { user_ns: t.total.cpu.user_ns, system_ns: t.total.cpu.system_ns, ..Cpu::default() };
     let mut m = Measurement { elapsed_ns: t.total.elapsed_ns, cpu, ..Measurement::default() };
@@ -253,7 +253,7 @@ pub fn measurement(t: &TraceRecord) -> Measurement {
     m
 }
 
-/// Copies the metrics of a trace into a measurement.
+/// Copies a trace's metrics into a measurement.
 pub fn fill(m: &mut Measurement, t: Total) {
     m.ios = Some(t.ios);
     m.operations = t.operations;

@@ -1,4 +1,4 @@
-//! The unit that a load counts, in words.
+//! The unit that a load counts.
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
@@ -6,7 +6,7 @@ use iotrail_schema::run_record::RunRecord;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Io,
-    /// Over the network, with its response.
+    /// A request over the network and its response.
     Request,
 }
 
@@ -15,7 +15,7 @@ impl Unit {
         if m.net.is_some() { Unit::Request } else { Unit::Io }
     }
 
-    /// A run's loads are of one kind.
+    /// All loads of a run are of the same kind.
     pub fn of_run(run: &RunRecord) -> Self {
         run.first().map_or(Unit::Io, Unit::of)
     }
@@ -27,7 +27,7 @@ impl Unit {
         }
     }
 
-    /// Behind a number.
+    /// Rate unit, to follow a number.
     pub fn per_second(self) -> &'static str {
         match self {
             Unit::Io => "IOPS",

@@ -1,4 +1,4 @@
-//! Comparisons in words: the rows in which an arm is higher or lower than the base, equivalent, or undecided.
+//! Comparisons in words: the rows in which an arm is higher or lower than the base, equivalent, or inconclusive.
 
 use super::compare::{Metric, compared_on, metrics, place, why_open};
 use super::group::{Group, Row};
@@ -8,8 +8,8 @@ use iotrail_base::words::{list, percent, plural, span, three_digits};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, VARIANT, value_text};
 
-/// One sentence for each of the run's metrics and each arm: its rows by their result against the first arm. For several arms in one
-/// row, one sentence per metric, with the arms.
+/// One sentence per metric and arm: its rows by their result against the first arm. If a row has several arms, one
+/// sentence per metric that lists the arms.
 pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec<String> {
     let others = run.arms.get(1..).unwrap_or_default();
     let by_arm = rows.is_none() && others.len() > 1;
@@ -30,7 +30,7 @@ pub fn row_by_row(run: &RunRecord, rows: Option<&str>, group: &Group<'_>) -> Vec
     metrics(run).into_iter().flat_map(|m| together.iter().filter_map(move |arms| sentence(m, arms))).collect()
 }
 
-/// For named sides: one sentence per metric, its comparisons by their result.
+/// For named sides: one sentence per metric, with its comparisons by result.
 pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
     let of_metric = |metric: Metric| {
         let found = all.iter().filter(|c| c.metric == metric.name());
@@ -44,18 +44,19 @@ pub fn side_by_side(all: &[Comparison], unit: Unit) -> Vec<String> {
     compared_on(all).into_iter().filter_map(of_metric).collect()
 }
 
-/// `depth 16 · arm coop`: the common parameters of a comparison's sides.
+/// `depth 16 · arm coop`: parameters common to both sides of a comparison.
 pub fn at_text(c: &Comparison) -> String {
     c.at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// The run's comparison of an arm with the first one, in this row.
+/// The run's comparison of an arm with the first arm, in this row.
 pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>) -> Option<&'a Comparison> {
     let at = place(row.cells.first()?);
     run.comparisons.iter().find(|c| c.metric == metric.name() && c.b == arm && c.at == at)
 }
 
-/// Differences, equivalences, and undecided comparisons. `rows`: the kind of the comparisons' names, a parameter whose values they
+/// Differences, equivalences and inconclusive comparisons. `rows`: the parameter whose values name the comparisons,
+/// empty if arms do; `None` for a single comparison.
 /// are, nothing if they are arms; `None`: there is one.
 fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
     let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
@@ -121,12 +122,12 @@ pub(super) fn figures(c: &Comparison) -> String {
     said
 }
 
-/// Three digits show nothing of the second percent.
+/// Near 1, three digits would hide the second decimal of the percentage.
 pub(super) fn near_1(x: f64) -> String {
     if (0.9..1.1).contains(&x) { format!("{x:.3}") } else { three_digits(x) }
 }
 
-/// An inconclusive comparison's minimum detectable effect, and the repeats for a smaller one.
+/// Minimum detectable effect of an inconclusive comparison, and the repeats needed for a smaller effect.
 pub fn what_would_show(c: &Comparison) -> String {
     let visible = c.smallest_visible.map(|d| format!("minimum detectable effect {}", factor(d)));
     let needed = c.to_show_10_percent.map(|n| {
@@ -150,10 +151,10 @@ fn visible(of: &[f64]) -> String {
     }
 }
 
-/// A difference of this size or more is printed as `more than ×10`.
+/// From this value on, the minimum detectable effect is printed as `more than ×10`.
 pub const LARGEST: f64 = 9.0;
 
-/// A difference, as a factor less 1: beyond the percent range, the factor; beyond 10 the number has no meaning.
+/// Formats a factor less 1: percent if small, otherwise a factor; beyond 10, the value itself is meaningless.
 pub fn factor(difference: f64) -> String {
     match difference {
         d if d < 1.0 => format!("±{}", percent(d)),
@@ -162,7 +163,7 @@ pub fn factor(difference: f64) -> String {
     }
 }
 
-/// The basis of the words above; `None`: nothing was compared.
+/// The basis of the verdicts; `None` if nothing was compared.
 pub fn caveat(run: &RunRecord) -> Option<String> {
     let told = run.comparisons.iter().filter(|c| c.p.is_some());
     let fewest = told.clone().map(|c| c.pairs).min()?;

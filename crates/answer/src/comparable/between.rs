@@ -1,11 +1,11 @@
-//! Two measurements that are each valid, and not comparable with each other.
+//! Two measurements that are each valid but not comparable with each other.
 
 use super::cpus::{mhz, moved};
 use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent};
 use iotrail_schema::measurement::{Circumstances, Measurement};
 
-/// Why these two must not be compared, although each is valid; empty: they may.
+/// Why these two measurements must not be compared, although each is valid; empty if they may be.
 pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     let Some((ca, cb)) = a.circumstances.as_ref().zip(b.circumstances.as_ref()) else { return Vec::new() };
     let mut reasons = Vec::new();
@@ -38,10 +38,11 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
     reasons
 }
 
-/// Share of failed I/Os by which one side may exceed the other: less is in the noise of any comparison.
+/// Maximum difference between the sides' shares of failed I/Os: less is within the noise of any comparison.
 const FAILED: f64 = 0.01;
 
-/// Why two sides have different loads although the same was requested: more I/Os of one failed, and a failed I/O is other work.
+/// Why two sides differ in load although they requested the same: one had more failed I/Os, and a failed I/O is
+/// different work.
 pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> Option<String> {
     let share = |of: &[&Measurement]| {
         let sum = |f: fn(&Measurement) -> Option<u64>| of.iter().filter_map(|m| f(m)).sum::<u64>() as f64;

@@ -1,4 +1,4 @@
-//! The CPUs' other activity, and the interrupts on them.
+//! Other activity on the CPUs, and their interrupts.
 
 use super::threshold::MATTERS;
 use iotrail_base::words::{numbers, percent, plural, span};
@@ -6,17 +6,17 @@ use iotrail_schema::measurement::{Circumstances, Measurement, TargetInterrupt, W
 use iotrail_schema::measurement::{Engine, Reaper};
 use iotrail_schema::setup_flag;
 
-/// Steal is counted in ticks of 10 ms: every virtual machine has one or two now and then.
+/// Steal is counted in 10 ms ticks; every virtual machine occasionally loses one or two.
 const STEAL_TICKS_NS: u64 = 30_000_000;
 
-/// The quota kept threads off their CPUs for more than one part in a hundred: at times the quota limited the rate.
+/// The quota kept threads off their CPUs for more than 1 % of the time, so it limited the rate at times.
 const THROTTLED: f64 = 0.01;
 
-/// A load on its own CPUs waits for them when interrupts, kernel workers and daemons run: a few per cent.
-/// From a tenth, the others' work shows in the throughput.
+/// A load on CPUs of its own waits a few per cent of the time because of interrupts, kernel workers and daemons. From
+/// 10 %, other work affects throughput.
 const CONTENDED: f64 = 0.10;
 
-/// A shorter wait is a few scheduler slices.
+/// A shorter wait amounts to a few scheduler slices.
 const CONTENDED_NS: u64 = 20_000_000;
 
 pub(super) fn steal(c: &Circumstances) -> Option<Warning> {
@@ -72,7 +72,7 @@ pub(super) fn frequency_changed(c: &Circumstances) -> Option<Warning> {
     })
 }
 
-/// The first interrupt that is in both lists, with other CPUs.
+/// The first interrupt in both lists whose CPUs differ.
 pub(super) fn moved<'a>(
     before: &'a [TargetInterrupt],
     after: &'a [TargetInterrupt],
@@ -90,11 +90,12 @@ pub(super) fn interrupt_moved(m: &Measurement, c: &Circumstances) -> Option<Warn
     ))
 }
 
-/// Another program used the load's CPUs. Reported only if the load itself leaves them to its threads: with neighbours,
-/// helper threads on the same CPU, and kernel workers that finish writes, the wait is part of the load.
+/// Another program used the load's CPUs. Reported only if the load itself leaves its CPUs to its threads: with more
+/// threads than CPUs, helper threads on the same CPU or kernel workers that finish writes, the wait is part of the
+/// load.
 pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     if m.program.is_some() {
-        // Its threads need as many CPUs as they use and wait for, and at least one.
+        // The threads need as many CPUs as they use and wait for, and at least one.
         let cpu_ns = m.cpu.user_ns.unwrap_or(0) + m.cpu.system_ns.unwrap_or(0);
         let waited = c.others_had_cpu_ns?.saturating_sub(c.throttled_ns.unwrap_or(0));
         return contended("program", waited, m.elapsed_ns.max(cpu_ns + waited));
@@ -102,10 +103,10 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
     let l = &m.load;
     let threads = l.jobs as usize
         * (1 + usize::from(l.reaper != Reaper::Same) + usize::from(setup_flag::is_set(&l.ring.granted, "sqpoll")));
-    // Unpinned threads that wake up meet on one CPU now and then, even if others are idle.
+    // Unpinned threads occasionally wake up on the same CPU even if other CPUs are idle.
     let room = if l.cpus.is_empty() { m.host.cpus as usize / 2 } else { distinct(&l.cpus) };
     let from_memory = c.page_cache.as_ref().is_some_and(|p| p.resident.before >= 1.0 - MATTERS);
-    // A sender on the same machine is a part of the load.
+    // A sender on the same machine is part of the load.
     let alone = m.net.as_ref().is_none_or(|net| net.between == "hosts")
         && l.neighbour == "none"
         && threads <= room
@@ -113,7 +114,7 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
         && l.engine != Engine::PosixAio
         && !l.rw.writes()
         && (l.direct || from_memory || m.net.is_some());
-    // The cgroup's quota also stops runnable threads: no other program has their CPU then.
+    // The cgroup's quota also stops runnable threads, without another program using their CPU.
     let throttled_ns = c.throttled_ns.unwrap_or(0).saturating_mul(threads as u64);
     let waited = c.run_queue_wait_ns.filter(|_| alone)?.saturating_sub(throttled_ns);
     let wall_ns = if m.net.is_some() { m.elapsed_ns * u64::from(l.jobs) } else { m.phases.as_ref()?.total_ns };
@@ -127,7 +128,7 @@ fn contended(whose: &str, waited: u64, of_ns: u64) -> Option<Warning> {
             "cpu_contended",
             format!(
                 "the {whose}'s threads were runnable for {} of the time while another program used their CPU",
-                // The wait covers slightly more than the measured time.
+                // The wait covers a slightly longer period than the measurement.
                 percent(share.min(1.0))
             ),
             format!("stop other computing programs, or give the {whose} its own CPUs (--cpus)"),

@@ -5,11 +5,11 @@ use iotrail_base::words::{count, list, percent};
 use iotrail_schema::measurement::{Circumstances, Measurement, Warning};
 use iotrail_stats::steady;
 
-/// A change of throughput by this share from one half to the other is reported: a linear course of 10 % over the span has it,
-/// which is the slope that the SNIA's test specification allows in steady state.
+/// A throughput change of this share between the halves is reported. A linear drift of 10 % over the span reaches it,
+/// which is the maximum slope in steady state according to the SNIA test specification.
 const CHANGES: f64 = 0.05;
 
-/// From this share, the mean describes no state of the storage: the same specification's limit for any excursion.
+/// Above this share, the mean describes no state of the storage; it is the same specification's limit on excursions.
 const CHANGES_TOO_MUCH: f64 = 0.20;
 
 pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
@@ -24,7 +24,7 @@ pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
     })
 }
 
-/// The kernel rounds the size of the completion queue up and names the result.
+/// The kernel rounds the completion queue's size up and reports the result.
 pub(super) fn granted(flag: &str, granted: &[String]) -> bool {
     match flag.split_once('=') {
         Some((name, _)) => granted.iter().any(|g| g.split_once('=').is_some_and(|(n, _)| n == name)),

@@ -5,28 +5,28 @@ use iotrail_base::words::{bytes, percent};
 use iotrail_schema::measurement::Rw;
 use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, Measurement, Warning};
 
-/// Bytes that other programs may move in any span: a file system's journal, a daemon's log, a program's pages. In a short load they
-/// exceed [`MATTERS`] and are still no more than a few dozen I/Os.
+/// Bytes that other programs may transfer in any span: a file system journal, a daemon's log, a program's pages. In a
+/// short load they exceed [`MATTERS`] but amount to a few dozen I/Os.
 const OTHERS_BYTES: f64 = (512 << 10) as f64;
 
-/// The same per second: an otherwise idle machine writes some tens of KiB.
+/// The same per second: an otherwise idle machine writes tens of KiB per second.
 const OTHERS_BYTES_PER_S: f64 = (128 << 10) as f64;
 
-/// A direct I/O to a page that waits for writeback has to write it first.
+/// A direct I/O to a page under writeback has to wait for its write.
 const DIRTY: f64 = 0.01;
 
-/// Direct I/O to a target whose disks count: they should have moved the requested bytes.
+/// Direct I/O to a target whose disks have counters: they should have transferred the requested bytes.
 fn direct_device<'a>(m: &Measurement, c: &'a Circumstances) -> Option<&'a DeviceBytes> {
-    // The bytes of failed I/Os may have moved or not; a load with failures has its own warning.
+    // Bytes of failed I/Os may or may not have been transferred; loads with failures have their own warning.
     c.device.as_ref().filter(|_| m.load.direct && m.load.file.is_some() && m.errors == Some(0))
 }
 
-/// Bytes (read, written) that the load moved; for mixed loads, all of them are in the first.
+/// Bytes (read, written) that the load transferred; for mixed loads, the first value contains all.
 pub(super) fn asked(m: &Measurement, d: &DeviceBytes) -> (u64, u64) {
     if m.load.rw.only_writes() { (0, d.asked_bytes) } else { (d.asked_bytes, 0) }
 }
 
-/// Bytes that the disks may have moved more, or less, than requested.
+/// Allowed difference between the bytes that the disks transferred and the requested bytes.
 fn allowance(c: &Circumstances, d: &DeviceBytes) -> f64 {
     MATTERS * d.asked_bytes as f64 + OTHERS_BYTES + OTHERS_BYTES_PER_S * c.span_ns as f64 / 1e9
 }
@@ -36,9 +36,9 @@ pub(super) fn other_io(m: &Measurement, c: &Circumstances) -> Option<Warning> {
     let (read, written) = asked(m, d);
     let several = m.host.target.as_ref().and_then(|t| t.device.as_ref()).is_some_and(|name| name.contains('+'));
     let (more_read, more_written) = match &m.load.rw {
-        // Several disks keep copies and checksums: their writes, and the reads for them, were not requested.
+        // Arrays of disks write copies and checksums, and read for them, in addition to the requested bytes.
         rw if rw.writes() && several => return None,
-        // The file system's journal is written for each commit.
+        // Each commit writes to the file system's journal.
         _ if m.load.commit.is_durable() => return None,
         Rw::RandRw => ((d.read_bytes + d.written_bytes).saturating_sub(read), 0),
         _ => (d.read_bytes.saturating_sub(read), d.written_bytes.saturating_sub(written)),
@@ -95,7 +95,7 @@ pub(super) fn cache_changed(m: &Measurement, c: &Circumstances) -> Option<Warnin
     if m.load.direct || m.load.file.is_none() || m.load.rw.only_writes() || apart(resident) <= MATTERS {
         return None;
     }
-    // A target that was read from the device completely has one state, cold, from start to end.
+    // A target that was read entirely from the device had one state throughout: a cold cache.
     let cold = c.device.as_ref().is_some_and(|d| d.read_bytes as f64 >= (1.0 - MATTERS) * d.asked_bytes as f64);
     (!cold).then(|| {
         Warning::new(

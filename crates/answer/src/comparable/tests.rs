@@ -6,7 +6,7 @@ use iotrail_schema::measurement::{
 };
 use iotrail_testing::sample;
 
-/// A direct read load of 400 MiB in 2 s, with nothing wrong, changed by `change`.
+/// A valid direct read load of 400 MiB in 2 s, changed by `change`.
 fn with(change: impl FnOnce(&mut Measurement, &mut Circumstances)) -> Measurement {
     let mut m = sample::measurement();
     m.warnings.clear();
@@ -56,7 +56,7 @@ fn a_healthy_measurement_and_one_without_circumstances_have_no_reason() {
 
 #[test]
 fn the_disk_did_more_than_requested() {
-    // 5 % of 400 MiB are 20 MiB; 512 KiB, and 128 KiB for each of 2 s.
+    // 5 % of 400 MiB is 20 MiB; plus 512 KiB, plus 128 KiB per second for 2 s.
     let allowed = (20 << 20) + (768 << 10);
     nothing(moved_bytes((400 << 20) + allowed, 0));
     nothing(moved_bytes(400 << 20, allowed));
@@ -68,7 +68,7 @@ fn the_disk_did_more_than_requested() {
         text("other_io", moved_bytes(410 << 20, 30 << 20)),
         "in addition to the load's 400 MiB the disk did 10.0 MiB of reads and 30.0 MiB of writes for other programs"
     );
-    // A tenth of a second: a few pages are 5 % of it and still nothing.
+    // In 0.1 s a few pages exceed 5 % but are negligible.
     let short = |pages: u64| {
         move |_: &mut Measurement, c: &mut Circumstances| {
             c.span_ns = 100_000_000;
@@ -130,7 +130,7 @@ fn the_disk_did_less_than_requested() {
         text("not_from_device", looped),
         "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did only 10.0 MiB: the rest never reached it"
     );
-    // Through the page cache that is the purpose.
+    // Using the page cache is the purpose of a buffered load.
     nothing(|m, c| {
         m.load.direct = false;
         moved_bytes(0, 0)(m, c);
@@ -267,7 +267,7 @@ fn a_cpu_used_by_another_program_is_reported() {
         text("cpu_contended", wait(500_000_000)),
         "the load's threads were runnable for 25 % of the time while another program used their CPU"
     );
-    // Asked for.
+    // The load requests it.
     let own = |change: fn(&mut Measurement)| {
         nothing(|m, c| {
             c.run_queue_wait_ns = Some(500_000_000);
@@ -295,7 +295,7 @@ fn a_programs_wait_counts_only_while_another_program_had_its_cpu() {
         text("cpu_contended", program(250_000_000, 750_000_000)),
         "the program's threads were runnable for 75 % of the time while another program used their CPU"
     );
-    // 8 threads that compute all the time lost 5 % to it.
+    // 8 compute-bound threads lost 5 % of their time.
     nothing(program(7_600_000_000, 400_000_000));
 }
 

@@ -1,4 +1,4 @@
-//! The metrics of a run's comparisons, and their situations.
+//! Metrics and situations of a run's comparisons.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::{ARM, CellRecord, RunRecord};
 
-/// The metrics of a run's comparisons: its own list, otherwise its table's. If times are meaningless, counts.
+/// The metrics of a run's comparisons: its own list, otherwise its table's. Only counts if times are meaningless.
 pub fn metrics(record: &RunRecord) -> Vec<Metric> {
     let asked = asked_metrics(record);
     if !record.is_emulated() {
@@ -26,7 +26,7 @@ fn asked_metrics(record: &RunRecord) -> Vec<Metric> {
     match record.metrics.is_empty() {
         true if record.table == PROGRAM => own,
         true => Table::of(record).metrics(),
-        // The iotrail that planned the run checked a name that this version does not know.
+        // The iotrail version that planned the run validated names that this version may not know.
         false => record.metrics.iter().filter_map(|m| m.parse().ok()).collect(),
     }
 }
@@ -36,8 +36,9 @@ fn measured(record: &RunRecord) -> impl Iterator<Item = One<'_>> {
     record.cells.iter().filter(is_program).flat_map(|c| c.measurements.each())
 }
 
-/// The metrics on which a program's measurements are compared: its own in its order, wall time, and CPU time. CPU time is per unit of work
-/// if that is known: a program that runs for a fixed time does more with a better arm. Registers the names of its own metrics.
+/// The metrics on which a program's measurements are compared: its own in their order, wall time, and CPU time. CPU
+/// time is per unit of work if the work is known, because a program that runs for a fixed time does more work with a
+/// better arm. Registers the program's own metrics.
 pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     let mut is_traced = true;
@@ -59,7 +60,7 @@ pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) 
     found
 }
 
-/// The metrics of the comparisons, in their order.
+/// The comparisons' metrics, in order of appearance.
 pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
     let mut found: Vec<Metric> = Vec::new();
     for metric in list.iter().filter_map(|c| c.metric.parse().ok()) {
@@ -70,7 +71,7 @@ pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
     found
 }
 
-/// A cell's parameters but the arm.
+/// A cell's parameters without the arm.
 pub fn place(cell: &CellRecord) -> Map<String, Value> {
     cell.params.iter().filter(|(name, _)| *name != ARM).map(|(name, value)| (name.clone(), value.clone())).collect()
 }

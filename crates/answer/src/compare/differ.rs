@@ -1,12 +1,12 @@
-//! Differences between two sides other than the measured ones: their hosts, their targets, their options. A comparison across
-//! hosts or kernels may be intended, so that this only reports.
+//! Other differences between two sides: hosts, targets, options. A comparison across hosts or kernels may be intended,
+//! so these are only reported.
 
 use serde_json::Value;
 
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::value_text;
 
-/// A sentence each for the hosts, the targets and the loads, if they differ.
+/// One sentence each for hosts, targets and loads that differ.
 pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
     [("hosts", host as fn(&Measurement) -> Facts), ("targets", target), ("loads", load)]
         .into_iter()
@@ -17,7 +17,7 @@ pub fn said(a: &[&Measurement], b: &[&Measurement]) -> Vec<String> {
         .collect()
 }
 
-/// `kernel 6.1.0 → 6.18.5`: every fact that differs in the later measurement.
+/// `kernel 6.1.0 → 6.18.5`: each fact that changed between the measurements.
 pub fn changed(before: &Measurement, after: &Measurement) -> Vec<String> {
     let facts = |m| [host(m), target(m), load(m)].concat();
     let (old, new) = (facts(before), facts(after));
@@ -28,7 +28,7 @@ pub fn changed(before: &Measurement, after: &Measurement) -> Vec<String> {
     new.into_iter().filter_map(of).collect()
 }
 
-/// Its name and its value.
+/// Name and value.
 type Facts = Vec<(String, String)>;
 
 fn host(m: &Measurement) -> Facts {
@@ -78,14 +78,14 @@ pub fn command(m: &Measurement) -> Option<String> {
     m.program.as_ref().map(|p| p.argv.join(" "))
 }
 
-/// Every option as it is recorded.
+/// All options as recorded.
 fn load(m: &Measurement) -> Facts {
     let Ok(Value::Object(options)) = serde_json::to_value(&m.load) else { return Vec::new() };
     let text = |value: &Value| match value {
         Value::Null => "none".into(),
         Value::Array(items) if items.is_empty() => "none".into(),
         Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join("+"),
-        // The requested flags distinguish the loads; flags that were not granted have their own warning.
+        // The requested flags identify a load; flags that were not granted have their own warning.
         Value::Object(ring) => ring.get("requested").map_or_else(String::new, |v| match v {
             Value::Array(flags) if flags.is_empty() => "none".into(),
             Value::Array(flags) => flags.iter().map(value_text).collect::<Vec<_>>().join("+"),
@@ -93,7 +93,7 @@ fn load(m: &Measurement) -> Facts {
         }),
         other => value_text(other),
     };
-    // The seed selects the I/Os, not the load.
+    // The seed selects the I/Os but does not change the load.
     let said = options.iter().filter(|(name, _)| *name != "seed");
     let mut facts: Facts = said.map(|(name, value)| (name.clone(), text(value))).collect();
     facts.extend(command(m).map(|argv| ("command".into(), argv)));
@@ -107,7 +107,7 @@ fn load(m: &Measurement) -> Facts {
     facts
 }
 
-/// Each fact's distinct values over the repeats.
+/// Distinct values of each fact over the repeats.
 fn all(measurements: &[&Measurement], facts: fn(&Measurement) -> Facts) -> Vec<(String, Vec<String>)> {
     let mut out: Vec<(String, Vec<String>)> = Vec::new();
     for (name, fact) in measurements.iter().flat_map(|m| facts(m)) {

@@ -1,9 +1,9 @@
-//! A cell that failed during its run: its earlier measurements are not a valid sample.
+//! Cells that failed during the run: their earlier measurements are a biased sample.
 
 use iotrail_base::words::plural;
 use iotrail_schema::run_record::CellRecord;
 
-/// `sqpoll failed after 3 measurements: it stalled`; `None`: it was measured as planned, or not at all.
+/// `sqpoll failed after 3 measurements: it stalled`; `None` if the cell was measured as planned or never.
 pub fn failed(cell: &CellRecord) -> Option<String> {
     let why = cell.untestable.as_ref().filter(|_| !cell.measurements.is_empty())?;
     let what = if cell.arm().is_empty() { "it" } else { cell.arm() };

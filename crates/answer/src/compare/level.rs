@@ -1,19 +1,19 @@
-//! One side's own value of a metric, with its interval: a figure shows it for a cell. Two such intervals do not show whether two sides
-//! differ; the comparison of the two does.
+//! One side's value of a metric, with its interval, for plots of a single cell. Two such intervals do not show whether
+//! two sides differ; comparing the sides does.
 
 use super::{Metric, Side};
 use crate::spread::Spread;
 use iotrail_stats::bootstrap::{Median, MergedQuantile, alone};
 
-/// The median over the repeats, or a quantile of all their latencies together; times in nanoseconds.
+/// The median over the repeats, or a quantile of all their latencies merged; times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     pub value: f64,
-    /// 95 % interval; `None`: one repeat, or a metric that is sometimes 0.
+    /// 95 % interval; `None` with one repeat, or if the metric is sometimes 0.
     pub interval: Option<[f64; 2]>,
 }
 
-/// `None`: unknown for a repeat, or too few samples.
+/// `None` if a repeat has no value, or if there are too few samples.
 pub fn level(metric: Metric, side: &Side<'_>) -> Option<Level> {
     let merged = metric.quantile().and_then(|q| Some((q, side.latencies().filter(|all| !all.is_empty())?)));
     let found = match merged {
@@ -57,10 +57,10 @@ mod tests {
         assert!(lo < 105.0 && 105.0 < hi && lo > 70.0 && hi < 150.0, "{five:?}");
         assert_eq!(level(Metric::Iops, &side(1, None)).unwrap().interval, None);
         assert_eq!(level(Metric::Iops, &side(0, None)), None);
-        // 0 has no logarithm.
+        // The logarithm of 0 is undefined.
         let zero = level(Metric::KicksPerIo, &side(3, None)).unwrap();
         assert_eq!((zero.value, zero.interval), (0.0, None));
-        // p99 of 500 I/Os is unknown for one measurement, and known for two together.
+        // 500 I/Os are too few for a p99; two such measurements together are enough.
         let mut h = histogram::new();
         h.record_n(1000, 499).unwrap();
         assert_eq!(level(Metric::LatencyP99, &side(1, Some(Counts::of(&h)))), None);

@@ -14,18 +14,18 @@ pub(super) fn too_few(pairs: usize, interleaved: bool) -> String {
 }
 
 pub(super) enum Unknown {
-    /// The reason why a ratio is not available yet,
+    /// Why there is no ratio yet.
     Missing(String),
-    /// or why there will be none.
+    /// Why there cannot be a ratio.
     NotKnown(String),
-    /// A value of 0 has no logarithm.
+    /// A value is 0, whose logarithm is undefined.
     HasZeros,
 }
 
-/// Two sides that were measured separately have no verdict with fewer runs each.
+/// Sides measured separately get no verdict with fewer runs each.
 pub(super) const RUNS: usize = 3;
 
-/// The ratio, and remarks on how it was computed. `by_run`: each run of a side is one number.
+/// The ratio, with remarks on its computation. `by_run`: each run of a side counts as one number.
 pub(super) fn ratio(
     metric: Metric,
     a: &Side<'_>,
@@ -83,7 +83,7 @@ fn pick<'a>(of: &[&'a Counts], places: &[usize]) -> Vec<&'a Counts> {
     places.iter().map(|i| of[*i]).collect()
 }
 
-/// The point estimate without an interval, if both sides have a number.
+/// The point estimate without an interval, if both sides have a value.
 pub(super) fn of_medians(metric: Metric, a: &Side<'_>, b: &Side<'_>) -> Option<f64> {
     let of = |side: &Side<'_>| median(side.values(metric)?);
     of_two(of(a)?, of(b)?)
@@ -93,8 +93,9 @@ fn of_two(a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b >= 0.0).then(|| b / a)
 }
 
-/// Counts that are 0 at times: no interval of a ratio, but the differences have a mean and an error. The ratio is that of the means, so
-/// that it has the direction of the differences' mean: a median may be 0 on both sides, or have the other direction.
+/// For counts that are sometimes 0. The ratio has no interval, but the differences have a mean and a standard error.
+/// The ratio is the ratio of the means, so that its direction agrees with the mean difference: a median may be 0 on
+/// both sides or have the opposite direction.
 pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
     let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;

@@ -10,23 +10,23 @@ use iotrail_schema::measurements::One;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_stats::bootstrap::Counts;
 
-/// Latencies of a repeat (from 1) of a cell, by their indices; `None`: not stored.
+/// Returns the latencies of one repeat (1-based) of a cell; `None` if they are not stored.
 pub type Histograms<'a> = &'a dyn Fn(u32, u32) -> Option<Histogram<u64>>;
 
 /// One side: the repeats of one load.
 #[derive(Clone)]
 pub struct Side<'a> {
     pub name: String,
-    /// In the order of measurement.
+    /// In measurement order.
     pub repeats: Vec<Repeat<'a>>,
 }
 
 #[derive(Clone)]
 pub struct Repeat<'a> {
     pub measurement: One<'a>,
-    /// A part of a side is most of it if it has this share of its repeats.
+    /// Latency histogram of the repeat, if a metric needs it and it is stored.
     pub latency: Option<Arc<Counts>>,
-    /// The side's run; `None`: the only one of its run.
+    /// The run of this repeat, if the side consists of several runs.
     pub run: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Repeat<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// A cell's repeats; their histograms are read only if one of the metrics needs them.
+    /// A cell's repeats. Reads their histograms only if one of the metrics needs them.
     pub fn of_cell(name: &str, cell: &'a CellRecord, histograms: Histograms<'_>, metrics: &[Metric]) -> Self {
         let needed = metrics.iter().any(|m| m.quantile().is_some());
         let repeat = |(measurement, number): (One<'a>, u32)| {
@@ -59,7 +59,7 @@ impl<'a> Side<'a> {
         self.repeats.iter().map(|r| r.latency.as_deref()).collect()
     }
 
-    /// Indices of the repeats, by their run.
+    /// Indices of the repeats, grouped by run.
     pub(super) fn runs(&self) -> Vec<Vec<usize>> {
         let mut runs: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
         for (i, repeat) in self.repeats.iter().enumerate() {

@@ -30,7 +30,7 @@ fn with_latencies<'a>(name: &str, measurements: &'a [Measurement], ns: u64) -> S
 const A: [f64; 5] = [1000.0, 1010.0, 990.0, 1005.0, 995.0];
 
 fn times(factor: f64) -> Vec<f64> {
-    // Not quite the same in every pair.
+    // The ratio varies slightly between the pairs.
     A.iter().zip([1.001, 0.999, 1.002, 0.998, 1.0]).map(|(a, noise)| a * factor * noise).collect()
 }
 
@@ -63,7 +63,7 @@ fn a_difference_below_the_noise_floor_does_not_count() {
     assert_eq!(c.reasons, ["the difference is within the noise floor: the load differs as much from itself"]);
     assert!(c.smallest_visible.unwrap() > 0.15 && c.noise_floor == Some(0.15));
     assert_eq!(of(&times(1.1), Some(0.05)).verdict, Verdict::Faster);
-    // Down as far as up: 1 / 1.15 is 0.87.
+    // The bound is symmetric in logarithm: 1 / 1.15 is 0.87.
     assert_eq!(of(&times(0.88), Some(0.15)).verdict, Verdict::Inconclusive);
     assert_eq!(of(&times(0.86), Some(0.15)).verdict, Verdict::Slower);
 }
@@ -103,7 +103,7 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     assert_eq!((c.verdict, c.p), (Verdict::NotComparable, None));
     assert_eq!(c.reasons, ["b, 2 of 6 measurements: something was"]);
     assert!(c.ratio.is_some_and(|r| (r - 1.5).abs() < 0.01));
-    // Noise is never a reason. Pairs are left out by the observed state of the machine, while enough remain.
+    // Noise is not a reason by itself. Pairs are excluded by the observed machine state, as long as enough remain.
     (b[1].warnings, b[3].warnings) = (warned("steal"), warned("steal"));
     b[3].thrown_away = 2;
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
@@ -114,16 +114,16 @@ fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a
     b[0].warnings = warned("steal");
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None);
     assert_eq!((c.verdict, c.pairs, c.disturbed.counted), (Verdict::Faster, 6, 3), "too few would be left: all count");
-    // The caveat also appears in the answer of comparisons outside a run.
+    // The caveat also appears in the answer to comparisons outside a run.
     let (answer, _) = crate::summary::of_comparisons(&[c], crate::unit::Unit::Io);
     assert!(answer.ends_with("; other work disturbed every comparison"), "{answer}");
-    // One of four pairs may be left out, and one of five, but not two of five.
+    // One of four or of five pairs may be excluded, but not two of five.
     for (all, bad, left) in [(4, 1, 3), (4, 2, 4), (5, 1, 4), (5, 2, 5)] {
         b.iter_mut().enumerate().for_each(|(i, m)| m.warnings = if i < bad { warned("steal") } else { Vec::new() });
         let c = compare(Metric::Iops, &side("a", &a[..all]), &side("b", &b[..all]), true, None);
         assert_eq!((c.pairs, c.disturbed.left_out), (left, all - left), "{bad} of {all}");
     }
-    // Other warnings are not a reason.
+    // Other warnings do not exclude pairs.
     b.iter_mut().for_each(|m| m.warnings = vec![Warning::new("virtual-machine", "it is one", "")]);
     assert_eq!(compare(Metric::Iops, &side("a", &a), &side("b", &b), true, None).verdict, Verdict::Faster);
 }
@@ -212,7 +212,7 @@ fn counts_of_0_are_compared_by_difference() {
     assert_eq!(of(&[0.0, 0.5, 0.0, 0.0], &[0.0, 0.4, 0.6, 0.0]).verdict, Verdict::Inconclusive);
     assert_eq!(of(&[1.0; 3], &[0.0; 3]).verdict, Verdict::Faster);
     assert_eq!(of(&[1.0], &[0.0]).verdict, Verdict::Inconclusive, "one pair has no spread");
-    // Most of the first are 0, and those of the second all: their middle is the same, and their mean is not.
+    // Most values of the first side and all values of the second are 0: the medians are equal, the means are not.
     let at_times = [0.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0];
     let c = of(&at_times, &[0.0; 10]);
     assert_eq!((c.verdict, c.ratio), (Verdict::Faster, Some(0.0)));
@@ -314,14 +314,14 @@ fn many_comparisons_need_stronger_evidence_than_one() {
     let p = alone.p.unwrap();
     assert!(p > 1e-7 && alone.p_adjusted == Some(p) && alone.together == 1, "{alone:?}");
     let mut many = vec![alone.clone(); 10];
-    // The other nine are of no difference at all.
+    // The other nine comparisons show no difference.
     many[1..].iter_mut().for_each(|c| c.p = Some(0.9));
     together(&mut many, 0.001);
     assert_eq!((many[0].together, many[0].p_adjusted), (10, Some((10.0 * p).min(1.0))));
     many.iter_mut().for_each(|c| c.p = Some(0.02));
     together(&mut many, 0.001);
     assert!(many.iter().all(|c| c.verdict == Verdict::Inconclusive && c.p_adjusted == Some(0.2)), "{:?}", many[0]);
-    // An interval that excludes 1 next to "inconclusive" has its reason, once.
+    // An inconclusive comparison whose interval excludes 1 has a reason, exactly once.
     together(&mut many, 0.001);
     let why =
         "the interval is of this comparison only: in 20 % of runs, one of 10 comparisons of equal arms differs as much";

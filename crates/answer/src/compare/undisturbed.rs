@@ -1,4 +1,4 @@
-//! Disturbed measurements are left out.
+//! Excludes disturbed measurements.
 
 use super::side::{Repeat, Side};
 use crate::comparable;
@@ -6,12 +6,12 @@ use iotrail_base::words::plural;
 use iotrail_schema::comparison::Disturbed;
 use iotrail_stats::bootstrap::FEWEST;
 
-/// At least this share of the measurements has to remain without the disturbed ones; otherwise all count.
+/// Minimum share of measurements that must remain after exclusion; otherwise all of them count.
 const LEFT: f64 = 0.5;
 
-/// Both sides without the disturbed pairs (of sides that were measured separately, without the disturbed measurements), and the remarks
-/// on it. Observations of the machine identify a disturbance, never the result, so that the omission favours
-/// neither side.
+/// Both sides without the disturbed pairs (or without the disturbed measurements, if the sides were measured
+/// separately), with remarks. Only observations of the machine identify a disturbance, never the result, so the
+/// exclusion favours neither side.
 pub(super) fn undisturbed<'a>(
     a: &Side<'a>,
     b: &Side<'a>,
@@ -30,7 +30,7 @@ pub(super) fn undisturbed<'a>(
     if interleaved {
         let each = a.measurements().zip(b.measurements()).map(|(a, b)| comparable::reasons_between(a, b));
         apart = each.enumerate().filter(|(_, reasons)| !reasons.is_empty()).collect();
-        // A disturbance of every pair is a difference of the arms; one of some pairs is an event.
+        // A disturbance of every pair is a difference between the arms; a disturbance of some pairs is an event.
         if let (Some((_, first)), true) = (apart.first(), apart.len() == pairs) {
             said.push(format!("in every pair, {}", first.join(", and ")));
             apart.clear();
@@ -79,15 +79,15 @@ pub(super) fn undisturbed<'a>(
     (kept_a, kept_b, disturbed, said)
 }
 
-/// Fewer pairs give a poor estimate of their own spread: with this many only one may be left out. With three
-/// instead of six, the interval of sixteen comparisons together is four times as wide before any gain.
+/// Few pairs give a poor estimate of their own spread, so at this number only one pair may be excluded. With three
+/// pairs instead of six, the interval of sixteen joint comparisons is four times as wide before any gain.
 const FEW: usize = 4;
 
 fn was(n: usize) -> &'static str {
     if n == 1 { "was" } else { "were" }
 }
 
-/// The first disturbance, and the number of others.
+/// The first disturbance, and the number of other disturbances.
 fn why_disturbed(a: &Side<'_>, b: &Side<'_>, apart: &[(usize, Vec<String>)]) -> String {
     let each = a.measurements().chain(b.measurements()).flat_map(comparable::disturbances);
     let mut all = each.chain(apart.iter().flat_map(|(_, r)| r.clone()));

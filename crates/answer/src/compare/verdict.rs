@@ -5,7 +5,7 @@ use iotrail_base::words::percent;
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_stats::holm;
 
-/// Joint verdicts: the comparisons of one metric share their false-positive rate (Holm).
+/// Decides jointly: the comparisons of one metric share their false-positive rate (Holm).
 pub fn together(all: &mut [Comparison], within: f64) {
     let mut metrics: Vec<Metric> = all.iter().filter_map(|c| c.metric.parse().ok()).collect();
     metrics.sort_unstable();
@@ -23,7 +23,7 @@ pub fn together(all: &mut [Comparison], within: f64) {
     }
 }
 
-/// Differences that chance alone causes less often are significant.
+/// Significance level.
 const CHANCE: f64 = 0.05;
 
 pub(super) fn decide(metric: Metric, c: &mut Comparison) {
@@ -33,12 +33,12 @@ pub(super) fn decide(metric: Metric, c: &mut Comparison) {
     let floor = c.noise_floor.unwrap_or(0.0);
     let above_floor = c.ratio.is_none_or(|r| r.max(1.0 / r) > 1.0 + floor);
     let differs = c.p_adjusted.is_some_and(|p| p < CHANCE);
-    // If no difference was detectable, neither is equivalence.
+    // If no difference was detectable, equivalence cannot be shown either.
     let within = c.p.is_some()
         && c.ci95.is_some_and(|[lo, hi]| lo >= 1.0 / (1.0 + c.equivalent_within) && hi <= 1.0 + c.equivalent_within);
     c.verdict = match () {
         () if within => Verdict::Equivalent,
-        // A metric without a ratio was 0 before.
+        // A metric without a ratio was 0 on the first side.
         () if differs && above_floor => direction(metric, c.ratio.is_none_or(|r| r > 1.0)),
         () => Verdict::Inconclusive,
     };
@@ -64,7 +64,7 @@ fn excludes_1(c: &Comparison) -> bool {
     c.ci95.is_some_and(|[lo, hi]| lo > 1.0 || hi < 1.0)
 }
 
-/// Why a comparison is inconclusive although its interval excludes 1, or without an interval.
+/// Why a comparison is inconclusive although its interval excludes 1, or although it has no interval.
 pub fn why_open(c: &Comparison) -> Option<&str> {
     let is_open = c.verdict == Verdict::Inconclusive && (excludes_1(c) || c.ci95.is_none());
     c.reasons.first().filter(|_| is_open).map(String::as_str)

@@ -1,4 +1,4 @@
-//! Where the time of a commit is.
+//! Time breakdown of a commit.
 
 use super::part::{Part, cells};
 use crate::compare::Metric;
@@ -7,8 +7,8 @@ use iotrail_base::words::{per_io, span};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 
-/// Commits that follow each other: a batch of writes with one sync, or one write at a time. `None`: several are in flight, and the times of
-/// their parts overlap.
+/// Number of writes per commit if commits do not overlap: a batch of writes with one sync, or one write at a time.
+/// `None` if several are in flight, because their times overlap.
 fn writes_of_commit(m: &Measurement) -> Option<f64> {
     let l = &m.load;
     (l.commit.is_durable() && l.jobs == 1 && (l.commit.is_of_batch() || l.depth == 1)).then_some(f64::from(l.batch))
@@ -38,7 +38,7 @@ fn of_cell(cell: &CellRecord) -> Option<String> {
     let parts: Vec<(f64, String)> = parts.into_iter().flatten().collect();
     let rest = whole - parts.iter().map(|(ns, _)| ns).sum::<f64>();
     let mut text: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
-    // Requests to the device may overlap.
+    // Device requests may overlap.
     text.extend((rest > 0.0 && !text.is_empty()).then(|| format!("{} elsewhere", span(rest))));
     text.extend(of(Metric::PuntsPerIo).filter(|n| *n >= 0.05).map(|n| format!("io-wq takes {} requests", per_io(n))));
     Some(if text.is_empty() { span(whole) } else { format!("{} ({})", span(whole), text.join(", ")) })

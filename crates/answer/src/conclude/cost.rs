@@ -1,4 +1,4 @@
-//! The arm with the least total time for all requests: with many arms, it is hard to find in a table.
+//! The arm with the shortest total time over all requests, which is hard to find in a table with many arms.
 
 use super::part::Part;
 use crate::spread::Spread;

@@ -1,4 +1,4 @@
-//! The row from which completions are late.
+//! The row from which completions are delayed.
 
 use super::part::Part;
 use crate::compare::Metric;
@@ -9,7 +9,7 @@ pub fn thresholds(part: &Part<'_>) -> Vec<String> {
     part.run.arms.iter().skip(1).filter_map(|other| threshold(part, other)).collect()
 }
 
-/// The first row from which the mean latency is higher in every row.
+/// The row from which on the mean latency is always higher.
 fn threshold(part: &Part<'_>, other: &str) -> Option<String> {
     let (rows, base) = (part.rows?, part.run.arms.first()?);
     let verdicts = part.group.rows.iter().filter_map(|r| {

@@ -1,4 +1,4 @@
-//! Counts, times and shares that answer a table's question, arm by arm over the rows: its metrics, the same for every table.
+//! Counts, times and shares that answer a table's question, by arm over the rows. Each table declares its metrics.
 
 use super::part::{Part, range};
 use crate::compare::Metric;
@@ -20,10 +20,10 @@ pub fn of(part: &Part<'_>) -> Vec<String> {
     figures.filter_map(said).collect()
 }
 
-/// Up to this many steps, each has its text; of more, only the first, the last, the highest and the lowest.
+/// Up to this many steps are all described; beyond it, only the first, last, highest and lowest.
 const STEPS: usize = 4;
 
-/// A metric from the first row to the last.
+/// A metric's course from the first row to the last.
 fn course(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Option<String> {
     let of = |cell: &CellRecord| metric.over(&cell.measurements.all());
     let Some(_) = part.rows else { return of_one_row(part, arm, metric, kind) };
@@ -49,7 +49,7 @@ fn course(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Opt
     (!said.is_empty()).then(|| list(&said))
 }
 
-/// A single row has space for the spread over the repeats.
+/// A single row leaves space for the spread over the repeats.
 fn of_one_row(part: &Part<'_>, arm: &str, metric: Metric, kind: figure::Unit) -> Option<String> {
     let cell = super::part::find(part.group.rows.first()?, arm)?;
     let middle = kind.text(metric.over(&cell.measurements.all())?);

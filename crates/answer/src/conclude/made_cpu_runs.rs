@@ -1,4 +1,4 @@
-//! Synthetic runs whose question is CPU time, and their expected conclusions.
+//! Synthetic runs about CPU time, and their expected conclusions.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn the_cost_of_an_iocb_is_native_aios_additional_copying() {
     let arms = ["io_uring", "native aio"];
     let mut r =
         run("shares", &["batch", "arm"], &arms, vec![batch("io_uring", arms[0], 100), batch("libaio", arms[1], 200)]);
-    // 100 more samples of 1 ms, for a million I/Os; errors √400 and √200 over two million.
+    // 100 more samples of 1 ms, for a million I/Os; the errors are √400 and √200 over two million.
     assert_eq!(
         said(&r)[2..],
         [
@@ -80,7 +80,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
             "CPU time per I/O: 2 s 1.00 ms at rate 1000; 1 ms 50.0 µs at rate 1000; none 10.0 µs at rate 1000.",
         ]
     );
-    // A thread with an unreadable time counts too, and effects that the repeats do not show are not reported.
+    // A thread with an unreadable time counts too. Effects that do not show in the repeats are not reported.
     let hidden = |m: &mut Measurement| m.cpu.sqpoll_ns = None;
     r.cells[0].measurements.open().iter_mut().for_each(hidden);
     r.comparisons = compare::of_run(&r, &|_, _| None);

@@ -12,7 +12,7 @@ use iotrail_schema::place::Place;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_testing::sample;
 
-/// One cell: its parameters, and two repeats that `make` changes (0, 1).
+/// A cell with these parameters and two repeats, which `make` modifies (indices 0 and 1).
 pub(super) fn cell(params: Value, make: impl Fn(&mut Measurement, usize)) -> CellRecord {
     let one = |repeat| {
         let mut m = sample::measurement();
@@ -172,7 +172,7 @@ fn the_threshold_is_between_the_last_not_slower_and_the_first_slower_row() {
     );
 }
 
-/// That many of a thousand samples of a place, at a millisecond each.
+/// Samples at these places, in 1 ms units.
 pub(super) fn samples(m: &mut Measurement, places: &[(Place, u64)]) {
     let how = m.cpu_samples.as_mut().expect("the sample has samples");
     how.period_ns = Some(1_000_000);

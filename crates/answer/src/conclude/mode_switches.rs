@@ -1,4 +1,4 @@
-//! Ways of submitting and completing, compared with the first one. They are rows, not arms.
+//! Compares submission and completion modes, which are rows instead of arms, with the first mode.
 
 use super::part::{Part, find, ratio};
 use crate::compare::Metric;

@@ -1,4 +1,4 @@
-//! The largest part of an arm's completions, time or returns, row by row.
+//! The largest part of an arm's completions, time or returns to user mode, by row.
 
 use super::part::{Part, range};
 use crate::group::vehicle_shares;
@@ -10,7 +10,7 @@ use iotrail_base::words::{list, percent};
 use iotrail_schema::measurement::Phases;
 use iotrail_schema::run_record::CellRecord;
 
-/// The parts, with their shares.
+/// Parts with their shares.
 type Parts = Vec<(&'static str, f64)>;
 type OfCell = fn(&CellRecord) -> Parts;
 
@@ -41,7 +41,8 @@ fn sentence(part: &Part<'_>, what: &str, of: OfCell) -> Option<String> {
     (!said.is_empty()).then(|| format!("{what} {}.", said.join("; ")))
 }
 
-/// The part, with its share if it is the same in all rows; otherwise `timer_tick (100 %) at depth 1 and enter (98 %) at depth 4`.
+/// The largest part, with its share if all rows agree; otherwise `timer_tick (100 %) at depth 1 and enter (98 %) at
+/// depth 4`.
 fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
     let first = |cell: &CellRecord| of(cell).into_iter().filter(|p| p.1 > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
     let groups = part.in_groups(arm, |_, cell| first(cell), |a, b| a.0 == b.0, false);
@@ -54,7 +55,7 @@ fn largest(part: &Part<'_>, arm: &str, of: OfCell) -> Option<(String, String)> {
     (!said.is_empty()).then(|| (list(&said), String::new()))
 }
 
-/// Equal parts are in reverse order of their names.
+/// In ascending order, so that `max_by` picks the first of equal parts.
 fn paths(cell: &CellRecord) -> Parts {
     vehicle_shares(&cell.measurements.all()).into_iter().rev().map(|(v, share)| (v.name(), share)).collect()
 }

@@ -1,4 +1,4 @@
-//! Whether the order of delivery explains the spread between the runs of one server.
+//! Whether the delivery order explains the spread between runs of one server.
 
 use super::part::{Part, range};
 use iotrail_base::words::{count, list, plural, three_digits};
@@ -9,7 +9,7 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
     part.group.rows.iter().flat_map(|r| &r.cells).filter_map(|c| order(c)).collect()
 }
 
-/// Ready order against posted order; if the order was lost, the runs that lost it least and most.
+/// Ready order versus posted order; if the order was lost, the runs with the fewest and the most inversions.
 fn order(cell: &CellRecord) -> Option<String> {
     let who = cell.arm();
     let measured = cell.measurements.all();

@@ -1,4 +1,4 @@
-//! A group of cells as conclusions use it, and the composition of sentences about its rows and arms.
+//! A group of cells for conclusions, and helpers that build sentences about its rows and arms.
 
 use crate::compare::Metric;
 use crate::group::{Group, Row};
@@ -7,18 +7,18 @@ use iotrail_base::grouped::grouped;
 use iotrail_base::words::list;
 use iotrail_schema::run_record::{CONTROL, CellRecord, RunRecord, VARIANT};
 
-/// If more arms are alike, the text does not name each.
+/// If more arms are alike, they are not all named.
 const NAMED: usize = 3;
 
 pub struct Part<'a> {
     pub run: &'a RunRecord,
-    /// The parameter of the rows.
+    /// The row parameter.
     pub rows: Option<&'a str>,
     pub group: Group<'a>,
 }
 
 impl<'a> Part<'a> {
-    /// ` at depth 1`, ` for sqpoll` if the rows are variants, or nothing without this parameter.
+    /// ` at depth 1`, ` for sqpoll` if the rows are variants, or an empty string without a row parameter.
     pub fn at(&self, values: &[String]) -> String {
         match self.rows {
             Some(VARIANT) => format!(" for {}", list(values)),
@@ -31,7 +31,7 @@ impl<'a> Part<'a> {
         self.at(std::slice::from_ref(&row.value))
     }
 
-    /// `what: a X; b and c Y.`; a fact of all arms alike has no names, and a fact of many alike arms has `the others`.
+    /// `what: a X; b and c Y.` A fact common to all arms names none; a fact common to many uses `the others`.
     pub fn by_arm(&self, what: &str, say: impl Fn(&str) -> Option<String>) -> Option<String> {
         let mut said = grouped(self.run.arms.iter().filter_map(|arm| Some((say(arm)?, arm.clone()))));
         let of_all = said.iter().map(|(_, arms)| arms.len()).sum::<usize>() == self.run.arms.len();
@@ -43,15 +43,14 @@ impl<'a> Part<'a> {
         (!parts.is_empty()).then(|| format!("{what}: {}.", parts.join("; ")))
     }
 
-    /// A fact about an arm's cells, and the rows that it holds in.
+    /// A fact about an arm's cells, with the rows to which it applies.
     pub fn by_row(&self, arm: &str, say: impl Fn(&Row<'a>, &'a CellRecord) -> Option<String>) -> Option<String> {
         let groups = self.in_groups(arm, say, |a, b| a == b, false);
         let said: Vec<String> = groups.iter().map(|(text, rows)| format!("{}{}", text[0], self.at(rows))).collect();
         (!said.is_empty()).then(|| list(&said))
     }
 
-    /// An arm's values in the rows, in groups, each with the rows' names. `in_order`: a group has equal rows only
-    /// if they are adjacent.
+    /// Groups an arm's values over the rows, each with its row names. `in_order`: only adjacent rows are grouped.
     pub fn in_groups<T>(
         &self,
         arm: &str,
@@ -75,18 +74,18 @@ impl<'a> Part<'a> {
     }
 }
 
-/// All cells but the control arm's.
+/// All cells except the control arm's.
 pub fn cells(run: &RunRecord) -> impl Iterator<Item = &CellRecord> {
     run.cells.iter().filter(|c| c.arm() != CONTROL)
 }
 
-/// The arm's cell, with or without measurements.
+/// The arm's cell, whether measured or not.
 pub fn find<'a>(row: &Row<'a>, arm: &str) -> Option<&'a CellRecord> {
     row.cells.iter().find(|c| c.arm() == arm).copied()
 }
 
-/// The ratio of the medians, b over a, if neither arm is the first: the run's comparisons have the others. `None`: one of the medians
-/// is unknown.
+/// The ratio of the medians, b over a, for arms other than the first, for which the run has no comparison. `None` if a
+/// median is unknown.
 pub fn ratio(metric: Metric, a: &CellRecord, b: &CellRecord) -> Option<f64> {
     let of = |cell| over_repeats(cell, |m| metric.of(m));
     let a = of(a)?;

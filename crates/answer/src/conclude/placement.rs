@@ -1,4 +1,5 @@
-//! The CPU that takes the interrupts against one that does not, and the effect of COOP_TASKRUN on each.
+//! Compares the CPU that handles the device's interrupts with a CPU that does not, and the effect of COOP_TASKRUN on
+//! each.
 
 use super::part::{Part, find, ratio};
 use crate::compare::Metric;
@@ -12,10 +13,10 @@ use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
 use iotrail_schema::setup_flag;
 
-/// With less idle time the CPU limits the rate, and time freed on it becomes I/Os.
+/// With less idle time the CPU is the bottleneck, and CPU time saved turns into I/Os.
 const BUSY: f64 = 0.05;
 
-/// Fewer interrupts are not caused by the I/Os.
+/// Rarer interrupts are not caused by the I/Os.
 const WORTH_NAMING: f64 = 0.01;
 
 pub fn conclude(part: &Part<'_>) -> Vec<String> {
@@ -26,7 +27,7 @@ pub fn conclude(part: &Part<'_>) -> Vec<String> {
     kicks_cost(part).into_iter().chain(landed).chain(forecast(part)).collect()
 }
 
-/// COOP_TASKRUN against none on a CPU without the device's interrupts: the gain from saving the kicks.
+/// Gain from COOP_TASKRUN on a CPU without device interrupts, where it saves the kicks.
 fn kicks_cost(part: &Part<'_>) -> Option<String> {
     let pairs =
         || part.group.rows.iter().filter_map(|r| Some((r, of_kind(r, false, false)?, of_kind(r, false, true)?)));
@@ -41,7 +42,7 @@ fn kicks_cost(part: &Part<'_>) -> Option<String> {
     (!gains.is_empty()).then(|| format!("IOPS with {arms}, by medians: {}.", list(&gains)))
 }
 
-/// The row's cell on a CPU with or without the target's interrupts, with or without COOP_TASKRUN.
+/// The row's cell on a CPU with or without the target's interrupts, and with or without COOP_TASKRUN.
 fn of_kind<'a>(row: &Row<'a>, irq: bool, coop: bool) -> Option<&'a CellRecord> {
     let is = |m: &Measurement| {
         m.load.cpus_requested.as_deref() == Some(if irq { "irq" } else { "non-irq" })
@@ -50,7 +51,7 @@ fn of_kind<'a>(row: &Row<'a>, irq: bool, coop: bool) -> Option<&'a CellRecord> {
     row.cells.iter().copied().find(|c| c.measurements.first().is_some_and(is))
 }
 
-/// By vector and CPU, in the first row and the last.
+/// Interrupts by vector and CPU, in the first and the last row.
 fn landed(part: &Part<'_>, arm: &str) -> Option<String> {
     let cells = part.group.rows.iter().filter_map(|r| Some((r, find(r, arm)?)));
     let measured: Vec<_> = cells.filter(|(_, c)| !c.measurements.is_empty()).collect();
@@ -85,16 +86,16 @@ fn vectors(cell: &CellRecord) -> Vec<String> {
     seen.into_iter().map(|(v, n)| format!("{} {} on CPU {} {}", v.vector, v.name, v.cpu, text(n))).collect()
 }
 
-/// CPU time freed by moving the interrupts elsewhere, against the measured gain.
+/// CPU time saved by moving the interrupts elsewhere, compared with the measured gain.
 fn forecast(part: &Part<'_>) -> Option<String> {
     let known = |row| {
         let irq = of_kind(row, true, false)?;
         let share = over_repeats(irq, per_io::interrupt_share)?;
         Some((row, irq, share, per_io::share_of_place(&irq.measurements.all(), Place::Idle)?))
     };
-    // The last row has the most in flight: there the CPU may be the limit.
+    // The last row has the most requests in flight, so there the CPU may be the limit.
     let (row, irq, share, idle) = part.group.rows.iter().rev().find_map(known)?;
-    // A polling job leaves no idle time, whether it has work or not.
+    // A polling job leaves no idle time, whether or not it has work.
     if irq.measurements.first().is_none_or(|m| m.load.wait != Wait::Block) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The cost of handing a request to io-wq.
+//! The cost of punting a request to io-wq.
 
 use super::part::{Part, find};
 use crate::compare::Metric;
@@ -7,7 +7,7 @@ use crate::spread::over_repeats;
 use iotrail_base::words::span;
 use iotrail_schema::run_record::CellRecord;
 
-/// The first arm's CPU time against that of an arm that hands over more.
+/// CPU time of the first arm compared with an arm that punts more.
 pub fn cost(part: &Part<'_>) -> Option<String> {
     let punts = |c: &CellRecord| over_repeats(c, |m| per_io::punts(m).map(|(asked, blocks)| asked + blocks));
     let cpu = |c: &CellRecord| over_repeats(c, |m| Metric::CpuPerIo.of(m));

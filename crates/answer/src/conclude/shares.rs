@@ -1,4 +1,4 @@
-//! The saving of a way of submitting, and its place: CPU time per I/O, by place.
+//! CPU time per I/O by place: how much a submission mode saves, and where.
 
 use super::part::{Part, find};
 use crate::group::Row;
@@ -10,10 +10,10 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::place::Place;
 use iotrail_schema::run_record::CellRecord;
 
-/// Two sampled values differ if they are this many standard errors apart.
+/// Sampled values differ if they are at least this many standard errors apart.
 const SURE: f64 = 2.0;
 
-/// The most places that a text names per cell.
+/// Maximum number of places named per cell.
 const NAMED: usize = 5;
 
 pub fn conclude(part: &Part<'_>) -> Vec<String> {
@@ -35,7 +35,7 @@ fn error(a: Sampled, b: Sampled) -> f64 {
     SURE * a.error_ns.hypot(b.error_ns)
 }
 
-/// Places whose CPU time per I/O differs by more than the sampling error, and in all repeats.
+/// Places whose CPU time per I/O differs by more than the sampling error, in all repeats.
 fn where_it_differs(a: &CellRecord, b: &CellRecord) -> Option<String> {
     let mut parts: Vec<(f64, String)> = Vec::new();
     for place in Place::ALL.into_iter().filter(|p| *p != Place::Idle) {
@@ -56,14 +56,14 @@ fn where_it_differs(a: &CellRecord, b: &CellRecord) -> Option<String> {
     })
 }
 
-/// All repeats of one are above all of the other's. A single repeat has no range: the samples decide.
+/// Whether all repeats of one side exceed all of the other's. A single repeat has no range; then the samples decide.
 fn apart(a: &CellRecord, b: &CellRecord, place: Place) -> bool {
     let one = |m: &Measurement| per_io::place(std::slice::from_ref(m), |p| p == place).map(|s| s.ns);
     Spread::over(a, one).zip(Spread::over(b, one)).is_some_and(|(a, b)| a.max < b.min || b.max < a.min)
 }
 
-/// Native aio copies its iocbs in, one by one; io_uring has no such copy. Compared with the same I/Os of io_uring, the difference in
-/// copying is the iocb's copy.
+/// Native AIO copies its iocbs from user memory one by one; io_uring does not. For the same I/Os, the difference in
+/// copying is therefore the cost of the iocb copies.
 fn copying(part: &Part<'_>, row: &Row<'_>) -> Option<String> {
     let of_engine = |engine: Engine| {
         let is = |c: &&CellRecord| c.measurements.first().is_some_and(|m| m.load.engine == engine);

@@ -1,4 +1,5 @@
-//! Arms whose completions the timer tick mostly delivered: their rate compared with the tick's, and the cause.
+//! Arms whose completions were mostly delivered by the timer tick: their rate compared with the tick rate, and the
+//! cause.
 
 use super::part::{Part, find};
 use crate::delivered::{tick_rate, why_the_tick};
@@ -25,7 +26,7 @@ fn of_arm(part: &Part<'_>, arm: &str) -> Option<String> {
             continue;
         }
         let (Some(rate), Some(m)) = (over_repeats(cell, |m| m.iops), cell.measurements.first()) else { continue };
-        // The tick may come shortly after they were ready: then they have not waited for it.
+        // Completions that became ready shortly before a tick did not wait for it.
         if waited_for_tick(&m.vehicles, &m.load.ring.requested, m.load.wait == Wait::Peek).is_none() {
             continue;
         }

@@ -1,10 +1,11 @@
-//! The ways in which a request for completions (IORING_ENTER_GETEVENTS) gets them, cell by cell: the delivery path or the waker, and the delay.
+//! How completions reach a thread that requests them (IORING_ENTER_GETEVENTS), by cell: the delivery path or the waker,
+//! and the delay.
 
 use super::part::{Part, find};
 use crate::timelines::{PathSummary, Timeline, WAYS, does, way};
 use iotrail_base::words::{list, percent, span};
 
-/// A way with a smaller share has no details; nor has a delivery path with less than one in twenty of its completions.
+/// Ways with a smaller share have no details, nor do delivery paths with less than 5 % of a way's completions.
 const WORTH_SAYING: f64 = 0.02;
 
 pub fn ways(part: &Part<'_>) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Waking a sleeping SQPOLL thread, compared with keeping it awake and with having none.
+//! Compares waking a sleeping SQPOLL thread with keeping it awake and with having no SQPOLL thread.
 
 use super::part::{Part, find, ratio};
 use crate::compare::{Metric, Side, compare};
@@ -10,7 +10,7 @@ use iotrail_base::words::{span, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::CellRecord;
 
-/// A thread that is woken for fewer I/Os is awake; one that is woken for more than this share sleeps.
+/// Woken for at most this share of the I/Os, a thread counts as awake.
 const AWAKE: f64 = 0.05;
 const ASLEEP: f64 = 0.5;
 
@@ -22,13 +22,13 @@ fn mean_latency(cell: &CellRecord) -> Option<f64> {
     over_repeats(cell, |m| m.latency_ns.mean)
 }
 
-/// The latency cost of a wake-up, if one arm's thread sleeps and another's is awake.
+/// Latency cost of a wake-up, if one arm's SQPOLL thread sleeps and another arm's is awake.
 fn of_a_wakeup(part: &Part<'_>) -> Option<String> {
     let longer = |row: &Row<'_>| {
         let cells = || part.run.arms.iter().filter_map(|arm| find(row, arm));
         let woken = |c: &CellRecord| over_repeats(c, per_io::wakeups);
         let awake = cells().find(|c| woken(c).is_some_and(|n| n <= AWAKE))?;
-        // The thread that sleeps soonest shows the wake-up best.
+        // The thread that falls asleep soonest shows the wake-up cost best.
         let asleep = cells().rfind(|c| woken(c).is_some_and(|n| n >= ASLEEP))?;
         Some(mean_latency(asleep)? - mean_latency(awake)?)
     };
@@ -38,8 +38,8 @@ fn of_a_wakeup(part: &Part<'_>) -> Option<String> {
     Some(format!("An I/O that has to wake the thread takes {} longer on average{range}.", span(s.median)))
 }
 
-/// The best of the arms with an SQPOLL thread against the arm without: chosen by one half of its measurements, by blocks, and tested
-/// by the other half, without a control.
+/// Compares the best arm with an SQPOLL thread to the arm without: selects it by one half of the blocks and tests it on
+/// the other half, without a control.
 fn against_none(part: &Part<'_>) -> Option<String> {
     let every_other = |cell: &CellRecord, first: usize| {
         let measurements = cell.measurements.all().iter().skip(first).step_by(2).cloned().collect();

@@ -1,4 +1,4 @@
-//! How many requests one call submits, and how many completions one run of task work carries.
+//! How many requests one call submits, and how many completions one task work run delivers.
 
 use super::calls::{cpu, cpu_share};
 use super::{
@@ -12,31 +12,33 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{EnterBatch, OpcodeRecord, RingRecord, RunItems, TraceRecord};
 
-/// Nearly all calls: the rest may only fill the queue at the start.
+/// Nearly all calls: the rest may only fill the queue at start-up.
 const SINGLE: f64 = 0.9;
-/// Statements about all requests (how many are in flight) are about these.
+/// Statements about all requests (such as their number in flight) apply if this share is affected.
 const MOSTLY: f64 = 0.5;
 /// With fewer requests in flight, the program cannot submit several at once.
 const SEVERAL: f64 = 3.0;
-/// An io_uring_enter takes 0.5 µs before it does anything: at a lower rate, the calls take less than a thousandth of a CPU.
+/// An empty io_uring_enter(2) takes 0.5 µs: below this rate, the calls take less than 0.1 % of a CPU.
 const ENTERS_PER_S: f64 = 1_000.0;
-/// A hundredth of a CPU.
+/// 1 % of a CPU.
 const ENTERS_COST_PER_S: f64 = 20_000.0;
 
-/// A ring's calls of io_uring_enter that submitted something.
+/// A ring's io_uring_enter calls that submitted requests.
 struct Calls {
-    /// Traced requests, and those of them that were submitted singly: traced requests of large batches represent few calls.
+    /// Traced requests and how many of them were submitted singly. Traced requests of large batches represent few
+    /// calls.
     followed: u64,
     followed_alone: u64,
-    /// Share of the calls that submitted one request,
+    /// Share of the calls that submitted a single request.
     single: f64,
-    /// and of the requests submitted this way: a call that submits many requests has more of them traced.
+    /// Share of the requests submitted this way. It differs from `single` because a large batch has more traced
+    /// requests.
     single_requests: f64,
     per_s: f64,
     in_flight: f64,
 }
 
-/// Number of requests that the traced requests of one batch size represent.
+/// Number of requests represented by the traced requests of one batch size.
 fn stands_for(b: &EnterBatch) -> f64 {
     b.estimated.unwrap_or(b.requests) as f64
 }
@@ -44,7 +46,7 @@ fn stands_for(b: &EnterBatch) -> f64 {
 impl Calls {
     fn of(t: &TraceRecord, r: &RingRecord) -> Option<Self> {
         let singles = || r.enter_batches.iter().filter(|b| b.at_least <= 1);
-        // With too few traced requests, their number is unknown.
+        // With too few traced requests, the number of calls is unknown.
         r.enter_calls?;
         let calls: f64 = r.enter_batches.iter().map(|b| b.calls).sum();
         Some(Self {
@@ -53,13 +55,13 @@ impl Calls {
             single: singles().map(|b| b.calls).sum::<f64>() / calls,
             single_requests: singles().map(stands_for).sum::<f64>()
                 / r.enter_batches.iter().map(stands_for).sum::<f64>(),
-            // Requests submitted while windows finish are not among them.
+            // Excludes requests submitted while windows finish.
             per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
             in_flight: in_flight(t, r, |name| !opcode::is(name, opcode::WAITS))?,
         })
     }
 
-    /// Nearly all submit one request, often enough to matter.
+    /// Whether nearly all calls submit a single request, often enough to matter.
     fn are_single(&self, enough: u64, per_s: f64) -> bool {
         let most = self.single >= SINGLE && self.single_requests >= MOSTLY;
         self.followed_alone >= enough && most && self.per_s >= per_s
@@ -67,7 +69,7 @@ impl Calls {
 
     fn finding(&self, t: &TraceRecord, severity: Severity, text: String) -> Finding {
         let evidence = [("share", self.single), ("enters_per_s", self.per_s), ("in_flight", self.in_flight)];
-        // The requests' own time within the calls cannot be saved, and is not known separately.
+        // Time spent on the requests themselves within the calls cannot be saved, and is not known separately.
         let bound = cpu(cpu_share(t, &["io_uring_enter"]).map(|share| share * self.single));
         Finding { bound, ..ONE_PER_ENTER.finding_from(self.followed, severity, text, &evidence) }
     }
@@ -89,7 +91,8 @@ pub const ONE_PER_ENTER: Rule = Rule {
     ..RULE
 };
 
-/// The same over rings that are each too slow for it: a thread that goes through them makes all the calls.
+/// The same over all rings, if each ring alone is too slow: a single thread that iterates over them makes all the
+/// calls.
 fn over_rings(t: &TraceRecord) -> Option<Finding> {
     let single = |r: &RingRecord| {
         let calls = Calls::of(t, r)?;
@@ -117,10 +120,10 @@ fn over_rings(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound, ..f })
 }
 
-/// Requests per io_submit(2), if nearly all submit one.
+/// Maximum requests per io_submit(2) if nearly all calls submit a single request.
 const ONE_PER_SUBMIT: f64 = 1.1;
 
-/// The same for native aio.
+/// The same for native AIO.
 fn one_per_submit(t: &TraceRecord) -> Option<Finding> {
     let contexts: Vec<_> = t.contexts.iter().filter(|c| c.interface == "libaio").collect();
     let requests: u64 = contexts.iter().map(|c| c.requests).sum();
@@ -172,15 +175,15 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(calls.finding(t, Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
 }
 
-/// No other request is in flight.
+/// Maximum mean number of requests in flight if a request is usually the only one.
 const ALONE: f64 = 1.5;
-/// Nearly all requests are complete when the io_uring_enter that submitted them returns.
+/// Share of requests that are complete when the submitting io_uring_enter call returns.
 const AT_ONCE: f64 = 0.9;
 
-/// Bytes; no device has smaller sectors, and a call costs more than their copy.
+/// In bytes. No device has smaller sectors, and a call costs more than copying them.
 const SMALL: u64 = 512;
 
-/// Bytes per request that moves data; `None`: there is none, or their bytes are not known.
+/// Bytes per data-transferring request; `None` without such requests, or if their bytes are unknown.
 fn mean_bytes(r: &RingRecord) -> Option<u64> {
     let moves = || r.opcodes.iter().filter(|o| opcode::is(&o.opcode, opcode::READS | opcode::WRITES));
     let all: u64 = moves().map(|o| o.outcomes().saturating_sub(o.errors)).sum();
@@ -188,7 +191,7 @@ fn mean_bytes(r: &RingRecord) -> Option<u64> {
     (all > 0 && sum > 0 && !moves().any(OpcodeRecord::bytes_unknown)).then(|| (sum + all / 2) / all)
 }
 
-/// The same if there is nothing else to submit: one call per request, as with plain system calls.
+/// The same if the program has nothing else to submit: one call per request, as with plain system calls.
 fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = Calls::of(t, r)?;
     let at_once = inlined(r);
@@ -215,10 +218,10 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), ..calls.finding(t, Severity::Note, text) })
 }
 
-/// The most items that one run of task work processes, if the kernel has such a limit.
+/// Maximum number of items per task work run, if the kernel limits it.
 struct Cap {
     items: u32,
-    /// No run may have more than `items` and up to this many items: one such run would show a larger limit.
+    /// If any run has more than `items` and at most this many, the kernel's limit is larger.
     up_to: u32,
     why: &'static str,
     remedy: &'static str,
@@ -235,7 +238,7 @@ const DEFERRED: Cap = Cap {
 const SQPOLL_REMEDY: &str = "the remaining completions wait while the SQPOLL thread checks for submissions: keep fewer requests in flight \
                              on this ring, or spread them over rings with one SQPOLL thread each";
 
-/// The kernel's limits, by ring and version, the later one first. Rings without DEFER_TASKRUN and SQPOLL have none.
+/// The kernel's limits by ring and version, the newer first. Rings without DEFER_TASKRUN and SQPOLL have none.
 fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
     let since = |major, minor| version(kernel).is_some_and(|v| v >= (major, minor));
     if has(&r.flags, "defer_taskrun") {
@@ -254,18 +257,18 @@ fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
     limits.iter().map(|&items| Cap { items, up_to: 32, why: why(items), remedy: SQPOLL_REMEDY }).collect()
 }
 
-/// Major and minor of `6.18.44-fc`.
+/// Major and minor version of `6.18.44-fc`.
 pub(super) fn version(kernel: &str) -> Option<(u32, u32)> {
     let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Most of the completions were in full runs.
+/// Share of completions in full runs.
 const PINNED: f64 = 0.5;
-/// The number in flight, or submitted at once, exceeds the limit by half. At the limit, full runs are the program's own
-/// batches.
+/// The number in flight, or submitted at once, exceeds the limit by half. At the limit itself, full runs may be the
+/// program's own batches.
 const BACKLOG: f64 = 1.5;
-/// Larger runs are rare: only a call that asked for more has them.
+/// Larger runs are rare: only calls that wait for more completions have them.
 const ABOVE: f64 = 0.05;
 
 pub const CAPPED_BATCH: Rule = Rule {
@@ -293,11 +296,11 @@ fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         of(&|items| items == cap.items) >= PINNED && larger <= ABOVE && between == 0.0
     })?;
     let more = BACKLOG * f64::from(cap.items);
-    // Polls and timeouts too: every ready request runs.
+    // Includes polls and timeouts, because every ready request takes an item.
     let in_flight = in_flight(t, r, |_| true);
     let submitted: f64 = r.enter_batches.iter().map(EnterBatch::stands_for).sum();
     let at_once: f64 = r.enter_batches.iter().filter(|b| b.at_least as f64 >= more).map(EnterBatch::stands_for).sum();
-    // Neither is known of an SQPOLL thread's multishot requests: then full runs, and none above them, are enough.
+    // With SQPOLL, neither is known for multishot requests. Then it suffices that runs are full and none is larger.
     let unknown = in_flight.is_none() && submitted == 0.0;
     if !unknown && in_flight.is_none_or(|n| n < more) && at_once < PINNED * submitted.max(1.0) {
         return None;

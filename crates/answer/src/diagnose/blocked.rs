@@ -1,4 +1,5 @@
-//! Time that threads lost outside of waits for completions: blocked in submission or in synchronous calls, or without a CPU.
+//! Time that threads lost outside of waits for completions: blocked in submission or in synchronous calls, or waiting
+//! for a CPU.
 
 use super::reasons::{is_apart, is_of_storage, is_wait, name};
 use super::{Check, Matter, RULE, Rule, synchronous};
@@ -9,38 +10,38 @@ use iotrail_schema::syscall::{self, Wait, Work};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// In less time, single events dominate.
+/// Within less time, single events dominate.
 const ENOUGH_NS: u64 = 1_000_000;
-/// Smaller shares of a thread's time make no finding.
+/// Smaller shares of a thread's time are not reported.
 const LITTLE: f64 = 0.01;
-/// The same for synchronous calls, which programs make at their start anyway.
+/// The same for synchronous calls, which programs make at start-up anyway.
 const LITTLE_SYNCHRONOUS: f64 = 0.05;
-/// The same for page faults, which are frequent while a program starts.
+/// The same for page faults, which are frequent at start-up.
 const LITTLE_FAULTS: f64 = 0.2;
-/// The same for a time that is divided by samples.
+/// The same for times apportioned by samples.
 const LITTLE_SAMPLED: f64 = 0.1;
 const ENOUGH_SAMPLED_NS: u64 = 20_000_000;
-/// Fewer calls are usually made at the start only.
+/// Fewer calls usually occur only at start-up.
 const FEW_CALLS: u64 = 3;
-/// The most reasons that a text names.
+/// Maximum number of reasons named in a text.
 const NAMED: usize = 2;
 
-/// Time blocked in one call, of the threads that made it.
+/// Time that threads were blocked in one call.
 #[derive(Default)]
 struct Blocked {
     ns: u64,
-    /// Of these threads.
+    /// Wall time of these threads.
     wall_ns: u64,
-    /// The same without their waits for a CPU, which other programs can prolong at will.
+    /// The same without their waits for a CPU, which other programs can prolong arbitrarily.
     with_cpu_ns: u64,
     /// Thread IDs.
     threads: BTreeSet<u32>,
-    /// Of the thread that was blocked longest.
+    /// The thread that was blocked longest.
     thread: (String, u32),
     longest_ns: u64,
-    /// Not divided by samples.
+    /// Blocked time not apportioned by samples.
     exact_ns: u64,
-    /// The longest first.
+    /// In descending order.
     reasons: Vec<(Option<Reason>, u64)>,
 }
 
@@ -49,7 +50,7 @@ impl Blocked {
         self.ns as f64 / self.wall_ns.max(1) as f64
     }
 
-    /// The share that decides.
+    /// The share that the thresholds apply to.
     fn weight(&self) -> f64 {
         self.ns as f64 / self.with_cpu_ns.max(1) as f64
     }
@@ -75,7 +76,7 @@ impl Blocked {
     }
 }
 
-/// Blocked time in this call for the reasons that are meant; `None`: too little of it.
+/// Time blocked in this call for matching reasons; `None` if negligible.
 fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>) -> bool) -> Option<Blocked> {
     let of = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == syscall;
     let mut sum = Blocked::default();
@@ -89,7 +90,7 @@ fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>)
             continue;
         }
         rows.iter().for_each(|(reason, row)| *reasons.entry(reason.cloned()).or_default() += row.ns);
-        // Samples divide the time of a call by reason; its sum is exact.
+        // Samples apportion a call's time to reasons; its total is exact.
         let is_exact = |row: &ThreadRow| row.exact || is_meant(None);
         sum.exact_ns += rows.iter().filter(|(_, row)| is_exact(row)).map(|(_, row)| row.ns).sum::<u64>();
         sum.longest_ns = rows.iter().filter_map(|(_, row)| row.longest_ns).fold(sum.longest_ns, u64::max);
@@ -107,7 +108,7 @@ fn blocked(t: &TraceRecord, syscall: Option<&str>, is_meant: fn(Option<&Reason>)
     (sum.ns >= ENOUGH_NS && (exact >= LITTLE || sampled)).then_some(sum)
 }
 
-/// The file system that most of the traced requests with a file went to.
+/// The file system of most traced requests that have a file.
 fn filesystem(t: &TraceRecord) -> Option<&str> {
     t.total.files.iter().find_map(|f| f.filesystem.as_deref())
 }
@@ -202,11 +203,11 @@ pub const LOCK_CONTENDED: Rule = Rule {
     ..RULE
 };
 
-/// Of a program without rings.
+/// For a program without rings.
 const ADVICE_OF_LOCKS: &str = "do not hold the lock across a call that waits (fsync(2), read(2), write(2)): collect the work under the lock, and do \
                                the I/O without it; one fsync(2) makes the writes of several threads durable";
 
-/// Fewer sleeps for a lock may be a condition variable whose counter has the value of a lock.
+/// Fewer waits for a lock may be a condition variable whose counter looks like a lock.
 const ENOUGH_LOCKED: u64 = 100;
 const MUCH_LOCKED: f64 = 0.1;
 
@@ -247,7 +248,7 @@ pub const SYNCHRONOUS_CALLS: Rule = Rule {
     ..RULE
 };
 
-/// One finding for all these calls: a thread blocks in one after the other.
+/// A single finding for all these calls, because a thread blocks in one after another.
 fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let is = |syscall: &str, work: Work| syscall::find(syscall).is_some_and(|call| call.work == Some(work));
     let meant = |syscall: Option<&str>| -> fn(Option<&Reason>) -> bool {
@@ -256,7 +257,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
             false => |reason| reason.is_some_and(is_of_storage),
         }
     };
-    // The requests of POSIX AIO are such calls of glibc's threads.
+    // glibc's threads execute POSIX AIO requests by such calls.
     if t.contexts.iter().any(|c| c.interface == "posix_aio") {
         return None;
     }
@@ -275,7 +276,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         })
         .collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
-    // Shares of one time: that of all threads that were blocked in these calls.
+    // All shares have the same base: the time of all threads that were blocked in these calls.
     let tids: BTreeSet<u32> = found.iter().flat_map(|(_, sum)| sum.threads.iter().copied()).collect();
     let of_these = || t.own_threads().filter(|thread| tids.contains(&thread.tid));
     let wall_ns = of_these().map(|thread| thread.wall_ns).sum();
@@ -287,7 +288,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let (_, largest) = found.first()?;
     let sum = |of: fn(&Blocked) -> f64| found.iter().map(|(_, sum)| of(sum)).sum::<f64>().min(1.0);
     let (share, weight) = (sum(Blocked::share), sum(Blocked::weight));
-    // One long call, such as the open that truncates a file, is no habit.
+    // A single long call, such as an open that truncates a file, does not count.
     let without_longest = |(_, sum): &(String, Blocked)| {
         let ns = sum.ns.saturating_sub(sum.longest_ns);
         if sum.longest_ns * 2 >= sum.ns { ns as f64 / sum.with_cpu_ns.max(1) as f64 } else { sum.weight() }
@@ -325,7 +326,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy, ..f })
 }
 
-/// A finding needs this share of time in which a quota kept runnable threads off their CPUs.
+/// Minimum share of time in which a quota kept runnable threads off their CPUs.
 const QUOTA: f64 = 0.02;
 
 pub const CPU_QUOTA: Rule = Rule {
@@ -365,9 +366,9 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound, ..f })
 }
 
-/// The share of a thread's time in which it waited for a CPU that the other thread used.
+/// Share of a thread's time in which it waited for a CPU used by the other thread.
 const CONTENDED: f64 = 0.05;
-/// In less time, one time slice of another program dominates.
+/// Within less time, a single time slice of another program dominates.
 const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
@@ -381,13 +382,13 @@ pub const SQPOLL_SHARES_CPU: Rule = Rule {
     ..RULE
 };
 
-/// Time that a thread waited for a CPU that one of these threads used.
+/// Time that a thread waited for a CPU that matching threads used.
 pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bool) -> f64 {
     let had = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(&is_meant)).map(|by| by.share);
     thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
 }
 
-/// The least share of the waits for a CPU. A smaller share is normal for any two threads on a busy machine.
+/// Minimum share of the waits for a CPU. On a busy machine any two threads reach a smaller share.
 const MOST: f64 = 0.5;
 
 pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -395,7 +396,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
     let account = t.account.as_ref()?;
     let own = account.threads.iter().find(|thread| thread.tid == sqpoll.tid)?;
     let others = || account.threads.iter().filter(|thread| thread.tgid == r.tgid && thread.role != Role::Sqpoll);
-    // On a single CPU the thread waits for all other threads there. The holder is only the last of them.
+    // On a single CPU the thread waits for all other threads there; the recorded holder is only the last of them.
     let one_cpu = |thread: &ThreadAccount| thread.only_cpu.is_some() && thread.only_cpu == own.only_cpu;
     let share = |thread: &ThreadAccount, ran_ns: u64, one_cpu: bool, is_meant: &dyn Fn(u32) -> bool| {
         let waited = thread.ns_in(ThreadState::Runnable);
@@ -426,7 +427,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         percent(sq),
     );
     let evidence = [("sqpoll_waited", sq), ("submitter_waited", other)];
-    // An idle worker delays no request.
+    // An idle worker does not delay requests.
     let idle = |row: &&ThreadRow| row.reason == Some(Reason::IowqIdle);
     let idle_ns: u64 = thread.rows.iter().filter(idle).map(|row| row.ns).sum();
     let busy = thread.wall_ns.saturating_sub(idle_ns).max(1);

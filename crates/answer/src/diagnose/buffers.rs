@@ -1,4 +1,4 @@
-//! Buffers that the kernel could not use: EFAULT.
+//! Buffers that the kernel could not access (EFAULT).
 
 use super::results::OF_BUFFERS;
 use super::{Check, Matter, RULE, RestsOn, Rule, errno};
@@ -20,7 +20,7 @@ pub const BAD_BUFFERS: Rule = Rule {
     ..RULE
 };
 
-/// The program causes each of them: one is enough.
+/// Each of these is a bug in the program, so one is enough.
 fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     let mut hit: Vec<&OpcodeRecord> = t.total.opcodes.iter().filter(|o| faults(o) > 0).collect();
     hit.sort_by_key(|o| std::cmp::Reverse(faults(o)));

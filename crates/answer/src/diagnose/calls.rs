@@ -6,7 +6,7 @@ use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, Threa
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
-/// Fewer calls do not show a habit.
+/// Fewer calls do not show a pattern.
 const ENOUGH_CALLS: u64 = 1000;
 
 fn calls(t: &TraceRecord) -> &[CallRecord] {
@@ -21,7 +21,7 @@ pub(super) fn sum(t: &TraceRecord, names: &[&str]) -> u64 {
     of_name(t, names).map(|c| c.count).sum()
 }
 
-/// The share of all threads' CPU time that they spent in the kernel in these calls; `None`: the time is not divided by call.
+/// Share of all threads' CPU time spent in the kernel in these calls; `None` if kernel time is not known per call.
 pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let all: u64 = rows().map(|row| row.ns).sum();
@@ -31,7 +31,7 @@ pub(super) fn cpu_share(t: &TraceRecord, names: &[&str]) -> Option<f64> {
     (all > 0 && ns > 0).then(|| ns as f64 / all as f64)
 }
 
-/// The same for kernel time outside of system calls: page faults, interrupts.
+/// The same for kernel time outside of system calls: page faults and interrupts.
 pub(super) fn cpu_outside_calls(t: &TraceRecord) -> Option<f64> {
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
     let kernel = || rows().filter(|row| row.mode == Some(Mode::Kernel));
@@ -60,10 +60,10 @@ const SETUP: [&str; 11] = [
     "listen",
 ];
 
-/// Errors by which a program detects features of this kernel.
+/// Errors by which programs probe for kernel features.
 const PROBING: [&str; 5] = ["EINVAL", "EOPNOTSUPP", "ENOTTY", "EEXIST", "EAFNOSUPPORT"];
 
-/// Why the kernel refuses it, and which limit to raise.
+/// Why the kernel rejects the call, and which limit to raise.
 fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
     match (syscall, errno) {
         ("io_uring_setup" | "io_uring_register", "ENOMEM") => (
@@ -129,14 +129,14 @@ fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
             count(c.judged() as f64)
         );
         let evidence = [("failed", *n as f64), ("calls", c.judged() as f64)];
-        // No remedy for a call that a library tries and can do without.
+        // No remedy for a call that a library only probes.
         let remedy = if probes { "" } else { remedy };
         Finding { remedy: remedy.into(), ..SETUP_FAILED.finding(Severity::warning_if(!probes), text, &evidence) }
     };
     failed.iter().map(one).collect()
 }
 
-/// Errors of calls that submit, as distinct from results.
+/// Errors of submitting calls, which differ from request results.
 const OF_SUBMISSION: [(&str, &str, &str); 6] = [
     (
         "EBUSY",
@@ -187,7 +187,7 @@ fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
     of_name(t, &["io_uring_enter", "io_submit"]).filter_map(one).collect()
 }
 
-/// Share of the calls from which they are the program's main activity.
+/// From this share of the calls, they are the program's main activity.
 const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
@@ -200,7 +200,7 @@ pub const EMPTY_ENTERS: Rule = Rule {
     ..RULE
 };
 
-/// For native aio.
+/// For native AIO.
 const OF_EVENTS: &str = "wait in the call: min_nr 1, with a time limit or without; a call with a time limit of 0 only looks, which costs a CPU while the \
                          device works";
 
@@ -232,7 +232,7 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
 /// A program that runs for less of the time loses little by its activity.
 const LITTLE: f64 = 0.05;
 
-/// The time that the program's threads ran, as a share of the trace's.
+/// Running time of the program's threads as a share of the trace's duration.
 fn ran(t: &TraceRecord) -> Option<f64> {
     t.account.as_ref()?;
     let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
@@ -241,7 +241,7 @@ fn ran(t: &TraceRecord) -> Option<f64> {
 
 const EPOLL_WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
-/// Changes of the interest list per wait: EPOLLONESHOT takes one.
+/// Interest list changes per wait; EPOLLONESHOT needs one.
 const CHANGES_PER_WAIT: f64 = 1.5;
 
 pub const EPOLL_CTL_PER_OPERATION: Rule = Rule {
@@ -273,11 +273,11 @@ fn epoll_ctl_per_operation(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: cpu(cpu_share(t, &["epoll_ctl"])), ..f })
 }
 
-/// Waits per second that take a substantial part of a CPU.
+/// At this number of waits per second, they take a substantial part of a CPU.
 const SPINS_PER_S: f64 = 10_000.0;
-/// The same for waits that end with a hang-up or an error that the program does not handle.
+/// The same for waits that return a hang-up or an error that the program does not handle.
 const HANG_UPS_PER_S: f64 = 1_000.0;
-/// Of all calls of I/O.
+/// Share of all I/O calls.
 const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
@@ -291,12 +291,12 @@ pub const EPOLL_SPINS: Rule = Rule {
 
 pub(super) const SPIN: [&str; 5] = ["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
-/// Events that are reported even if not requested, until the descriptor is removed.
+/// Events reported without a request until the descriptor is removed.
 fn is_hang_up(by: &WokenBy) -> bool {
     by.events.iter().any(|event| event.ends_with("HUP") && !event.ends_with("RDHUP") || event.ends_with("ERR"))
 }
 
-/// The advice for a descriptor that stays ready, by its file and events.
+/// Advice for a descriptor that stays ready, by its file and events.
 fn of_descriptor(by: &WokenBy) -> &'static str {
     let is = |event: &str| by.events.iter().any(|name| name.ends_with(event));
     match by.file.as_deref() {
@@ -355,7 +355,7 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
-/// The same with the requests of a ring: polls of a descriptor that stays ready, and timeouts that expire at once.
+/// The same for ring requests: polls of a descriptor that stays ready, and timeouts that expire at once.
 fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let seconds = super::ring_seconds(t, r)?;
     let most = NEARLY_ALL * r.completions as f64;
@@ -391,9 +391,9 @@ fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &["io_uring_enter"])), ..f })
 }
 
-/// Fewer waits give no share.
+/// Minimum number of waits for a meaningful share.
 const ENOUGH_WAITS: u64 = 20;
-/// Smaller shares of the threads' time make no finding.
+/// Smaller shares of the threads' time are not reported.
 const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
@@ -452,7 +452,7 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         );
         let evidence = [("share", share), ("time_limits", ended.time_limit as f64), ("partial", ended.partial as f64)];
         let f = WAITS_TIME_OUT.finding(Severity::warning_if(is_partial || is_busy), text, &evidence);
-        // Waits that end early take less of the time.
+        // Waits that return early take less of the time.
         let bound = is_partial.then_some(Bound { of: BoundOf::ThreadTime, share: (blocked * share).min(1.0) });
         Some(Finding { remedy: remedy.into(), bound, ..f })
     };
@@ -462,7 +462,7 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
 
 const WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents"];
 
-/// Waits per second that end by their time limit and take a substantial part of a CPU.
+/// At this number of waits per second that time out, they take a substantial part of a CPU.
 const TIME_LIMITS_PER_S: f64 = 1_000.0;
 const SIGNALS_PER_S: f64 = 100.0;
 
@@ -472,7 +472,7 @@ fn registers_eventfd(t: &TraceRecord) -> bool {
     calls.into_iter().any(|call| call.operation.starts_with("eventfd"))
 }
 
-/// Waits that signals end, before anything is posted.
+/// Waits that a signal interrupts before a completion is posted.
 fn interrupted(t: &TraceRecord, c: &CallRecord) -> Option<Finding> {
     let ended = c.ended?;
     let share = ended.signal as f64 / (ended.completions + ended.time_limit + ended.signal).max(1) as f64;
@@ -493,7 +493,7 @@ fn interrupted(t: &TraceRecord, c: &CallRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
 
-/// Fewer set-ups belong to the program's start.
+/// Fewer set-up calls belong to the program's start.
 const ENOUGH_SETUPS: u64 = 100;
 
 pub const SETUP_PER_OPERATION: Rule = Rule {
@@ -524,11 +524,11 @@ fn setup_per_operation(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: cpu(cpu_share(t, &names)), ..f })
 }
 
-/// Operations of io_uring_register on single requests.
+/// io_uring_register operations on single requests.
 const FOR_REQUESTS: [&str; 6] =
     ["files_update", "files_update2", "buffers_update", "sync_cancel", "pbuf_status", "zcrx_ctrl"];
 
-/// Calls of io_uring_register that set up an object. Calls without a ring (IORING_REGISTER_SEND_MSG_RING) do not.
+/// io_uring_register calls that set up an object. Excludes calls without a ring (IORING_REGISTER_SEND_MSG_RING).
 fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
     let of_ring = |r: &RingRecord| -> Option<u64> {
         let calls = r.register_calls.as_ref()?.iter();
@@ -560,7 +560,7 @@ pub(super) fn moving_failed(t: &TraceRecord) -> bool {
     moves.chain(of_name(t, &SYNCS)).any(failed)
 }
 
-/// Share of the calls: below it, the failures are part of a loop that waits in epoll_wait(2).
+/// Below this share of the calls, failures are part of a loop that waits in epoll_wait(2).
 const FAIL: f64 = 0.9;
 
 fn calls_fail(t: &TraceRecord) -> Option<Finding> {
@@ -586,7 +586,7 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound, ..f })
 }
 
-/// The limit behind an errno, and its remedy.
+/// The limit behind an errno, and the remedy.
 fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     Some(match (syscall, errno) {
         ("connect", "EADDRNOTAVAIL") => (
@@ -609,7 +609,7 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Share of the calls from which the errno of a limit is no single event.
+/// From this share of the calls, errors due to a limit are more than single events.
 const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {
@@ -627,13 +627,14 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), ..f })
 }
 
-/// Accepts that find no connection: as many as this are no exception.
+/// Minimum share of accepts without a connection; fewer are normal.
 const HERD: f64 = 0.1;
 const ENOUGH_OF_HERD: u64 = 100;
-/// Accepts per wait, if each wait is followed by one. A program that accepts until EAGAIN makes two or more.
+/// Maximum accepts per wait if every wait is followed by one accept. A program that accepts until EAGAIN makes two or
+/// more.
 const ONE_ACCEPT: f64 = 1.2;
 
-/// Several threads wait for one listening socket, a connection wakes more than one of them, and one accepts it.
+/// Several threads wait on one listening socket: a connection wakes more than one of them, but only one accepts it.
 fn herd(t: &TraceRecord) -> Option<Finding> {
     let c = of_name(t, &["accept", "accept4"]).max_by_key(|c| c.count)?;
     let n = c.errors.get("EAGAIN").copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Connects whose peer does not answer at once.
+//! Connects whose peer does not answer immediately.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::span;
@@ -6,7 +6,7 @@ use iotrail_schema::account::{Bound, BoundOf, Reason, ThreadRow};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// A SYN without an answer is sent again after 1 s, 3 s and 7 s.
+/// An unanswered SYN is retransmitted after 1 s, 3 s and 7 s.
 const SYN_AGAIN_NS: u64 = 900_000_000;
 
 pub const SLOW_CONNECTS: Rule = Rule {

@@ -11,18 +11,19 @@ use iotrail_schema::runnable::HadCpu;
 use iotrail_schema::syscall::{self, Wait};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// The share of the time in which the program's own threads used the CPU.
+/// Evidence: share of the time in which the program's own threads used the CPU.
 const OWN_THREADS: &str = "own_threads_share";
 
-/// The user cannot change the load of other programs: this finding comes last.
+/// The user cannot change the load of other programs, so this finding comes last.
 pub(super) fn is_of_others(f: &Finding) -> bool {
     f.code == WAITING_FOR_CPU.code && f.evidence.get(OWN_THREADS).is_some_and(|own| *own < 0.5)
 }
 
-/// The share of delivery from which the wait for a CPU is the first thing to change. Below it, delivery spends its time elsewhere.
+/// From this share of delivery time, the wait for a CPU is the first thing to fix; below it, delivery spends its time
+/// elsewhere.
 const LARGE: f64 = 0.25;
 
-/// Of the traced time: with shorter waits for a CPU, only single completions were late.
+/// Share of the traced time. With shorter CPU waits, only single completions were late.
 const RARE: f64 = 0.01;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
@@ -39,27 +40,27 @@ pub const WAITING_FOR_CPU: Rule = Rule {
     ..RULE
 };
 
-/// For the ring where the wait costs most; for all rings together if none has enough traced completions.
+/// Evaluates the ring whose CPU waits cost most, or all rings together if none has enough traced completions.
 fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
     let of_completions =
         of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()));
     of_completions.filter(Finding::warns).or_else(|| behind_own(t))
 }
 
-/// In less time, single slices of other threads dominate.
+/// Within less time, single time slices of other threads dominate.
 const ENOUGH_WAITED_NS: u64 = 100_000_000;
 const MOST: f64 = 0.5;
-/// The most threads that a text names.
+/// Maximum number of threads named in a text.
 const NAMED: usize = 3;
 
-/// A scheduling policy or nice value behind all normal threads, as a sentence.
+/// Describes a scheduling policy or nice value below that of normal threads.
 fn low(thread: &ThreadAccount) -> Option<String> {
     let policy = thread.policy.as_ref().filter(|policy| policy.contains("IDLE"));
     let nice = thread.nice.filter(|nice| *nice > 0).map(|nice| format!(" Its nice value is {nice}."));
     policy.map(|policy| format!(" It runs under {policy}.")).or(nice)
 }
 
-/// A thread that waits for completions, and has its CPU seldom because the program's other threads use it.
+/// A thread that waits for completions but rarely gets its CPU, because the program's other threads use it.
 fn behind_own(t: &TraceRecord) -> Option<Finding> {
     let is_own = |tid: u32| t.own_threads().any(|thread| thread.tid == tid);
     let reaps = |row: &ThreadRow| {
@@ -103,15 +104,16 @@ fn behind_own(t: &TraceRecord) -> Option<Finding> {
         ),
         (false, None) => WAITING_FOR_CPU.advice.into(),
     };
-    // The program sets its policy: others may have the CPU for that.
+    // The program chose this policy, so other programs may use the CPU.
     let own = if low.is_some() { 1.0 } else { behind(thread) };
     let evidence = [(OWN_THREADS, own), ("waited_share", share)];
     let f = WAITING_FOR_CPU.finding(Severity::Warning, text.trim_end_matches('.').to_owned(), &evidence);
     Some(Finding { remedy, bound: Some(Bound { of: BoundOf::ThreadTime, share }), ..f })
 }
 
-/// One in twenty waited 100 µs or longer for another thread, as long as a scheduler's slice, and these waits were a quarter of delivery.
-/// For an idle CPU, which a virtual machine may take milliseconds to wake, advice on threads would not help.
+/// At least 5 % of completions waited 100 µs (a scheduler slice) or longer for another thread, and these waits were a
+/// quarter of delivery time. Waits for an idle CPU do not count: a virtual machine may take milliseconds to wake it,
+/// and advice on threads would not help.
 fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     let stages = stages?;
     let r = stages.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
@@ -142,11 +144,11 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     ];
     evidence.extend(r.delay_ns.p50.map(|ns| ("p50_ns", ns as f64)));
     evidence.extend(r.delay_ns.p99.map(|ns| ("p99_ns", ns as f64)));
-    // Completions of one batch share one wait: the threads' own time shows whether it was a habit.
+    // Completions of one batch share a wait; the threads' own times show whether waits were frequent.
     let runnable: u64 = t.own_threads().map(|thread| thread.ns_in(ThreadState::Runnable)).sum();
     let is_rare = t.account.is_some() && (runnable as f64) < RARE * t.total.elapsed_ns as f64;
     let f = WAITING_FOR_CPU.finding_from(r.completions, Severity::warning_if(!is_rare), text, &evidence);
-    // A note has advice only if it is worth a change.
+    // A note gives advice only if the change is worthwhile.
     let remedy = if is_rare { String::new() } else { f.remedy.clone() };
     let f = Finding { remedy, ..f };
     Some(Finding { bound: super::of_delivery(Some(stages), share), ..f })

@@ -1,4 +1,4 @@
-//! Requests that failed, and the meaning of their errno.
+//! Failed requests, and what their errno means.
 
 use super::results::{OF_BUFFERS, is_storage, writes_to_storage};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, errno};
@@ -9,29 +9,29 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// The share of requests without data loss from which failures change the measurement.
+/// From this share of requests, failures without data loss distort the measurement.
 const COSTS: f64 = 0.01;
 
-/// Errors that a program must expect: no data yet, cancelled, timed out, the peer has gone.
+/// Errors that every program has to expect: no data yet, cancelled, timed out, peer gone.
 const ORDINARY: [&str; 8] =
     ["EAGAIN", "EINTR", "ECANCELED", "ETIME", "ETIMEDOUT", "EPIPE", "ECONNRESET", "EINPROGRESS"];
 
-/// A failing open of a missing file is a normal answer; a failing read is not.
+/// Opening a missing file is a normal failure; a failing read is not.
 fn moves_data(opcode: &str) -> bool {
     is(opcode, READS | WRITES | STORES)
 }
 
-/// Data is lost if such a request fails and the program ignores it.
+/// Data is lost if such a request fails and the program ignores the failure.
 fn keeps_data(opcode: &str) -> bool {
     is(opcode, WRITES | STORES) && !is(opcode, SOCKET | SPLICES | MAYBE_INDEXED)
 }
 
-/// The file of most of the traced requests, if it is of a file system or a device.
+/// The file of most traced requests, if it is on a file system or a device.
 fn storage(t: &TraceRecord) -> Option<&FileRecord> {
     t.total.files.iter().find(|f| is_storage(f))
 }
 
-/// Another finding reports these errors.
+/// Whether another finding reports these errors.
 fn is_explained(t: &TraceRecord, o: &OpcodeRecord, name: &str) -> bool {
     name == OF_BUFFERS
         || (name == "EACCES" && o.denied > 0)
@@ -151,7 +151,7 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
     (why.into(), remedy.into())
 }
 
-/// How often requests of one opcode failed with one errno.
+/// Failures of one opcode with one errno.
 struct Failed<'a> {
     opcode: &'a str,
     errno: &'a str,
@@ -224,10 +224,10 @@ fn errors(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy, ..f })
 }
 
-/// The share of an opcode's outcomes above which most fail.
+/// Above this share of an opcode's results, most requests fail.
 const MOST: f64 = 0.5;
 
-/// Failures that are the requested answer.
+/// Failures that are the expected result.
 fn is_answer(opcode: &str, errno: &str) -> bool {
     let looks_up = ["open", "stat", "unlink", "rename", "mkdir", "getxattr", "fgetxattr"];
     let ends = ["timeout", "link_timeout", "poll", "cancel", "async_cancel", "futex"];
@@ -239,8 +239,8 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
     }
 }
 
-/// Failures that are an answer, unless most requests have it: cancels that find nothing, sends to a peer that has gone, and chains that a
-/// short request ends, in a program that cancels nothing.
+/// Failures that are the expected result unless they are the majority: cancels that find nothing, sends to a closed
+/// peer, and chains broken by a short request in a program that cancels nothing.
 fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool {
     let of = |is_meant: fn(&OpcodeRecord) -> bool| t.total.opcodes.iter().filter(move |o| is_meant(o));
     match name {
@@ -256,10 +256,10 @@ fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool
     }
 }
 
-/// A cancel that loses the race with its request fails, too.
+/// A cancel also fails if its request completes first.
 const NEARLY_ALL: f64 = 0.9;
 
-/// Requests whose errno is not a normal end of this operation.
+/// Requests whose errno is not a normal result of the operation.
 pub fn unexpected(t: &TraceRecord) -> u64 {
     let of = |o: &OpcodeRecord| -> u64 {
         let answers: u64 = o.errnos.iter().filter(|e| is_answer(&o.opcode, &e.errno)).map(|e| e.count).sum();
@@ -339,7 +339,8 @@ pub const SUBMITTER_EXITED: Rule = Rule {
     ..RULE
 };
 
-/// Share of the process's time: a thread that lived as long did not exit before its requests. The main thread exits with its process.
+/// Share of the process's lifetime: a thread that lived this long did not exit before its requests completed. The main
+/// thread exits with its process.
 const SHORT_LIFE: f64 = 0.5;
 
 fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -353,7 +354,7 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
             let is_short = (thread.wall_ns as f64) < SHORT_LIFE * longest.unwrap_or(0) as f64;
             thread.role == Role::Thread && tid != thread.tgid && is_short
         }
-        // The threads with the shortest lives are not listed.
+        // The threads with the shortest lifetimes are not listed.
         None => account.more_threads > 0 && tid != r.tgid,
     };
     let threads = r.threads.as_ref()?;

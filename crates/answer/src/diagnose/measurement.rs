@@ -1,4 +1,4 @@
-//! Rules of a single measurement.
+//! Rules for a single measurement.
 
 use super::{Check, RULE, Rule};
 use crate::delivered::{WORTH_SAYING, share};
@@ -16,7 +16,7 @@ pub const DEVICE_IRQ: Rule = Rule {
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
     let share = share(&m.vehicles, DeliveryPath::DeviceIrq);
-    // Half: the delivery path then explains the measurement.
+    // From half of the completions, the delivery path explains the measurement.
     if share < 0.5 {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Memory that requests in flight share or outlive: no request fails, and the bytes may be wrong.
+//! Buffers that concurrent requests share, or that are freed before their requests complete: no request fails, but the
+//! data may be corrupt.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{bytes, plural};
@@ -15,13 +16,13 @@ pub const OVERLAPPING_BUFFERS: Rule = Rule {
     ..RULE
 };
 
-/// Two reads into the same bytes at one time. One pair is enough: its cause is the program, not the load. A note, since a
-/// program that discards its data may intend it.
+/// Concurrent reads into the same bytes. One pair is enough, because the cause is the program and not the load. Only a
+/// note, because a program that discards its data may intend it.
 fn overlapping(t: &TraceRecord) -> Option<Finding> {
     let memory = t.total.memory.as_ref()?;
     let first = memory.overlap.as_ref()?;
     let [one, other] = &first.user_data;
-    // In a sample, the neighbours of a request are unknown.
+    // In a sample, concurrent requests may be untraced.
     let least = if t.total.followed.whole < t.total.followed.completions { "at least " } else { "" };
     let text = format!(
         "{least}{} wrote to memory to which another read in flight wrote too. The first two ({}, user_data {one} and {other}) share {}, and \
@@ -44,7 +45,7 @@ pub const UNREGISTERED_IN_FLIGHT: Rule = Rule {
     ..RULE
 };
 
-/// Registered buffers were unregistered while requests used them.
+/// Registered buffers that were unregistered while requests used them.
 fn outlived(t: &TraceRecord) -> Option<Finding> {
     let memory = t.total.memory.as_ref().filter(|memory| memory.outlived > 0)?;
     let first = memory.outlived_user_data.as_deref().unwrap_or("unknown");

@@ -1,7 +1,7 @@
 //! Diagnoses: problems in a trace or a measurement, with their evidence and remedy. [`RULES`] lists all of them.
 //!
-//! A rule fires on measured values, never only on flags, and only if there are enough of them. A program that waits in the
-//! kernel, in batches, on the CPU of its interrupts, has no finding.
+//! A rule fires on measured values, never on flags alone, and only with enough samples. A program that waits in the
+//! kernel, in batches, on the CPU of its interrupts has no finding.
 
 mod batch;
 mod blocked;
@@ -43,17 +43,17 @@ use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 use reasons::Waits;
 pub use reasons::name as reason_name;
 
-/// Fewer completions show no habit of the program: 5 % of 100 are five.
+/// Fewer completions do not show a pattern: 5 % of 100 are five.
 const ENOUGH: u64 = 100;
 
-/// With fewer traced completions, a share of one half or more is indistinguishable from chance: of 50, its standard
-/// deviation is 7 %. Fewer than [`ENOUGH`], since they are a sample.
+/// With fewer traced completions, a share of one half or more is indistinguishable from chance: with 50, its standard
+/// deviation is 7 %. Lower than [`ENOUGH`], because they are a sample.
 const ENOUGH_FOLLOWED: u64 = 50;
 
-/// Fewer events show no habit: wake-ups, kicks, completions that a tick delivered, …
+/// Fewer events (wake-ups, kicks, completions delivered by a tick, …) do not show a pattern.
 const ENOUGH_EVENTS: u64 = 20;
 
-/// The rules. Findings without a bound keep this order: the costliest first.
+/// All rules. Findings without a bound keep this order, in which the costliest comes first.
 pub const RULES: &[Rule] = &[
     state::PENDING_WORK_NOT_RUN,
     state::OVERFLOW_NOT_FLUSHED,
@@ -128,14 +128,14 @@ pub struct Rule {
     pub about: &'static str,
     pub rests_on: RestsOn,
     pub matter: Matter,
-    /// The remedy. Empty: each finding has its own.
+    /// The remedy; empty if each finding has its own.
     advice: &'static str,
     checks: &'static [Check],
     /// Why the absence of this finding in a trace proves nothing.
     unjudged: fn(&TraceRecord) -> Option<String>,
 }
 
-/// The fields of most rules.
+/// Defaults for most rules.
 const RULE: Rule = Rule {
     code: "",
     about: "",
@@ -146,39 +146,39 @@ const RULE: Rule = Rule {
     unjudged: |_| None,
 };
 
-/// The base of a finding's share. The finding states how many there were.
+/// The base of a finding's share. The finding reports its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestsOn {
     /// All completions.
     Completions,
-    /// Completions that were traced end to end, usually a sample.
+    /// Completions traced end to end, usually a sample.
     Followed,
     Requests,
-    /// Not a share: single events are counted.
+    /// Not a share: the rule counts single events.
     Events,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matter {
-    /// Data is lost or wrong, or a request failed: these warnings come first.
+    /// Data is lost or corrupt, or a request failed. These warnings come first.
     Data,
     /// The kernel or the program does unnecessary work.
     Work,
-    /// It compares times, which are meaningless on an emulated machine.
+    /// The rule compares times, which are meaningless on an emulated machine.
     Time,
 }
 
 /// A rule's function, by its input.
 enum Check {
     Trace(fn(&TraceRecord) -> Option<Finding>),
-    /// One ring: see [`of_rings`].
+    /// Evaluated per ring: see [`of_rings`].
     Ring(fn(&TraceRecord, &RingRecord) -> Option<Finding>),
     Each(fn(&TraceRecord) -> Vec<Finding>),
     Measurement(fn(&Measurement) -> Option<Finding>),
 }
 
 impl Rule {
-    /// `evidence`: the numbers that the text rests on, units in their names.
+    /// `evidence`: the numbers behind the text, with units in their names.
     fn finding(&self, severity: Severity, text: String, evidence: &[(&str, f64)]) -> Finding {
         Finding::new(self.code, severity, text, self.advice, evidence)
     }
@@ -200,7 +200,7 @@ impl Rule {
         f
     }
 
-    /// Whether a trace can have such a finding.
+    /// Whether the rule can apply to a trace.
     pub fn is_of_traces(&self) -> bool {
         !self.checks.iter().all(|c| matches!(c, Check::Measurement(_)))
     }
@@ -238,33 +238,33 @@ impl Rule {
     }
 }
 
-/// Why the absence of the finding of this code in this trace proves nothing.
+/// The same for the rule with this code.
 pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
     RULES.iter().find(|rule| rule.code == code)?.unjudged(t)
 }
 
-/// The condition of `--fail-on`: one error is enough, regardless of its cost.
+/// The condition of `--fail-on`: a single error suffices, regardless of its cost.
 pub fn is_present(t: &TraceRecord, code: &str) -> bool {
     let failed = || t.total.errors > 0 || calls::moving_failed(t);
     t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
 }
 
-/// Findings of a trace by [`rank`]. The trace's warnings report doubts about its numbers (`doubt.rs`).
+/// Findings of a trace, ordered by [`rank`]. The trace's warnings report doubts about its numbers (`doubt.rs`).
 pub fn findings(t: &TraceRecord) -> Vec<Finding> {
     let mut all = ranked(|rule| rule.of_trace(t), |of| most_of_threads(t, of));
     callsites::name(&mut all, t.stacks.as_ref());
     all
 }
 
-/// Findings of one measurement by [`rank`].
+/// Findings of one measurement, ordered by [`rank`].
 pub fn findings_of(m: &Measurement) -> Vec<Finding> {
     ranked(|rule| rule.of_measurement(m), |_| 1.0)
 }
 
-/// A bound below this share is not worth a change.
+/// A change that gains less than this share is not worthwhile.
 pub const WORTH_A_CHANGE: f64 = 0.02;
 
-/// The largest share of this time in a thread's wall time. It makes shares of different times comparable.
+/// The largest share of this time in any thread's wall time; makes shares of different times comparable.
 fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
     let looks = t.rings.iter().any(|r| polling::from_user_mode(&r.vehicles) > 0.0);
     let waits = |row: &ThreadRow| {
@@ -275,7 +275,7 @@ fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
     let counts = |row: &ThreadRow| match of {
         BoundOf::ThreadTime => true,
         BoundOf::Cpu => row.state == ThreadState::Running,
-        // A program that polls the CQ ring from user mode waits there, too.
+        // This includes a program that polls the CQ ring from user mode.
         BoundOf::Latency | BoundOf::P99 => {
             waits(row) || looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none()
         }
@@ -292,7 +292,7 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> 
         RULES.iter().flat_map(|rule| of(rule).into_iter().map(move |f| (rule, f))).collect();
     let small = all.iter_mut().filter(|(_, f)| f.bound.is_some_and(|bound| bound.share < WORTH_A_CHANGE));
     small.for_each(|(_, f)| f.severity = Severity::Note);
-    // A loop that never sleeps makes the program's other threads wait for its CPU.
+    // A loop that never sleeps keeps the program's other threads off its CPU.
     let spins = all
         .iter()
         .any(|(rule, f)| f.warns() && [calls::EMPTY_ENTERS.code, calls::EPOLL_SPINS.code].contains(&rule.code));
@@ -302,7 +302,7 @@ fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> 
     all
 }
 
-/// Smaller bounds cannot save the part of a time again that larger ones saved. Each thread has its own time.
+/// Reduces smaller bounds so that time saved by a larger bound is not saved twice. Each thread has its own time.
 fn together_at_most_whole(findings: &mut [Finding]) {
     for of in [BoundOf::Latency, BoundOf::Cpu, BoundOf::P99] {
         let mut left = 1.0_f64;
@@ -313,30 +313,30 @@ fn together_at_most_whole(findings: &mut [Finding]) {
     }
 }
 
-/// The largest share of the latency that a faster delivery of completions with this share could save.
+/// Upper bound on the share of latency saved by faster delivery of this share of completions.
 fn of_delivery(stages: Option<&StageRecord>, share: f64) -> Option<Bound> {
     let stages = stages.filter(|stages| stages.total_ns > 0.0)?;
     let share = share * stages.delivery_ns / stages.total_ns;
     Some(Bound { of: BoundOf::Latency, share: share.clamp(0.0, 1.0) })
 }
 
-/// Failures come first, then the bounds that save most of the threads' time, then findings without a bound, then effects of other programs.
-/// Equal ranks keep the order of [`RULES`].
+/// Failures come first, then the bounds that save most thread time, then findings without a bound, then effects of
+/// other programs. Ties keep the order of [`RULES`].
 fn rank(rule: &Rule, f: &Finding, most: impl Fn(BoundOf) -> f64) -> (bool, bool, Reverse<Option<u64>>) {
     let is_failure = rule.matter == Matter::Data && f.warns();
-    // The bits of non-negative numbers have the order of the numbers.
+    // The bit patterns of non-negative floats sort like the numbers.
     let saved = f.bound.map(|bound| (bound.share * most(bound.of)).to_bits());
     (!is_failure, cpu::is_of_others(f), Reverse(saved))
 }
 
-/// The share of the requests' latency in these stages.
+/// The share of request latency spent in these stages.
 fn of_stages(t: &TraceRecord, stages: &[RequestStage]) -> Option<Bound> {
     let requests = t.account.as_ref()?.requests.as_ref()?;
     let share = requests.share_at_most(|row| stages.contains(&row.stage));
     (share > 0.0).then_some(Bound { of: BoundOf::Latency, share })
 }
 
-/// One finding for all rings: about the ring where it costs most, with the number of rings that it applies to.
+/// Combines all rings into one finding: about the ring with the highest cost, with the number of affected rings.
 fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Finding>) -> Option<Finding> {
     let found = t.rings.iter().filter_map(|r| Some((r, rule(t, r)?)));
     let mut found: Vec<(&RingRecord, Finding)> = found.collect();
@@ -354,43 +354,44 @@ fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Findi
     Some(f)
 }
 
-/// The share of a ring's completions that were posted while their requests were submitted.
+/// Share of a ring's completions posted during submission.
 fn inlined(r: &RingRecord) -> f64 {
     let all = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Inline);
     all.map(|v| v.completions).sum::<u64>() as f64 / r.completions.max(1) as f64
 }
 
-/// Completions of this opcode that ended with one of these errors.
+/// Completions of this opcode with one of these errors.
 fn errno(o: &OpcodeRecord, names: &[&str]) -> u64 {
     o.errnos.iter().filter(|e| names.contains(&e.errno.as_str())).map(|e| e.count).sum()
 }
 
-/// The time in which the ring was in use, in seconds; if it was not counted, the traced time, so that a
-/// rate over it is a lower bound. `None`: no time passed.
+/// Time in which the ring was in use, in seconds; if unknown, the traced time, which makes rates over it lower bounds.
+/// `None` if no time passed.
 fn ring_seconds(t: &TraceRecord, r: &RingRecord) -> Option<f64> {
     let ns = r.active_ns.unwrap_or(t.total.elapsed_ns);
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// The time in which rings were in use, in seconds: at most the sum over the rings. Rates over it are lower bounds.
+/// Time in which rings were in use, in seconds: the sum over the rings, limited to the traced time. Rates over it are
+/// lower bounds.
 fn seconds(t: &TraceRecord) -> Option<f64> {
     let active = t.rings.iter().try_fold(0u64, |sum, r| sum.checked_add(r.active_ns?)).filter(|ns| *ns > 0);
     let ns = active.map_or(t.total.elapsed_ns, |ns| ns.min(t.total.elapsed_ns));
     (ns > 0).then_some(ns as f64 / 1e9)
 }
 
-/// Requests in flight, on average over these seconds: Little's law, rate × mean latency. It excludes waits ([`iotrail_path::waits`]) and multishot
-/// requests, which have no single latency. `None`: no latency is known.
+/// Mean number of requests in flight over these seconds, by Little's law: rate × mean latency. Excludes waits
+/// ([`iotrail_path::waits`]) and multishot requests, which have no single latency. `None` without a known latency.
 fn on_average<'o>(opcodes: impl Iterator<Item = &'o OpcodeRecord>, seconds: f64) -> Option<f64> {
     let one = |o: &OpcodeRecord| {
-        // If all requests are waits, the mean is that of the waits.
+        // If all requests are waits, their own mean applies.
         let waits = o.waits.as_ref().filter(|w| w.requests < o.latency_ns.count).map_or(0, |w| w.estimated);
         Some(o.completions.saturating_sub(waits) as f64 / seconds * o.latency_ns.mean? / 1e9)
     };
     opcodes.filter(|o| o.more == 0).filter_map(one).reduce(|sum, n| sum + n)
 }
 
-/// The same for requests of some opcodes, while the ring was in use. `None`: too few latencies are known.
+/// The same for requests with some opcodes, while the ring was in use. `None` if too few latencies are known.
 fn in_flight(t: &TraceRecord, r: &RingRecord, of: fn(&str) -> bool) -> Option<f64> {
     let these = || r.opcodes.iter().filter(|o| o.more == 0 && of(&o.opcode));
     let known: u64 = these().map(|o| o.latency_ns.count).sum();

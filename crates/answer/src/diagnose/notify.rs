@@ -1,4 +1,4 @@
-//! Means by which a thread learns of its completions: the tick, kicks, and the CPU it runs on.
+//! How a thread learns of its completions: by tick, by kick, and on which CPU.
 
 use super::calls::{cpu, cpu_outside_calls};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
@@ -23,7 +23,8 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
     }
-    // The tick found the thread in user mode, otherwise another kernel entry would have delivered: it polls the CQ ring, or computes.
+    // The tick interrupted the thread in user mode; any other kernel entry would have delivered the completion earlier.
+    // So the thread polls the CQ ring, or computes.
     let ticks: u64 = r.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::TimerTick).map(|v| v.completions).sum();
     if ticks < ENOUGH_EVENTS {
         return None;
@@ -43,11 +44,11 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(f)
 }
 
-/// A tick shortly after a completion became ready delivers it without a wait. 50 µs is ten times a normal
-/// delivery, and a hundredth of the tick's period.
+/// A completion delivered by a tick within this time did not wait for the tick. 50 µs is ten times a normal delivery
+/// and 1 % of the tick period.
 const WAITED_NS: u64 = 50_000;
 
-/// Completions of a trace's ring or of a load that waited for the timer tick.
+/// Completions of a traced ring or of a load that waited for the timer tick.
 pub fn waited_for_tick(vehicles: &[DeliveryPathCount], ring_flags: &[String], peeks: bool) -> Option<Finding> {
     let share = share(vehicles, DeliveryPath::TimerTick);
     let delay = vehicles.iter().find(|v| v.vehicle == DeliveryPath::TimerTick).and_then(|v| v.delay_ns.as_ref()?.p50);
@@ -111,12 +112,12 @@ fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     if per_io * (t.total.ios as f64) < ENOUGH as f64 {
         return None;
     }
-    // The rate of all I/Os is over the full span.
+    // The total I/O rate applies to the full span.
     let ios_per_s = t.total.ios as f64 / super::seconds(t)?;
     let mut f = KICK_STORM.from(t.total.ios, kicks(per_io, ios_per_s, " while the rings were in use")?);
-    // The kernel handles a kick outside of system calls, with page faults and other interrupts.
+    // The kernel handles a kick outside of system calls, like page faults and other interrupts.
     f.bound = cpu(cpu_outside_calls(t));
-    // Kicks are not counted by ring, but only these rings request them.
+    // Kicks are not counted per ring, but only these rings request them.
     let kicked: Vec<&RingRecord> = t.rings.iter().filter(|r| asks_for_kicks(r)).collect();
     if let [one] = kicked.as_slice() {
         f.ring = Some(one.ring);
@@ -124,14 +125,14 @@ fn kick_storm(t: &TraceRecord) -> Option<Finding> {
     Some(f)
 }
 
-/// A kick for every other I/O: below it, most I/Os found the thread in the kernel already, or completed several at a time.
+/// A kick for every other I/O. Below it, most I/Os found the thread in the kernel already, or completed in batches.
 const KICKS_PER_IO: f64 = 0.5;
-/// A kick takes about 1 µs of the interrupted thread (several in a virtual machine): a thousandth of a CPU.
+/// A kick costs the interrupted thread about 1 µs (several in a virtual machine), so this rate takes 0.1 % of a CPU.
 const KICKS_PER_S: f64 = 1_000.0;
-/// A hundredth of a CPU.
+/// 1 % of a CPU.
 const KICKS_COST_PER_S: f64 = 10_000.0;
 
-/// Interrupts that make a running thread notice its completions, at a costly rate.
+/// Frequent interrupts that make a running thread notice its completions.
 fn kicks(per_io: f64, ios_per_s: f64, within: &str) -> Option<Finding> {
     let per_s = per_io * ios_per_s;
     if per_io < KICKS_PER_IO || per_s < KICKS_PER_S {
@@ -154,23 +155,23 @@ fn asks_for_kicks(r: &RingRecord) -> bool {
 
 /// Three of four: threads on two CPUs cross half of the time by chance.
 const CROSSING: f64 = 0.75;
-/// Notifications of the thread by the other CPU, per I/O. In batches, one wake-up covers many I/Os, and a different CPU
+/// Notifications of the thread by the other CPU, per I/O. In batches, one wake-up covers many I/Os, and crossing CPUs
 /// costs little.
 const TOLD_PER_IO: f64 = 0.25;
-/// Interrupts of the device per completion that crosses: with fewer, another cause made them ready there.
+/// Device interrupts per crossing completion. With fewer, another cause made the completions ready on that CPU.
 const INTERRUPTS_PER_IO: f64 = 0.1;
 
-/// The pair of different CPUs, ready and posted, that most traced completions crossed, if most crossed any.
+/// The pair of ready and posting CPUs that most traced completions crossed, if most completions crossed at all.
 fn crossing(t: &TraceRecord) -> Option<&CpuPair> {
     let followed: u64 = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let all: u64 = t.total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let most = t.total.cpu_pairs.iter().filter(|p| p.ready_cpu != p.posted_cpu).max_by_key(|p| p.stands_for())?;
-    // The completions with known moments must be most of the traced ones, otherwise they represent only a part.
+    // Completions with known CPUs must be the majority of traced completions to be representative.
     let enough = followed >= ENOUGH_FOLLOWED && 2 * followed >= t.total.followed.completions;
     (enough && most.stands_for() as f64 >= CROSSING * all as f64).then_some(most)
 }
 
-/// The line whose interrupts ended most of the program's I/O on this CPU. Its device's other work does not count.
+/// The IRQ that ended most of the program's I/O on this CPU. The device's other work does not count.
 fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
     let own = |i: &&Interrupt| i.cpu == cpu && i.credited.is_some_and(|n| n > 0);
     t.total.interrupts.iter().filter(own).max_by_key(|i| i.credited)
@@ -185,14 +186,14 @@ pub const WRONG_CORE: Rule = Rule {
     ..RULE
 };
 
-/// The thread runs on one CPU and its device interrupts another, which has to notify it each time.
+/// The thread runs on one CPU but its device interrupts another, which has to notify it each time.
 fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let pair = crossing(t)?;
     let line = line_on(t, pair.ready_cpu)?;
     let crossing = pair.estimated.map_or(pair.completions as f64 * f64::from(t.total.followed.one_in), |n| n as f64);
-    // Interrupts are counted while windows finish, too.
+    // Interrupts are also counted while windows finish.
     let crossing = crossing * t.total.followed.of_all();
-    // An SQPOLL thread polls by itself: no CPU has to notify it.
+    // An SQPOLL thread polls, so no CPU has to notify it.
     let interrupts = line.credited? as f64;
     if interrupts < INTERRUPTS_PER_IO * crossing || share(&t.total.vehicles, DeliveryPath::Sqpoll) >= CROSSING {
         return None;
@@ -200,7 +201,7 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let across = |i: &&Ipi| i.from_cpu == pair.ready_cpu && i.to_cpu == pair.posted_cpu;
     let ipis: u64 = t.total.ipis.iter().filter(across).map(|i| i.count).sum();
     let ipis_per_io = ipis as f64 / t.total.ios.max(1) as f64;
-    // A CPU that polls while it is idle is woken without an interrupt: then the thread's sleeps count.
+    // An idle CPU that polls is woken without an interrupt; then the thread's sleeps count instead.
     let woken = share_of(&t.total.vehicles, |v| v.waker().and_then(|w| w.cpu()) == Some(pair.ready_cpu));
     let sleeps_per_io = if woken >= CROSSING { t.total.per_io.context_switches.unwrap_or(0.0) } else { 0.0 };
     let told = ipis_per_io.max(sleeps_per_io);
@@ -211,7 +212,7 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
     let followed = t.total.cpu_pairs.iter().map(|p| p.completions).sum();
     let crossed = pair.stands_for() as f64 / all as f64;
     let (ready, posted) = (pair.ready_cpu, pair.posted_cpu);
-    // One CPU is too small for several threads: then the interrupts have to move to the threads.
+    // Several threads do not fit on one CPU, so the interrupts have to move to the threads.
     let threads = pair.threads.unwrap_or(1);
     let (who, remedy) = match threads {
         0 | 1 => (

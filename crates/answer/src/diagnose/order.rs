@@ -1,4 +1,4 @@
-//! Completions in a different order from their submission, or from their becoming ready; and the places where the order was lost.
+//! Completions posted in a different order from submission or readiness, and where the order was lost.
 
 use super::batch::version;
 use super::{Check, ENOUGH, RULE, RestsOn, Rule, of_delivery};
@@ -8,17 +8,17 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::{Delivery, Order};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// The share of overtaking completions, and of overtaken ones, from which the order is systematically reversed. A drive and a scheduler that complete n
-/// requests in any order, as they may, make all but H(n) of n overtake another (H: 1 + 1/2 + … + 1/n); in full reversal
-/// all but one overtake. The limit is half-way between. n: the largest displacement, plus one.
+/// Threshold for both overtaking and overtaken completions above which the order is systematically reversed. If a drive
+/// or a scheduler completes n requests in random order, as permitted, all but H(n) of n overtake another (H: 1 + 1/2 +
+/// … + 1/n); in full reversal, all but one do. The threshold is half-way between. n: the largest displacement plus one.
 fn turned_round(max_displacement: u64) -> f64 {
     let n = max_displacement as f64 + 1.0;
-    // Euler's approximation has an error below 1/(2n).
+    // The error of Euler's approximation is below 1/(2n).
     let h = n.ln() + 0.5772;
     1.0 - (1.0 + h) / 2.0 / n
 }
 
-/// Posted in a different order from becoming ready.
+/// Posted in a different order from readiness.
 fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
     let delivery = order.delivery.as_ref().filter(|d| d.completions >= ENOUGH)?;
     (delivery.inversions as f64 / delivery.completions as f64 >= WORTH_SAYING).then_some(delivery)
@@ -34,18 +34,19 @@ pub const DELIVERED_OUT_OF_ORDER: Rule = Rule {
     ..RULE
 };
 
-/// A wait for a peer is over when the peer sends, in any order: the order that the kernel can lose is the order of becoming ready.
+/// Waits for a peer end whenever the peer sends, in any order. The kernel can lose only the order of readiness.
 fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let delivery = delivered_otherwise(r.order.as_ref()?)?;
     let share = |n: u64| n as f64 / delivery.completions as f64;
     let (task_work, file_system) = (share(delivery.by.task_work), delivery.by.file_system.map(share));
     let whole = share(delivery.inversions);
     let has = |flag: &str| r.flags.iter().any(|f| f == flag);
-    // As many as were seen to submit.
+    // Number of threads observed to submit.
     let submitters = r.threads.as_ref().map(|t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
     let one_poster = ["single_issuer", "defer_taskrun", "sqpoll"].iter().any(|flag| has(flag)) || submitters == Some(1);
     let before = |major, minor| version(&t.total.host.kernel).is_some_and(|v| v < (major, minor));
-    // 3af0356c162c, Linux 6.5, for the deferred list; the list of the other modes is reversed later, and is so in 6.12.
+    // 3af0356c162c, Linux 6.5, for the deferred list. The list of the other modes is reversed later, and still is in
+    // 6.12.
     let reverses = before(6, 5);
     let at_submission = delivery.by.inline.is_some_and(|n| 2 * n > delivery.inversions);
     let (place, why, remedy) = if at_submission {
@@ -99,7 +100,7 @@ pub const REORDERED: Rule = Rule {
     ..RULE
 };
 
-/// Nothing if the finding on the order of delivery reports it already.
+/// Omitted if the finding on delivery order already reports it.
 fn reordered(t: &TraceRecord) -> Option<Finding> {
     let order = t.total.order.as_ref().filter(|o| o.completions >= ENOUGH)?;
     if t.rings.iter().filter_map(|r| r.order.as_ref()).any(|o| delivered_otherwise(o).is_some()) {
@@ -109,7 +110,8 @@ fn reordered(t: &TraceRecord) -> Option<Finding> {
     let (block, device, task_work) = (share(order.by.block), share(order.by.device), share(order.by.task_work));
     let file_system = order.by.file_system.map(share);
     let whole = share(order.inversions);
-    // In a reversed order, nearly all overtake one and are overtaken; one slow request makes only the former true.
+    // In a reversed order, nearly all completions both overtake and are overtaken. If all overtake a single slow
+    // request, few are overtaken.
     let turned = whole.min(order.overtaken.map_or(whole, share));
     let in_the_kernel = task_work.max(file_system.unwrap_or(0.0));
     if in_the_kernel < WORTH_SAYING && (order.max_displacement < 2 || turned < turned_round(order.max_displacement)) {

@@ -1,4 +1,4 @@
-//! Loops that poll for completions: causes of interruption, and polling of a device that has no queue for it.
+//! Loops that poll for completions: what interrupts them, and polling of a device without poll queues.
 
 use super::calls::{cpu, cpu_outside_calls, cpu_share};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, on_average, ring_seconds};
@@ -12,7 +12,7 @@ use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_stats::expansion::is_narrow;
 
-/// Half: the main activity of the ring.
+/// Half: the ring's main activity.
 const MOSTLY: f64 = 0.5;
 
 pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
@@ -31,7 +31,7 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let refused: u64 = r.opcodes.iter().map(|o| super::errno(o, &["EOPNOTSUPP"])).sum();
-    // The kernel refuses each of these requests in the same way, so that fewer suffice.
+    // The kernel rejects each of these requests in the same way, so fewer suffice.
     if refused.min(r.completions) < ENOUGH_EVENTS && r.completions < ENOUGH {
         return None;
     }
@@ -53,12 +53,12 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(IOPOLL_WITHOUT_QUEUES.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
-/// Page faults of a program that starts, with a margin: an interpreter takes several thousand.
+/// More page faults than a program's start-up causes: an interpreter takes several thousand.
 const FAULTS: u64 = 10_000;
-/// One per I/O: it interrupts every iteration of the loop.
+/// One per I/O interrupts every iteration of the loop.
 const FAULTS_PER_IO: f64 = 1.0;
 
-/// The thread was in user mode when its completions were posted: it polls the CQ ring, or computes.
+/// Share of completions posted while the thread was in user mode: it polls the CQ ring, or computes.
 pub fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
     use DeliveryPath::{DeviceIrq, OtherIrq, PageFault, ReschedIpi, TimerTick};
     share_of(vehicles, |v| matches!(v.vehicle, DeviceIrq | OtherIrq | PageFault | ReschedIpi | TimerTick))
@@ -74,7 +74,7 @@ pub const FAULTING_POLLER: Rule = Rule {
     ..RULE
 };
 
-/// Page faults enter the kernel from a loop that is meant to stay in user mode.
+/// Page faults enter the kernel from a loop that should stay in user mode.
 fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let carried = share(&r.vehicles, DeliveryPath::PageFault);
     let faults = t.total.page_faults;
@@ -94,9 +94,9 @@ fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(Finding { bound: cpu(cpu_outside_calls(t)), ..f })
 }
 
-/// Calls in which a thread sleeps for events (other events, or the ring's descriptor): the wake-up delivers the
-/// completion at their exit, and nothing polls. And calls that can make a request of the same thread ready, whose exit
-/// is the earliest moment for it.
+/// Calls that a loop may make without disturbing its polling. In some of them a thread sleeps for events (other events
+/// or the ring's descriptor), so the wake-up delivers completions at their exit. Others can make a request of the same
+/// thread ready, so their exit is the earliest possible delivery.
 const AT_HOME: [&str; 47] = [
     "accept",
     "accept4",
@@ -147,7 +147,7 @@ const AT_HOME: [&str; 47] = [
     "writev",
 ];
 
-/// System calls per I/O in addition to io_uring_enter: one and two may be part of the I/O itself (an eventfd, a message).
+/// System calls per I/O besides io_uring_enter. One or two may be part of the I/O itself (an eventfd, a message).
 const STRAY_PER_IO: f64 = 3.0;
 
 pub const CHATTY_POLLER: Rule = Rule {
@@ -160,8 +160,7 @@ pub const CHATTY_POLLER: Rule = Rule {
     ..RULE
 };
 
-/// A loop that polls for completions makes system calls between its polls: they deliver completions unrelated
-/// to them, or there are many of them per I/O.
+/// A polling loop makes system calls between its polls: they deliver unrelated completions, or there are many per I/O.
 fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if r.completions < ENOUGH {
         return None;
@@ -169,7 +168,7 @@ fn chatty(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     carrying_calls(t, r).or_else(|| stray_calls(t, r))
 }
 
-/// A quarter: if a program waits elsewhere, in futex or epoll_wait, its other calls deliver a few completions.
+/// A quarter. If a program waits elsewhere, in futex or epoll_wait, its other calls deliver a few completions.
 const CARRYING: f64 = 0.25;
 
 fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
@@ -207,7 +206,7 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let stray = t.total.stray_calls? as f64 / t.total.ios.max(1) as f64;
-    // A finding needs an estimate whose whole interval is above the threshold.
+    // The entire interval of an estimate must be above the threshold.
     let least = t.total.intervals.get("stray_calls").map_or(stray, |[lo, _]| lo / t.total.ios.max(1) as f64);
     let looks = from_user_mode(&r.vehicles);
     if least < STRAY_PER_IO || looks < MOSTLY {
@@ -223,11 +222,11 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(CHATTY_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence))
 }
 
-/// Completions per second of a program that has little to do.
+/// Maximum completions per second of a program with little to do.
 const FEW_PER_S: f64 = 1_000.0;
-/// The smallest share of a thread's time in user mode that counts as busy.
+/// Minimum share of a thread's time in user mode to count as busy.
 const BUSY: f64 = 0.3;
-/// Requests in flight on average: for most of the time none.
+/// Mean requests in flight: none for most of the time.
 const NOTHING: f64 = 0.1;
 
 pub const IDLE_POLLER: Rule = Rule {
@@ -242,7 +241,7 @@ pub const IDLE_POLLER: Rule = Rule {
     ..RULE
 };
 
-/// A thread that runs in user mode though few requests complete: it polls the CQ ring, or computes.
+/// A thread that runs in user mode although few requests complete: it polls the CQ ring, or computes.
 fn idle_poller(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let user = |thread: &ThreadAccount| -> u64 {
         thread.rows.iter().filter(|row| row.mode == Some(Mode::User)).map(|row| row.ns).sum()

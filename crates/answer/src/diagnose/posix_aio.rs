@@ -1,4 +1,4 @@
-//! Requests of POSIX AIO that glibc executes one after another.
+//! POSIX AIO requests that glibc executes sequentially.
 
 use super::{Check, ENOUGH, RULE, RestsOn, Rule, on_average};
 use iotrail_base::words::{plural, three_digits};
@@ -24,7 +24,7 @@ fn serial(t: &TraceRecord) -> Option<Finding> {
     let done: u64 = contexts.iter().map(|c| c.completions).sum();
     let active = contexts.iter().filter_map(|c| c.active_ns).max()?;
     let in_flight = on_average(contexts.iter().flat_map(|c| &c.opcodes), active.max(1) as f64 / 1e9)?;
-    // Of further files the descriptors are not known.
+    // Further files are counted without their descriptors.
     let files = Some(&t.total.files).filter(|_| t.total.other_files.is_none())?;
     let descriptors: u64 = files.iter().map(|file| file.descriptors.len() as u64 + file.more_descriptors).sum();
     if done < ENOUGH || descriptors == 0 || in_flight < QUEUED * descriptors as f64 {

@@ -1,4 +1,4 @@
-//! Completions that stay unreaped in the completion queue.
+//! Completions that stay in the completion queue unreaped.
 
 use super::{Check, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, of_stages};
 use iotrail_base::words::{count, percent, span};
@@ -6,13 +6,13 @@ use iotrail_schema::account::RequestStage;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// A habit from here on: the 90th percentile is long then.
+/// From this share, the 90th percentile is long.
 const HABIT: f64 = 0.1;
 
-/// From here on, most of the time for which the program waits.
+/// From this share, they are most of the time for which the program waits.
 const MOST: f64 = 0.5;
 
-/// One stay this long is enough for a finding if it is a tenth of all stays: no scheduler causes it.
+/// A single stay of this length suffices for a finding if it is a tenth of all stays: no scheduler delay causes it.
 const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
 pub const LEFT_LYING: Rule = Rule {
@@ -30,8 +30,9 @@ pub const LEFT_LYING: Rule = Rule {
     ..RULE
 };
 
-/// It uses the lower bounds only, and only stays while no thread waited for more: a thread that waits for a full batch in
-/// io_uring_enter leaves its first completions in the queue on purpose. Stays while the program had no CPU do not count either.
+/// Uses lower bounds only, and only stays while no thread waited for more completions: a thread that waits for a full
+/// batch in io_uring_enter intentionally leaves its first completions in the queue. Stays while the program had no CPU
+/// do not count either.
 pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reaping = r.reaping.as_ref()?;
     let all = (reaping.estimated + reaping.unreaped_estimated) as f64;

@@ -1,4 +1,4 @@
-//! Reasons for which threads are blocked: their kinds, and their names in sentences.
+//! Reasons why threads block: their kinds, and their names in sentences.
 
 use iotrail_schema::account::Reason;
 
@@ -20,7 +20,7 @@ pub fn waits_for(reason: &Reason) -> Waits {
     }
 }
 
-/// Ends of the program itself, signals or a debugger.
+/// Not an I/O wait: process exit, signals or a debugger.
 pub fn is_apart(reason: &Reason) -> bool {
     use Reason::*;
     matches!(
@@ -34,7 +34,7 @@ pub fn is_wait(reason: &Reason) -> bool {
     matches!(reason, Reason::UringCompletions | Reason::UringSqSpace | Reason::AioEvents)
 }
 
-/// A disk or a file system, not a peer.
+/// A wait for a disk or a file system, not for a peer.
 pub fn is_of_storage(reason: &Reason) -> bool {
     use Reason::*;
     matches!(
@@ -61,7 +61,7 @@ pub fn is_of_storage(reason: &Reason) -> bool {
     )
 }
 
-/// The reason as part of a sentence.
+/// The reason as a phrase.
 pub fn name(reason: &Reason) -> String {
     use Reason::*;
     let words = match reason {

@@ -1,4 +1,4 @@
-//! Facts in the completions themselves: a full queue, no buffer, an error.
+//! Findings from the completions themselves: a full queue, no buffer, an error.
 
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule, errno};
 use crate::delivered::WORTH_SAYING;
@@ -8,10 +8,10 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// From one in a hundred, they cost time; single ones only show that the limit was reached.
+/// From this share, they cost time; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
 
-/// Errors of a buffer, which have their own finding (`buffers`).
+/// Buffer errors, which have their own finding (`buffers`).
 pub const OF_BUFFERS: &str = "EFAULT";
 
 pub const CQ_OVERFLOW: Rule = Rule {
@@ -114,7 +114,8 @@ fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
     Some(COPIED_ZERO_COPY.finding_from(reporting, Severity::Warning, text, &evidence))
 }
 
-/// Why an absent finding proves nothing: of these requests it reads no length. A splice or tee is both.
+/// Why an absent finding proves nothing: the probes do not read these requests' lengths. A splice or tee both reads and
+/// writes.
 fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
     let such = || t.total.opcodes.iter().filter(|o| is(&o.opcode, traits));
     let of: Vec<&OpcodeRecord> = such().filter(|o| o.short_not_told()).collect();
@@ -138,11 +139,11 @@ pub const SHORT_READS: Rule = Rule {
     ..RULE
 };
 
-/// Reads of 0 bytes per second that take a substantial part of a CPU.
+/// At this number of empty reads per second, they take a substantial part of a CPU.
 const EMPTY_PER_S: f64 = 1_000.0;
 
-/// Reads that find the end of the file, or a peer that has closed, again and again. A read of one byte or more adds to the sum of bytes, so
-/// that this many, at least, had none.
+/// Reads that repeatedly hit end of file or a closed peer. A read of at least one byte adds to the byte sum, so at
+/// least this many reads were empty.
 fn empty(t: &TraceRecord) -> Option<Finding> {
     let none = |o: &OpcodeRecord| o.outcomes().saturating_sub(o.errors + o.silent() + o.bytes);
     let reads = t.total.opcodes.iter().filter(|o| is(&o.opcode, READS) && !is(&o.opcode, SPLICES) && o.more == 0);
@@ -196,7 +197,7 @@ pub const SHORT_WRITES: Rule = Rule {
 const SHORT_SENDS: &str = "a send that does not wait takes as many bytes as the socket has free space, and the rest is not sent unless the program submits \
                            it again; with MSG_WAITALL the kernel sends all bytes (Linux 5.19)";
 
-/// Plain requests of this kind that moved fewer bytes than requested.
+/// Plain requests of this kind that transferred fewer bytes than requested.
 fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&str) -> bool) -> Option<Finding> {
     let judged = t.total.opcodes.iter().filter(|o| of(&o.opcode)).filter_map(|o| Some((o.short?, o.judged())));
     let (short, all) = judged.fold((0, 0), |(short, all), (s, o)| (short + s, all + o));
@@ -215,7 +216,7 @@ pub fn is_storage(f: &FileRecord) -> bool {
     matches!(f.kind, Kind::File | Kind::BlockDevice)
 }
 
-/// Whether writes went to files or devices, as far as is known.
+/// Whether writes went to files or devices, as far as known.
 pub fn writes_to_storage(t: &TraceRecord) -> bool {
     let mut written = t.total.files.iter().filter(|f| f.writes.is_some()).peekable();
     written.peek().is_none() || written.any(is_storage)

@@ -1,4 +1,4 @@
-//! Calls that each do little, of which one larger call, or none, can replace many.
+//! Calls that each do little and can be replaced by fewer, larger calls or by none.
 
 use super::calls::{SPIN, cpu, cpu_share, of_name, sum};
 use super::{Check, RULE, Rule};
@@ -7,12 +7,12 @@ use iotrail_schema::account::{ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Calls from which their number is a cost, and the CPU time of each.
+/// Minimum number of calls, and maximum CPU time of each in ns, for their number to be a cost.
 const MANY: u64 = 10_000;
 const SHORT_NS: f64 = 20_000.0;
 /// Share of the program's CPU time.
 const MUCH: f64 = 0.25;
-/// Share of its time with a CPU in which the busiest thread runs.
+/// Minimum share of its time with a CPU in which the busiest thread runs.
 const RAN: f64 = 0.2;
 /// Bytes per call: less than a page.
 const SMALL: u64 = 4096;
@@ -26,13 +26,13 @@ pub const SMALL_CALLS: Rule = Rule {
     ..RULE
 };
 
-/// A kind of calls that one larger call, or none, can replace.
+/// Calls of one kind that a larger call, or none, can replace.
 struct Small {
     names: &'static [&'static str],
-    /// What each does, after `each`; with `moves` the bytes are printed instead.
+    /// The work of one call, worded to follow `each`; with `moves`, the bytes are printed instead.
     does: &'static str,
     moves: bool,
-    /// Made for a peer, which may wait for each of them.
+    /// The calls serve a peer, which may wait for each of them.
     of_sockets: bool,
     remedy: &'static str,
 }
@@ -91,7 +91,8 @@ fn small_calls(t: &TraceRecord) -> Option<Finding> {
         let share = cpu_share(t, of.names)?;
         let moved: Option<u64> = of_name(t, of.names).map(|c| c.bytes).sum();
         let mean = if of.moves { (moved? + n / 2) / n.max(1) } else { 0 };
-        // Few calls of a kind may be answers, one per wait. A wait whose data is there already does not sleep.
+        // If there is a wait per few calls, the calls may be answers. A wait whose data has already arrived does not
+        // sleep.
         let answers = of.of_sockets && 4 * waits(of) >= n;
         let many = n >= MANY && share * ran_ns as f64 <= SHORT_NS * n as f64;
         (many && share >= MUCH && mean <= SMALL && !answers).then_some((of, n, share, mean))

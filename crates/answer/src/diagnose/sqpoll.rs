@@ -1,4 +1,4 @@
-//! CPU use of the SQPOLL thread.
+//! CPU usage of SQPOLL threads.
 
 use super::{Check, Matter, RULE, Rule, of_stages, ring_seconds};
 use iotrail_base::words::{percent, span, three_digits};
@@ -6,13 +6,13 @@ use iotrail_schema::account::{Bound, BoundOf, RequestStage};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
-/// Wake-ups per request: with one per ten requests, the calls that SQPOLL should save are back.
+/// At one wake-up per ten requests, the system calls that SQPOLL should save are back.
 const WAKEUPS_PER_REQUEST: f64 = 0.1;
-/// Fewer wake-ups are no habit: of ten requests of which each one needed one, nine in ten need one at least in three of four
-/// programs like this.
+/// Fewer wake-ups do not show a pattern: if all of 10 requests needed one, at least 9 in 10 requests need one in three
+/// of four such programs.
 const ENOUGH_WAKEUPS: u64 = 10;
 
-/// Requests of all rings that the thread serves: its times and wake-ups cover them together.
+/// Requests of all rings that the thread serves, because its times and wake-ups cover all of them.
 fn served(t: &TraceRecord, s: &SqpollRecord) -> u64 {
     let others = t.rings.iter().filter(|r| s.shared_with.contains(&r.ring)).filter_map(|r| r.sqpoll.as_ref());
     s.requests + others.map(|other| other.requests).sum::<u64>()
@@ -33,12 +33,12 @@ pub const SQPOLL_NAPPING: Rule = Rule {
     ..RULE
 };
 
-/// The thread falls asleep between requests, and each request has to wake it.
+/// The thread falls asleep between requests, so each request has to wake it.
 fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let requests = served(t, s);
     let (wakeups, per_request) = naps(s, requests)?;
-    // Both cover the time in which the ring was in use; the thread may have been sampled for less.
+    // Both cover the time in which the ring was in use; the thread may have been sampled for a shorter time.
     let in_use_ns = ring_seconds(t, r)? * 1e9;
     let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
     let text = format!(
@@ -50,18 +50,18 @@ fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     );
     let evidence =
         [("wakeups_per_request", per_request), ("wakeups", wakeups as f64), ("between_wakeups_ns", apart_ns)];
-    // Requests wait for the thread in the submission queue.
+    // Requests wait in the submission queue until the thread is awake.
     let bound = of_stages(t, &[RequestStage::Unsubmitted]);
     Some(Finding { bound, ..SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence) })
 }
 
-/// CPU time per request: a device needs much less, so that a thread which waits for each request still does not
-/// spin in vain. The kernel's own count of the thread's work is reported but not used: it counts ticks, and had 22 ms
-/// and 186 ms for the same load.
+/// Minimum CPU time per request. A device needs much less, so a thread that waits for each request does not yet spin in
+/// vain. The kernel's count of the thread's work is reported but not used: it counts ticks, and had 22 ms and 186 ms
+/// for the same load.
 const PER_REQUEST_NS: f64 = 1e6;
-/// Of a CPU: a smaller share costs little even if all of it is wasted.
+/// Share of a CPU: less costs little even if all of it is wasted.
 const OF_A_CPU: f64 = 0.1;
-/// The kernel counts the thread's time in ticks on some configurations: in less, a few ticks dominate.
+/// In some configurations the kernel counts the thread's time in ticks, which dominate shorter times.
 const LONG_ENOUGH_NS: u64 = 100_000_000;
 
 pub const SQPOLL_SPINNING: Rule = Rule {
@@ -74,7 +74,7 @@ pub const SQPOLL_SPINNING: Rule = Rule {
     ..RULE
 };
 
-/// The thread takes a CPU to poll an empty queue.
+/// The thread uses a CPU to poll an empty queue.
 fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let s = r.sqpoll.as_ref()?;
     let cpu = s.cpu_ns.filter(|ns| *ns > 0)?;
@@ -82,8 +82,8 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let of_a_cpu = cpu as f64 / elapsed_ns as f64;
     let requests = served(t, s);
     let per_request = cpu as f64 / requests.max(1) as f64;
-    // A thread that sleeps between requests needs a different remedy.
-    // So does one that takes the CPU from its own program.
+    // A thread that sleeps between requests needs a different remedy, as does one that competes with its own program
+    // for the CPU.
     let is_told = naps(s, requests).is_some() || super::blocked::sqpoll_shares_cpu(t, r).is_some();
     if of_a_cpu < OF_A_CPU || per_request < PER_REQUEST_NS || is_told {
         return None;

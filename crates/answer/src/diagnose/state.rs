@@ -1,5 +1,5 @@
-//! State that the kernel keeps of rings, threads, sockets and the cgroup: work that waits for a call that the program does not make, and
-//! programs without progress.
+//! Kernel state of rings, threads, sockets and the cgroup: work that waits for a call which the program does not make,
+//! and programs without progress.
 
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule};
 use iotrail_base::words::{bytes, count, plural, span};
@@ -9,7 +9,7 @@ use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, UnreadSocket};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// In smaller shares of the samples, a state is transient.
+/// Below this share of the samples, a state is transient.
 const PART: f64 = 0.05;
 const MOST: f64 = 0.5;
 const UNREAPED: f64 = 0.25;
@@ -19,7 +19,7 @@ const STUCK_NS: u64 = 100_000_000;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Lines about one moment, and parts of one line.
+/// Maximum lines about one moment, and parts per line.
 const LINES: usize = 12;
 
 pub(super) const PENDING_WORK_NOT_RUN: Rule = Rule {
@@ -123,12 +123,12 @@ pub(super) const NO_PROGRESS: Rule = Rule {
     ..RULE
 };
 
-/// A share of the samples; `None`: too few samples.
+/// A share of the samples; `None` with too few samples.
 fn share(part: u64, samples: u64) -> Option<f64> {
     (samples >= ENOUGH_EVENTS).then(|| part as f64 / samples as f64)
 }
 
-/// For the ring with the largest `share`, if that is at least `least`.
+/// Reports the ring with the largest `share` if it is at least `least`.
 fn worst(
     t: &TraceRecord,
     least: f64,
@@ -161,7 +161,8 @@ fn ring_name(tgid: u32, fd: Option<u32>) -> String {
     }
 }
 
-/// A DEFER_TASKRUN ring's thread does not enter for completions, or a COOP_TASKRUN ring's does not enter at all.
+/// A DEFER_TASKRUN ring's thread does not enter the kernel for completions, or a COOP_TASKRUN ring's thread does not
+/// enter it at all.
 fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
     let waits = |r: &RingState| {
         let part = if r.unrun_longest_ns >= STUCK_NS { r.unrun } else { r.unrun_asleep };
@@ -201,7 +202,7 @@ fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// Completions that found the CQ full stay with the kernel until a thread enters for completions.
+/// The kernel keeps completions that did not fit into the CQ until a thread enters for completions.
 fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
     worst(
         t,
@@ -225,7 +226,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
     )
 }
 
-/// The program published SQEs, and the kernel does not consume them: the call that would submit them is missing.
+/// The program published SQEs that the kernel does not consume: the submitting call is missing.
 fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     let sqpoll = |r: &RingState| setup_flag::is_set(&r.flags, "sqpoll");
     let waits = |r: &RingState| share(if sqpoll(r) { r.need_wakeup } else { r.unsubmitted }, r.samples);
@@ -254,7 +255,7 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// The program sleeps although completions are in the CQ.
+/// The program sleeps although the CQ contains completions.
 fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
     if t.rings.iter().any(|r| super::reaping::left_lying(t, r).is_some()) {
         return None;
@@ -271,7 +272,7 @@ fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// close(2) of a descriptor does not end the requests on its file.
+/// close(2) of a descriptor does not end requests on its file.
 fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
     worst(
         t,
@@ -289,7 +290,7 @@ fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
     )
 }
 
-/// A short segment waits until the peer acknowledges earlier data, which its delayed ACK defers by 40 ms.
+/// A short segment waits until the peer acknowledges earlier data; delayed ACK postpones this by 40 ms.
 fn nagle(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
     let sum = state.nagle.filter(|sum| sum.held >= ENOUGH_EVENTS)?;
@@ -309,7 +310,7 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::ThreadTime, asleep))
 }
 
-/// A program that handles one message for longer than this is slow for another reason.
+/// A program that handles a single message for longer is slow for another reason.
 const UNREAD_NS: u64 = 1_000_000_000;
 
 fn unread_socket(t: &TraceRecord) -> Option<Finding> {
@@ -340,7 +341,7 @@ fn unread_now(of: &UnreadSocket) -> String {
     )
 }
 
-/// No thread sleeps for it: the kernel queues the bios.
+/// No thread sleeps, because the kernel queues the bios.
 fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
     let sum = state.cgroup.as_ref()?;
@@ -356,7 +357,7 @@ fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::Latency, throttled))
 }
 
-/// Fewer bytes are read again by any program that starts.
+/// Every program refaults fewer bytes at start-up.
 const REFAULTED: u64 = 16 << 20;
 
 fn memory_limit(t: &TraceRecord) -> Option<Finding> {
@@ -373,12 +374,12 @@ fn memory_limit(t: &TraceRecord) -> Option<Finding> {
         bytes(limit.refaulted_bytes)
     );
     let evidence = [("reached", limit.reached as f64), ("refaulted_bytes", limit.refaulted_bytes as f64)];
-    // From the page cache they would be complete when they are submitted.
+    // Requests served from the page cache would complete at submission.
     let bound = super::of_stages(t, &[RequestStage::Device, RequestStage::Block]);
     Some(Finding { bound, ..MEMORY_LIMIT.finding(Severity::warning_if(bound.is_some()), text, &evidence) })
 }
 
-/// Programs rarely intend a day; the kernel reads the timespec when it consumes the SQE.
+/// A timeout of a day or longer is rarely intended. The kernel reads the timespec when it consumes the SQE.
 fn distant_timeout(t: &TraceRecord) -> Option<Finding> {
     let far = |r: &RingState| r.least_timeout_ns.filter(|ns| *ns >= DAY_NS).map(|ns| ns as f64);
     worst(t, 0.0, far, |r, ns| {
@@ -391,7 +392,7 @@ fn distant_timeout(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// No completion was posted: the requests and calls in which the program waits.
+/// No completion was posted: reports the requests and calls in which the program waits.
 fn no_progress(t: &TraceRecord) -> Option<Finding> {
     let state: &StateRecord = t.state.as_ref().filter(|_| t.total.ios == 0)?;
     let moment = state.end.as_ref()?;
@@ -425,7 +426,7 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
             text,
             &[("starved_ns", ns), ("awaited", r.starved_for as f64), ("samples", r.samples as f64)],
         );
-        // After fork(2) both processes have the ring mapped.
+        // After fork(2), both processes have the ring mapped.
         let name = t.own_threads().find(|thread| thread.tgid == r.tgid).map(|thread| &thread.comm);
         let forked = t.own_threads().any(|thread| thread.tgid != r.tgid && Some(&thread.comm) == name);
         let shared = forked && r.starved_for <= t.total.ios;
@@ -434,7 +435,7 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
     })
 }
 
-/// No other thread of the process can submit what a thread waits for. `None`: the only traced process.
+/// Whether no other thread of the process can submit the awaited requests. `None`: the only traced process.
 fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
     let all_listed = t.account.as_ref().is_some_and(|account| account.more_threads == 0);
     all_listed && t.own_threads().filter(|thread| tgid.is_none_or(|tgid| thread.tgid == tgid)).count() == 1
@@ -448,14 +449,14 @@ const NOT_SUBMITTED: &str = "wait for no more completions than requests were sub
                              has to be prepared again after io_uring_submit; the result of io_uring_submit is the number of requests that the \
                              kernel took";
 
-/// The same in io_getevents(2): the call did not return, though all requests of the contexts had completed.
+/// The same for io_getevents(2): the call did not return although all requests of the contexts had completed.
 fn starved_aio(t: &TraceRecord) -> Option<Finding> {
     let contexts = || t.contexts.iter().filter(|c| c.interface == "libaio");
     let requests: u64 = contexts().map(|c| c.requests).sum();
     let completed: u64 = contexts().map(|c| c.completions).sum();
     let call = t.calls.iter().flatten().find(|c| c.syscall == "io_getevents" || c.syscall == "io_pgetevents")?;
     let ended = call.ended.as_ref()?;
-    // A signal that ends the program ends its last wait.
+    // A signal that kills the program also ends its last wait.
     let returned = ended.completions + ended.time_limit + ended.nothing;
     let waits = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(&call.syscall);
     let rows = || t.own_threads().flat_map(|thread| &thread.rows).filter(waits);
@@ -488,7 +489,7 @@ fn starved_aio(t: &TraceRecord) -> Option<Finding> {
     Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
 }
 
-/// One line per fact: ready or stuck requests first, threads last.
+/// One line per fact: ready and stuck requests first, threads last.
 pub fn now(moment: &Moment) -> Vec<String> {
     let several = moment.rings.len() > 1;
     let of_ring = |r: &RingNow| {
@@ -595,7 +596,7 @@ fn threads_now(threads: &[ThreadNow], more: u64) -> Vec<String> {
     lines
 }
 
-/// As records name it.
+/// The name used in records.
 pub fn reason_name(reason: &Reason) -> String {
     if let Reason::Function(name) = reason {
         return name.clone();

@@ -1,4 +1,4 @@
-//! Programs without asynchronous I/O: the calls that took their time, and whether each would gain from io_uring.
+//! Programs without asynchronous I/O: their most expensive calls, and whether each would benefit from io_uring.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,23 +8,23 @@ use iotrail_base::words::{bytes, count, list, percent, span};
 use iotrail_schema::account::{CallRecord, Mode, Reason, ThreadRow, ThreadState};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// The most calls that a text names, and the share of the time from which it names them.
+/// Maximum number of calls named in a text, and their minimum share of the time.
 const NAMED: usize = 3;
 const LEAST: f64 = 0.02;
-/// The share of the calls from which a text names their errno.
+/// Minimum share of failed calls for their errno to be named.
 const FAILED: f64 = 0.01;
-/// Calls and bytes: more calls of less than a page cost CPU time that larger ones save.
+/// Above this number of calls, each below this size in bytes, larger calls would save CPU time.
 const MANY: u64 = 1_000;
 const PAGE: u64 = 4096;
 
-/// Time of all threads in one call.
+/// Time of all threads in one system call.
 #[derive(Default)]
 struct InCall<'t> {
-    /// In the kernel, on a CPU.
+    /// On a CPU in the kernel.
     ran_ns: u64,
-    /// By the object of the wait.
+    /// Grouped by the awaited object.
     waits_ns: BTreeMap<Waits, u64>,
-    /// By the reason of the wait.
+    /// Grouped by the reason of the wait.
     reasons_ns: BTreeMap<&'t Reason, u64>,
 }
 
@@ -33,7 +33,7 @@ impl InCall<'_> {
         self.ran_ns + self.waits_ns.values().sum::<u64>()
     }
 
-    /// The wait that most of its time is; `None`: it runs.
+    /// The kind of wait that takes most of the call's time; `None` if the call mostly runs.
     fn mostly(&self) -> Option<Waits> {
         let (waits, ns) = self.waits_ns.iter().max_by_key(|(_, ns)| **ns)?;
         (*ns > self.ran_ns).then_some(*waits)
@@ -45,7 +45,7 @@ impl InCall<'_> {
     }
 }
 
-/// The program's calls by their time, the longest first, and the time of all its threads.
+/// The program's calls, longest total time first, and the time of all its threads.
 fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
     let mut calls: BTreeMap<&str, InCall<'_>> = BTreeMap::new();
     for row in t.own_threads().flat_map(|thread| &thread.rows) {
@@ -67,7 +67,7 @@ fn in_calls(t: &TraceRecord) -> (Vec<(&str, InCall<'_>)>, u64) {
     (calls, t.own_threads().map(|thread| thread.wall_ns).sum())
 }
 
-/// The answer for a program without asynchronous requests. `None`: its threads' time is unknown.
+/// The answer for a program without asynchronous requests. `None` if its threads' time is unknown.
 pub fn answer(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
     let share = |ns: u64| ns as f64 / wall_ns.max(1) as f64;
@@ -98,7 +98,7 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     Some(format!("no asynchronous I/O; time of its threads: {}", list(&parts)))
 }
 
-/// The most frequent errno of calls that ended with one, unless it only reports that there is nothing yet.
+/// The most frequent errno of failed calls, unless it only means that no data is available yet.
 fn failed(call: &CallRecord) -> Option<String> {
     let meant = |(errno, _): &(&String, &u64)| {
         !["EAGAIN", "EINTR", "EINPROGRESS", "ETIMEDOUT", "ECHILD"].contains(&errno.as_str())
@@ -107,20 +107,20 @@ fn failed(call: &CallRecord) -> Option<String> {
     (*n as f64 >= FAILED * call.judged() as f64).then(|| format!("{} with {errno}", count(*n as f64)))
 }
 
-/// The mean of the bytes that each call moved, if a page is more.
+/// Mean bytes per call, if at least a page.
 fn moved(call: &CallRecord) -> Option<String> {
     let mean = (call.bytes? + call.count / 2) / call.count.max(1);
     (call.count >= MANY && mean > 0 && mean < PAGE).then(|| format!("{} each", bytes(mean)))
 }
 
-/// The waits for events that ended by their time limit.
+/// Waits for events that timed out.
 fn timed_out(call: &CallRecord) -> Option<String> {
     let n = call.ended?.time_limit;
     let is_sleep = ["nanosleep", "clock_nanosleep"].contains(&call.syscall.as_str());
     (n > 0 && !is_sleep).then(|| format!("{} by {} time limit", count(n as f64), if n == 1 { "its" } else { "their" }))
 }
 
-/// The remedy for a wait of a thread, after the name of the call. `None`: its reason only.
+/// The remedy for a thread's wait, worded to follow the call's name. `None` if only the reason is known.
 fn instead(reason: &Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::FilePosition => {
@@ -134,7 +134,7 @@ fn instead(reason: &Reason) -> Option<&'static str> {
     })
 }
 
-/// The calls that would gain from io_uring, and those that would not.
+/// Calls that would benefit from io_uring, and calls that would not.
 pub fn advice(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
     let (mut gain, mut rest) = (Vec::new(), Vec::new());

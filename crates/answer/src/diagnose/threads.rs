@@ -1,4 +1,4 @@
-//! The threads that submit to a ring, and the threads that wait for these submissions.
+//! The threads that submit to a ring, and the threads that wait for these requests.
 
 use super::{Check, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has};
@@ -7,10 +7,10 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::measurement::Followed;
 use iotrail_schema::trace_record::{RingRecord, ThreadRecord, TraceRecord};
 
-/// The most threads that a text names.
+/// Maximum number of threads named in a text.
 const NAMED: usize = 3;
 
-/// A slower delivery costs time: a thread that waits for its own completions has them within a wake-up, some 10 µs.
+/// Slower delivery costs time: a thread that waits for its own completions gets them within a wake-up, some 10 µs.
 const LATE_NS: f64 = 50_000.0;
 
 pub const REAPED_ELSEWHERE: Rule = Rule {
@@ -25,12 +25,12 @@ pub const REAPED_ELSEWHERE: Rule = Rule {
     ..RULE
 };
 
-/// The kernel hands task work to the thread that submitted. If that thread does other work, the waiter has its completions only
-/// when the submitter next leaves or enters the kernel.
+/// The kernel runs task work in the submitting thread. If that thread does other work, the waiter gets its completions
+/// only when the submitter next enters or leaves the kernel.
 fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let threads = r.threads.as_ref()?;
     let detour = threads.detour.as_ref()?;
-    // A thread may wait in another process, which has its own record for its use of the ring.
+    // A thread of another process may wait; that process's use of the ring has a separate record.
     let whole = |r: &RingRecord| r.use_of.unwrap_or(r.ring);
     let same_ring = t.rings.iter().filter(|other| whole(other) == whole(r));
     let all = |of: &RingRecord| of.threads.as_ref().map_or(vec![], |threads| threads.threads.clone());
@@ -39,13 +39,13 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     waiting.retain(|(_, thread)| thread.waits > 0);
     waiting.sort_by_key(|(_, thread)| std::cmp::Reverse(thread.waits));
     let waits: u64 = waiting.iter().map(|(_, thread)| thread.waits).sum();
-    // An SQPOLL thread posts its submissions itself, for all waiters.
+    // An SQPOLL thread posts completions itself, for all waiters.
     let enough = detour.completions >= ENOUGH_FOLLOWED && detour.share >= WORTH_SAYING && waits >= ENOUGH_EVENTS;
     if !enough || has(&r.flags, "sqpoll") {
         return None;
     }
     let submitting: Vec<&ThreadRecord> = threads.threads.iter().filter(|t| t.waits * 100 < t.submitted).collect();
-    // A pool's threads have one name: one of them is enough.
+    // The threads of a pool share a name, so naming one of them suffices.
     let are_alike = submitting.len() > NAMED && submitting.iter().all(|t| t.comm == submitting[0].comm);
     let named = submitting.iter().take(if are_alike { 1 } else { NAMED });
     let mut submitters: Vec<String> = named.map(|t| name(t)).collect();
@@ -102,13 +102,13 @@ fn name(t: &ThreadRecord) -> String {
     }
 }
 
-/// Of a ring, for its report: the submitters and the waiters. Nothing for a ring that only one thread uses and waits for.
+/// Submitters and waiters of a ring, for its report. Empty if a single thread uses the ring and waits.
 pub fn told(r: &RingRecord, followed: &Followed) -> Vec<String> {
     let Some(of) = r.threads.as_ref().filter(|of| of.threads.len() as u64 + of.more > 1) else { return Vec::new() };
     let thread = |t: &ThreadRecord| {
         let part = |n: u64, what: &str| (n > 0).then(|| so_many(n, what));
         let submitted = part(t.submitted, "request");
-        // Only waits are counted.
+        // Only waits are exact counts.
         let about = |said: String| if followed.is_estimate() { format!("about {said}") } else { said };
         let parts: Vec<String> = [submitted.map(about), part(t.waits, "wait")].into_iter().flatten().collect();
         format!("{} {}", name(t), parts.join(" and "))

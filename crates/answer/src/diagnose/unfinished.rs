@@ -1,4 +1,4 @@
-//! Requests that had no completion when tracing ended.
+//! Requests without a completion at the end of the trace.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, plural, span};
@@ -7,10 +7,10 @@ use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpenRecord, Subject, TraceRecord};
 use iotrail_schema::trail::Course;
 
-/// A request that waits for no peer takes this long on no working device.
+/// No working device takes this long for a request that does not wait for a peer.
 const LONG_NS: u64 = 10_000_000_000;
 
-/// The most rows that the text lists.
+/// Maximum number of rows listed in the text.
 const TOLD: usize = 3;
 
 pub const NEVER_COMPLETED: Rule = Rule {
@@ -25,17 +25,18 @@ pub const NEVER_COMPLETED: Rule = Rule {
     ..RULE
 };
 
-/// A receive or read that waits for the next message, as it has before: the kernel cancels it at the end. Most of such requests were answered.
+/// A receive or read that waits for the next message, as earlier ones did; the kernel cancels it at exit. Most such
+/// requests were answered.
 fn stands(t: &TraceRecord, o: &OpenRecord) -> bool {
     let of = t.total.opcodes.iter().filter(|all| all.opcode == o.opcode);
     let answered: u64 = of.map(|all| all.outcomes().saturating_sub(all.errors)).sum();
     o.course == Course::Poll && opcode::is(&o.opcode, opcode::READS) && answered > STANDING * o.estimated
 }
 
-/// Answers per request that is left.
+/// Minimum answers per unfinished request.
 const STANDING: u64 = 2;
 
-/// Requests whose program has ended, and requests without an answer for very long. A running program waits in its polls.
+/// Requests of exited programs, and requests unanswered for very long. Polls of a running program are normal.
 fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let ended = matches!(t.subject, Subject::Command { exit_status: Some(_), .. });
     let hangs = |o: &OpenRecord| o.course != Course::Poll && o.oldest_ns >= LONG_NS;

@@ -1,4 +1,4 @@
-//! Requests that go to io-wq worker threads, their causes, and the number of workers.
+//! Requests punted to io-wq workers, the causes, and the number of workers.
 
 use super::blocked::waited_behind;
 use super::errno;
@@ -13,7 +13,7 @@ use iotrail_schema::opcode::{READS, SOCKET, SYNCS, WORKER, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, TraceRecord};
 use std::collections::BTreeSet;
 
-/// Fewer requests in a worker are no habit.
+/// Fewer punted requests do not show a pattern.
 const PUNTS: u64 = 50;
 
 pub const PUNTED: Rule = Rule {
@@ -24,7 +24,7 @@ pub const PUNTED: Rule = Rule {
     ..RULE
 };
 
-/// Requests handed to io-wq: one finding per opcode and cause.
+/// Requests punted to io-wq: one finding per opcode and cause.
 fn punted_requests(t: &TraceRecord) -> Vec<Finding> {
     let mut opcodes: Vec<&OpcodeRecord> = t.total.opcodes.iter().collect();
     opcodes.sort_by_key(|o| std::cmp::Reverse(punts(o)));
@@ -40,14 +40,15 @@ fn punted_requests(t: &TraceRecord) -> Vec<Finding> {
     opcodes.into_iter().flat_map(of).collect()
 }
 
-/// On a ring with IOPOLL, a worker gets EOPNOTSUPP from a device without poll queues. The cause is the device, not the worker.
+/// On an IOPOLL ring, a worker gets EOPNOTSUPP from a device without poll queues. The device is the cause, not the
+/// worker.
 fn is_refused_polling(t: &TraceRecord, o: &OpcodeRecord) -> bool {
     let polled = t.rings.iter().filter(|r| has(&r.flags, "iopoll"));
     let refused = polled.flat_map(|r| &r.opcodes).filter(|p| p.opcode == o.opcode).map(|p| errno(p, &["EOPNOTSUPP"]));
     refused.sum::<u64>() * 2 > punts(o)
 }
 
-/// The share of these requests in the latency, without the workers' own time. No other way saves more.
+/// These requests' share of latency, excluding the workers' own time: an upper bound on what avoiding io-wq can save.
 fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let sum = |o: &OpcodeRecord| Some(o.outcomes() as f64 * o.latency_ns.mean?);
     let punted = |o: &OpcodeRecord| Some(sum(o)? * (punts(o) as f64 / o.requests.max(1) as f64).min(1.0));
@@ -57,18 +58,18 @@ fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let working = workers.flat_map(|thread| &thread.rows).filter(|row| row.reason != Some(Reason::IowqIdle));
     let worked: u64 = working.map(|row| row.ns).sum();
     let saved = 1.0 - worked as f64 / all_punted;
-    // What `iowq_queue` explains.
+    // The part that `iowq_queue` explains.
     let queued = in_queue(t).map_or(0.0, |bound| bound.share);
     let share = punted(o)? / all * saved.max(0.0) - queued;
     (worked > 0).then_some(Bound { of: BoundOf::Latency, share: share.max(0.0) })
 }
 
-/// Number of times that a request was handed over.
+/// Number of times that requests were punted.
 fn punts(o: &OpcodeRecord) -> u64 {
     o.punted_asked + o.punted_would_block + o.punted_drained
 }
 
-/// Requests handed to io-wq for one cause.
+/// Requests punted for one cause.
 struct Punted {
     requests: f64,
     /// Share of the opcode's requests.
@@ -76,8 +77,8 @@ struct Punted {
     hand_overs: u64,
 }
 
-/// A request may be handed over more than once. Their number is known for traced requests; the requests that are handed over once each, as
-/// most are, are counted.
+/// A request may be punted more than once. How many requests were is known only for traced requests; requests punted
+/// exactly once, the usual case, are counted.
 fn share(hand_overs: u64, o: &OpcodeRecord) -> Option<Punted> {
     let all = punts(o) as f64;
     let counted = all.min(o.requests as f64);
@@ -126,7 +127,7 @@ fn drained(o: &OpcodeRecord) -> Option<Finding> {
 const NOTHING_HELPS: &str = "no setting makes it run without a worker; if the workers disturb other threads, \
                              IORING_REGISTER_IOWQ_MAX_WORKERS limits and IORING_REGISTER_IOWQ_AFF places them";
 
-/// Operations that always go to a worker, and whose own system call does not block.
+/// Operations that always go to a worker although their own system call does not block.
 const DIRECT: [(&str, &str); 1] = [("shutdown", "call shutdown(2) in the thread: it does not block")];
 
 fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
@@ -166,12 +167,12 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     Some(f)
 }
 
-/// Operations whose own call blocks little if they take less.
+/// Below this time, an operation's own call hardly blocks.
 const SHORT_NS: f64 = 100_000.0;
-/// Data per sync: of more, the data takes longer than the sync.
+/// Data per sync, in bytes: writing more takes longer than the sync itself.
 const PER_SYNC: u64 = 16 << 10;
 
-/// The remedy for an operation that always goes to a worker. Empty: it is as it should be.
+/// The remedy for an operation that always goes to a worker. Empty if nothing needs to change.
 fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
     let mean = o.latency_ns.mean.unwrap_or(f64::INFINITY);
     let written = || t.total.opcodes.iter().filter(|w| is(&w.opcode, WRITES) && !is(&w.opcode, SOCKET));
@@ -195,30 +196,30 @@ fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
 const DURABLE: &str = "each write waits until its data is on the disk (O_SYNC or O_DSYNC on the file, or RWF_SYNC or RWF_DSYNC on the write): write \
                        without it, and submit one IORING_OP_FSYNC for several writes if durability permits";
 
-/// Time of the workers outside of their idle waits, by what is meant.
+/// Worker time outside of idle waits, for matching reasons.
 fn worker_ns(t: &TraceRecord, is_meant: impl Fn(&Reason) -> bool) -> u64 {
     let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let rows = workers.flat_map(|thread| &thread.rows);
     rows.filter(|row| row.reason.as_ref().is_some_and(&is_meant)).map(|row| row.ns).sum()
 }
 
-/// Time in which workers that have work are blocked.
+/// Time in which workers with work are blocked.
 fn workers_blocked_ns(t: &TraceRecord) -> u64 {
     worker_ns(t, |r| !matches!(r, Reason::IowqIdle | Reason::Woken | Reason::Preempted))
 }
 
-/// Most of the time in which workers are blocked, they wait for flushes, the journal or writeback, though nothing was synced.
+/// Workers are blocked mostly by flushes, the journal or writeback, although nothing was synced.
 fn wait_for_durability(t: &TraceRecord) -> bool {
     use Reason::*;
     let synced: u64 = t.total.opcodes.iter().filter(|o| is(&o.opcode, SYNCS)).map(handed).sum();
     let durable = worker_ns(t, |r| matches!(r, DeviceFlush | Writeback | JournalCommit | MetadataIo));
     let flushed = worker_ns(t, |r| *r == DeviceFlush);
     let blocked = workers_blocked_ns(t);
-    // A write that allocates blocks waits for the journal too, but flushes nothing.
+    // A write that allocates blocks also waits for the journal, but flushes nothing.
     synced == 0 && flushed > 0 && durable * 2 >= blocked
 }
 
-/// Of the time in which workers are blocked: a reason with less explains few of their requests.
+/// A reason below one tenth of the workers' blocked time explains few requests.
 const EXPLAINS: u64 = 10;
 
 fn of_reads(t: &TraceRecord) -> &'static str {
@@ -235,7 +236,7 @@ const BEHIND_WRITEBACK: &str = "the workers wait for the writeback of dirty page
 const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
                      fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT";
 
-/// The driver decides: md, brd and zram take requests only where they may block.
+/// Depends on the driver: md, brd and zram accept requests only from a context that may block.
 fn of_device(f: &FileRecord) -> String {
     let device = f.path.as_deref().or(f.queue_device.as_deref()).unwrap_or("the device");
     format!(
@@ -245,7 +246,7 @@ fn of_device(f: &FileRecord) -> String {
     )
 }
 
-/// The file system decides which writes block.
+/// The file system determines which writes block.
 fn of_filesystem(name: Option<&str>) -> String {
     let direct = "an O_DIRECT write does if it extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or overwrite \
                   blocks that were written before";
@@ -265,7 +266,7 @@ fn of_filesystem(name: Option<&str>) -> String {
     }
 }
 
-/// A smaller share of the latency in io-wq's queue is not worth a finding of its own.
+/// Below this share of latency, the time in io-wq's queue has no finding of its own.
 const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
@@ -280,18 +281,18 @@ pub const IOWQ_QUEUE: Rule = Rule {
     ..RULE
 };
 
-/// Requests that were handed to io-wq.
+/// Requests punted to io-wq.
 fn handed(o: &OpcodeRecord) -> u64 {
     punts(o).min(o.requests)
 }
 
-/// io-wq runs buffered writes of one regular file one after the other (`io_wq_hash_work`). A single write only waits for its worker.
+/// io-wq serialises buffered writes to a regular file (`io_wq_hash_work`). A single write only waits for its worker.
 fn in_queue(t: &TraceRecord) -> Option<Bound> {
     let requests = t.account.as_ref()?.requests.as_ref()?;
     let writes = |o: &&OpcodeRecord| is(&o.opcode, WRITES) && !is(&o.opcode, SOCKET);
     let (all, written): (u64, u64) =
         (t.total.opcodes.iter().map(handed).sum(), t.total.opcodes.iter().filter(writes).map(handed).sum());
-    // More workers than files: these writes do not wait for each other in the queue.
+    // If there are more workers than files, these writes do not wait for each other in the queue.
     let files = t.total.files.iter().filter(|f| f.kind == Kind::File && f.writes.is_some()).count() as u64;
     let parallel =
         files > 0 && t.total.other_files.is_none() && t.total.iowq.most_at_once.is_some_and(|most| most > files + 1);
@@ -300,7 +301,7 @@ fn in_queue(t: &TraceRecord) -> Option<Bound> {
     of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| serial && bound.share >= QUEUED)
 }
 
-/// The program allows fewer workers than it has requests for them.
+/// The program limits io-wq to fewer workers than its requests need.
 fn limited(t: &TraceRecord) -> Option<Finding> {
     let limits = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
     if !limits.into_iter().any(|call| call.operation == "iowq_max_workers") {
@@ -328,14 +329,14 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
-/// Of the latency: then workers are missing, whatever the program does else.
+/// From this share of latency, workers are missing regardless of the program's other activity.
 const MOST_QUEUED: f64 = 0.5;
-/// Share of the workers' time: one that runs or is idle needs no other.
+/// Minimum share of the workers' time spent blocked: if workers run or idle, no more are needed.
 const MOSTLY: f64 = 0.8;
-/// Requests that wait for workers at one time.
+/// Mean number of requests waiting for a worker.
 const MISSING: f64 = 4.0;
 
-/// io-wq creates a worker whenever all block, unless a limit keeps it from that.
+/// io-wq creates a worker when all are blocked, unless a limit prevents it.
 fn too_few(t: &TraceRecord) -> Option<Finding> {
     let requests = t.account.as_ref()?.requests.as_ref()?;
     let most = t.total.iowq.most_at_once.filter(|most| *most > 0)?;
@@ -343,7 +344,7 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     let bound = of_stages(t, &[RequestStage::IowqQueue])?;
     let in_flight = requests.latency_sum_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    // A limit of the default has four workers per CPU for files.
+    // The default limit allows four workers per CPU for files.
     let default = WORKERS_BY_DEFAULT * u64::from(t.total.host.cpus);
     let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let wall_ns: u64 = workers.map(|thread| thread.wall_ns).sum();
@@ -366,7 +367,7 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
-/// Per CPU, for files.
+/// For files, per CPU.
 const WORKERS_BY_DEFAULT: u64 = 4;
 
 fn queued(t: &TraceRecord) -> Option<Finding> {
@@ -387,11 +388,11 @@ fn queued(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), ..f })
 }
 
-/// Workers at one time per CPU: one may run and one may wait; any more wait for these.
+/// Concurrent workers per CPU: one may run and one may wait; further workers wait for these.
 const WORKERS_PER_CPU: u64 = 2;
-/// Fewer threads are no burden on any machine.
+/// Fewer threads do not burden any machine.
 const WORKERS: u64 = 8;
-/// So many are a burden even if they only wait for a device.
+/// This many burden the machine even if they only wait for a device.
 const FAR_TOO_MANY_PER_CPU: u64 = 32;
 
 pub const IOWQ_FANOUT: Rule = Rule {
@@ -408,7 +409,7 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punted.max(t.total.iowq.completions) < PUNTS {
         return None;
     }
-    // Workers that wait for the device at the same time are what io-wq is for.
+    // Workers that wait for the device concurrently are the purpose of io-wq.
     let overlapped = worker_ns(t, |r| is_of_storage(r) && *r != Reason::RwSemaphore);
     let locks = worker_ns(t, |r| matches!(r, Reason::RwSemaphore | Reason::Mutex)) as f64;
     let waited = waited_for_each_other(t);
@@ -435,7 +436,7 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy, bound: waited.map(|(_, bound)| bound), ..f })
 }
 
-/// The time in which workers waited for a CPU that another worker used, and its share of their time.
+/// Time in which workers waited for a CPU that another worker used, and its share of their time.
 fn waited_for_each_other(t: &TraceRecord) -> Option<(f64, Bound)> {
     let all = || t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let tids: BTreeSet<u32> = all().map(|thread| thread.tid).collect();

@@ -1,4 +1,4 @@
-//! Differences between machines: the facts that a measurement records of its host, in the order of their likely effect.
+//! Differences between machines: host facts recorded with a measurement, ordered by likely effect.
 
 use iotrail_base::words::{list, plural};
 use iotrail_schema::fleet_answer::{Fact, Factor, FactorValue, FleetMachine};
@@ -7,10 +7,10 @@ use iotrail_schema::measurement::Measurement;
 const NONE: &str = "none";
 const NOT_KNOWN: &str = "not known";
 
-/// The name of the fact about the distribution of the drive's interrupts.
+/// Name of the fact about the distribution of the drive's interrupts.
 const VECTORS: &str = "vectors";
 
-/// The host's name, a disk's name and its interrupt numbers differ everywhere, and explain nothing.
+/// Host names, disk names and interrupt numbers differ everywhere and explain nothing.
 pub fn of(m: &Measurement) -> Vec<Fact> {
     let h = &m.host;
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| NOT_KNOWN.into());
@@ -48,7 +48,7 @@ fn value<'a>(machine: &'a FleetMachine, name: &str) -> &'a str {
     machine.facts.iter().find(|f| f.name == name).map_or(NONE, |f| f.is.as_str())
 }
 
-/// Facts that differ between the machines.
+/// Facts that differ between machines.
 pub fn factors(machines: &[FleetMachine]) -> Vec<Factor> {
     let mut names: Vec<&String> = Vec::new();
     for name in machines.iter().flat_map(|m| &m.facts).map(|f| &f.name) {
@@ -71,7 +71,7 @@ pub fn factors(machines: &[FleetMachine]) -> Vec<Factor> {
     names.into_iter().filter_map(of).collect()
 }
 
-/// `kernel 6.1.0`: the facts that all of these machines have and none of the others.
+/// `kernel 6.1.0`: facts shared by all of these machines and by no other.
 pub fn only_on(factors: &[Factor], nodes: &[&str], others: &[&str]) -> Vec<String> {
     let has = |v: &FactorValue, node: &&str| v.nodes.iter().any(|n| n == node);
     let of = |f: &Factor| {
@@ -81,10 +81,10 @@ pub fn only_on(factors: &[Factor], nodes: &[&str], others: &[&str]) -> Vec<Strin
     if nodes.is_empty() { Vec::new() } else { factors.iter().filter_map(of).collect() }
 }
 
-/// The most facts in one text.
+/// Maximum number of facts per text.
 const SAID: usize = 2;
 
-/// `the drive has a vector per CPU and the kernel is 6.1.0`; `None`: no recorded fact.
+/// `the drive has a vector per CPU and the kernel is 6.1.0`; `None` without a recorded fact.
 pub fn words(facts: &[String]) -> Option<String> {
     let one = |fact: &String| -> String {
         const NAMES: [(&str, &str); 13] = [

@@ -1,4 +1,4 @@
-//! A fleet's result in words, the same in a terminal and on a page.
+//! A fleet's result in words, for terminals and HTML pages.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use iotrail_schema::fleet_answer::{Factor, FleetEffect, FleetMachine, OnMachine,
 use iotrail_schema::fleet_record::{FleetRecord, NodeState};
 use iotrail_schema::run_record::value_text;
 
-/// The most machines in one text.
+/// Maximum number of machines named in a text.
 const NAMED: usize = 4;
 
-/// `c3, c7 and c9`; of many, the first ones and the number of the others.
+/// `c3, c7 and c9`; if there are many, the first ones and the number of others.
 pub fn nodes<T: AsRef<str>>(of: &[T]) -> String {
     let mut named: Vec<String> = of.iter().take(NAMED).map(|n| n.as_ref().to_owned()).collect();
     named.extend((of.len() > NAMED).then(|| format!("{} more", of.len() - NAMED)));
@@ -31,10 +31,10 @@ pub fn situation(at: &Map<String, Value>) -> String {
     at.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// The parameters that distinguish the effects of a fleet: those with different values, and the arm if there are several.
+/// The parameters that distinguish a fleet's effects: those with several values, and the arm if there are several.
 pub struct Names(BTreeSet<String>);
 
-/// Represents the arm among the parameters.
+/// Placeholder for the arm among the parameters.
 const ARM: &str = "";
 
 impl Names {
@@ -48,7 +48,7 @@ impl Names {
         Names(values.iter().map(|(name, _)| *name).filter(|name| several(name)).map(str::to_owned).collect())
     }
 
-    /// `depth 16 · wait peek`; the arm if there is no other difference.
+    /// `depth 16 · wait peek`; the arm if nothing else differs.
     pub fn of(&self, e: &FleetEffect) -> String {
         let arm = self.0.contains(ARM).then(|| e.b.clone());
         let params = e.at.iter().filter(|(name, _)| self.0.contains(name.as_str()));
@@ -114,7 +114,7 @@ pub fn answer(
     }
 }
 
-/// The possible distance of the mean from 1.
+/// Largest distance of the mean from 1 that the interval allows.
 fn within(e: &FleetEffect) -> f64 {
     e.ci95.map_or(0.0, |[lo, hi]| hi.max(1.0 / lo) - 1.0)
 }
@@ -123,7 +123,8 @@ fn so_many(machines: usize) -> String {
     plural(machines, "machine")
 }
 
-/// The strongest significant effect of the first metric that has one; otherwise the one with most spread between machines; otherwise the first.
+/// The strongest significant effect of the first metric that has one; otherwise the effect with the largest spread
+/// between machines; otherwise the first.
 pub fn leading(effects: &[FleetEffect]) -> Option<&FleetEffect> {
     let size = |e: &&FleetEffect| e.ratio.map_or(0.0, |r| r.ln().abs());
     let first = |is: &dyn Fn(&FleetEffect) -> bool| {
@@ -165,7 +166,7 @@ fn stands(e: &FleetEffect, factors: &[Factor]) -> String {
     parts.join("; ")
 }
 
-/// Machines without a run, or with one without any measurement.
+/// Machines without a run, or whose run has no measurement.
 pub fn brought_nothing(fleet: &FleetRecord, nothing: &[&FleetMachine]) -> Vec<String> {
     let without = fleet.nodes.iter().filter(|n| n.run.is_none() || nothing.iter().any(|m| m.node == n.node));
     let what = |state: NodeState| match state {

@@ -6,7 +6,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_stats::random::SplitMix64;
 use iotrail_testing::sample;
 
-/// Two situations of two arms, eight blocks; `ratios`: of the second arm in each situation.
+/// Two situations of two arms, in eight blocks; `ratios`: second arm over first in each situation.
 fn run(number: i64, ratios: [f64; 2], seed: u64, change: &dyn Fn(&mut Measurement)) -> RunRecord {
     let mut random = SplitMix64::new(seed);
     let mut cell = |n: u32, depth: u32, arm: &str, iops: f64| {
@@ -57,7 +57,7 @@ fn done(node: &str, run: i64) -> FleetNode {
     FleetNode { node: node.into(), state: NodeState::Done, run: Some(run), said: None }
 }
 
-/// Machines c1, c2, …, each with its ratios.
+/// Machines c1, c2, …, with their ratios.
 fn answered(ratios: &[[f64; 2]], change: impl Fn(usize, &mut Measurement)) -> FleetAnswer {
     let mut gathered = Gathered::default();
     let mut nodes = Vec::new();
@@ -69,7 +69,7 @@ fn answered(ratios: &[[f64; 2]], change: impl Fn(usize, &mut Measurement)) -> Fl
     gathered.answer(fleet(nodes))
 }
 
-/// Twelve that differ a little, the second situation without any effect.
+/// Twelve slightly different machines; no effect in the second situation.
 fn twelve() -> Vec<[f64; 2]> {
     (0..12).map(|i| [1.25 + 0.02 * f64::from(i % 4), 1.0]).collect()
 }
@@ -97,13 +97,13 @@ fn a_machine_with_the_opposite_sign_is_named_with_its_own_facts() {
         a.answer
     );
     assert_eq!(a.factors.len(), 1, "{:?}", a.factors);
-    // Where nothing differs, it holds everywhere that nothing differs.
+    // An absent effect holds on all machines.
     let e = &a.effects[1];
     assert_eq!((e.verdict, e.claim, e.holds, e.asked), (Verdict::Equivalent, Verdict::Equivalent, 12, 12));
     assert!(e.apart.is_empty() && e.spread.unwrap() < 0.02, "{e:?}");
 }
 
-/// Two runs of each machine at different times: no single machine shows the effect, all together do.
+/// Two runs of each machine at different times: no single machine shows the effect, but all together do.
 #[test]
 fn machines_measured_twice_are_combined() {
     use crate::compare::{Repeat, Side, together, undecided};
@@ -159,7 +159,7 @@ fn a_kernel_that_goes_with_the_effect_is_a_factor_and_no_noise() {
     });
     let e = &a.effects[0];
     let [g] = &e.goes_with[..] else { panic!("{:?}", e.goes_with) };
-    // The first value of the first fact that parts them so: those that have the later kernel.
+    // The first value of the first fact that separates the machines this way: those with the later kernel.
     assert_eq!((g.with.len(), g.nodes.len()), (2, 8), "{g:?}");
     assert!(g.with[0].starts_with("kernel ") && g.with[1].starts_with("CPU model "), "{g:?}");
     assert!(g.ratios[0] > 1.28 && (0.98..1.02).contains(&g.ratios[1]) && g.p_adjusted < 1e-3, "{g:?}");
@@ -242,7 +242,7 @@ fn equal_machines_give_an_outlier_in_at_most_one_fleet_of_twenty() {
         for (i, run) in runs.iter().enumerate() {
             let by = (0.05 * random.normal()).exp();
             let mut run = run.clone();
-            // As its comparisons are, moved by what this machine differs from the others.
+            // Shifts the comparisons by this machine's deviation from the others.
             for c in &mut run.comparisons {
                 (c.ratio, c.ci95) = (c.ratio.map(|r| r * by), c.ci95.map(|ci| ci.map(|x| x * by)));
             }

@@ -1,4 +1,4 @@
-//! A history's result in words, the same in a terminal and on a page.
+//! A history's result in words, for terminals and HTML pages.
 
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::run_record::value_text;
@@ -8,17 +8,17 @@ use crate::compare::Metric;
 use crate::summary::of_figure;
 use crate::verdicts::factor;
 
-/// Metrics that the answer names.
+/// Maximum number of metrics named in the answer.
 const NAMED: usize = 3;
 
 impl History {
-    /// The latest change of each series that has one; `all`: every change.
+    /// Each series' latest change; `all`: every change.
     pub fn shown(&self, all: bool) -> Vec<(&Series, &Change)> {
         let each = self.series.iter().flat_map(|s| s.changes.iter().map(move |c| (s, c)));
         each.filter(|(_, c)| all || c.is_latest).collect()
     }
 
-    /// The worst of the latest changes; otherwise the statement that there is none, with the number of series.
+    /// The worst of the latest changes; without changes, a statement of that with the number of series.
     pub fn answer(&self) -> String {
         let size = |c: &Change| c.ratio.ln().abs();
         let latest = self.shown(false).into_iter();
@@ -61,7 +61,7 @@ impl History {
         }
     }
 
-    /// `iops: minimum detectable effect ±3.1 %; latency_p99: ±8.0 % to ±12 %, in 4 series`: each metric, with its smallest detectable change.
+    /// `iops: minimum detectable effect ±3.1 %; latency_p99: ±8.0 % to ±12 %, in 4 series`
     fn would_have_shown(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for series in &self.series {
@@ -88,7 +88,7 @@ impl History {
         said.join("; ")
     }
 
-    /// The name of the series: `depth 16 · arm coop`; its host, its form and its command if there are several.
+    /// The series' name: `depth 16 · arm coop`. Includes its host, form and command if several occur.
     pub fn at(&self, series: &Series) -> String {
         let differs = |f: &dyn Fn(&Series) -> bool| self.series.iter().any(f);
         let host = differs(&|s| s.hostname != series.hostname).then(|| format!("host {}", series.hostname));
@@ -102,7 +102,7 @@ impl History {
     }
 }
 
-/// Differences in the first run of the new level, of changes that start with the same run.
+/// Facts that changed with the first run of the new level, for changes that start at the same run.
 pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
     let disturbed = |c: &Change| {
         let (before, since) = (c.disturbed_before, c.disturbed_since);
@@ -110,7 +110,7 @@ pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
         (before + since > 0)
             .then(|| format!("runs that other work disturbed {before} of {} → {since} of {}", runs.0, runs.1))
     };
-    // Their earlier runs may differ.
+    // The runs before the changes may differ.
     let mut with: Vec<String> = changes.into_iter().flat_map(|c| c.with.iter().cloned().chain(disturbed(c))).collect();
     with.sort_unstable();
     with.dedup();
@@ -120,7 +120,7 @@ pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
     }
 }
 
-/// `2026-03-01` of `2026-03-01 12:00:00`.
+/// `2026-03-01` from `2026-03-01 12:00:00`.
 pub fn day(started: &str) -> &str {
     started.split(' ').next().unwrap_or(started)
 }

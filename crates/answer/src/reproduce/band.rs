@@ -1,22 +1,22 @@
-//! The band of agreement with a published figure, if its file has none. One rule per kind, so that no band is fitted to the
-//! result.
+//! The band of agreement with a published figure if its file specifies none. Each kind has a single rule, so that no
+//! band is fitted to the result.
 
 use iotrail_schema::reproduction::Band;
 
-/// A smaller change counts as none.
+/// A smaller change counts as no change.
 const NONE: f64 = 1.05;
-/// From this factor, or this fraction, a larger effect agrees too.
+/// Above this factor (or below its reciprocal), any larger effect agrees too.
 const LARGE: f64 = 10.0;
-/// A count agrees within a fifth of it,
+/// A count agrees within 20 %,
 const SHARE: f64 = 0.2;
-/// or within this number per I/O.
+/// or within this absolute difference per I/O.
 const FEW: f64 = 0.05;
-/// A curve has reached its knee at this share of its best.
+/// The knee of a curve is where it reaches this share of its best value.
 pub const OF_BEST: f64 = 0.9;
-/// Steps of the curve by which knees may differ.
+/// Number of steps by which knees may differ.
 pub const STEPS: usize = 1;
 
-/// The same direction, and from half to twice as much in logarithm: ×4 agrees with ×2 to ×16.
+/// Same direction, and half to twice the size in logarithm: ×4 agrees with ×2 to ×16.
 pub fn of_ratio(published: f64) -> Band {
     let (half, twice) = (published.sqrt(), published * published);
     let lo = half.min(twice).min(published / NONE);
@@ -30,7 +30,7 @@ pub fn of_count(published: f64) -> Band {
     Band { at_least: (least > 0.0).then_some(least), at_most: Some(published + within) }
 }
 
-/// The first value at which a curve reaches nine tenths of its best. `best`: the larger, the better.
+/// Index of the first value at which a curve reaches 90 % of its best. `best` returns the better of two values.
 pub fn knee(values: &[f64], best: impl Fn(f64, f64) -> f64) -> Option<usize> {
     let top = values.iter().copied().reduce(&best)?;
     values.iter().position(|x| (x / top).min(top / x) >= OF_BEST)
@@ -51,7 +51,7 @@ mod tests {
         // No effect agrees with no effect.
         let none = of_ratio(1.0);
         assert!(none.holds(0.96) && none.holds(1.04) && !none.holds(0.94) && !none.holds(1.06));
-        // A large effect has no upper end.
+        // A large effect has no upper bound.
         assert_eq!((of_ratio(16.0), of_ratio(0.0625)), (band(4.0, None), band(None, 0.25)));
     }
 

@@ -1,4 +1,4 @@
-//! One figure, compared with a run.
+//! Compares one figure with a run.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ use iotrail_stats::bootstrap::paired;
 use iotrail_stats::middle::median;
 use iotrail_stats::student;
 
-/// The observation of a figure.
+/// The measured counterpart of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub words: Option<String>,
@@ -36,10 +36,10 @@ impl Observation {
     }
 }
 
-/// A CPU that is busy for less of its time is not the limit.
+/// Below this utilisation, a CPU is not the bottleneck.
 const SATURATED: f64 = 0.9;
 
-/// Why the figure cannot be tested.
+/// Why a figure cannot be tested.
 type Untestable = String;
 
 pub fn judged(shape: &Shape, run: &RunRecord, histograms: Histograms<'_>) -> Observation {
@@ -98,7 +98,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
             }
             let Some(value) = c.ratio else { return Err(c.reasons.join("; ")) };
             let noise = 1.0 + c.noise_floor.unwrap_or(0.0);
-            // The difference of the load from itself is not a difference of the two sides.
+            // The load's difference from itself is not a difference between the sides.
             let ci95 = c.ci95.map(|[lo, hi]| [lo.min(value / noise), hi.max(value * noise)]);
             Ok(within(band, value, ci95, times, &c.reasons.join("; ")))
         }
@@ -115,7 +115,7 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     }
 }
 
-/// A CPU-bound figure does not apply to a load that waits for the disk.
+/// CPU-bound figures do not apply to a load that waits for the disk.
 fn saturated(cell: &CellRecord) -> Result<(), Untestable> {
     let busy = median(cell.measurements.all().iter().filter_map(per_io::busy));
     match busy {
@@ -136,7 +136,8 @@ fn name(cell: &CellRecord) -> String {
     cell.params.iter().map(|(name, value)| format!("{name} {}", value_text(value))).collect::<Vec<_>>().join(" · ")
 }
 
-/// b against a, with the noise of the control arm if one of them is its twin: it does not apply to another load.
+/// b compared with a. Includes the control arm's noise if one of them is its twin; the noise does not apply to another
+/// load.
 fn compared(
     metric: Metric,
     run: &RunRecord,
@@ -147,7 +148,7 @@ fn compared(
     compare(metric, &a, &b, true, noise)
 }
 
-/// Both sides, and the difference of the first arm from itself, if one of them is that arm.
+/// Both sides, and the noise of the first arm if one of them is that arm.
 fn sides<'r>(
     metric: Metric,
     run: &RunRecord,
@@ -168,7 +169,7 @@ fn noise(metric: Metric, run: &RunRecord, at: &CellRecord, histograms: Histogram
     noise_floor(metric, &side(first, metric, histograms), &side(control, metric, histograms))
 }
 
-/// The outcome by the interval's position.
+/// Outcome by the interval's position relative to the band.
 fn within(
     band: Band,
     value: f64,
@@ -199,7 +200,7 @@ fn of_count(count: &Count, run: &RunRecord) -> Result<Observation, Untestable> {
     let values = is_known(named(&count.figure)?, &count.figure, cell)?;
     let band = count.band();
     let value = values.iter().sum::<f64>() / values.len() as f64;
-    // No count is below 0.
+    // Counts are never negative.
     let ci95 = student::interval_of_mean(&values).map(|[lo, hi]| [lo.max(0.0), hi]);
     Ok(within(band, value, ci95, three_digits, ""))
 }
@@ -221,7 +222,7 @@ fn of_knee(knee: &Knee, run: &RunRecord, histograms: Histograms<'_>) -> Result<O
     else {
         return Err("a curve without values has no knee".into());
     };
-    // For each value: whether it has certainly reached the knee, and whether it may have.
+    // For each value: whether the knee has certainly been reached, and whether it may have been.
     let of_place = |c: &&CellRecord| -> Result<[bool; 2], Untestable> {
         if std::ptr::eq(*c, cells[top]) {
             return Ok([true; 2]);
@@ -294,7 +295,7 @@ fn of_order(order: &Order, run: &RunRecord, histograms: Histograms<'_>) -> Resul
     Ok(Observation { words: Some(words), outcome, reason, ..Observation::default() })
 }
 
-/// The arm, if only it distinguishes the cells.
+/// The arm only, if no other parameter distinguishes the cells.
 pub fn short(at: &Place) -> String {
     at.get(ARM).map_or_else(|| at.values().map(value_text).collect::<Vec<_>>().join(" "), value_text)
 }

@@ -53,7 +53,7 @@ fn of_order(o: &Order) -> String {
     o.cells.iter().map(short).collect::<Vec<_>>().join(" > ")
 }
 
-/// The number of figures that have their shape here.
+/// The number of figures whose shape was reproduced here.
 pub fn answer(r: &Reproduction) -> String {
     let t = r.tally;
     let tested = t.tested();
@@ -76,7 +76,7 @@ pub fn answer(r: &Reproduction) -> String {
     said
 }
 
-/// The measured value, with its interval: `×0.57 (0.52–0.61)`.
+/// The measured value with its interval: `×0.57 (0.52–0.61)`.
 pub fn shown(line: &StudyLine) -> Option<String> {
     let words = line.measured.clone()?;
     let is_knee = line.shape.as_deref() == Some("knee");

@@ -1,4 +1,4 @@
-//! A study in the form of its file: published figures with their sources, and the measurements that would test each.
+//! A study's file format: published figures with their sources, and the measurements that test each of them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub struct Study {
     pub citation: String,
     pub repository: Option<String>,
     pub commit: Option<String>,
-    /// The machine of its measurements.
+    /// The machine on which the study was measured.
     pub machine: String,
     pub part: Vec<Part>,
     pub claim: Vec<Claim>,
 }
 
-/// One of iotrail's experiments, whose file has the part's name.
+/// One of iotrail's experiments, whose file is named like the part.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Part {
@@ -34,18 +34,18 @@ pub struct Part {
     pub needs: Needs,
 }
 
-/// Requirements on a machine.
+/// Requirements on the machine.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Needs {
-    /// Online CPUs.
+    /// Minimum online CPUs.
     pub cpus: Option<u32>,
     /// Files that must exist.
     #[serde(default)]
     pub files: Vec<PathBuf>,
-    /// The files, in words.
+    /// Description of these files.
     pub what: Option<String>,
-    /// An alternative that tests it.
+    /// An alternative test.
     pub instead: Option<String>,
 }
 
@@ -54,15 +54,15 @@ pub struct Needs {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Claim {
     pub says: String,
-    /// File and columns, or page.
+    /// File and columns, or page number.
     pub source: String,
     pub part: Option<String>,
     pub shape: Option<Shape>,
-    /// As text, for a figure without a shape.
+    /// Published text, for a figure without a shape.
     pub published: Option<String>,
     #[serde(default)]
     pub needs: Needs,
-    /// Why no machine can test it with this tool.
+    /// Why iotrail cannot test it on any machine.
     pub untestable: Option<String>,
     pub depends: Option<String>,
 }
@@ -77,10 +77,10 @@ pub enum Shape {
     Order(Order),
 }
 
-/// Values of parameters that identify one cell.
+/// Parameter values that identify one cell.
 pub type Place = BTreeMap<String, Value>;
 
-/// A figure of one cell over that of another.
+/// The metric of one cell relative to another.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ratio {
@@ -88,47 +88,48 @@ pub struct Ratio {
     pub metric: String,
     pub a: Place,
     pub b: Place,
-    /// The figures of a and b; without them there is a band.
+    /// Published figures of a and b; without them, `band` is required.
     pub published: Option<[f64; 2]>,
-    /// The unit, if it differs from the metric's.
+    /// The unit, if it differs from the metric's unit.
     pub of: Option<String>,
-    /// They are the metric's reciprocal: I/Os per second of a saturated core, for CPU time per I/O.
+    /// The published figures are reciprocals of the metric: for example I/Os per second of a saturated core, for CPU
+    /// time per I/O.
     #[serde(default)]
     pub inverse: bool,
     pub band: Option<Band>,
     pub limit: Option<Limit>,
 }
 
-/// The limit of the published figure, and the required limit here.
+/// A limit on the published figure, and the required limit here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     Cpu,
 }
 
-/// A count of one cell.
+/// A count per I/O in one cell.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Count {
     pub figure: String,
     pub at: Place,
-    /// Without it there is a band.
+    /// Without it, `band` is required.
     pub published: Option<f64>,
     pub band: Option<Band>,
 }
 
-/// The value at which a curve reaches nine tenths of its best.
+/// The value at which a curve reaches 90 % of its best.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Knee {
     pub metric: String,
-    /// The parameter, and its values from the lowest.
+    /// The varied parameter, with ascending values.
     pub along: String,
     pub values: Vec<Value>,
-    /// The others.
+    /// The fixed parameters.
     #[serde(default)]
     pub at: Place,
-    /// The figure at each value.
+    /// Published figure at each value.
     pub published: Vec<f64>,
 }
 
@@ -138,17 +139,17 @@ pub struct Knee {
 pub struct Order {
     pub metric: String,
     pub cells: Vec<Place>,
-    /// The figure of each.
+    /// Published figure of each cell.
     pub published: Vec<f64>,
 }
 
 impl Ratio {
-    /// The published ratio, in the direction of the measured one.
+    /// The published ratio, in the direction of the measured ratio.
     pub fn value(&self) -> Option<f64> {
         self.published.map(|[a, b]| if self.inverse { a / b } else { b / a })
     }
 
-    /// The band of agreement; without a published figure and a band, every value.
+    /// The band of agreement; unbounded without a published figure and a band.
     pub fn band(&self) -> Band {
         self.band.or(self.value().map(band::of_ratio)).unwrap_or_default()
     }

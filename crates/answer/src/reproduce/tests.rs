@@ -1,4 +1,4 @@
-//! Judges synthetic figures.
+//! Compares synthetic figures.
 
 use iotrail_schema::run_record::{ARM, CellRecord};
 use iotrail_testing::sample;
@@ -7,14 +7,14 @@ use serde_json::json;
 use super::*;
 use iotrail_schema::reproduction::LineOutcome;
 
-/// A run of one cell for each arm, with these I/Os per second by repeat; kicks per I/O are a thousandth of them.
+/// A run with one cell per arm and these IOPS per repeat; kicks per I/O are 0.1 % of the IOPS.
 fn run(arms: &[(&str, &[f64])]) -> RunRecord {
     let cell = |(number, (arm, iops)): (u32, &(&str, &[f64]))| {
         let one = |x: &f64| {
             let mut m = sample::measurement();
             m.warnings.clear();
             (m.iops, m.per_io.kicks) = (Some(*x), Some(*x / 1000.0));
-            // One CPU was busy for 500 ms of two seconds.
+            // One CPU was busy for 500 ms of 2 s.
             (m.cpu.user_ns, m.cpu.system_ns, m.elapsed_ns) = (Some(400_000_000), Some(100_000_000), 2_000_000_000);
             (m.load.jobs, m.load.cpus) = (1, vec![]);
             m
@@ -34,7 +34,7 @@ fn run(arms: &[(&str, &[f64])]) -> RunRecord {
 
 const STEADY: &[f64] = &[1000.0, 1002.0, 998.0, 1001.0, 999.0, 1000.0];
 
-/// The factor between the two.
+/// IOPS at this factor of [`STEADY`].
 fn steady(factor: f64) -> Vec<f64> {
     STEADY.iter().rev().map(|x| x * factor).collect()
 }
@@ -54,11 +54,11 @@ fn a_ratio_agrees_within_half_and_twice_of_the_effect() {
     let half = of([4.0, 2.0]);
     assert_eq!((half.outcome, half.words.as_deref()), (LineOutcome::Agrees, Some("×0.500")));
     assert!(half.ci95.is_some_and(|[lo, hi]| lo < 0.5 && 0.5 < hi && hi / lo < 1.05), "{half:?}");
-    // A quarter agrees with ×0.06 to ×0.5, and ours is on the edge.
+    // A factor of 1/4 agrees with ×0.06 to ×0.5; the measured value is at the edge.
     let edge = of([4.0, 1.0]);
     assert_eq!((edge.outcome, edge.reason.is_some()), (LineOutcome::Inconclusive, true));
     assert_eq!([of([4.0, 4.0]).outcome, of([4.0, 8.0]).outcome], [LineOutcome::Disagrees; 2]);
-    // Theirs is the reciprocal.
+    // The published figures are reciprocals.
     let mut inverse = ratio([2.0, 4.0]);
     inverse["ratio"]["inverse"] = true.into();
     assert_eq!(seen(inverse, &halved).outcome, LineOutcome::Agrees);
@@ -71,7 +71,7 @@ fn noise_is_in_the_interval_and_one_repeat_has_none() {
     assert_eq!(wide.outcome, LineOutcome::Inconclusive);
     let once = seen(ratio([1.0, 1.0]), &run(&[("a", &[1000.0]), ("b", &[1000.0])]));
     assert_eq!((once.outcome, once.ci95, once.value), (LineOutcome::Inconclusive, None, Some(1.0)));
-    // The control arm differs from its twin by a fifth: so may the two sides.
+    // The control arm differs from its twin by 20 %, so the two sides may, too.
     let control = run(&[("a", STEADY), ("b", &steady(1.0)), ("control", &steady(1.2))]);
     assert_eq!(seen(ratio([1.0, 1.0]), &control).outcome, LineOutcome::Inconclusive);
 }
@@ -96,7 +96,7 @@ fn a_count_agrees_within_a_fifth() {
     };
     assert_eq!([of(0.95, STEADY).outcome, of(0.5, STEADY).outcome], [LineOutcome::Agrees, LineOutcome::Disagrees]);
     assert_eq!(of(0.0, &[0.0, 0.0]).outcome, LineOutcome::Agrees);
-    // No count is below 0, whatever its spread.
+    // Counts are never negative, whatever their spread.
     assert!(of(0.0, &[0.0, 100.0]).ci95.is_some_and(|[lo, hi]| lo == 0.0 && hi > 0.1));
     assert_eq!(of(1.0, &[500.0, 1500.0, 1000.0]).outcome, LineOutcome::Inconclusive);
     let mut unknown = run(&[("a", STEADY)]);
@@ -176,6 +176,6 @@ fn a_study_has_a_line_for_each_claim_of_the_parts_that_were_asked_for() {
         answer(&r),
         "s: 1 of 2 published figures that can be tested here agree, 1 disagrees; 2 cannot be tested here"
     );
-    // For a single part, figures that no part tests are left out.
+    // If a single part was requested, figures of other parts are omitted.
     assert_eq!(of(&[one()]).lines.len(), 2);
 }

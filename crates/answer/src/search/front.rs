@@ -1,14 +1,14 @@
-//! The members of a front that fresh blocks are to confirm.
+//! Selects the members of a Pareto front to confirm in fresh blocks.
 
 use super::TOLD;
 use iotrail_schema::search_record::SearchRecord;
 use iotrail_stats::search::Search;
 
-/// Members to confirm in addition to the current configuration.
+/// Maximum members to confirm besides the current configuration.
 const MOST: usize = 3;
 
-/// The best in each objective, then those that gain most in both together; each represented by the one with the least effort among those that
-/// are indistinguishable from it.
+/// The best in each objective, then those with the largest joint gain; each represented by the candidate with the least
+/// effort among those indistinguishable from it.
 pub(super) fn picks(search: &Search, record: &SearchRecord) -> Vec<usize> {
     let both = |i: usize| {
         let levels = [0, 1].map(|objective| search.fit_of(objective).level(i));
@@ -31,7 +31,7 @@ pub(super) fn picks(search: &Search, record: &SearchRecord) -> Vec<usize> {
     picks
 }
 
-/// Neither is clearly better in any objective, and the best one cannot be much better.
+/// Neither is clearly better in any objective, and the best cannot be much better.
 fn cannot_be_told(search: &Search, best: usize, other: usize) -> bool {
     let advantage = |objective| search.advantage_of(objective, best, other);
     (0..2).all(|objective| advantage(objective).is_some_and(|a| a.lo <= 1.0 && a.hi >= 1.0 && a.hi <= 1.0 + TOLD))
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_front_is_found_and_its_ends_and_its_middle_are_confirmed() {
-        // Fast; balanced; frugal; worse than the balanced one.
+        // Fast; balanced; frugal; dominated by the balanced one.
         let run = of_two(&[[1.0, 1.0], [1.6, 1.1], [1.4, 0.7], [1.1, 0.5], [1.2, 0.8]], 40);
         let s = state(&run).unwrap();
         assert_eq!((s.set(), s.ended), (vec![1, 2, 3], Some(Ended::Settled)));
@@ -59,10 +59,10 @@ mod tests {
     fn nothing_is_confirmed_if_the_current_configuration_may_be_the_best() {
         let s = state(&of_two(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], 40)).unwrap();
         assert!(s.set().contains(&0) && s.picks.is_empty(), "{s:?}");
-        // It is the best of all.
+        // It is best in both objectives.
         let s = state(&of_two(&[[1.0, 1.0], [0.8, 1.2]], 40)).unwrap();
         assert_eq!((s.set(), s.picks, s.ended), (vec![0], vec![], Some(Ended::OneLeft)));
-        // As good in both as c2, which takes a flag: c1 takes a few lines.
+        // c1 and c2 are equally good, but c2 needs a flag and c1 a few lines.
         let s = state(&of_two(&[[1.0, 1.0], [1.5, 0.8], [1.5, 0.8]], 40)).unwrap();
         assert_eq!((s.set(), s.picks), (vec![1, 2], vec![2]));
     }

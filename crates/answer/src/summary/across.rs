@@ -1,4 +1,4 @@
-//! The head of one plan on several kernels: the kernels are the arms of one run, each compared with the first.
+//! The head of one plan on several kernels: each kernel is an arm of the merged run and is compared with the first.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord};
 
 impl Head {
-    /// `merged`: the kernels' runs as one (`across::merged`).
+    /// `merged`: the kernels' runs merged by `across::merged`.
     pub fn of_kernels(merged: &RunRecord, kernels: &[Boots], records: &[KernelRecord]) -> Head {
         let mut head = Head::of_run(&as_arms(merged), false);
         if Table::of(merged).each_run
@@ -30,7 +30,7 @@ impl Head {
     }
 }
 
-/// The kernels as arms; the former arms become a parameter.
+/// Turns kernels into arms, and the former arms into a parameter.
 fn as_arms(merged: &RunRecord) -> RunRecord {
     let several = merged.arms.len() > 1;
     let releases: Vec<String> = merged.values(KERNEL).iter().filter_map(|k| k.as_str().map(str::to_owned)).collect();
@@ -53,7 +53,7 @@ fn as_arms(merged: &RunRecord) -> RunRecord {
             metrics.push(c.metric.clone());
         }
     }
-    // The experiment's own metric comes first; counts are compared for every experiment.
+    // The experiment's own metrics come first; counts are compared in every experiment.
     metrics.sort_by_key(|m| merged.metrics.iter().position(|asked| asked == m).unwrap_or(usize::MAX));
     let axes = merged.axes.iter().filter(|axis| *axis != KERNEL && *axis != ARM).cloned();
     RunRecord {
@@ -62,13 +62,13 @@ fn as_arms(merged: &RunRecord) -> RunRecord {
         cells: merged.cells.iter().filter(|c| c.arm() != CONTROL).map(cell).collect(),
         comparisons: merged.comparisons.iter().map(comparison).collect(),
         metrics,
-        // They concern the arms.
+        // Expectations concern the original arms.
         expectations: Vec::new(),
         ..merged.clone()
     }
 }
 
-/// The kernels on which completions were posted out of order, for the arm with most of them.
+/// Kernels on which completions were posted out of order, for the arm with the most of them.
 fn order(merged: &RunRecord, kernels: &[Boots]) -> Option<String> {
     let of = |arm: &String| Some((arm.clone(), lost_order(arm, kernels)?));
     let share =

@@ -1,5 +1,5 @@
-//! The answer of a search: the recommended candidate, and its gain over the current configuration in blocks that the search did not
-//! use; or the advice to keep the current configuration. See `crate::search`.
+//! The answer of a search: the recommended candidate with its gain over the current configuration, measured in blocks
+//! that the search did not use; or the advice to keep the current configuration. See `crate::search`.
 
 use super::change::{levels, range};
 use super::effect::{Effect, of_arm};
@@ -15,16 +15,16 @@ use iotrail_base::words::{list, percent, plural};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Candidate, Ended, SearchOutcome, SearchRecord};
 
-/// Reasons why a configuration was not a candidate.
+/// Maximum reasons listed for configurations that were not candidates.
 const LEFT_OUT: usize = 3;
 
-/// Blocks of a confirmation, if the budget covers them.
+/// Number of confirmation blocks, if the budget covers them.
 pub const FRESH: f64 = 12.0;
 
-/// Seconds that a measurement takes in addition to its load, approximately.
+/// Approximate overhead of a measurement in seconds, in addition to its load.
 const BESIDE_S: f64 = 0.2;
 
-/// `None`: the run is not a search.
+/// `None` if the run is not a search.
 pub fn of_run(run: &RunRecord) -> Option<Head> {
     let search = run.search.as_ref()?;
     let of = Searched::of(run, search);
@@ -39,7 +39,7 @@ pub fn of_run(run: &RunRecord) -> Option<Head> {
     Some(Head { notes, on: notes::of_one_host(run), ..head })
 }
 
-/// The result of a search, from its stored run.
+/// A search's outcome, computed from its stored run.
 fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> SearchOutcome {
     SearchOutcome {
         run: run.run,
@@ -54,22 +54,23 @@ fn of_state(run: &RunRecord, search: &SearchRecord, state: &State) -> SearchOutc
     }
 }
 
-/// Seconds that would decide: trials, blocks and the confirmation, at the rate of the measurements so far.
+/// Seconds for a decision: trials, blocks and confirmation, at the current pace of measurements.
 fn decides(run: &RunRecord, state: &State) -> Option<f64> {
     let blocks = state.deciding_blocks.filter(|blocks| *blocks <= run.repeats as usize)?;
     let (all, ns) =
         run.measurements().fold((0.0, 0.0), |(n, sum), m| (n + 1.0, sum + (m.elapsed_ns + m.load.warmup_ns) as f64));
     let fresh = 2.0 * FRESH * if run.tried.is_empty() { 2.0 } else { 1.0 };
     let measurements = run.tried.len() as f64 + (blocks * state.set().len()) as f64 + fresh;
-    // Rounded to tens, since blocks differ in duration.
+    // Rounded up to tens, because block durations vary.
     Some((measurements * (ns / all / 1e9 + BESIDE_S) / 10.0).ceil() * 10.0)
 }
 
-/// The candidates to confirm in fresh blocks, with the search's result: one, or at most three for two objectives. `None`: the current
-/// configuration stays.
+/// The candidates to confirm in fresh blocks (one, or at most three for two objectives), with the search's outcome.
+/// `None` if the current configuration stays.
 ///
-/// The current configuration takes least effort, so that it stays if it is indistinguishable from the best. But if others may be much
-/// better, a comparison of only the leader with it is more precise than one of all candidates.
+/// The current configuration needs the least effort, so it stays if it is indistinguishable from the best. If other
+/// candidates may be much better, only the leader is compared with it, which is more precise than comparing all of
+/// them.
 pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, SearchOutcome)> {
     let (search, state) = (run.search.as_ref()?, search::state(run)?);
     let (now, leader) = (run.arms.first()?, run.arms.get(state.leader)?);
@@ -87,13 +88,13 @@ pub fn to_confirm(run: &RunRecord) -> Option<(Vec<String>, SearchOutcome)> {
     (chosen != *now).then(|| (vec![chosen], found))
 }
 
-/// The candidate of the set with the least effort; of equals, the leader.
+/// The least-effort candidate of the set; on a tie, the leader.
 fn recommended<'s>(search: &'s SearchRecord, set: &[String], leader: &str) -> Option<&'s Candidate> {
     let in_set = search.candidates.iter().filter(|c| set.contains(&c.name));
     in_set.min_by_key(|c| (c.effort, c.name != leader))
 }
 
-/// Names of the remaining candidates, the least effort first.
+/// Names of the remaining candidates, least effort first.
 fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
     let mut left: Vec<&Candidate> =
         state.set().into_iter().filter_map(|i| search.candidates.iter().find(|c| c.name == run.arms[i])).collect();
@@ -101,7 +102,7 @@ fn set(run: &RunRecord, search: &SearchRecord, state: &State) -> Vec<String> {
     left.into_iter().map(|c| c.name.clone()).collect()
 }
 
-/// For a confirmation: the recommended candidate against the current configuration, in fresh blocks.
+/// The head of a confirmation: the recommended candidate compared with the current configuration, in fresh blocks.
 fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let search = s.search;
     let (base, arm) = (run.arms.first().map_or("", String::as_str), run.arms.last().map_or("", String::as_str));
@@ -117,7 +118,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let is_better = broken.is_none() && its.is_some_and(|e| better(objective, e) == Some(true));
     let candidate = search.candidates.iter().find(|c| c.name == arm);
     let used = candidate.filter(|_| is_better || kept.is_some());
-    // The confirmation decides on its two arms.
+    // The confirmation decides about one more candidate.
     let open = SearchOutcome { undecided: found.undecided.saturating_sub(1), ..found.clone() };
     let otherwise = match &change {
         _ if broken.is_some() => {
@@ -148,7 +149,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     };
     let advice = used.map(|c| format!("use {arm} ({}){}", c.effort.words(), price(run, arm, &[])));
     let how = used.into_iter().flat_map(|c| c.how.iter().cloned());
-    // The fresh blocks decide between the two arms that they measured.
+    // The fresh blocks measured and decide between two arms only.
     let others: Vec<String> = found.set.iter().filter(|name| !run.arms.contains(name)).cloned().collect();
     let watched: Vec<Effect<'_>> = effects.iter().filter(|e| !unwatched(e)).copied().collect();
     let reasons = match run.tried.is_empty() {
@@ -169,7 +170,8 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     }
 }
 
-/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` if that is not better. `None`: they cannot be compared.
+/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` if that is no improvement. `None` if they are not
+/// comparable.
 fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<String> {
     let [low, high] = e.c.ci95?;
     let objective = s.metrics.first().copied();
@@ -179,7 +181,7 @@ fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<St
     })
 }
 
-/// For the search itself.
+/// The head of the search itself.
 fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let search = s.search;
     let set = set(run, search, state);
@@ -244,19 +246,19 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     }
 }
 
-/// The reason for its end.
+/// Why the search ended.
 fn ended(run: &RunRecord, state: &State) -> Ended {
     state.ended.unwrap_or(if run.finished_unix_s.is_some() { Ended::Budget } else { Ended::Stopped })
 }
 
-/// Whether the interval shows that it is better; `None`: there is none.
+/// Whether the interval shows an improvement; `None` without an interval.
 fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
     let matters = 1.0 + MATTERS / 2.0;
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
 }
 
-/// Configurations that were not candidates: each with its reason, or their number.
+/// Configurations that were not candidates, each with its reason; if there are many, their number.
 fn left_out(search: &SearchRecord) -> Option<String> {
     let all = &search.left_out;
     let each = || all.iter().map(|l| format!("{} ({})", l.name, l.reason)).collect::<Vec<_>>();
@@ -359,17 +361,18 @@ mod tests {
         let run = made::search(&[1.0, 1.5, 1.5, 0.9], 12);
         let (search, state) = (run.search.as_ref().unwrap(), search::state(&run).unwrap());
         let set = set(&run, search, &state);
-        // c1 takes a few lines, c2 a flag.
+        // c1 needs a few lines, c2 a flag.
         assert_eq!(set, ["c2", "c1"]);
         assert_eq!(recommended(search, &set, "c1").unwrap().name, "c2");
         let chosen = |run: &RunRecord| to_confirm(run).map(|(names, _)| names.concat());
         assert_eq!(chosen(&run).as_deref(), Some("c2"));
-        // Undecided so far, and one may be much better: it is compared separately. Without a better one: none.
+        // Still undecided, and one candidate may be much better: it is compared separately. Without a better candidate,
+        // none is.
         assert_eq!(chosen(&made::search(&[1.0, 1.3, 0.7], 3)).as_deref(), Some("c1"));
         assert_eq!(chosen(&made::search(&[1.0, 0.9, 0.7], 40)), None);
     }
 
-    /// c2 against c0 in fresh blocks.
+    /// c2 compared with c0 in fresh blocks.
     fn confirmation(times: f64) -> RunRecord {
         let mut run = made::search(&[1.0, 1.5, 1.5], 0);
         run.arms = vec!["c0".into(), "c2".into()];
@@ -413,7 +416,7 @@ mod tests {
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
     }
 
-    /// A search of 18 that ended after two blocks, and its confirmation.
+    /// A search over 18 candidates that ended after two blocks, with its confirmation.
     fn after_two_blocks(times: f64) -> Head {
         let mut run = confirmation(times);
         let search = run.search.as_mut().unwrap();
@@ -462,11 +465,11 @@ mod tests {
         let seconds = decides(&run, &state).unwrap();
         let measurements = (blocks * state.set().len()) as f64 + 4.0 * FRESH;
         assert!((0.0..=10.0).contains(&(seconds - measurements * each)), "{seconds} {measurements} {each}");
-        // After one block the required budget is unknown.
+        // After a single block, the required budget is unknown.
         assert_eq!(search::state(&made::search(&[1.0, 0.7], 1)).unwrap().deciding_blocks, None);
     }
 
-    /// p99 in ms of c0 and of c2, in fresh blocks; 1 ms is allowed.
+    /// p99 of c0 and c2 in ms, in fresh blocks; the constraint allows 1 ms.
     fn limited(times: f64, p99: [u64; 2]) -> Head {
         let mut run = confirmation(times);
         let constraint = Constraint {
@@ -488,7 +491,7 @@ mod tests {
         let h = limited(1.5, [0, 2]);
         assert_eq!(h.answer, "keep the current configuration: c2 breaks p99<1ms in 12 fresh blocks");
         assert!(h.advice.unwrap().starts_with("search for longer: --budget; ") && !h.also.contains(&"write c2".into()));
-        // The current configuration breaks it: an equal candidate is enough.
+        // The current configuration violates the constraint, so an equal candidate suffices.
         let h = limited(1.0, [2, 0]);
         assert!(
             h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 0.9")

@@ -1,4 +1,4 @@
-//! Ratios as changes: `14–59× fewer IOPS`, `12 % longer mean latency`.
+//! Formats ratios as changes: `14–59× fewer IOPS`, `12 % longer mean latency`.
 
 use super::effect::Effect;
 use crate::compare::{Metric, why_open};
@@ -9,10 +9,10 @@ use crate::verdicts::{factor, near_1};
 use iotrail_base::words::count;
 use iotrail_schema::run_record::CellRecord;
 
-/// A larger ratio is printed as a factor, a smaller one in percent.
+/// Larger ratios are printed as factors, smaller ones in percent.
 const FACTOR: f64 = 2.0;
 
-/// In the middle of a sentence.
+/// The metric's name in the middle of a sentence.
 pub fn called(metric: Metric, unit: Unit) -> String {
     let words = metric.words(unit);
     match metric {
@@ -25,7 +25,7 @@ pub fn called(metric: Metric, unit: Unit) -> String {
     }
 }
 
-/// `fewer`, `longer`: more or less of the metric.
+/// `fewer` or `longer`, depending on the metric and the direction.
 fn direction(metric: Metric, more: bool) -> &'static str {
     use figure::Unit::{Count, Rare, Rate, Time};
     match (metric.figure().map(|f| f.unit), more) {
@@ -40,12 +40,12 @@ fn direction(metric: Metric, more: bool) -> &'static str {
     }
 }
 
-/// Effects in one direction, from the smallest change to the largest; with its interval if it is a single one.
+/// Effects in one direction, from the smallest change to the largest. A single effect includes its interval.
 pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -> String {
     let ratios: Vec<f64> = effects.iter().filter_map(|e| e.c.ratio).collect();
     let name = match called(metric, unit) {
         _ if !named => String::new(),
-        // 21 % less of the server's CPU time.
+        // `21 % less of the server's CPU time` needs the `of`.
         name if metric == Metric::CpuPerIo && unit == Unit::Request => format!(" of {name}"),
         name => format!(" {name}"),
     };
@@ -78,14 +78,14 @@ pub fn range(metric: Metric, unit: Unit, effects: &[&Effect<'_>], named: bool) -
     format!("{amount} {word}{name}{interval}")
 }
 
-/// A change of a single metric: `8.9× fewer IOPS (95 % CI 6.3–12×)`.
+/// The change of a single metric: `8.9× fewer IOPS (95 % CI 6.3–12×)`.
 pub fn of_figure(metric: Metric, unit: Unit, ratio: f64, [lo, hi]: [f64; 2]) -> String {
     let more = ratio > 1.0;
     let amount = one(if more { ratio } else { 1.0 / ratio }, more);
     format!("{amount} {} {}{}", direction(metric, more), called(metric, unit), interval(ratio, lo, hi, more))
 }
 
-/// A change by this factor (above 1), up or down.
+/// A change by this factor (above 1), in either direction.
 fn one(size: f64, more: bool) -> String {
     match (size >= FACTOR, more) {
         (true, _) => format!("{}×", digits(size)),
@@ -102,7 +102,7 @@ fn digits(factor: f64) -> String {
     if factor < 9.95 { format!("{factor:.1}") } else { format!("{factor:.0}") }
 }
 
-/// ` (95 % CI 5–9 %)`, in the unit of the change.
+/// ` (95 % CI 5–9 %)`, in the same form as the change.
 fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
     let (size, from, to) = if more { (ratio, lo, hi) } else { (1.0 / ratio, 1.0 / hi, 1.0 / lo) };
     if from < 1.0 || !to.is_finite() {
@@ -117,39 +117,39 @@ fn interval(ratio: f64, lo: f64, hi: f64, more: bool) -> String {
     }
 }
 
-/// ` (largest: 13.1 k → 253)`: medians of the strongest effect, if several differ.
+/// ` (largest: 13.1 k → 253)`: medians of the strongest effect; `largest` only if several effects are listed.
 pub fn levels(metric: Metric, worst: &Effect<'_>, of_several: bool) -> String {
     let of = |cell: &CellRecord| over_repeats(cell, |m| metric.of(m));
     let Some((a, b)) = of(worst.a).zip(of(worst.b)) else { return String::new() };
     let most = match (agree(a, b, worst.c.ratio), metric) {
         (true, _) if of_several => "largest: ",
         (true, _) => "",
-        // The user named it and expects it.
+        // The user specified the metric and expects it by name.
         (false, Metric::Own(_)) => "medians ",
         (false, _) => return String::new(),
     };
     format!(" ({most}{} → {})", value(metric, a), value(metric, b))
 }
 
-/// Medians of all repeats are printed with a ratio of pairs only if both use the same pairs: the ratio may leave out disturbed pairs.
+/// A ratio is printed with medians of all repeats only if both are consistent: the ratio may exclude disturbed pairs.
 pub fn agree(a: f64, b: f64, ratio: Option<f64>) -> bool {
     const WITHIN: f64 = 0.05;
     match ratio {
         Some(ratio) if ratio > 0.0 && a > 0.0 => (b / a / ratio - 1.0).abs() <= WITHIN,
-        // One side is 0, or both are 0 throughout.
+        // Zero on one side, or throughout on both sides.
         Some(ratio) => b == 0.0 && ratio == if a > 0.0 { 0.0 } else { 1.0 },
         None => false,
     }
 }
 
-/// Values of the compared metric on both sides.
+/// The compared metric's values on both sides.
 fn values<'e>(e: &'e Effect<'_>) -> impl Iterator<Item = f64> + 'e {
     let metric = e.c.metric.parse::<Metric>().ok();
     let all = [e.a, e.b].into_iter().flat_map(|cell| cell.measurements.each());
     all.filter_map(move |m| metric?.of(&m))
 }
 
-/// Both sides are 0 throughout.
+/// Whether both sides are 0 throughout.
 pub fn is_0(e: &Effect<'_>) -> bool {
     values(e).all(|x| x == 0.0)
 }
@@ -158,7 +158,7 @@ pub fn is_below_0(e: &Effect<'_>) -> bool {
     values(e).any(|x| x < 0.0)
 }
 
-/// A value of the metric.
+/// Formats a value of the metric.
 pub fn value(metric: Metric, x: f64) -> String {
     match metric {
         Metric::Iops => count(if x >= 10.0 { x.round() } else { x }),
@@ -167,7 +167,8 @@ pub fn value(metric: Metric, x: f64) -> String {
     }
 }
 
-/// `: ×1.37 (95 % CI 0.970–1.93) (1.01 k → 1.39 k)`: for a program's own metric without a difference; for others nothing.
+/// `: ×1.37 (95 % CI 0.970–1.93) (1.01 k → 1.39 k)` for a program's own metric without a difference; empty for other
+/// metrics.
 pub fn seen(metric: Metric, e: &Effect<'_>) -> String {
     match (metric, e.c.ratio) {
         (Metric::Own(_), Some(ratio)) => {
@@ -194,7 +195,7 @@ mod tests {
     fn medians_are_printed_with_a_ratio_only_if_they_belong_to_it() {
         assert!(agree(100.0, 151.0, Some(1.5)) && !agree(100.0, 170.0, Some(1.5)));
         assert!(agree(3.0, 0.0, Some(0.0)) && agree(0.0, 0.0, Some(1.0)));
-        // At least half of the repeats are 0, and the means are not.
+        // At least half of the repeats are 0, but the means are not.
         assert!(!agree(0.0, 0.0, Some(0.0)) && !agree(0.0, 0.0, Some(3.0)) && !agree(0.0, 0.0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! A comparison of the run with its two cells.
+//! A comparison of the run, together with its two cells.
 
 use std::sync::LazyLock;
 
@@ -11,17 +11,17 @@ use iotrail_schema::run_record::{CellRecord, RunRecord};
 #[derive(Debug, Clone, Copy)]
 pub struct Effect<'r> {
     pub c: &'r Comparison,
-    /// The first arm's cell, and the other arm's.
+    /// The cells of the first arm and of the other arm.
     pub a: &'r CellRecord,
     pub b: &'r CellRecord,
 }
 
-/// Replaces cells that are not available.
+/// Stands in for unavailable cells.
 static NONE: LazyLock<CellRecord> =
     LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new().into() });
 
 impl<'r> Effect<'r> {
-    /// For sides of which only the comparison is known.
+    /// For comparisons whose sides are not available.
     pub fn alone(c: &'r Comparison) -> Self {
         Effect { c, a: &NONE, b: &NONE }
     }
@@ -30,7 +30,7 @@ impl<'r> Effect<'r> {
         matches!(self.c.verdict, Verdict::Slower | Verdict::Faster)
     }
 
-    /// The distance from no difference, in either direction; 0 if none was detected.
+    /// Absolute logarithmic size, or 0 if no difference was detected.
     pub fn size(&self) -> f64 {
         match self.c.ratio {
             _ if !self.differs() => 0.0,
@@ -40,7 +40,7 @@ impl<'r> Effect<'r> {
     }
 }
 
-/// An arm against the first one, in every situation in which both were measured.
+/// An arm compared with the first arm, in every situation with both measured.
 pub fn of_arm<'r>(run: &'r RunRecord, metric: Metric, arm: &str) -> Vec<Effect<'r>> {
     let of = |c: &'r Comparison| {
         let cell = |arm: &str| run.cells.iter().find(|cell| cell.arm() == arm && place(cell) == c.at);
@@ -49,7 +49,7 @@ pub fn of_arm<'r>(run: &'r RunRecord, metric: Metric, arm: &str) -> Vec<Effect<'
     run.comparisons.iter().filter(|c| c.metric == metric.name() && c.b == arm).filter_map(of).collect()
 }
 
-/// The effects in the direction of the strongest one.
+/// The effects with the same direction as the strongest.
 pub fn strongest<'r>(effects: &[Effect<'r>]) -> Vec<Effect<'r>> {
     let most = effects.iter().filter(|e| e.differs()).max_by(|a, b| a.size().total_cmp(&b.size()));
     let Some(most) = most else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The run's differences as a forest plot: a line per comparison of the answer's metric, the largest first;
-//! comparisons without a difference share a line if there are many.
+//! The run's differences as a forest plot: one line per comparison of the answer's metric, the largest difference
+//! first. If there are many, comparisons without a difference share a line.
 
 use serde_json::Value;
 
@@ -10,34 +10,34 @@ use crate::compare::{Metric, compared_on, why_open};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::{RunRecord, value_text};
 
-/// The most lines: the height of a first screen.
+/// Maximum lines, so that the plot fits on the first screen.
 const LINES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forest {
     pub metric: Metric,
-    /// The base of the comparison; and the arm, `None`: there are several.
+    /// Base of the comparison, and the arm (`None` if several).
     pub a: String,
     pub b: Option<String>,
     pub lines: Vec<Line>,
-    /// Comparisons with smaller differences, which are left out.
+    /// Number of omitted comparisons, which have smaller differences.
     pub more: usize,
     pub legend: Vec<String>,
-    /// The comparison with the largest difference, and the common part of its two sides.
+    /// The comparison with the largest difference, and its sides' common parameters.
     pub largest: Option<(Comparison, String)>,
 }
 
-/// One comparison; or several with one verdict, and no difference.
+/// One comparison, or several with the same verdict and no difference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     pub name: String,
     pub mark: Mark,
-    /// For each comparison, if known and above 0.
+    /// One per comparison, if known and positive.
     pub ratios: Vec<f64>,
-    /// The 95 % interval; for several comparisons, the hull of their intervals.
+    /// 95 % interval; for several comparisons, the hull of their intervals.
     pub interval: Option<[f64; 2]>,
     pub comparisons: usize,
-    /// Why it is inconclusive although its interval excludes 1.
+    /// Why the result is inconclusive although its interval excludes 1.
     pub open: Option<String>,
 }
 
@@ -58,7 +58,8 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Forest {
     forest(metric, named, shown.map(|e| (e.c.clone(), at(e))))
 }
 
-/// Comparisons without a run, on the first metric with a difference: the second of two runs against the first.
+/// For comparisons without a run, on the first metric with a difference: the second of two runs compared with the
+/// first.
 pub fn of_two(run: &RunRecord, list: &[Comparison]) -> Option<Forest> {
     let of = |metric: &Metric| -> Vec<Effect<'_>> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
@@ -76,7 +77,7 @@ pub fn of_two(run: &RunRecord, list: &[Comparison]) -> Option<Forest> {
     Some(forest(*metric, named, largest(effects).map(|e| (e.c.clone(), name(e)))))
 }
 
-/// The one with the largest difference; without any, the one whose ratio is farthest from 1.
+/// The effect with the largest difference; without differences, the one whose ratio is farthest from 1.
 fn largest<'a, 'r>(effects: &'a [Effect<'r>]) -> Option<&'a Effect<'r>> {
     let far = |e: &Effect<'_>| e.c.ratio.filter(|r| *r > 0.0).map_or(0.0, |r| r.ln().abs());
     let rank = |e: &Effect<'_>| (e.size(), far(e));
@@ -106,7 +107,7 @@ fn forest(metric: Metric, mut named: Vec<(String, Effect<'_>)>, largest: Option<
         }
     }
     let room = LINES.saturating_sub(last.len()).max(1);
-    // One more line takes no more space than the line that reports the omission.
+    // Showing one more line takes no more space than reporting its omission.
     let more = if lines.len() > room + 1 { lines.len() - room } else { 0 };
     lines.truncate(lines.len() - more);
     in_order(&mut lines, falls);
@@ -119,7 +120,7 @@ fn ratio(line: &Line) -> f64 {
     line.ratios.first().copied().unwrap_or(0.0)
 }
 
-/// From the end of the strongest effect to the other end, so that the marks form a slope.
+/// Sorted from the strongest effect's end to the other, so that the marks form a slope.
 fn in_order(lines: &mut [Line], falls: bool) {
     lines.sort_by(|a, b| if falls { ratio(b).total_cmp(&ratio(a)) } else { ratio(a).total_cmp(&ratio(b)) });
 }

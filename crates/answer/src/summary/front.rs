@@ -1,5 +1,5 @@
-//! The answer of a search by two objectives: the members of the front that fresh blocks confirm, each compared with the current
-//! configuration.
+//! The answer of a search by two objectives: the front members confirmed in fresh blocks, each compared with the
+//! current configuration.
 
 use super::change::range;
 use super::effect::{Effect, of_arm};
@@ -15,7 +15,7 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::search_record::{Effort, SearchOutcome};
 use iotrail_stats::{holm, search};
 
-/// False-positive rate of the table: the chance that any value is called better or worse if nothing differs.
+/// False-positive rate of the whole table: the probability that any value is marked better or worse if nothing differs.
 const ALPHA: f64 = 0.05;
 
 /// The confirmed front of a search by two objectives.
@@ -55,7 +55,7 @@ pub struct Figure {
 }
 
 impl Member {
-    /// Its name and the effort of adopting it, or why it should not be adopted.
+    /// Name and adoption effort, or why it should not be adopted.
     pub fn title(&self) -> String {
         if let Some(text) = &self.breaks {
             return format!("{} (breaks {text})", self.candidate);
@@ -71,7 +71,7 @@ impl Member {
 }
 
 impl Figure {
-    /// With the sign of its verdict.
+    /// The text with its verdict's sign.
     pub fn marked(&self) -> String {
         format!("{} {}", sign(self.verdict), self.text())
     }
@@ -91,7 +91,7 @@ impl Figure {
         format!("{} ({} to {})", factor(ratio), digits(lo), digits(hi))
     }
 
-    /// How many times as good, as a logarithm.
+    /// Improvement as a logarithm: estimate and interval.
     fn good(&self, metric: Metric) -> (f64, Option<(f64, f64)>) {
         let logs = |x: f64| if metric.higher_is_better() { x.ln() } else { -x.ln() };
         let interval = self.ci95.map(|[lo, hi]| (logs(lo), logs(hi))).map(|(a, b)| (a.min(b).exp(), a.max(b).exp()));
@@ -100,8 +100,8 @@ impl Figure {
 }
 
 impl Front {
-    /// One line per member with values, then the meaning of the signs: `sqpoll (a flag): IOPS ▲ +13 % (3.4 to 22), CPU time ▼ ×2.1
-    /// (2.0 to 2.1)`.
+    /// One line per member with values, followed by the legend of the signs: `sqpoll (a flag): IOPS ▲ +13 % (3.4 to
+    /// 22), CPU time ▼ ×2.1 (2.0 to 2.1)`.
     pub fn lines(&self) -> Vec<String> {
         let line = |m: &Member| {
             let figures = self.objectives.iter().zip(&m.figures);
@@ -111,7 +111,7 @@ impl Front {
         self.members.iter().filter_map(line).chain([self.legend()]).collect()
     }
 
-    /// The meaning of the signs in use, and of the values.
+    /// Legend of the signs in use and of the values.
     pub fn legend(&self) -> String {
         let has = |verdict| self.members.iter().flat_map(|m| &m.figures).any(|f| f.verdict == verdict);
         let signs = [
@@ -134,7 +134,7 @@ impl Front {
     }
 }
 
-/// For a confirmation: each arm except the first is a member.
+/// For a confirmation, where each arm except the first is a member.
 pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let base = run.arms.first().map_or("", String::as_str);
     let unit = Unit::of_run(run);
@@ -167,7 +167,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
     let best = gains.iter().copied().filter(dominates).max_by(most);
     let kept = |i: usize| keeps(run, s.search, (base, run.arms[i + 1].as_str()), &fresh);
     let is_compared = |i: &usize| effects[*i].iter().flatten().any(|e| e.c.ci95.is_some());
-    // The current configuration violates a constraint, so a member that keeps all constraints may cost something.
+    // The current configuration violates a constraint, so a member that meets all constraints may have a cost.
     let best = best.or_else(|| (0..effects.len()).filter(|i| is_compared(i) && kept(*i).is_some()).max_by(most));
     let with_effort = |i: usize| format!("{} ({})", run.arms[i + 1], front.members[i + 1].effort.words());
     let (answer, advice) = match (best, &gains[..]) {
@@ -298,7 +298,7 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
         breaks: breaks(run, s.search, arm),
     };
     let mut members: Vec<Member> = run.arms.iter().enumerate().map(member).collect();
-    // Other pairs have no comparison.
+    // Other pairs were not compared.
     let good = |i: usize, o: usize| members[i].figures.get(o).map_or((0.0, None), |f| f.good(s.metrics[o]));
     let points: Vec<[f64; 2]> = (0..members.len()).map(|i| [0, 1].map(|o| good(i, o).0)).collect();
     let advantage = |o: usize, a: usize, b: usize| match (a, b) {
@@ -310,14 +310,14 @@ fn front(run: &RunRecord, s: &Searched<'_>, effects: &[Vec<Option<Effect<'_>>>])
     let gains = |m: &Member| m.figures.iter().any(|f| f.verdict == Verdict::Faster);
     let any_gains = members.iter().any(gains);
     for (i, m) in members.iter_mut().enumerate() {
-        // Fresh blocks have to confirm the gain for which it is on the front.
+        // Fresh blocks have to confirm the gain that puts a member on the front.
         let on = if i == 0 { stay.contains(&0) || !any_gains } else { gains(m) && stay.contains(&i) };
         m.on_front = on && m.breaks.is_none();
     }
     Front { objectives: s.names.clone(), members }
 }
 
-/// For a search by two objectives: the front as found, without values; and whether to keep the current configuration.
+/// For a search by two objectives: the front as found, without values, and whether to keep the current configuration.
 pub(super) fn searched(
     run: &RunRecord,
     s: &Searched<'_>,

@@ -6,7 +6,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::search_record::{Constraint, Ended};
 use iotrail_testing::sample;
 
-/// c0 and these in fresh blocks: times of IOPS and of CPU time per I/O.
+/// c0 and these candidates in fresh blocks: factors of IOPS and of CPU time per I/O.
 pub fn confirmation(times: &[[f64; 2]]) -> RunRecord {
     let all: Vec<[f64; 2]> = [[1.0, 1.0]].iter().chain(times).copied().collect();
     let mut run = made::of_two(&all, 0);
@@ -69,10 +69,10 @@ fn who_beats_what_there_is_in_both_is_recommended() {
     assert!(h.also.last().unwrap().contains("; also unbeaten: c9"), "{h:?}");
     let text: Vec<String> = h.front.unwrap().members[2].figures.iter().map(Figure::text).collect();
     assert_eq!(text[0].split(' ').next(), Some("+79"), "{text:?}");
-    // The one no worse.
+    // The candidate that is not worse in the other objective.
     let h = head(&confirmation(&[[1.5, 0.97]]));
     assert_eq!(h.answer, "c1: 51 % more IOPS (95 % CI 48–54 %) than c0, CPU time per I/O no worse, in 12 fresh blocks");
-    // Half a per cent more on average, and the interval reaches beyond 2 %: not shown to be no worse.
+    // 0.5 % more on average, but the interval extends beyond 2 %, so it may be worse.
     let h = head(&confirmation(&[[1.5, 1.005]]));
     assert!(h.answer.starts_with("keep the current configuration: nothing beats c0 in both "), "{}", h.answer);
     assert!(h.answer.ends_with("; 1 candidate is better in one of them"), "{}", h.answer);
@@ -117,7 +117,7 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
 fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
     let h = head(&confirmation(&[[1.01, 0.958], [1.0, 1.0], [1.0, 1.0]]));
     let front = h.front.clone().unwrap();
-    // Without the other signs the interval would show a gain.
+    // If only this value were tested, the interval would show a gain.
     assert!(front.lines()[0].ends_with("CPU time per I/O ? −3.3 % (−5.8 to −0.6)"), "{:?}", front.lines());
     assert!(front.legend().ends_with(
         "; ? with an interval that excludes 0: too near to 0 for a table whose signs share a 5 % chance of error"
@@ -128,7 +128,7 @@ fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
 
 #[test]
 fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
-    // p99 in ms of c0, c1 and c2; 1 ms is allowed.
+    // p99 of c0, c1 and c2 in ms; the constraint allows 1 ms.
     let limited = |times: &[[f64; 2]], p99: [u64; 3]| {
         let mut run = confirmation(times);
         let constraint = Constraint {
@@ -158,7 +158,7 @@ fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
         "{}",
         h.answer
     );
-    // The current configuration breaks the constraint, and meeting it has a cost.
+    // The current configuration violates the constraint, and meeting it has a cost.
     let h = limited(&[[0.8, 1.0], [1.5, 0.5]], [2, 0, 2]);
     assert!(h.answer.starts_with("c1 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: "), "{}", h.answer);
     assert!(h.answer.ends_with(" than c0") && h.answer.contains(" fewer IOPS"), "{}", h.answer);
@@ -200,7 +200,7 @@ fn the_search_itself_shows_no_figures() {
     assert_eq!(to_confirm(&run), None);
 }
 
-/// Twelve fresh blocks of equals.
+/// Twelve fresh blocks of identical configurations.
 #[test]
 fn among_equals_a_front_claims_nothing_in_95_of_100() {
     let mut random = iotrail_stats::random::Random::new(5);

@@ -1,4 +1,5 @@
-//! The answer of one measurement, of a load or a traced program: the largest cost and its remedy, or the statement that there is nothing to fix.
+//! The answer for one measurement of a load or a traced program: the largest cost with its remedy, or the statement
+//! that there is nothing to fix.
 
 use crate::callsites;
 use crate::diagnose::{WORTH_A_CHANGE, findings_of, synchronous, unexpected_errors};
@@ -14,7 +15,7 @@ use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::stacks::CallSite;
 use iotrail_schema::trace_record::{Subject, TraceRecord};
 
-/// Shares of the time need this many completions, the minimum for a median.
+/// Minimum number of completions for time shares, which equals the minimum for a median.
 const FEW: u64 = 10;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -22,9 +23,9 @@ pub struct Verdict {
     /// One sentence with its number.
     pub answer: String,
     pub advice: Option<String>,
-    /// Call sites that cause it; empty: it concerns no call, or no stacks were sampled.
+    /// Call sites that cause it; empty if no call is involved or no stacks were sampled.
     pub from: Vec<CallSite>,
-    /// Findings other than the answer, the warnings first.
+    /// The remaining findings, warnings first.
     pub others: Vec<Finding>,
 }
 
@@ -41,7 +42,7 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             let (how, remedy) = ended(status);
-            // A signal that ends the program comes before a program without a finding.
+            // A fatal signal precedes the statement that there is no finding.
             let has_advice = t.findings.iter().any(|f| f.warns());
             let advice = if has_advice { verdict.advice } else { remedy.map(Into::into).or(verdict.advice) };
             Verdict { answer: format!("{how}; {}", verdict.answer), advice, ..verdict }
@@ -50,7 +51,8 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     }
 }
 
-/// How a command ended whose exit status is not 0, and the remedy for a signal. Shells and iotrail exit with 128 + signal.
+/// How a command with a non-zero exit status ended, and the remedy for a signal. Shells and iotrail exit with 128 +
+/// signal.
 fn ended(status: i32) -> (String, Option<&'static str>) {
     let (signal, why, remedy) = match status - 128 {
         13 => (
@@ -85,7 +87,7 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
     (format!("{signal} ended the command (status {status}): {why}"), remedy)
 }
 
-/// The statement if there is no finding: "no problem" only if all time is accounted for and no request failed.
+/// The statement without findings. Reports "no problem" only if all time is accounted for and no request failed.
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
     let errors = unexpected_errors(t);
@@ -109,7 +111,7 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     }
 }
 
-/// The same, by the requests' account.
+/// The same, from the requests' time account.
 fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
     let unexplained = account.share_at_most(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
     if unexplained > UNEXPLAINED {
@@ -149,10 +151,10 @@ fn of_stages(t: &TraceRecord, sampled: bool) -> String {
 
 const NOTHING_ELSE: &str = "no call failed, blocked in submission or waited in vain";
 
-/// Share of the threads' time: more may hide a problem.
+/// A larger share of the threads' time without a known cause may hide a problem.
 const UNEXPLAINED: f64 = 0.1;
 
-/// The share of the threads' time without a known cause.
+/// Share of the threads' time without a known cause.
 fn unexplained(account: &Account) -> Option<f64> {
     share_of(account, |row| match row.state {
         ThreadState::Unknown => true,
@@ -161,7 +163,7 @@ fn unexplained(account: &Account) -> Option<f64> {
     })
 }
 
-/// Share of the program's threads' time; `None`: no thread is listed.
+/// Share of the program's thread time; `None` if no thread is listed.
 fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let wall: u64 = account.own_threads().map(|thread| thread.wall_ns).sum();
     let meant: u64 =
@@ -169,7 +171,7 @@ fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<
     (wall > 0).then(|| meant as f64 / wall as f64)
 }
 
-/// The object of its requests' wait between issue and readiness.
+/// What its requests wait for between issue and readiness.
 fn waits_for(t: &TraceRecord) -> &'static str {
     match t.total.files.first() {
         Some(f) if f.queue_device.is_some() => "the device",
@@ -192,7 +194,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
         rate += &format!(", {} of the server's CPU time per request", span(ns));
     }
     let found = findings_of(m);
-    // If the sender is at its limit, there may be something to fix, but not at the server.
+    // If the sender is saturated, the server may have nothing to fix, but the sender does.
     let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {
         Some(true) => "the server was not measured".into(),
@@ -213,7 +215,8 @@ fn rate(rate: &str, latency: &Latency) -> String {
     format!("{rate}{}{}", quantile("p50", latency.p50), quantile("p99", latency.p99))
 }
 
-/// `rate`: its rate, if there is nothing else to report; then `nothing`, that there is nothing to fix.
+/// `rate`: printed if there is nothing else to report, followed by `nothing`, the statement that there is nothing to
+/// fix.
 fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: String) -> Verdict {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
         return Verdict { answer: w.text.clone(), advice: some(&w.remedy), from: vec![], others: found };
@@ -224,7 +227,7 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
         let others = warns.into_iter().chain(notes).collect();
         return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others };
     }
-    // A note with advice that is worth a change excludes the statement that there is nothing to fix.
+    // A note with worthwhile advice rules out the statement that there is nothing to fix.
     let mut notes = notes;
     let worth = |f: &Finding| !f.remedy.is_empty() && f.bound.is_none_or(|bound| bound.share >= WORTH_A_CHANGE);
     if let Some(i) = notes.iter().position(worth) {
@@ -243,8 +246,8 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The largest part of the mean latency, if parts are known. `waits_for`: the object of a request's wait between issue
-/// and readiness.
+/// The largest part of mean latency, if its parts are known. `waits_for`: what requests wait for between issue and
+/// readiness.
 fn nothing_to_fix(stages: Option<&StageRecord>, sampled: bool, waits_for: &str) -> String {
     let Some(s) = parts_known(stages, sampled) else { return "found nothing to fix".into() };
     let of = span(s.total_ns);
@@ -254,14 +257,14 @@ fn nothing_to_fix(stages: Option<&StageRecord>, sampled: bool, waits_for: &str) 
     }
 }
 
-/// The largest part of the mean, and its share.
+/// The largest part of mean latency, and its share.
 fn largest<'a>(s: &StageRecord, waits_for: &'a str) -> (&'a str, String) {
     let parts = [("issuing the request", s.issue_ns), (waits_for, s.wait_ns), ("delivery", s.delivery_ns)];
     let (name, ns) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).expect("three parts");
     (name, percent(ns / s.total_ns))
 }
 
-/// The parts of the mean, if there are enough of them to represent all.
+/// The parts of mean latency, if enough requests were sampled.
 pub fn parts_known(stages: Option<&StageRecord>, sampled: bool) -> Option<&StageRecord> {
     stages.filter(|s| s.total_ns > 0.0 && s.completions >= FEW && !(sampled && s.total_ci95.is_none()))
 }

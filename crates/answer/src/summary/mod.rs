@@ -1,5 +1,5 @@
-//! The answer of a run in a few lines: one sentence with its number, its conditions, the reason, the remedy, and one table. It uses
-//! only the run's comparisons, for every experiment; the conclusions contain the rest.
+//! The answer of a run in a few lines: one sentence with a number, its conditions, the reason, the remedy, and one
+//! table. Works for every experiment, using only the run's comparisons; the conclusions contain the rest.
 
 mod across;
 pub mod advice;
@@ -59,16 +59,16 @@ pub struct Head {
     pub on: Option<String>,
 }
 
-/// An arm, and its comparison with the first arm in each situation.
+/// An arm with its comparison to the first arm in each situation.
 type ByArm<'r> = (&'r str, Vec<Effect<'r>>);
 
 /// Maximum number of lines for other metrics.
 const ALSO: usize = 2;
-/// Maximum number of arms without a difference that are listed with their observations.
+/// Maximum number of arms without a difference whose observed values are listed.
 const SEEN: usize = 3;
 
 impl Head {
-    /// `is_built_in`: `run` knows the run's experiment by its name.
+    /// `is_built_in`: the run's experiment is built into iotrail, so `run` knows its name.
     pub fn of_run(run: &RunRecord, is_built_in: bool) -> Head {
         let mut head = Head::with_all_notes(run, is_built_in);
         head.answer += &program::failing(run).unwrap_or_default();
@@ -90,7 +90,8 @@ impl Head {
         let compared: Vec<(Metric, Vec<ByArm<'_>>)> =
             metrics.iter().map(|m| (*m, arms(*m))).filter(|(_, all)| !all.is_empty()).collect();
         let differs = |all: &[ByArm<'_>]| all.iter().flat_map(|(_, e)| e).any(Effect::differs);
-        // A metric that the user named comes first. Otherwise the metric of the run, unless only another metric shows a difference.
+        // A metric named by the user always comes first. The run's own metric comes first unless only another metric
+        // differs.
         let named = compared.first().filter(|(metric, _)| matches!(metric, Metric::Own(_)));
         let differing = compared.iter().find(|(_, all)| differs(all));
         let Some((metric, all)) = named.or(differing).or(compared.first()) else {
@@ -123,14 +124,14 @@ impl Head {
             let gains = |(_, all): &&(Metric, Vec<ByArm<'_>>)| {
                 all.iter().flat_map(|(_, e)| e).any(|e| e.c.verdict == Verdict::Faster)
             };
-            // If the named metric does not differ, a gain in another one is worth advice.
+            // If the named metric does not differ, a gain in another metric still deserves advice.
             let other = compared.iter().filter(|_| named.is_some() && !differs(all)).find(gains);
             let (arm, by) = other.map_or((arm, all), |(_, by)| (most(by).0, by));
             let advice = why::advice(base, arm, by, None, more);
             let open = other.map_or_else(|| open(&advice), |(other, _)| reservation(*other, unit, all, &advice));
             let advice = (advice, open);
             let head = of_program(run, (base, arm), answer, &compared, advice);
-            // Otherwise the advice names what they cost.
+            // Otherwise the advice includes their cost.
             let beside = others.filter(|_| named.is_some() && !differs(all));
             let also = first.iter().cloned().chain(beside).chain(head.also).take(ALSO).collect();
             return Head { forest: Some(forest::of(run, *metric, all)), also, notes, on, ..head };
@@ -162,7 +163,7 @@ impl Head {
     }
 }
 
-/// Added to advice that is based on another metric: the metric of the run may be unknown.
+/// Appended to advice that is based on another metric, because the run's own metric may be unknown.
 fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>], advice: &why::Advice) -> String {
     let mut effects = about.iter().flat_map(|(_, e)| e);
     let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
@@ -171,7 +172,7 @@ fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>], advice: &why::Ad
     matters.unwrap_or_default() + rest
 }
 
-/// For a program: all its metrics, and the counts of its runs with probes. `open`: metrics that the advice does not cover.
+/// For a program: all its metrics, and the counts of its traced runs. `open`: metrics that the advice does not cover.
 fn of_program(
     run: &RunRecord,
     (base, arm): (&str, &str),
@@ -200,7 +201,7 @@ fn of_program(
     }
 }
 
-/// The answer of comparisons outside a run: the metrics one after another, those with a difference first; and its limits.
+/// The answer for comparisons outside a run: by metric, those with a difference first; and its limits.
 pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) {
     let of = |metric: &Metric| -> Vec<Effect<'_>> {
         list.iter().filter(|c| c.metric == metric.name()).map(Effect::alone).collect()
@@ -217,14 +218,14 @@ pub fn of_comparisons(list: &[Comparison], unit: Unit) -> (String, Vec<String>) 
     (answer, said.collect())
 }
 
-/// All arms' comparisons on a metric together.
+/// Pools all arms' comparisons on a metric.
 fn pooled(metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> String {
     let effects: Vec<Effect<'_>> = all.iter().flat_map(|(_, e)| e).copied().collect();
     let text = outcome(metric, unit, &effects);
     if all.len() > 1 { text.replace("situation", "comparison") } else { text }
 }
 
-/// If nothing is compared: the values of the cells.
+/// The cells' values if nothing was compared.
 fn level(run: &RunRecord) -> String {
     let Some(metric) = metrics(run).into_iter().next() else { return "nothing was compared".into() };
     let cells = run.cells.iter().filter(|c| c.arm() != CONTROL);
@@ -243,7 +244,7 @@ fn level(run: &RunRecord) -> String {
     )
 }
 
-/// The arm with the largest gain over the first one; if none gains, the arm with the largest loss.
+/// The arm with the largest gain over the first arm; without a gain, the arm with the largest loss.
 fn most<'a, 'r>(all: &'a [ByArm<'r>]) -> (&'a str, &'a [Effect<'r>]) {
     let size = |effects: &[Effect<'_>], verdict| {
         effects.iter().filter(|e| e.c.verdict == verdict).map(Effect::size).fold(0.0, f64::max)
@@ -357,7 +358,7 @@ fn in_all(n: usize) -> String {
     if n == 1 { String::new() } else { format!(" in all {n} situations") }
 }
 
-/// Results of another metric, if any: each arm with a difference, the largest first.
+/// Results of another metric, if any: arms with a difference, the largest first.
 fn also(run: &RunRecord, metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Option<String> {
     let mut differing: Vec<_> = all.iter().filter(|(_, e)| e.iter().any(Effect::differs)).collect();
     let size = |e: &[Effect<'_>]| e.iter().map(Effect::size).fold(0.0, f64::max);

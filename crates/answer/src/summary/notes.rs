@@ -1,4 +1,4 @@
-//! Limits of the answer of a run, one per line.
+//! Limits of a run's answer, one per line.
 
 use super::effect::Effect;
 use crate::compare::{failed, metrics};
@@ -7,17 +7,17 @@ use iotrail_base::words::{plural, span};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{CONTROL, RunRecord};
 
-/// A longer measurement is not worth an answer.
+/// A longer measurement is not worthwhile.
 const LONGEST_NS: f64 = 2.0 * 3600e9;
 
-/// The limit of `run --repeats`.
+/// Maximum of `run --repeats`.
 const MOST_REPEATS: usize = 1000;
-/// The shortest time between the starts of two measurements.
+/// Minimum time between the starts of two measurements.
 const BETWEEN_NS: f64 = 0.5e9;
 
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
-    // A search measures as often as it needs.
+    // A search chooses its own number of measurements.
     let searched = run.search.is_some() && run.finished_unix_s.is_some();
     if run.done() < run.planned() && !searched {
         notes.push(format!(
@@ -34,7 +34,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     match all().filter(|m| m.probe.mode == "off").count() {
         0 => {}
         _ if run.search.is_some() => {}
-        // One run of each arm was traced.
+        // One run per arm was traced.
         _ if run.tried.iter().any(|t| t.watched.is_some()) => {}
         n if n == run.done() => notes.push("not traced: the delivery paths are unknown".into()),
         n => notes.push(format!("{} not traced: the delivery paths there are unknown", plural(n, "measurement"))),
@@ -46,7 +46,7 @@ pub fn of_run(run: &RunRecord) -> Vec<String> {
     notes
 }
 
-/// Cells without a measurement, and the reason of the first; except those of a program's arms that have their own note.
+/// Cells without a measurement, with the first one's reason. Excludes a program's arms that have their own note.
 fn never_measured(run: &RunRecord) -> Option<String> {
     let is_said = |reason: &str| run.tried.iter().any(|t| t.dropped.as_deref() == Some(reason) || t.reason == reason);
     let never = run.cells.iter().filter(|c| c.arm() != CONTROL && c.measurements.is_empty());
@@ -65,14 +65,14 @@ fn failures(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// Comparisons of the first metric: those with disturbed measurements, and all.
+/// Comparisons of the first metric: those affected by disturbed measurements, and all.
 fn touched(run: &RunRecord) -> Option<(usize, Vec<&Comparison>)> {
     let metric = metrics(run).first()?.name();
     let all: Vec<&Comparison> = run.comparisons.iter().filter(|c| c.metric == metric).collect();
     Some((all.iter().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count(), all))
 }
 
-/// After the answer of these comparisons of one metric: all of them are disturbed.
+/// Follows the answer for comparisons of one metric if all of them are disturbed.
 pub fn all_disturbed<'c>(mut all: impl Iterator<Item = &'c Comparison>) -> Option<&'static str> {
     let touched = |c: &Comparison| c.disturbed.left_out + c.disturbed.counted > 0;
     (touched(all.next()?) && all.all(touched)).then_some("; other work disturbed every comparison")
@@ -93,7 +93,7 @@ fn disturbed(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// Blocks in addition to the plan.
+/// Blocks added to the plan.
 fn added(run: &RunRecord) -> Option<String> {
     (run.added_blocks() > 0).then(|| {
         format!(
@@ -104,12 +104,12 @@ fn added(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// The machine, in a line.
+/// The machine, in one line.
 pub fn of_one_host(run: &RunRecord) -> Option<String> {
     host(run, &run.first()?.host.kernel)
 }
 
-/// The same, with these releases of the kernel.
+/// The same with these kernel releases.
 pub fn host(run: &RunRecord, kernel: &str) -> Option<String> {
     let m = run.first()?;
     let device = m.host.target.as_ref().and_then(|t| t.device.clone().map(|d| (d, t.driver.clone())));
@@ -153,7 +153,7 @@ pub fn more_repeats<'a, 'r: 'a>(
     Some(format!("{command} shows ±10 % (about {})", minutes(whole)))
 }
 
-/// The duration of one measurement, with warm-up and pauses: by the run's own time, unless that is much longer than the
+/// Duration of one measurement including warm-up and pauses, from the run's wall time unless that far exceeds the
 /// measured time (as after a resume).
 fn of_one(run: &RunRecord) -> f64 {
     let all = || run.measurements();
@@ -161,7 +161,7 @@ fn of_one(run: &RunRecord) -> f64 {
     let whole = run.finished_unix_s.map(|end| end.saturating_sub(run.started_unix_s) as f64 * 1e9);
     let n = run.done().max(1) as f64;
     let apart = n * BETWEEN_NS;
-    // The run's own time is in whole seconds: 0 for a short run.
+    // The run's wall time is in whole seconds, and 0 for a short run.
     whole.filter(|ns| (measured..20.0 * measured + apart).contains(ns)).unwrap_or(measured + apart) / n
 }
 
@@ -209,13 +209,13 @@ mod tests {
         assert_eq!(h.answer, format!("coop_taskrun against default: not comparable: {failed}"));
         assert_eq!(h.advice.as_deref(), Some("check why coop_taskrun fails, and measure again"));
         assert!(!h.notes.iter().any(|note| note.contains(failed)), "{:?}", h.notes);
-        // A program that fails at times fails in both arms.
+        // A program that occasionally fails does so in both arms.
         let mut both = measured(Some("it stalled"), 3);
         both.cells[0].untestable = Some("it stalled".into());
         both.comparisons = compare::of_run(&both, &|_, _| None);
         let advice = "check why default and coop_taskrun fail, and measure again";
         assert_eq!(head(&both).advice.as_deref(), Some(advice));
-        // Of several arms the answer is about the others.
+        // With several arms, the answer is about the remaining arms.
         let mut run = measured(Some("it stalled"), 3);
         let mut third = run.cells[0].clone();
         third.params.insert("arm".into(), "sqpoll".into());
@@ -223,7 +223,7 @@ mod tests {
         run.cells.push(third);
         run.comparisons = compare::of_run(&run, &|_, _| None);
         assert!(head(&run).notes.contains(&failed.to_owned()), "{:?}", head(&run));
-        // It had no measurement before it failed.
+        // The arm failed before its first measurement.
         let h = head(&measured(Some("it stalled"), 0));
         assert!(h.notes.contains(&"1 cell not testable here: it stalled".to_owned()), "{:?}", h.notes);
     }

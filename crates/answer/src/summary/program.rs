@@ -1,5 +1,5 @@
-//! The parts of a program's run other than its verdicts: every arm and metric in one table, the probes' counts in each arm's traced run,
-//! and the source change for an arm.
+//! The parts of a program's run besides its verdicts: a table of all arms and metrics, the probes' counts in each arm's
+//! traced run, and the source change for an arm.
 
 use super::change::{range, value};
 use super::effect::Effect;
@@ -15,12 +15,13 @@ use iotrail_schema::program_record::{Legal, ProgramRing, TriedArm, WatchedRun};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::setup_flag;
 
-/// Metrics with a column.
+/// Maximum number of metric columns.
 const COLUMNS: usize = 3;
 
-/// A row per arm, a column per metric; several situations of one arm are represented by the one with the largest difference.
+/// One row per arm, one column per metric. If an arm has several situations, the one with the largest difference is
+/// shown.
 pub fn table(compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<Situations> {
-    // A program that runs for a fixed time takes that long with every arm.
+    // A program with a fixed run time takes equally long with every arm.
     let says = |(metric, all): &&(Metric, Vec<super::ByArm<'_>>)| {
         let same = || all.iter().flat_map(|(_, e)| e).all(|e| e.c.verdict == Verdict::Equivalent);
         *metric != Metric::Elapsed || !same() || compared.len() == 1
@@ -57,7 +58,7 @@ fn of<'r>(run: &'r RunRecord, arm: &str) -> Option<&'r TriedArm> {
     run.tried.iter().find(|t| t.name == arm)
 }
 
-/// A count per I/O of a traced run, and its source.
+/// A count per I/O from a traced run, and its source.
 type Count = (Metric, fn(&WatchedRun) -> Option<f64>);
 const COUNTS: [Count; 3] = [
     (Metric::KicksPerIo, |w| w.kicks_per_io),
@@ -65,7 +66,7 @@ const COUNTS: [Count; 3] = [
     (Metric::ContextSwitchesPerIo, |w| w.sleeps_per_io),
 ];
 
-/// A value per operation, with the interval of an estimate.
+/// A value per operation, with the interval if it is an estimate.
 struct PerOperation(f64, Option<[f64; 2]>);
 
 impl PerOperation {
@@ -78,14 +79,14 @@ impl PerOperation {
         self.1.unwrap_or([self.0; 2])
     }
 
-    /// Larger than chance and its own error.
+    /// Whether they differ by more than chance and sampling error.
     fn differs_from(&self, other: &Self) -> bool {
         let ([low, high], [others_low, others_high]) = (self.range(), other.range());
         let is_apart = high < others_low || others_high < low;
         is_apart && (self.0 - other.0).abs() >= AMOUNT && self.0.max(other.0) >= FACTOR * self.0.min(other.0)
     }
 
-    /// `1.00`, and of an estimate `~16.00 (12.00–21.00)`.
+    /// `1.00`, or `~16.00 (12.00–21.00)` for an estimate.
     fn text(&self) -> String {
         match self.1 {
             None => per_io(self.0),
@@ -94,7 +95,7 @@ impl PerOperation {
     }
 }
 
-/// The counts of the arm's traced run compared with those of the first arm: one run of each.
+/// Counts of the arm's traced run compared with the first arm's: a single run each.
 pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     let (a, b) = (of(run, base)?.watched.as_ref()?, of(run, arm)?.watched.as_ref()?);
     let idle: Vec<String> =
@@ -145,7 +146,7 @@ pub fn why(run: &RunRecord, base: &str, arm: &str) -> Option<String> {
     Some(format!("one traced run each: {both}"))
 }
 
-/// CPU time of the traced runs, if the timed runs differ in the same direction: these have the interval.
+/// CPU time of the traced runs, if the timed runs, which have intervals, differ in the same direction.
 fn cpu(run: &RunRecord, arm: &str, (a, b): (&WatchedRun, &WatchedRun), per: &str) -> Option<String> {
     let of = |w: &WatchedRun| Some(w.cpu_per_io_ns? * w.completions_per_operation()?);
     let (x, y) = of(a).zip(of(b))?;
@@ -156,7 +157,7 @@ fn cpu(run: &RunRecord, arm: &str, (a, b): (&WatchedRun, &WatchedRun), per: &str
         .then(|| format!("CPU time {per} {} → {}", value(Metric::CpuPerIo, x), value(Metric::CpuPerIo, y)))
 }
 
-/// `; it takes 2.0× more CPU time`: the other metrics that get worse with the arm.
+/// `; it takes 2.0× more CPU time`: other metrics that the arm worsens.
 pub fn price(run: &RunRecord, arm: &str, compared: &[(Metric, Vec<super::ByArm<'_>>)]) -> Option<String> {
     let worse = compared.iter().filter_map(|(metric, all)| {
         let (_, effects) = all.iter().find(|(name, _)| *name == arm)?;
@@ -167,7 +168,7 @@ pub fn price(run: &RunRecord, arm: &str, compared: &[(Metric, Vec<super::ByArm<'
     (!worse.is_empty()).then(|| format!("; the price: {}", list(&worse)))
 }
 
-/// The flags in C, and the kernel that they need; `None`: the arm changes no flags.
+/// The flags in C and the kernel version that they require; `None` if the arm does not change flags.
 pub fn to_write(run: &RunRecord, arm: &str) -> Option<String> {
     let ring = of(run, arm)?.rings.iter().find(|r| r.asked != r.granted)?;
     let (mut more, less) = (only(&ring.granted, &ring.asked), only(&ring.asked, &ring.granted));
@@ -190,7 +191,7 @@ fn only(of: &[String], but: &[String]) -> Vec<&'static setup_flag::SetupFlag> {
     names.filter_map(|name| setup_flag::find(name)).collect()
 }
 
-/// Arms that are not measured, with the reason; risks of the measured ones.
+/// Arms that were not measured, with the reason; risks of the measured arms.
 pub fn notes(run: &RunRecord) -> Vec<String> {
     let left_out = |t: &TriedArm| match (t.legal, &t.dropped) {
         _ if t.hang.is_some() => hung(run, t),
@@ -201,13 +202,13 @@ pub fn notes(run: &RunRecord) -> Vec<String> {
     run.tried.iter().filter_map(left_out).chain(cpu_per_run(run)).collect()
 }
 
-/// After the answer: the command fails, although `--metric` or `--check` accepts its work as done.
+/// Follows the answer: the command fails although `--metric` or `--check` accepted its results.
 pub fn failing(run: &RunRecord) -> Option<String> {
     let status = run.first()?.program.as_ref()?.exit_status;
     (status != 0).then(|| format!("; the command exited with status {status} in every run"))
 }
 
-/// A program that runs for a fixed time does more with a better arm, and takes more CPU time for it.
+/// A program with a fixed run time does more work with a better arm, and uses more CPU time for it.
 fn cpu_per_run(run: &RunRecord) -> Option<String> {
     let of = |metric: Metric| run.comparisons.iter().filter(move |c| c.metric == metric.name());
     let differs = |c: &Comparison| matches!(c.verdict, Verdict::Faster | Verdict::Slower);
@@ -218,7 +219,7 @@ fn cpu_per_run(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// An arm that hung, once, with the arms of the same settings. `None`: it is one of these.
+/// Reports an arm that hung, once for all arms with the same settings. `None` if it is one of the others.
 fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
     let hang = t.hang.as_ref().filter(|hang| hang.arm == t.name)?;
     let is_with = |other: &&TriedArm| other.name != t.name && other.hang.as_ref() == Some(hang);
@@ -232,7 +233,7 @@ fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
     Some(format!("{} hung: {why}{beside}", t.name))
 }
 
-/// Rings with unmodified flags, in an arm that changes them.
+/// Rings whose flags were not modified, in an arm that modifies flags.
 fn partly(t: &TriedArm) -> Option<String> {
     let left = |r: &&ProgramRing| r.left_as_asked.is_some();
     let first = t.rings.iter().find(left)?;
@@ -244,7 +245,7 @@ fn partly(t: &TriedArm) -> Option<String> {
     ))
 }
 
-/// Effect of signals on an arm's rings, caused only by the supervisor: the first measurement with one.
+/// Effects of signals on an arm's rings that only the supervisor causes: from the first affected measurement.
 fn interrupted(run: &RunRecord, t: &TriedArm) -> Option<String> {
     run.cells.iter().filter(|cell| cell.arm() == t.name).find_map(|cell| {
         let all = cell.measurements.all();
@@ -265,7 +266,7 @@ mod tests {
     use iotrail_schema::trace_record::Subject;
     use iotrail_testing::{run::two_by_two, sample};
 
-    /// Two arms; the second takes half of the CPU time.
+    /// Two arms, of which the second uses half the CPU time.
     fn run(tps: [[f64; 6]; 2]) -> RunRecord {
         let mut run = two_by_two();
         run.cells.truncate(2);
@@ -275,7 +276,7 @@ mod tests {
                 let figures = vec![OwnFigure { name: "tps".into(), value, less_is_better: false }];
                 let mut m = Measurement { elapsed_ns: 2_000_000_000, ios: None, ..sample::measurement() };
                 m.program = Some(ProgramRecord { figures, ..ProgramRecord::default() }.into());
-                // Twice as much work takes twice as much CPU time.
+                // Twice the work takes twice the CPU time.
                 m.cpu.user_ns = Some((value * 1e6) as u64 / u64::from(cell.cell));
                 m.cpu.system_ns = Some(0);
                 m
@@ -337,7 +338,7 @@ mod tests {
         assert!((cpu.ratio.unwrap() - 0.5).abs() < 1e-6, "{cpu:?}");
         let of_first = Metric::CpuTime.of(timed.first().unwrap()).unwrap();
         let per_unit = "cpu_per_unit:tps".parse::<Metric>().unwrap().of(timed.first().unwrap()).unwrap();
-        // 2 s of 1,000 per second.
+        // 2 s at 1,000 per second.
         assert!((per_unit - of_first / 2000.0).abs() < 1e-6);
         let mut run = run([LEVEL, LEVEL]);
         for cell in &mut run.cells {
@@ -345,7 +346,7 @@ mod tests {
                 m.program.as_mut().unwrap().figures[0].less_is_better = true;
             }
         }
-        // A metric that is better when it is less does not count work.
+        // A metric for which less is better does not count work.
         run.comparisons = compare::of_run(&run, &|_, _| None);
         let noted = Head::of_run(&run, false).notes;
         assert!(noted.iter().any(|note| note.starts_with("CPU time is per run: ")), "{noted:?}");
@@ -382,7 +383,8 @@ mod tests {
         assert_eq!(super::notes(&run)[..1], [format!("coop_taskrun: {text}")]);
     }
 
-    /// The `why` line of two arms whose traced runs had these counts and whose timed runs have this verdict on CPU time.
+    /// The `why` line for two arms whose traced runs had these counts and whose timed runs had this verdict on CPU
+    /// time.
     fn explained(a: WatchedRun, b: WatchedRun, timed: Verdict) -> String {
         let mut run = run([LEVEL, LEVEL]);
         let tried = |(name, watched): (&String, WatchedRun)| TriedArm {
@@ -415,7 +417,7 @@ mod tests {
 
     #[test]
     fn counts_are_per_operation_when_an_operation_has_two_completions() {
-        // The same calls and CPU time, in half as many completions.
+        // The same calls and CPU time with half as many completions.
         let one = WatchedRun { syscalls_per_io: Some(2.0), cpu_per_io_ns: Some(20_000.0), ..traced(6_400, 6_400) };
         let one = WatchedRun { sleeps_per_io: Some(1.0), ..one };
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Common parts of the heads of a search and of its confirmation: the objective, how it was found, the effort of adopting it.
+//! Shared by the heads of a search and of its confirmation: the objectives, the search method, the adoption effort.
 
 use super::change::{called, range};
 use super::effect::{Effect, of_arm};
@@ -12,21 +12,21 @@ use iotrail_schema::measurement::Rw;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchOutcome, SearchRecord};
 
-/// The most candidates named in addition to the recommended one.
+/// Maximum candidates named besides the recommended one.
 pub(super) const BESIDE: usize = 4;
 
-/// The objectives of a run, and what is known of them.
+/// A run's objectives with their names.
 pub(super) struct Searched<'r> {
     pub(super) search: &'r SearchRecord,
-    /// The objectives, as far as this version knows them.
+    /// The objectives that this version knows.
     pub(super) metrics: Vec<Metric>,
-    /// In the middle of a sentence.
+    /// Wording in the middle of a sentence.
     pub(super) names: Vec<String>,
 }
 
 impl<'r> Searched<'r> {
     pub(super) fn of(run: &RunRecord, search: &'r SearchRecord) -> Self {
-        // It makes the program's own metrics known.
+        // Registers the program's own metrics.
         metrics(run);
         let known: Vec<Metric> = search.objectives().filter_map(|name| name.parse().ok()).collect();
         let name = |name: &str| match name.parse() {
@@ -37,7 +37,7 @@ impl<'r> Searched<'r> {
     }
 }
 
-/// Metrics that get worse with it, except these.
+/// Metrics that the arm worsens, except these.
 pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
     let unit = Unit::of_run(run);
     let worse = metrics(run).into_iter().filter(|m| !but.contains(m)).filter_map(|metric| {
@@ -49,7 +49,7 @@ pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
     if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
 }
 
-/// The object of the measurements: a program's command, or the load.
+/// What was measured: a program's command, or the load.
 pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     let m = run.first()?;
     if let Some(program) = &m.program {
@@ -101,14 +101,14 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
     )
 }
 
-/// `15 of 18 candidates are undecided after 2 blocks`: the search could not decide on most candidates.
+/// `15 of 18 candidates are undecided after 2 blocks`: only if most candidates are undecided.
 pub(super) fn undecided(found: &SearchOutcome, of: usize) -> String {
     let are = if found.undecided == 1 { "is" } else { "are" };
     let blocks = plural(found.blocks as usize, "block");
     format!("{} of {} {are} undecided after {blocks}", found.undecided, plural(of, "candidate"))
 }
 
-/// The budget that would decide.
+/// The budget needed for a decision.
 pub(super) fn search_longer(found: &SearchOutcome) -> String {
     match found.decides_s {
         Some(s) => {
@@ -119,7 +119,7 @@ pub(super) fn search_longer(found: &SearchOutcome) -> String {
     }
 }
 
-/// The probes trace these measurements for the reasons.
+/// Measurements without probes, which lack the reasons.
 pub(super) fn unwatched(e: &Effect<'_>) -> bool {
     is_unwatched(e.b)
 }
@@ -128,21 +128,21 @@ fn is_unwatched(cell: &CellRecord) -> bool {
     cell.params.get("trace").and_then(|v| v.as_str()) != Some("auto")
 }
 
-/// The constraint that this arm breaks in the fresh blocks.
+/// The constraint that this arm violates in the fresh blocks.
 pub(super) fn breaks(run: &RunRecord, search: &SearchRecord, arm: &str) -> Option<String> {
     let cell = run.cells.iter().find(|c| c.arm() == arm && is_unwatched(c))?;
     search::breaks(search, cell, cell.measurements.len())
 }
 
-/// Constraints that no measurement could check.
+/// Constraints whose metric no measurement has.
 pub(super) fn unchecked<'r>(run: &'r RunRecord, search: &'r SearchRecord) -> impl Iterator<Item = String> + 'r {
     let is_known = move |c: &Constraint| run.measurements().any(|m| search::figure(&c.metric, &m).is_some());
     let unknown = search.constraints.iter().filter(move |c| run.done() > 0 && !is_known(c));
     unknown.map(|c| format!("{} was not checked: no measurement has {}", c.text, c.metric))
 }
 
-/// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`, for two arms; `None`: the current configuration keeps all, or the other arm
-/// breaks one too.
+/// `c1 keeps p99<2ms, which c0 breaks, in 12 fresh blocks`, for two arms; `None` if the current configuration meets all
+/// constraints, or the other arm violates one too.
 pub(super) fn keeps(run: &RunRecord, search: &SearchRecord, (base, arm): (&str, &str), fresh: &str) -> Option<String> {
     let text = breaks(run, search, base).filter(|_| breaks(run, search, arm).is_none())?;
     Some(format!("{arm} keeps {text}, which {base} breaks, {fresh}"))

@@ -1,4 +1,4 @@
-//! For a network load: the server and its requests, in words; and whether its sender was at its limit.
+//! A network load in words: the server, its requests, and whether the sender is saturated.
 
 use crate::compare::Metric;
 use iotrail_base::words::{bytes, numbers, plural};
@@ -38,7 +38,7 @@ pub fn words(net: &NetRecord) -> String {
     format!("{}; {}, {between}", server.join(", "), asked.join(", "))
 }
 
-/// A sender at its limit measures its own rate: for a search by any objective but the server's CPU time.
+/// A saturated sender measures its own rate, whatever the search's objective, unless that is the server's CPU time.
 pub fn sender_bound(run: &RunRecord, objective: &str) -> Option<String> {
     let bound = run.measurements().filter(|m| m.warnings.iter().any(|w| w.code == "sender_bound")).count();
     (bound > 0 && objective != Metric::CpuPerIo.name()).then(|| {

@@ -1,4 +1,4 @@
-//! The situations of a run in one table: one row for those with equal results, the strongest effect first.
+//! All situations of a run in one table: situations with equal results share a row, the strongest effect comes first.
 
 use serde_json::Value;
 
@@ -15,28 +15,28 @@ use iotrail_base::words::{UNKNOWN, plural, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::run_record::{ARM, RunRecord};
 
-/// The most rows.
+/// Maximum number of rows.
 const ROWS: usize = 6;
-/// The most columns in addition to the name.
+/// Maximum number of columns besides the name.
 const COLUMNS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Situations {
-    /// Titles of the columns after the first.
+    /// Column titles, without the first column.
     pub columns: Vec<String>,
     pub rows: Vec<Situation>,
-    /// Number of rows that are left out.
+    /// Number of omitted rows.
     pub more: usize,
-    /// The smallest detectable difference of the inconclusive comparisons, as a factor less 1: the smallest and the largest.
+    /// Range of the minimum detectable effects of inconclusive comparisons, as factors less 1.
     pub visible: Option<[f64; 2]>,
-    /// The smallest band that contains the equivalent ones.
+    /// The narrowest band that contains all equivalent comparisons.
     pub band: Option<f64>,
-    /// Why one is inconclusive although its interval excludes 1.
+    /// Why a comparison is inconclusive although its interval excludes 1.
     pub open: Option<String>,
 }
 
 impl Situations {
-    /// The legend of the signs in use.
+    /// Legend of the signs in use.
     pub fn legend(&self) -> Vec<String> {
         let mut legend = signs(self.rows.iter().flat_map(|r| r.marks.iter().flatten()), self.visible, self.band);
         legend.extend(self.open.clone());
@@ -44,21 +44,21 @@ impl Situations {
     }
 }
 
-/// The legend of the marks of these effects.
+/// Legend of these effects' signs.
 pub fn legend<'m>(marks: impl Iterator<Item = &'m Mark> + Clone, effects: &[Effect<'_>]) -> Vec<String> {
     let mut legend = signs(marks, visible(effects.iter()), band(effects.iter()));
     legend.extend(open(effects.iter()));
     legend
 }
 
-/// The first reason why one is inconclusive although its interval excludes 1, or without an interval.
+/// The first reason why a comparison is inconclusive although its interval excludes 1, or although it has none.
 pub(super) fn open<'e, 'r: 'e>(mut effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<String> {
     let (e, why) = effects.find_map(|e| why_open(e.c).map(|why| (e, why)))?;
     let which = e.c.ci95.map_or("without an interval", |_| "with an interval that excludes 1");
     Some(format!("? {which}: {why}"))
 }
 
-/// The smallest and the largest detectable difference of the inconclusive ones, as a factor less 1.
+/// Range of the minimum detectable effects of inconclusive comparisons, as factors less 1.
 pub(super) fn visible<'e, 'r: 'e>(effects: impl Iterator<Item = &'e Effect<'r>>) -> Option<[f64; 2]> {
     let unsure = effects.filter(|e| e.c.verdict == Verdict::Inconclusive).filter_map(|e| e.c.smallest_visible);
     unsure.map(|v| [v, v]).reduce(|[a, b], [v, _]| [a.min(v), b.max(v)])
@@ -90,7 +90,7 @@ fn signs<'m>(
     legend
 }
 
-/// A difference, as a factor less 1, as a ratio.
+/// Formats a factor less 1 as a ratio.
 fn seen(difference: f64) -> String {
     if difference < 9.0 { format!("×{}", three_digits(1.0 + difference)) } else { "more than ×10".into() }
 }
@@ -102,13 +102,13 @@ pub struct Situation {
     pub marks: Vec<Option<Mark>>,
 }
 
-/// One comparison; or several with equal results.
+/// One comparison, or several with equal results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     pub verdict: Verdict,
-    /// Value of the metric; `None` if several situations share one mark, or it is unknown.
+    /// The metric's ratio; `None` if several situations share the mark or the ratio is unknown.
     pub ratio: Option<f64>,
-    /// Disturbed repeats were used.
+    /// Disturbed repeats were included.
     pub disturbed: bool,
     /// `13.1 k → 253`.
     pub levels: Option<String>,
@@ -146,7 +146,7 @@ impl Mark {
     }
 }
 
-/// The form for tables.
+/// The sign used in tables.
 pub(super) fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Slower => "▼",
@@ -170,7 +170,7 @@ pub(super) fn factor(ratio: f64) -> String {
     }
 }
 
-/// `None`: there is one comparison, and the answer contains it.
+/// `None` if there is a single comparison, which the answer already contains.
 pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situations> {
     let effects = || all.iter().flat_map(|(_, e)| e);
     let situations = all.iter().map(|(_, e)| e.len()).max()?;
@@ -199,7 +199,7 @@ pub fn of(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> Option<Situatio
     })
 }
 
-/// Columns are the values of the parameter with most values; rows are combinations of the others.
+/// Columns are the values of the parameter with the most values; rows are combinations of the others.
 fn one_arm(run: &RunRecord, metric: Metric, effects: &[Effect<'_>]) -> (Vec<String>, Vec<Situation>) {
     let varying = run.axes.iter().filter(|a| *a != ARM && run.values(a).len() > 1).count();
     let short = |a: &&str| run.values(a).iter().all(|v| when::text(a, v).chars().count() < 8);
@@ -231,7 +231,7 @@ fn by_situation(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<Stri
     rows_of(run, metric, &sides, &all.iter().map(|(name, _)| (*name).to_owned()).collect::<Vec<_>>())
 }
 
-/// A row per situation, a column per side.
+/// One row per situation, one column per side.
 fn rows_of(
     run: &RunRecord,
     metric: Metric,
@@ -252,7 +252,7 @@ fn rows_of(
     (columns.to_vec(), merged(run, rows))
 }
 
-/// One situation: a row per arm, with its levels.
+/// For a single situation: one row per arm, with its levels.
 fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let row = |(name, effects): &ByArm<'_>| Situation {
         name: (*name).to_owned(),
@@ -261,7 +261,8 @@ fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situatio
     (vec![String::new()], all.iter().map(row).collect())
 }
 
-/// Many arms: a row per arm, a column per situation if there are few; otherwise its largest effect in each direction.
+/// For many arms: one row per arm, one column per situation if there are few, otherwise the largest effect in each
+/// direction.
 fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
     let mut places: Vec<Vec<(String, Value)>> = Vec::new();
     for e in all.iter().flat_map(|(_, e)| e) {
@@ -291,13 +292,13 @@ fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, V
 
 #[derive(Clone)]
 struct Row {
-    /// Parameters that vary, except the columns'.
+    /// Varying parameters, except those of the columns.
     at: Vec<(String, Value)>,
     marks: Vec<Option<Mark>>,
 }
 
 impl Row {
-    /// The common values of rows that are printed as one.
+    /// The common values of rows that are printed as one row.
     fn says(&self) -> Vec<Option<String>> {
         self.marks.iter().map(|m| m.as_ref().map(|m| Mark { disturbed: false, ..m.clone() }.text())).collect()
     }
@@ -307,7 +308,7 @@ impl Row {
     }
 }
 
-/// The parameters that vary in the run, except these and the arm.
+/// Parameters that vary in the run, except `but` and the arm.
 pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Value)> {
     let varies = |a: &&String| *a != ARM && !but.contains(&a.as_str()) && run.values(a).len() > 1;
     let mut axes: Vec<&String> = run.axes.iter().filter(varies).collect();
@@ -315,7 +316,8 @@ pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Val
     axes.into_iter().filter_map(|a| Some((a.clone(), e.c.at.get(a)?.clone()))).collect()
 }
 
-/// Rows with equal results are merged; of rows with a difference from the first arm, only those that some parameters identify.
+/// Merges rows with equal results. Of the rows that differ from the first arm, only those that some parameters identify
+/// are merged.
 fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
     let kinds = grouped(rows.into_iter().map(|row| (row.says(), row)));
     let many = kinds.len() > 1;
@@ -337,19 +339,19 @@ fn marks_of(rows: &[Row]) -> Vec<Option<Mark>> {
     rows[0].marks.iter().enumerate().map(mark).collect()
 }
 
-/// The parameters with the same value in all rows.
+/// Parameters with the same value in all rows.
 fn shared(rows: &[Row]) -> Vec<&(String, Value)> {
     rows[0].at.iter().filter(|p| rows.iter().all(|r| r.at.contains(p))).collect()
 }
 
-/// These are all situations with the common values.
+/// Whether these rows are all situations with the common values.
 fn is_product(run: &RunRecord, rows: &[Row]) -> bool {
     let shared = shared(rows);
     let free = rows[0].at.iter().filter(|p| !shared.contains(p));
     free.map(|(axis, _)| run.values(axis).len()).product::<usize>() == rows.len()
 }
 
-/// Several situations by their common values: `block · all 4`, `4 others`.
+/// Describes several situations by their common values: `block · all 4`, `4 others`.
 fn together(run: &RunRecord, rows: &[Row], others: bool) -> String {
     if let [one] = rows {
         return name(&one.at);
@@ -367,7 +369,7 @@ pub fn name(at: &[(String, Value)]) -> String {
     at.iter().map(|(axis, value)| short(axis, value)).collect::<Vec<_>>().join(" · ")
 }
 
-/// A value that identifies its parameter needs no name.
+/// Omits the parameter's name if the value identifies it.
 fn short(axis: &str, value: &Value) -> String {
     let text = when::text(axis, value);
     match (axis, value.as_str()) {

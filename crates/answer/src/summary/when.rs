@@ -1,4 +1,4 @@
-//! The situations in which arms differ, by the parameters that only these situations share.
+//! The situations in which arms differ, described by parameters that only these situations share.
 
 use serde_json::Value;
 
@@ -6,13 +6,13 @@ use super::effect::Effect;
 use iotrail_base::words::{list, span};
 use iotrail_schema::run_record::{ARM, RunRecord, VARIANT, value_text};
 
-/// Parameter → its values in the situations with a difference.
+/// A parameter, and its values in the situations with a difference.
 pub type Constraint<'r> = (&'r str, Vec<&'r Value>);
 
-/// The arms of an experiment, if its kernels are compared.
+/// Name of the parameter that holds an experiment's arms when kernels are compared.
 pub const SETTING: &str = "setting";
 
-/// `None`: they differ everywhere, nowhere, or in situations that no parameter identifies.
+/// `None` if the arms differ everywhere, nowhere, or in situations that no parameters identify.
 pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<String> {
     if shown.is_empty() || shown.len() == all.len() {
         return None;
@@ -26,7 +26,8 @@ pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<S
     })
 }
 
-/// The fewest parameters that identify the shown situations as well as all parameters do. `None`: no parameter does.
+/// The smallest set of parameters that identifies the shown situations as well as all parameters do. `None` if no
+/// parameter does.
 fn constraints<'r>(run: &'r RunRecord, all: &[Effect<'r>], shown: &[Effect<'r>]) -> Option<Vec<Constraint<'r>>> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
     let narrow = |axis: &'r String| {
@@ -85,12 +86,12 @@ fn words(run: &RunRecord, constraints: &[Constraint<'_>]) -> String {
     parts.join(", ")
 }
 
-/// The thread's activity comes before its place.
+/// Sort key: the thread's activity comes before its location.
 pub fn rank(axis: &str) -> usize {
     ["variant", "wait", "reaper", "cpus", "neighbour"].iter().position(|a| *a == axis).unwrap_or(usize::MAX)
 }
 
-/// The thread's activity under an option, in the usual words.
+/// The thread's activity under an option, in common terms.
 pub fn deed(axis: &str, value: &Value) -> Option<&'static str> {
     Some(match (axis, value.as_str()?) {
         ("wait", "peek") => "peeks",
@@ -105,7 +106,7 @@ pub fn deed(axis: &str, value: &Value) -> Option<&'static str> {
     })
 }
 
-/// One value in the usual notation.
+/// A single value in its usual notation.
 pub fn text(axis: &str, value: &Value) -> String {
     match (axis, value.as_f64()) {
         ("think", Some(ns)) if ns > 0.0 => span(ns),
@@ -117,7 +118,7 @@ fn texts(axis: &str, values: &[&Value]) -> Vec<String> {
     values.iter().map(|v| text(axis, v)).collect()
 }
 
-/// `16 and more` if these are the upper ones of all values, otherwise `1 and 16`.
+/// `16 and more` if these are the highest of all values, otherwise `1 and 16`.
 fn several(run: &RunRecord, axis: &str, values: &[&Value]) -> String {
     let mut order: Vec<&Value> = run.values(axis).into_iter().filter(|v| v.is_number()).collect();
     order.sort_by(|a, b| a.as_f64().unwrap_or(0.0).total_cmp(&b.as_f64().unwrap_or(0.0)));

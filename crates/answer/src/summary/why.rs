@@ -1,4 +1,4 @@
-//! Counts of the probes that explain a difference, and the advice.
+//! Probe counts that explain a difference, and the resulting advice.
 
 use super::ByArm;
 use super::change::{self, value};
@@ -15,9 +15,9 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurement::Wait;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 
-/// A delivery path explains a difference if its share grew by this.
+/// A delivery path explains a difference if its share grew by at least this much.
 pub const MOVED: f64 = 0.2;
-/// A count per I/O explains one if it changed by this factor, and by this amount.
+/// A count per I/O explains a difference if it changed by this factor and by the amount below.
 pub const FACTOR: f64 = 1.3;
 pub const AMOUNT: f64 = 0.05;
 
@@ -33,7 +33,7 @@ const COUNTS: [Metric; 7] = [
     Metric::DeviceFlushesPerIo,
 ];
 
-/// The sentence, and the advice for its cause.
+/// The explanation, and advice for its cause.
 pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Option<String>, Option<String>) {
     let Some(verdict) = shown.first().map(|e| e.c.verdict) else { return (None, None) };
     if let Some((text, remedy)) = path(base, shown) {
@@ -59,7 +59,7 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     (watched.then(unexplained), None)
 }
 
-/// The delivery path with the largest growth of its share.
+/// The delivery path whose share grew most.
 fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
     let shares = |cell: &CellRecord| {
         let all = cell.measurements.all();
@@ -108,7 +108,7 @@ fn before<'a>(base: &str, situations: impl Iterator<Item = &'a Shares>) -> Strin
     if seen.is_empty() { String::new() } else { format!("; with {base}, mostly {}", list(&seen)) }
 }
 
-/// The delivery of a completion, after "delivered" or "mostly".
+/// How a completion was delivered, to follow "delivered" or "mostly".
 pub fn by(vehicle: DeliveryPath) -> &'static str {
     match vehicle {
         DeliveryPath::Inline => "inline, at submission",
@@ -129,7 +129,7 @@ pub fn by(vehicle: DeliveryPath) -> &'static str {
     }
 }
 
-/// A count per I/O that changed in one direction in every situation: its change, and its text.
+/// A count per I/O that changed in the same direction in every situation: the change and its text.
 fn count(name: &str, pairs: &[(f64, f64)]) -> Option<(f64, String)> {
     let differs = |(a, b): &(f64, f64)| (b - a).abs() >= AMOUNT && b.max(*a) >= FACTOR * b.min(*a);
     let one_way = pairs.iter().all(|(a, b)| b > a) || pairs.iter().all(|(a, b)| b < a);
@@ -152,14 +152,14 @@ fn cpu(one: &str, shown: &[Effect<'_>]) -> Option<String> {
     Some(format!("CPU time per {one} {a} → {b}"))
 }
 
-/// [`pairs`] of each of the counts, cell by cell.
+/// The [`pairs`] of each count, by cell.
 fn counted(shown: &[Effect<'_>]) -> [Option<Pairs>; COUNTS.len()] {
     let of = |cell| COUNTS.map(|metric| over_repeats(cell, |m| metric.of(m)));
     let both: Vec<_> = shown.iter().map(|e| (of(e.a), of(e.b))).collect();
     std::array::from_fn(|i| both.iter().map(|(a, b)| Some((a[i]?, b[i]?))).collect())
 }
 
-/// With the first arm and with the other, in every situation; `None`: unknown for one of them.
+/// Values with the first and the other arm in every situation; `None` if any is unknown.
 fn pairs(shown: &[Effect<'_>], of: impl Fn(&Measurement) -> Option<f64> + Copy) -> Option<Pairs> {
     shown.iter().map(|e| Some((over_repeats(e.a, of)?, over_repeats(e.b, of)?))).collect()
 }
@@ -172,14 +172,14 @@ fn range(values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> Str
     }
 }
 
-/// The advice, as the last part of an answer.
+/// Advice, printed as the last part of an answer.
 pub struct Advice {
     pub text: String,
-    /// It names an arm other than the first.
+    /// It recommends an arm other than the first.
     pub changes: bool,
 }
 
-/// `more`: how to decide the inconclusive comparisons.
+/// `more`: how to resolve the inconclusive comparisons.
 pub fn advice(
     base: &str,
     arm: &str,

@@ -5,13 +5,13 @@ use iotrail_base::words::span;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trail::{Meanwhile, RequestTrace, Wake};
 
-/// Why the completion was not posted earlier: the state of the thread, and the event that ended it.
+/// Why the completion was not posted earlier: the thread's state, and the event that ended it.
 pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
     let who = submitter(t);
-    // Running all the time: it was on its CPU at both ends, and no other thread ran in between.
+    // Running throughout: the thread was on its CPU at both ends, and no other thread ran in between.
     let running = matches!(t.meanwhile, Some(Meanwhile::Running { cpu }) if cpu == t.posted.cpu)
         && t.switches_meanwhile.is_none_or(|n| n == 0);
     let state = match &t.meanwhile {
@@ -33,7 +33,7 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
         None => format!("the state of {who} is unknown"),
     };
     let detail = |what: &str| format!("{what}{}", of(&t.detail));
-    // An entry on a running thread's CPU delivers the completion; other threads get it when they run again.
+    // On a running thread's CPU, a kernel entry delivers the completion; other threads get it when they next run.
     let entry = |what: &str| match running {
         true => format!("{state} and nothing entered the kernel there until {}", detail(what)),
         false => format!("{state}; it was posted on return from {}", detail(what)),
@@ -62,7 +62,7 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     }
 }
 
-/// The thread that a trail's `tid`, `meanwhile` and `wake` concern.
+/// The thread that `tid`, `meanwhile` and `wake` of a trace refer to.
 fn submitter(t: &RequestTrace) -> &'static str {
     if t.vehicle == DeliveryPath::Sqpoll { "the SQPOLL thread" } else { "the thread" }
 }
@@ -75,7 +75,7 @@ pub(super) fn thread(tid: u32, comm: &str) -> String {
     }
 }
 
-/// The three parts of a delivery to a sleeping thread, with the longest one.
+/// The three parts of delivery to a sleeping thread, the longest one marked.
 pub(super) fn slept(t: &RequestTrace, wake: &Wake) -> String {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let took = |from: u64, to: u64| to.saturating_sub(from);

@@ -1,4 +1,4 @@
-//! The stage with most of the time, and its cause as far as known.
+//! The longest stage of an I/O, and its cause if known.
 
 use super::delivery::why_delivered_then;
 use super::nature::{FINISHED, is_timeout, polls, was_cancelled};
@@ -8,8 +8,8 @@ use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
 use iotrail_schema::trail::{Course, Punt, RequestTrace};
 
-/// The stage with most of the time, and its cause; for a `later` completion of a request, its delivery. The first sentence is
-/// the answer; the following sentences describe delivery if another stage was longer.
+/// The longest stage and its cause; for a `later` completion of a request, its delivery. The first sentence is the
+/// answer; further sentences describe delivery if another stage was longer.
 pub fn headline(t: &RequestTrace, later: bool) -> Vec<String> {
     let (spans, total) = (t.spans(), span(t.latency_ns() as f64));
     let delivery: u64 = spans.iter().filter(|s| s.from >= Stage::Ready).map(Span::ns).sum();
@@ -103,7 +103,7 @@ fn because(punt: Punt) -> &'static str {
     }
 }
 
-/// For a request with known submission and posting only.
+/// For a request of which only submission and posting are known.
 fn untold(t: &RequestTrace) -> String {
     match (t.vehicle, t.punted, t.course) {
         (DeliveryPath::Inline, ..) => "it completed during its submission".into(),

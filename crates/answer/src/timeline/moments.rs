@@ -1,4 +1,4 @@
-//! The events of an I/O in their order.
+//! The events of an I/O in chronological order.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct Moment {
     pub text: String,
 }
 
-/// The events in their order; a stage that does not apply is left out, and an unknown one is marked as unknown.
+/// Events in chronological order. Inapplicable stages are omitted; unknown ones are marked.
 pub fn moments(t: &RequestTrace) -> Vec<Moment> {
     let moment = |what, stamp: Option<Stamp>, text: String| Moment {
         what,
@@ -54,7 +54,7 @@ pub fn moments(t: &RequestTrace) -> Vec<Moment> {
         all.insert(at, m);
     };
     let Some(wake) = &t.wake else {
-        // It was awake, but waited for a CPU.
+        // The thread was runnable, but waited for a CPU.
         if t.runnable_ns().is_some_and(|ns| ns > 0) {
             insert(moment("running", t.on_cpu, "the thread has a CPU".into()));
         }
@@ -110,12 +110,12 @@ pub(super) fn submitted(t: &RequestTrace) -> String {
     text
 }
 
-/// `None`: the stage does not apply.
+/// `None` if the stage does not apply.
 pub(super) fn unknown(t: &RequestTrace, stage: Stage) -> Option<&'static str> {
     let followed = t.course != Course::Direct;
     match stage {
         Stage::Issued | Stage::Ready if followed => Some("unknown: no event was traced"),
-        // Completed at submission: there are no stages in between.
+        // A request that completes at submission has no stages in between.
         Stage::Issued | Stage::Ready if t.vehicle == DeliveryPath::Inline => None,
         Stage::Issued if polls(t) => Some("unknown: it was armed during its submission"),
         Stage::Issued | Stage::Ready if is_timeout(t) => Some("unknown: no probe traces timers"),
@@ -149,7 +149,7 @@ pub(super) fn posted(t: &RequestTrace) -> String {
     let detail = |name: &str| format!("{name}{}", of(&t.detail));
     let by = match t.vehicle {
         DeliveryPath::Inline => "inline, during its submission".into(),
-        // The detail names the waker, which has its own line.
+        // The detail names the waker, which is printed on its own line.
         DeliveryPath::Enter if t.wake.is_some() => "enter: in io_uring_enter, after a sleep".into(),
         DeliveryPath::Enter => detail("enter: in io_uring_enter"),
         DeliveryPath::SyscallExit => detail("syscall_exit: on the exit from a system call"),

@@ -1,13 +1,14 @@
-//! The kind of a request, and names of the threads involved.
+//! The kind of a request, and the names of the threads involved.
 
 use iotrail_schema::trail::RequestTrace;
 
-/// The request is a poll: its submission arms it.
+/// Whether the request is a poll, which submission only arms.
 pub(super) fn polls(t: &RequestTrace) -> bool {
     t.opcode == "poll_add"
 }
 
-/// By a request or call that cancels others, or by its linked timeout; for a linked timeout itself, by the end of its request.
+/// Whether another request or call, or its linked timeout, cancelled the request. A linked timeout is cancelled when
+/// its request completes.
 pub(super) fn was_cancelled(t: &RequestTrace) -> bool {
     const ECANCELED: i32 = 125;
     t.result == -ECANCELED

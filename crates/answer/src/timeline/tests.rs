@@ -146,7 +146,7 @@ fn an_io_is_one_sentence_with_its_number() {
         sentence(&t, 110_000, false),
         "read_fixed of 4 KiB, 110 µs: for 89.0 µs (81 %) it waited for the device"
     );
-    // Delivery by itself does not include the device.
+    // Delivery alone excludes the device.
     assert_eq!(
         sentence(&t, 9_000, true),
         "read_fixed of 4 KiB, 9.00 µs of delivery: for 9.00 µs (100 %) it waited for the thread to enter the kernel \
@@ -154,7 +154,7 @@ fn an_io_is_one_sentence_with_its_number() {
     );
     (t.result, t.asked_bytes) = (-5, None);
     assert!(sentence(&t, 110_000, false).starts_with("read_fixed (EIO), 110 µs: for 89.0 µs"));
-    // Nothing is known of it but that it was done.
+    // Only the completion itself is known.
     (t.issued, t.ready, t.posted) = (None, None, t.submitted);
     assert_eq!(sentence(&t, 0, false), "read_fixed (EIO), 0 ns: the object of its wait is unknown");
 }

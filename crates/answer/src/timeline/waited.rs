@@ -1,4 +1,4 @@
-//! The longest wait of an I/O, in a few words: the causes of `headline`, without its threads and CPUs.
+//! The longest wait of an I/O in a few words: the causes in `headline`, without threads and CPUs.
 
 use super::nature::{is_timeout, polls, was_cancelled};
 use iotrail_base::error::errno_name;
@@ -8,24 +8,24 @@ use iotrail_schema::stage::Stage;
 use iotrail_schema::timeline::Span;
 use iotrail_schema::trail::{Course, Meanwhile, RequestTrace, Wake};
 
-/// The longest part of an I/O's time.
+/// The longest part of an I/O's latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waited {
     pub ns: u64,
-    /// Continues *it waited*: `for the device`, `to be issued to the driver`.
+    /// Continues "it waited": `for the device`, `to be issued to the driver`.
     pub what: &'static str,
 }
 
-/// `delivery`: only of the time since it was ready. `None`: no part is known.
+/// `delivery`: considers only the time since the I/O was ready. `None` if no part is known.
 pub fn waited(t: &RequestTrace, delivery: bool) -> Option<Waited> {
-    // Among equal parts the later one, which is easier to change.
+    // Of equal parts, the later one, which is easier to change.
     let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
     let longest = spans.max_by_key(Span::ns)?;
     Some(Waited { ns: longest.ns(), what: what(t, &longest) })
 }
 
-/// `read of 4 KiB, 8.10 ms: for 7.90 ms (98 %) it waited for the thread to enter the kernel (timer tick)`. `slowness_ns`: its latency;
-/// with `delivery`, only the time since it was ready.
+/// `read of 4 KiB, 8.10 ms: for 7.90 ms (98 %) it waited for the thread to enter the kernel (timer tick)`.
+/// `slowness_ns`: latency, or with `delivery` the time since the I/O was ready.
 pub fn sentence(t: &RequestTrace, slowness_ns: u64, delivery: bool) -> String {
     let size = t.asked_bytes.map_or(String::new(), |n| format!(" of {}", bytes(n)));
     let failed = if t.result < 0 { format!(" ({})", errno_name(t.result.saturating_neg())) } else { String::new() };
@@ -76,7 +76,7 @@ fn delivery(t: &RequestTrace) -> &'static str {
     if let Some(wake) = &t.wake {
         return slept(t, wake);
     }
-    // It ran on its CPU when the I/O was ready, but not all the time since.
+    // The thread was on its CPU when the I/O was ready, but did not run throughout.
     let was_off = matches!(t.meanwhile, Some(Meanwhile::Running { cpu })
         if cpu != t.posted.cpu || t.switches_meanwhile.is_some_and(|n| n > 0));
     match (&t.meanwhile, t.vehicle) {
@@ -100,7 +100,7 @@ fn delivery(t: &RequestTrace) -> &'static str {
     }
 }
 
-/// The longest of the three parts of a delivery to a sleeping thread.
+/// The longest of the three parts of delivery to a sleeping thread.
 fn slept(t: &RequestTrace, wake: &Wake) -> &'static str {
     let ready = t.deliverable().map_or(wake.woken.ns, |r| r.ns);
     let asleep = wake.woken.ns.saturating_sub(ready);

@@ -1,5 +1,5 @@
-//! Doubts about a measurement's numbers. They are determined once, when it is made, and stored with it as
-//! its warnings.
+//! Doubts about a measurement's numbers. They are determined once, at measurement time, and stored as the measurement's
+//! warnings.
 
 use iotrail_base::words::{list, percent, plural};
 use iotrail_path::loss::Full;
@@ -8,13 +8,13 @@ use iotrail_schema::measurement::{
     CpuSamples, DeliveryPathCount, Followed, Host, Interrupt, Measurement, Probe, Warning,
 };
 
-/// One in a hundred: the accuracy with which a reader uses shares and counts.
+/// 1 %: the accuracy that readers need in shares and counts.
 const ACCURACY: f64 = 0.01;
 
-/// The counts of one traced span, of any load.
+/// The counts of one traced span, for any load.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts<'a> {
-    /// Completions that the kernel posted for the load: one per I/O, except for a network server's.
+    /// Completions posted by the kernel for the load: one per I/O, except for a network server.
     pub completions: u64,
     pub probe: &'a Probe,
     pub vehicles: &'a [DeliveryPathCount],
@@ -38,7 +38,7 @@ pub fn doubts<'a>(of: impl Into<Counts<'a>>) -> Vec<Warning> {
         .collect()
 }
 
-/// No timing reveals that the machine is emulated.
+/// Warns that the machine is emulated, which no timing reveals.
 pub fn emulated(host: &Host) -> Option<Warning> {
     host.is_emulated().then(|| {
         Warning::new(
@@ -61,7 +61,7 @@ fn lost(m: &Counts<'_>) -> Option<Warning> {
     ))
 }
 
-/// Entries that did not fit in the probes' maps, and the numbers that are unreliable for it.
+/// Entries that did not fit into the probes' maps, and the numbers that become unreliable as a result.
 pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
     let warning = |(what, n): &(Full, u64)| {
         let (of, code, text, advice) = match what {
@@ -132,7 +132,7 @@ pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
     full.iter().map(warning).collect()
 }
 
-/// Requests that were chosen for tracing and are not among the traced ones.
+/// Requests that were selected for tracing but were not traced.
 pub fn followed_lost(of: &Followed, option: &str) -> Option<Warning> {
     (of.no_room + of.ring_buffer_full > 0).then(|| {
         Warning::new(
@@ -160,15 +160,16 @@ fn missed(m: &Counts<'_>) -> Option<Warning> {
     ))
 }
 
-/// The code of the warning that the probes traced something other than the load.
+/// Code of the warning that the probes traced something other than the load.
 pub const NOT_SEEN: &str = "load_not_seen";
 
-/// Whether the probes observed so few of a load's completions, which all produce events, that their counts belong to a different load.
+/// Whether the probes observed so few of the load's completions, each of which produces an event, that their counts
+/// must come from another load.
 pub fn is_another_load(probe: &Probe, completions: u64) -> bool {
     probe.completions_seen.is_some_and(|seen| seen < completions.div_ceil(2))
 }
 
-/// Estimated number of completions that ended in interrupts missed by the probes: as many per interrupt as in the observed ones.
+/// Estimated completions in interrupts that the probes missed, assuming as many per interrupt as observed.
 fn unseen(m: &Counts<'_>) -> Option<String> {
     let own = || m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
     let credited: u64 = own().filter_map(|i| i.credited).sum();
@@ -228,12 +229,12 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
     })
 }
 
-/// The kernel's own count misses no interrupt.
+/// Interrupts that the kernel counted but the probes missed.
 fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
-    // The two are not read at the same instant: a small difference does not count as a miss.
+    // The counters are not read at the same instant: smaller differences are not misses.
     const EDGES: f64 = 10.0;
-    // A line that ended only other programs' I/O is not about this program. Nor do the kernel's own vectors change a number
-    // of it: interrupts of its threads are seen, and /proc's count is listed next to the others'.
+    // An IRQ that completed only other programs' I/O does not concern this program. The kernel's own vectors do not
+    // affect its numbers either: the probes see interrupts of its threads, and /proc's count is listed separately.
     let is_line = |i: &&Interrupt| i.vector.parse::<u32>().is_ok();
     let own = m.interrupts.iter().filter(is_line).filter(|i| i.credited != Some(0) || i.count == 0);
     let both = own.filter_map(|i| Some((i, i.proc_count?)));
@@ -256,8 +257,8 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
 
 pub const NOTHING_ASYNCHRONOUS: &str = "nothing_asynchronous";
 
-/// A traced program without asynchronous requests. `syscalls`, `pread_pwrite`: its system calls, and the number of them that
-/// were pread64 and pwrite64.
+/// For a traced program without asynchronous requests. `syscalls`, `pread_pwrite`: its system calls, and how many of
+/// them were pread64 and pwrite64.
 pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) -> Warning {
     let instead = match (syscalls, pread_pwrite) {
         (Some(0), _) => ", nor any system call".to_owned(),
@@ -274,7 +275,7 @@ pub fn nothing_asynchronous(syscalls: Option<u64>, pread_pwrite: Option<u64>) ->
     )
 }
 
-/// A traced program whose rings had no activity. `rings`: process and descriptors of each.
+/// For a traced program whose rings were idle. `rings`: the process and descriptors of each ring.
 pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
     const NAMED: usize = 3;
     let one = |(tgid, fds): &(u32, Vec<u32>)| match fds.first() {
@@ -297,7 +298,8 @@ pub fn nothing_of_rings(rings: &[(u32, Vec<u32>)]) -> Warning {
     )
 }
 
-/// Native aio whose results no system call returned. `ended`: completions seen, `reaped`: completions with a known result.
+/// For native AIO results that no system call returned. `ended`: completions seen; `reaped`: completions with a known
+/// result.
 pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     let unseen = ended.saturating_sub(reaped);
     (unseen as f64 > ACCURACY * ended as f64).then(|| {
@@ -312,7 +314,7 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     })
 }
 
-/// Zero-copy receives: `requests` of them. The kernel posts their completions without an event.
+/// For `requests` zero-copy receives, whose completions the kernel posts without an event.
 pub fn zero_copy_received(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
         Warning::new(
@@ -326,7 +328,7 @@ pub fn zero_copy_received(requests: u64) -> Option<Warning> {
     })
 }
 
-/// POSIX AIO: `returned` of `requests`.
+/// For POSIX AIO: `returned` of `requests` results were returned.
 pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
     let unseen = requests.saturating_sub(returned);
     (unseen as f64 > ACCURACY * requests as f64).then(|| {
@@ -341,7 +343,7 @@ pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
     })
 }
 
-/// Native aio whose submission was in progress, or the program's first, when its probe was attached.
+/// For native AIO submissions in progress, or a program's first, while its probe was being attached.
 pub fn submissions_unseen(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
         Warning::new(
@@ -355,7 +357,7 @@ pub fn submissions_unseen(requests: u64) -> Option<Warning> {
     })
 }
 
-/// Losses that could bias the shares of the CPU.
+/// Lost samples that could bias CPU shares.
 pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
     let expected = how.expected.unwrap_or(how.taken + how.elsewhere + how.lost);
     (how.lost as f64 > 0.05 * expected as f64).then(|| {

@@ -6,7 +6,8 @@ pub mod losses;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
-/// Each warning, and the number of measurements that gave it. Warnings that differ only in their numbers are one: the first.
+/// Each warning with the number of affected measurements. Warnings that differ only in numbers are merged into the
+/// first.
 pub fn each_once(run: &RunRecord) -> Vec<(Warning, usize)> {
     let mut found: Vec<(Warning, usize)> = Vec::new();
     for m in run.measurements() {
@@ -20,7 +21,7 @@ pub fn each_once(run: &RunRecord) -> Vec<(Warning, usize)> {
     found
 }
 
-/// The warning as a sentence, and the number of measurements that gave it.
+/// The warning as a sentence, with the number of affected measurements.
 pub fn sentence(warning: &Warning, times: usize, measurements: usize) -> String {
     let remedy = if warning.remedy.is_empty() { String::new() } else { format!("; {}", warning.remedy) };
     let often =

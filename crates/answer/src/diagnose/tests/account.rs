@@ -1,4 +1,4 @@
-//! Findings from the threads' account and their system calls.
+//! Findings from thread accounting and system calls.
 
 use super::*;
 use iotrail_schema::account::Start;
@@ -270,7 +270,7 @@ fn a_blocked_submission_has_its_reasons_and_their_time_as_bound() {
     assert_eq!(codes(&ends), Vec::<String>::new());
 }
 
-/// Of a thread that is blocked in submissions 68 % of the time, waits for completions 10 % of it, and runs 22 % of it.
+/// The thread is blocked in submission for 68 % of the time, waits for completions for 10 %, and runs for 22 %.
 #[test]
 fn shares_of_latency_and_of_cpu_time_rank_by_the_time_of_the_thread() {
     let t = with_rows(vec![
@@ -426,7 +426,7 @@ fn on(filesystem: &str) -> FileRecord {
     serde_json::from_value(json).unwrap()
 }
 
-/// 32 reads in flight on one descriptor.
+/// 32 concurrent reads on one descriptor.
 pub fn posix_aio_serial() -> TraceRecord {
     let mut reads = opcode("aio_read", 25_000, 3_200_000);
     reads.latency_ns.mean = Some(3_200_000.0);
@@ -623,7 +623,7 @@ fn small_calls_that_answer_a_peer_or_move_pages_are_no_finding() {
     assert_eq!(with(1, 750_000), Vec::<String>::new(), "a wait for every four calls");
 }
 
-/// Sixteen requests in flight for one worker.
+/// Sixteen requests in flight for a single worker.
 #[test]
 fn a_limit_of_workers_below_the_requests_in_flight_is_named() {
     let mut t = iowq_queue();

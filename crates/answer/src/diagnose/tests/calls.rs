@@ -1,8 +1,8 @@
-//! What calls submit and carry, what loops do, and what the submission-queue thread does.
+//! Findings about submission and completion batches, loops, and the SQPOLL thread.
 
 use super::*;
 
-/// Four rings on one thread: its time is of the requests of all of them.
+/// Four rings share a thread, so its time covers the requests of all of them.
 #[test]
 fn a_threads_time_is_shared_by_the_rings_it_serves() {
     let mut t = sqpoll(|s| (s.work_ns, s.requests) = (None, 40));
@@ -32,7 +32,7 @@ fn single_submissions_need_something_to_be_batched_with() {
     let mut alone = one_per_enter();
     alone.rings[0].opcodes[0].latency_ns = latency(80_000, 20_000);
     assert_eq!(codes(&alone), Vec::<String>::new());
-    // Timeouts in flight are none that could go along.
+    // Timeouts in flight cannot be submitted together with other requests.
     alone.rings[0].opcodes.push(opcode("timeout", 4_000, 1_000_000_000));
     assert_eq!(codes(&alone), Vec::<String>::new());
 }
@@ -50,7 +50,7 @@ fn single_submissions_that_are_done_at_once_are_system_calls() {
     small.rings[0].opcodes[0].bytes = 16 * small.rings[0].opcodes[0].completions;
     let f = only(&small, "one_per_enter");
     assert!(f.text.contains("one request, of 16 B on average, and") && f.remedy.contains("larger buffer"), "{f:?}");
-    // A device's reads take longer than the call, and come by an interrupt.
+    // Device reads take longer than the call, and an interrupt delivers them.
     let mut reads = one_at_a_time();
     reads.rings[0].vehicles = vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
     assert_eq!(codes(&reads), Vec::<String>::new());
@@ -72,23 +72,23 @@ fn the_limit_is_that_of_the_ring_and_the_kernel() {
     assert_eq!(changed(&|t| t.total.host.kernel = "6.12.9".into()), none);
     assert_eq!(changed(&|t| t.total.host.kernel = "?".into()), none);
     assert_eq!(changed(&|t| t.rings[0].flags = vec!["coop_taskrun".into()]), none);
-    // The program's own batches of 20.
+    // The program itself submits batches of 20.
     let shallow = |t: &mut TraceRecord| t.rings[0].opcodes[0].latency_ns.mean = Some(500_000.0);
     let own = |t: &mut TraceRecord| {
         shallow(t);
         t.rings[0].enter_batches[0].at_least = 16;
     };
     assert_eq!(changed(&own), none);
-    // Bursts of 64, with pauses that make few of them in flight on average.
+    // Bursts of 64, with pauses that keep the mean number in flight low.
     assert_eq!(changed(&shallow), ["capped_batch"]);
-    // It asks for more and gets it.
+    // A call that waits for more completions gets them.
     assert_eq!(
         changed(&|t| t.rings[0].run_items[0] = RunItems { items: 32, completions: 9_000, estimated: None }),
         none
     );
 }
 
-/// 8 before Linux 6.16, and not in its stable kernels of 2025: then there are runs in between.
+/// The limit is 8 before Linux 6.16, except in its stable kernels since 2025, which have larger runs.
 #[test]
 fn a_submission_threads_limit_is_of_its_kernel() {
     let polled = |kernel: &str, items, between| {
@@ -128,7 +128,7 @@ fn the_submission_thread_spins_or_naps() {
         "{}",
         f.text
     );
-    // SqThreadCpu is where it ran last, unless the program asked for that CPU.
+    // SqThreadCpu is the CPU on which it last ran, unless the program set it.
     let mut bound = sqpoll_spinning();
     bound.rings[0].flags.push("sq_aff".into());
     assert!(only(&bound, "sqpoll_spinning").text.contains("(tid 1240, bound to CPU 1) took"));

@@ -1,4 +1,4 @@
-//! Completions that come late, out of order, or not at all; requests that a worker does.
+//! Findings about late, reordered and missing completions, and about requests that a worker executes.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
     let named = OpenRecord { file: Some("/data/x".into()), ..open("write", Course::Block, 3, 12_000_000_000) };
     let [f] = &running(named)[..] else { panic!("one finding") };
     assert!(f.text.contains("3 write with the device, the oldest on fd 7 (/data/x) for 12.0 s"), "{f:?}");
-    // Receives that wait for the next message, as they have before.
+    // Receives that wait for the next message, as earlier ones did.
     let mut t = never_completed();
     t.total.open = vec![open("read", Course::Poll, 20, 30_000_000)];
     assert_eq!(findings(&t), []);
@@ -48,13 +48,13 @@ fn completions_are_unreaped_if_a_tenth_stays_without_a_waiter() {
         change(t.rings[0].reaping.as_mut().unwrap());
         codes(&t)
     };
-    // Fewer than a tenth; too few; and while it waits for more in io_uring_enter they may lie as long.
+    // Less than a tenth; too few; stays while the thread waits for more completions in io_uring_enter.
     assert!(with(|r| r.left_long_estimated = 239).is_empty());
     assert!(with(|r| (r.completions, r.left_long, r.left_ns.max) = (57, 19, Some(99_000_000))).is_empty());
-    // Of so long a one, one is enough.
+    // A single stay of this length suffices.
     assert_eq!(with(|r| (r.completions, r.left_long) = (3, 1)), ["left_lying"]);
     assert!(with(|r| (r.left_long, r.left_long_estimated) = (0, 0)).is_empty());
-    // What was never taken out counts.
+    // Completions that were never reaped count too.
     let mut t = left_lying();
     t.rings[0].overflows = 0;
     let r = t.rings[0].reaping.as_mut().unwrap();
@@ -79,7 +79,7 @@ fn punts_are_reported_by_opcode_and_cause() {
     assert_eq!(said.len(), 2);
 }
 
-/// What a worker finds not to be ready is handed over again when it is.
+/// A request that a worker finds not ready is punted again when it is ready.
 #[test]
 fn a_request_that_is_handed_over_twice_went_once() {
     let of = |hand_overs, punted_requests: Option<[f64; 3]>| {
@@ -91,10 +91,10 @@ fn a_request_that_is_handed_over_twice_went_once() {
     };
     let twice = of(80_000, Some([40_000.0; 3]));
     assert_eq!(twice, ("50 % of the read requests (40.0 k) went to io-wq, 80.0 k times in total,".into(), 40_000.0));
-    // Nothing is known of them but that no more than all went.
+    // Only the upper bound is known: at most all requests were punted.
     let more = of(160_000, None);
     assert_eq!(more, ("100 % of the read requests (80.0 k) went to io-wq, 160 k times in total,".into(), 80_000.0));
-    // An estimate that may be as many as were counted does not take their place.
+    // If the estimate's interval includes the counted number, it does not replace the count.
     assert_eq!(of(8_000, Some([7_500.0, 6_000.0, 9_000.0])).1, 8_000.0);
     assert_eq!(of(8_000, Some([4_000.0, 3_000.0, 5_000.0])).1, 4_000.0);
 }
@@ -126,15 +126,15 @@ fn the_place_where_the_order_was_lost_is_named() {
         order.overtaken = Some(inversions);
         t
     };
-    // 16 in an order of the drive's own: 79 % overtake another. All turned round: 94 %.
+    // With 16 requests in an order chosen by the drive, 79 % overtake another; fully reversed, 94 % do.
     assert_eq!(codes(&of(63_200, 15, 63_200)), Vec::<String>::new());
     assert_eq!(codes(&of(75_000, 15, 75_000)), ["reordered"]);
-    // A few that take long are overtaken by all, and nothing is turned round.
+    // All others overtake a few slow requests, but nothing is reversed.
     let mut long = of(79_992, 2_000, 79_992);
     assert_eq!(codes(&long), ["reordered"]);
     long.total.order.as_mut().unwrap().overtaken = Some(8);
     assert_eq!(codes(&long), Vec::<String>::new());
-    // Of 64: 93 and 98 %.
+    // With 64: 93 % and 98 %.
     assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
     let f = only(&of(78_700, 63, 0), "reordered");
     assert!(
@@ -174,7 +174,7 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
         done_at_once.starts_with("submission. Requests that complete at submission are posted at once"),
         "{done_at_once}"
     );
-    // A few in a hundred are part of any mixture.
+    // A few per cent are part of any mixture.
     let mut few = delivered_out_of_order();
     few.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().inversions = 3_900;
     assert!(!codes(&few).contains(&"delivered_out_of_order".to_owned()));

@@ -1,4 +1,4 @@
-//! Programs of which each has one finding.
+//! Synthetic programs with one finding each.
 
 use super::*;
 
@@ -28,7 +28,7 @@ pub(super) fn stranded() -> TraceRecord {
     t
 }
 
-/// Sockets written to by a thread on another CPU.
+/// A thread on another CPU writes to the sockets.
 pub(super) fn kick_storm() -> TraceRecord {
     let mut t = with_ring(|r| {
         r.flags.clear();
@@ -132,7 +132,7 @@ pub(super) fn punted() -> TraceRecord {
 
 pub(super) fn iowq_fanout() -> TraceRecord {
     let mut t = with_ring(|r| r.vehicles = vec![carried(DeliveryPath::Iowq, 80_000, None, None)]);
-    // What the workers do was too little of each opcode to be said of it.
+    // The workers handled too few requests per opcode to be reported.
     t.total.opcodes[0].punted_would_block = 3_000;
     t.total.iowq = IowqRecord { workers: 40, most_at_once: Some(32), completions: 3_000, cpu_ns: None };
     t
@@ -155,7 +155,7 @@ pub(super) fn unregistered_in_flight() -> TraceRecord {
     t
 }
 
-/// No-ops, each with a call of its own, and done by it.
+/// No-ops, each submitted and completed by a call of its own.
 pub(super) fn one_at_a_time() -> TraceRecord {
     let mut t = one_per_enter();
     t.rings[0].opcodes[0].latency_ns = latency(80_000, 1_000);
@@ -185,7 +185,7 @@ pub(super) fn open(opcode: &str, course: Course, requests: u64, oldest_ns: u64) 
     }
 }
 
-/// A quarter of its completions waited for the CPU that others had.
+/// A quarter of its completions waited for a CPU that other programs used.
 pub(super) fn waiting_for_cpu() -> TraceRecord {
     with_ring(|r| {
         let delay_ns =
@@ -207,7 +207,7 @@ pub(super) fn waiting_for_cpu() -> TraceRecord {
     })
 }
 
-/// One thread submits and does something else; another one waits.
+/// One thread submits and then does other work; another thread waits.
 pub(super) fn reaped_elsewhere() -> TraceRecord {
     with_ring(|r| {
         r.flags.clear();

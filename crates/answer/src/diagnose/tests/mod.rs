@@ -1,4 +1,4 @@
-//! Each finding on a trace of its own, and on no other's.
+//! Each finding occurs in its own trace, and in no other trace.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn only(t: &TraceRecord, code: &str) -> Finding {
 
 type Make = fn() -> TraceRecord;
 
-/// A code, and the trace that has it.
+/// A code, and the trace that causes it.
 const MATRIX: &[(&str, Make)] = &[
     ("setup_failed", account::setup_failed),
     ("posix_aio_serial", account::posix_aio_serial),

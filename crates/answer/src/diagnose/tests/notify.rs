@@ -1,4 +1,4 @@
-//! How a thread comes to know, and on which CPU.
+//! Findings about how a thread learns of completions, and on which CPU.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn the_thread_on_the_cpu_is_named_and_a_free_cpu_gives_no_finding() {
     assert_eq!(with(|r| r.long_share = 0.04), Vec::<String>::new(), "the rare one");
     assert_eq!(with(|r| r.long = 19), Vec::<String>::new(), "no habit");
     assert_eq!(with(|r| r.delivery_ns = 2e6), Vec::<String>::new(), "delivery takes its time elsewhere");
-    // Rings of few completions each, as many backends have them: all of them together.
+    // Rings with few completions each, such as those of many backends, are evaluated together.
     let mut t = waiting_for_cpu();
     t.total.stages = t.rings[0].stages.clone();
     t.rings[0].stages.as_mut().unwrap().runnable.as_mut().unwrap().completions = 9;
@@ -46,7 +46,7 @@ fn who_waits_for_whose_completions_is_named() {
     assert_eq!(with(|r| r.flags = vec!["sqpoll".into()]), Vec::<String>::new());
     assert_eq!(with(|r| r.threads.as_mut().unwrap().threads[1].waits = 3), Vec::<String>::new());
     assert_eq!(with(|r| r.threads.as_mut().unwrap().detour.as_mut().unwrap().share = 0.01), Vec::<String>::new());
-    // Of a pool one thread is named.
+    // Only one thread of a pool is named.
     let mut pool = reaped_elsewhere();
     let threads = pool.rings[0].threads.as_mut().unwrap();
     let writer = threads.threads[0].clone();
@@ -54,7 +54,7 @@ fn who_waits_for_whose_completions_is_named() {
     threads.detour.as_mut().unwrap().threads = 5;
     let f = only(&pool, "reaped_elsewhere");
     assert!(f.text.contains("submitted by ib_writer (1235) and 4 other threads and awaited"), "{}", f.text);
-    // Another process waits: its use of the ring has a record of its own.
+    // If another process waits, its use of the ring has a separate record.
     let mut t = reaped_elsewhere();
     let reaper = t.rings[0].threads.as_mut().unwrap().threads.remove(1);
     let mut other =
@@ -63,7 +63,7 @@ fn who_waits_for_whose_completions_is_named() {
     t.rings.push(other);
     let f = only(&t, "reaped_elsewhere");
     assert!(f.text.contains("by ib_reaper (1236) of process cat (77)."), "{}", f.text);
-    // It costs next to nothing where submitters come by at once.
+    // The cost is negligible if submitters enter the kernel soon.
     let mut soon = reaped_elsewhere();
     soon.rings[0].threads.as_mut().unwrap().detour.as_mut().unwrap().delivery_ns = Some(4_000.0);
     assert!(!only(&soon, "reaped_elsewhere").warns());
@@ -81,7 +81,7 @@ fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
     assert!(f.remedy.starts_with("set `taskrun_flag`"));
     assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would deliver them"));
     assert_eq!((f.evidence["delay_p50_ns"], f.evidence["interrupt_cpu"], f.ring), (2e6, 1.0, Some(0)));
-    // The tick that comes a moment later carries what nobody waited for.
+    // The tick delivers completions shortly after they become ready, so none waited for it.
     let mut soon = stranded();
     soon.rings[0].vehicles[0].delay_ns.as_mut().unwrap().p50 = Some(4_000);
     assert_eq!(codes(&soon), Vec::<String>::new());
@@ -96,11 +96,12 @@ fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
     slow.rings[0].active_ns = Some(100_000_000_000);
     slow.total.elapsed_ns = 100_000_000_000;
     assert_eq!(codes(&slow), Vec::<String>::new());
-    // A ring in use for less than the tick can tell: over all the time that it was watched, 87 a second.
+    // The ring was in use for less than a tick, so its time is unknown: over the traced time, there were 87 kicks per
+    // second.
     let mut short = kick_storm();
     (short.rings[0].active_ns, short.total.elapsed_ns) = (None, 900_000_000_000);
     assert_eq!(codes(&short), Vec::<String>::new());
-    // Of a hundred I/Os not every one took a kick: fewer than a hundred kicks are no storm.
+    // Not each of a hundred I/Os caused a kick, and fewer than a hundred kicks are not a storm.
     let mut few = kick_storm();
     (few.total.ios, few.rings[0].active_ns, few.total.elapsed_ns) = (101, Some(1_000_000), 1_000_000);
     assert_eq!(codes(&few), Vec::<String>::new());
@@ -118,14 +119,14 @@ fn the_right_core_is_where_the_drive_interrupts() {
         "nvme0q2 (36), and were posted on CPU 0, where the thread runs. CPU 1 had to notify CPU 0 0.988 times"
     ));
     assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
-    // In batches, one interrupt across tells of many.
+    // In batches, one cross-CPU interrupt covers many completions.
     let mut batches = wrong_core();
     batches.total.ipis[0].count = 5_000;
     assert_eq!(codes(&batches), Vec::<String>::new());
-    // A CPU that polls while idle is told without an interrupt, and the thread is woken all the same.
+    // A polling idle CPU is notified without an interrupt, but the thread is still woken.
     batches.total.per_io.context_switches = Some(1.0);
     assert_eq!(codes(&batches), ["wrong_core"]);
-    // Without a device that interrupts there, it was another thread that made them ready.
+    // No device interrupts that CPU, so another thread made the completions ready.
     let mut no_device = wrong_core();
     no_device.total.interrupts[0] =
         Interrupt { vector: "LOC".into(), credited: None, ..no_device.total.interrupts[0].clone() };
@@ -133,13 +134,13 @@ fn the_right_core_is_where_the_drive_interrupts() {
     let mut idle_device = wrong_core();
     idle_device.total.interrupts[0].credited = Some(900);
     assert_eq!(codes(&idle_device), Vec::<String>::new());
-    // However often it interrupts for other programs, and where it is not known for whom.
+    // Interrupts for other programs do not count, and neither do interrupts without a known program.
     for credited in [Some(0), None] {
         let mut others = wrong_core();
         (others.total.interrupts[0].count, others.total.interrupts[0].credited) = (1_000_000, credited);
         assert_eq!(codes(&others), Vec::<String>::new());
     }
-    // Threads on every CPU: none is the right one for all.
+    // With threads on every CPU, no CPU is the right one for all.
     let mut many = wrong_core();
     many.total.cpu_pairs = (0..4)
         .map(|cpu| CpuPair { ready_cpu: 1, posted_cpu: cpu, completions: 20_000, estimated: None, threads: Some(1) })
@@ -147,7 +148,7 @@ fn the_right_core_is_where_the_drive_interrupts() {
     assert_eq!(codes(&many), Vec::<String>::new());
 }
 
-/// Four busy backends of a database are not to share one CPU.
+/// Four busy database backends should not share a CPU.
 #[test]
 fn threads_that_need_more_than_one_cpu_are_not_sent_to_one() {
     let mut t = wrong_core();

@@ -1,4 +1,4 @@
-//! What completions said, and what memory they were of.
+//! Findings from completions, and from the memory that requests used.
 
 use super::*;
 
@@ -12,13 +12,13 @@ fn a_bad_buffer_is_identified_by_its_index_or_address() {
     t.total.opcodes.truncate(2);
     let plain = only(&t, "bad_buffers").remedy;
     assert!(!plain.contains("index") && plain.contains("not mapped"), "{plain}");
-    // So many are no other finding's.
+    // No other finding covers this many failures.
     let mut many = bad_buffers();
     many.total.opcodes.iter_mut().for_each(|o| o.errnos.iter_mut().for_each(|e| e.count = 4_000));
     assert_eq!(codes(&many), ["bad_buffers"]);
 }
 
-/// A success without a completion is an outcome, a notification is none.
+/// A success without a completion counts as a result; a notification does not.
 #[test]
 fn a_share_of_failures_is_of_what_has_an_outcome() {
     let share = |o: OpcodeRecord| {
@@ -64,7 +64,7 @@ fn reads_and_writes_that_come_back_short() {
 fn a_send_that_moves_a_part_is_a_short_write() {
     let mut t = short_reads();
     t.total.opcodes[0].opcode = "send".into();
-    // Writes that are whole do not hide it.
+    // Complete writes do not hide it.
     t.total.opcodes.push(opcode("write", 9_000_000, 1_000));
     let f = only(&t, "short_writes");
     assert!(f.warns() && f.text.starts_with("25 % of the sends (20.0 k) moved fewer"), "{}", f.text);

@@ -1,10 +1,10 @@
-//! What few followed requests may stand for.
+//! Findings based on a small sample of traced requests.
 
 use super::*;
 use iotrail_schema::account::{Account, ThreadAccount};
 use serde_json::Value;
 
-/// Counts of which a rule takes a share, or which are a habit, wherever they are in a trace.
+/// Counts that a rule divides or compares with a threshold, anywhere in a trace.
 const COUNTS: &[&str] = &[
     "completions",
     "requests",
@@ -36,14 +36,14 @@ fn few(value: &mut Value) {
 
 #[test]
 fn too_few_completions_say_nothing() {
-    // Calls and the threads' time are counted without completions.
+    // Calls and thread times are counted independently of completions.
     let of_completions = MATRIX.iter().filter(|(_, make)| make().account.is_none() && make().calls.is_none());
     for (code, make) in of_completions {
         let mut t = serde_json::to_value(make()).unwrap();
         few(&mut t);
         let mut t: TraceRecord = serde_json::from_value(t).unwrap();
         t.rings.iter_mut().filter_map(|r| r.sqpoll.as_mut()).for_each(|s| s.elapsed_ns = Some(9_000_000));
-        // Counted one by one, these are no shares of anything.
+        // These findings count single events, not shares.
         let exact = [
             "errors",
             "short_writes",
@@ -65,7 +65,7 @@ fn too_few_completions_say_nothing() {
     }
 }
 
-/// One of them alone says it of a few followed requests, however many these stand for.
+/// A finding from a few traced requests is not based on many, no matter how many requests these represent.
 #[test]
 fn what_few_followed_requests_stand_for_is_not_many() {
     let mut t = one_per_enter();
@@ -84,7 +84,7 @@ fn what_few_followed_requests_stand_for_is_not_many() {
     assert_eq!(codes(&t), Vec::<String>::new());
 }
 
-/// Half of the requests came while windows finished: calls and crossings are estimated from the other half.
+/// Half of the requests were submitted while windows finished: calls and crossings are estimated from the other half.
 #[test]
 fn rates_are_of_those_that_came_later_too() {
     let later = |t: &mut TraceRecord| t.total.followed.came_later = Some(40_000);
@@ -107,7 +107,7 @@ fn rates_are_of_those_that_came_later_too() {
 #[test]
 fn shares_are_of_what_the_followed_ones_stand_for() {
     let mut t = capped_batch();
-    // Many while all were followed, in small runs; few of a busy time, which were most of it.
+    // The small runs were traced completely; the large ones are a sample that represents most completions.
     t.rings[0].run_items = vec![
         RunItems { items: 2, completions: 200, estimated: Some(200) },
         RunItems { items: 20, completions: 100, estimated: Some(10_000) },

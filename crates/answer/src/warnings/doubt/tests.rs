@@ -179,7 +179,7 @@ fn interrupts_missed_by_the_probes_are_reported_once() {
     assert!(text(&m, "interrupts_missed").ends_with("on CPU 1 that /proc/interrupts counted, and too few of 1 other"));
 }
 
-/// A short program next to others: the tick of a CPU that it hardly used, and a disk that completed others' I/O.
+/// A short program next to others: timer ticks on a CPU that it hardly used, and a disk that completed others' I/O.
 #[test]
 fn interrupts_that_affect_no_metric_cause_no_warning() {
     let mut m = sample::measurement();
